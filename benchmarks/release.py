@@ -22,8 +22,12 @@ import numpy as np
 import privsketch as ps
 from benchmarks.common import write_records
 from privsketch._base.threads import in_threads
-from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
-from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace
+from privsketch.noise.samplers import (
+    add_discrete_gaussian,
+    add_discrete_laplace,
+    discrete_gaussian,
+    discrete_laplace,
+)
 
 DIM = 100
 LIMIT_MB = 600

@@ -23,7 +23,7 @@ from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
 from privsketch.features.masks import Masks
-from privsketch.noise.subsampling import amplified, amplified_replace
+from privsketch.noise.laws import amplified, amplified_replace
 from privsketch.sketching.sums import ExactSums
 
 K = DIM = 10

@@ -14,7 +14,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.keys.options import given_passphrase
-from privsketch.signing import lock
+from privsketch.signing import encryption
 from privsketch.signing.signature import spoken
 from privsketch.signing.trusted import pinned_keys
 from tests.answers import validated
@@ -36,7 +36,7 @@ def home(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def quick_lock(monkeypatch):
     """A lock that takes no time, and no memory, to try."""
-    monkeypatch.setattr(lock, "_COST", {"n": 16, "r": 1, "p": 1})
+    monkeypatch.setattr(encryption, "_COST", {"n": 16, "r": 1, "p": 1})
 
 
 @pytest.fixture

@@ -10,10 +10,16 @@ from scipy.optimize import minimize
 
 import privsketch as ps
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser, table_index
-from privsketch.features.fourier import AMPLITUDE, MEAN_SQUARE, fourier_table, half_angle
 from privsketch.features.maps import FEATURE_MAPS, feature_map
-from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
 from privsketch.features.quadratic import VALUE_BITS
+from privsketch.features.waves import (
+    AMPLITUDE,
+    FIRST_HARMONIC,
+    MEAN_SQUARE,
+    fourier_table,
+    half_angle,
+    onebit_table,
+)
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel, Shape, kernel_source
 from privsketch.kernels.features import FourierFeature, OneBitFeature, QuadraticFeature
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise

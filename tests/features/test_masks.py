@@ -12,8 +12,7 @@ from privsketch._base.errors import ParameterError
 from privsketch.features.maps import PairBounds, TableContribution, feature_map
 from privsketch.features.masks import Masks
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
-from privsketch.noise.laws import gaussian_noise, laplace_noise
-from privsketch.noise.subsampling import LogMoments
+from privsketch.noise.laws import LogMoments, gaussian_noise, laplace_noise
 from privsketch.sketching import sums as drawing
 from privsketch.sketching.sums import exact_sums
 from privsketch.testing import without_noise

@@ -7,7 +7,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError
-from privsketch.features import quartic
+from privsketch.features import quadratic
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
 from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
@@ -17,8 +17,7 @@ from privsketch.features.moments import (
     coarse_records,
     moment_sums,
 )
-from privsketch.features.quadratic import QuadraticContribution, quadratic_values
-from privsketch.features.quartic import quartic_bounds
+from privsketch.features.quadratic import QuadraticContribution, quadratic_values, quartic_bounds
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.sketching.sums import exact_sums
@@ -422,7 +421,10 @@ def test_masks_of_records_scale_second_moments():
 def test_both_forms_of_the_bounds_agree(m, dim):
     # Few vectors are bounded through inner products, many through the matrix: the same numbers.
     vectors = np.random.default_rng(m).normal(size=(m, dim))
-    few, many = quartic._gram_form(vectors, (vectors**2).sum(axis=1)), quartic._svec_form(vectors)
+    few, many = (
+        quadratic._gram_form(vectors, (vectors**2).sum(axis=1)),
+        quadratic._svec_form(vectors),
+    )
     for name in ("quartic", "traceless"):
         largest = [np.linalg.eigvalsh(getattr(form, name))[-1] for form in (few, many)]
         assert largest[0] == pytest.approx(largest[1], rel=1e-9)
@@ -451,10 +453,10 @@ def test_bounds_of_nothing_and_of_very_much():
 
 
 def test_processors_agree_on_rounded_bounds():
-    assert quartic.round_up(1.2247448) == pytest.approx(1.22475, abs=1e-12)
+    assert quadratic.round_up(1.2247448) == pytest.approx(1.22475, abs=1e-12)
     for value in (3e-9, 1.0, 123456.0, 7.1234567e20):
-        assert value <= quartic.round_up(value) <= value * (1 + 1.1e-5)
+        assert value <= quadratic.round_up(value) <= value * (1 + 1.1e-5)
         # What differs by the rounding of a solver becomes the same number.
-        assert quartic.round_up(1.000004 * value) == quartic.round_up(
+        assert quadratic.round_up(1.000004 * value) == quadratic.round_up(
             1.000004 * value * (1 - 1e-13)
         )

@@ -11,7 +11,6 @@ from scipy.special import hyp1f1
 
 import privsketch as ps
 from privsketch.features.fixedpoint import RECORD_UNIT, start_phase
-from privsketch.features.fourier import fourier_table
 from privsketch.features.hadamard import (
     TURN_BITS,
     block_size,
@@ -21,6 +20,7 @@ from privsketch.features.hadamard import (
     squared_row_norms,
 )
 from privsketch.features.maps import feature_map
+from privsketch.features.waves import fourier_table
 from privsketch.kernels import hadamard as module
 from privsketch.kernels.dense import ReferenceKernel
 from privsketch.kernels.hadamard import StructuredKernel

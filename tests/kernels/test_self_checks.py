@@ -5,7 +5,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import KernelError
-from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
+from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels import (
     butterflies,
     decoder,

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privsketch.noise import bulk
-from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
-from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace
+from privsketch.noise import samplers
+from privsketch.noise.samplers import (
+    add_discrete_gaussian,
+    add_discrete_laplace,
+    discrete_gaussian,
+    discrete_laplace,
+)
 
 ALARM = 1e-7  # of every statistical test here
 SCALES = [0.5, 0.7, 1.0, 3.7, 31.0, 32.0, 33.5, 64.0, 500.25]
@@ -107,17 +111,17 @@ def test_a_coin_is_decided_by_all_the_digits_it_takes(exponent):
 
     word = floor_of(probability, 64)
     more = floor_of(probability, 128) & (2**64 - 1)
-    assert bulk._settled_coin(word - 1, 64, exponent, bytes_of())
-    assert not bulk._settled_coin(word + 1, 64, exponent, bytes_of())
-    assert bulk._settled_coin(word, 64, exponent, bytes_of(more - 1))
-    assert not bulk._settled_coin(word, 64, exponent, bytes_of(more + 1))
+    assert samplers._settled_coin(word - 1, 64, exponent, bytes_of())
+    assert not samplers._settled_coin(word + 1, 64, exponent, bytes_of())
+    assert samplers._settled_coin(word, 64, exponent, bytes_of(more - 1))
+    assert not samplers._settled_coin(word, 64, exponent, bytes_of(more + 1))
     last = floor_of(probability, 192) & (2**64 - 1)
-    assert bulk._settled_coin(word, 64, exponent, bytes_of(more, last - 1))
-    assert not bulk._settled_coin(word, 64, exponent, bytes_of(more, last + 1))
+    assert samplers._settled_coin(word, 64, exponent, bytes_of(more, last - 1))
+    assert not samplers._settled_coin(word, 64, exponent, bytes_of(more, last + 1))
 
 
 def test_a_certain_coin_needs_no_digits():
-    assert bulk._settled_coin(2**64 - 1, 64, Fraction(0), bytes_of())
+    assert samplers._settled_coin(2**64 - 1, 64, Fraction(0), bytes_of())
 
 
 @pytest.mark.parametrize("scale", [0.05, 7.3, 2.0**20 + 0.5, 2.0**40])
@@ -130,7 +134,7 @@ def test_coins_agree_with_the_settled_ones_wherever_they_start(scale):
     ]
     words = np.concatenate([np.arange(b - 4, b + 5) for b in bounds]).clip(0, 2**16 - 1)
     for tail in (0, 2**64 - 1):
-        got = bulk._coins(
+        got = samplers._coins(
             values,
             words.astype(np.uint64),
             16,
@@ -139,7 +143,7 @@ def test_coins_agree_with_the_settled_ones_wherever_they_start(scale):
             bytes_of(*[tail] * 100),
         )
         expected = [
-            bulk._settled_coin(int(w), 16, int(v) * rate, bytes_of(*[tail] * 9))
+            samplers._settled_coin(int(w), 16, int(v) * rate, bytes_of(*[tail] * 9))
             for w, v in zip(words, values, strict=True)
         ]
         assert got.tolist() == expected
@@ -147,7 +151,7 @@ def test_coins_agree_with_the_settled_ones_wherever_they_start(scale):
 
 @pytest.mark.parametrize("scale", [0.3, 40.0, 2.0**30 + 7])
 def test_the_upper_part_is_found_in_its_distribution_function(scale):
-    law = bulk._geometric_law(Fraction(scale))
+    law = samplers._geometric_law(Fraction(scale))
 
     def below(j):
         return lambda: 1 - mpmath.exp(-j * mpmath.mpf(2) ** law.low_bits / mpmath.mpf(scale))
@@ -167,11 +171,11 @@ def test_the_upper_part_is_found_in_its_distribution_function(scale):
             if j == 1 or bound - 1 > floor_of(below(j - 1), 64):
                 first = np.array([word >> 48], dtype=np.uint64)
                 rest = (word & (2**48 - 1)) << 16
-                assert bulk._upper(first, law, bytes_of(rest, tail))[0] == expected
+                assert samplers._upper(first, law, bytes_of(rest, tail))[0] == expected
 
 
 def test_quick_answers_are_those_of_the_whole_table():
-    law = bulk._geometric_law(Fraction(1000))
+    law = samplers._geometric_law(Fraction(1000))
     first = np.arange(2**16)
     sure = law.quick >= 0
     for word in (first << 48, (first << 48) + (2**48 - 1)):
@@ -181,12 +185,14 @@ def test_quick_answers_are_those_of_the_whole_table():
 
 
 def test_beyond_the_table_the_law_starts_again():
-    law = bulk._geometric_law(Fraction(2**30))
+    law = samplers._geometric_law(Fraction(2**30))
     # A uniform number within 2^-128 of 1 lies beyond the table, the next one, near 0, adds 0.
     first = np.array([2**16 - 1], dtype=np.uint64)
     ones = [2**64 - 1] * 2
-    assert bulk._upper(first, law, bytes_of(*ones, 0, 0))[0] == bulk._TABLE
-    assert bulk._upper(first, law, bytes_of(*ones, 2**63, 0))[0] == bulk._TABLE + 22  # ln(2) 32
+    assert samplers._upper(first, law, bytes_of(*ones, 0, 0))[0] == samplers._TABLE
+    assert (
+        samplers._upper(first, law, bytes_of(*ones, 2**63, 0))[0] == samplers._TABLE + 22
+    )  # ln(2) 32
 
 
 def test_fourth_moments_and_independence():
@@ -200,7 +206,7 @@ def test_fourth_moments_and_independence():
 
 @pytest.mark.parametrize("draw", [discrete_laplace, discrete_gaussian])
 def test_any_count(draw):
-    for count in (0, 1, 5, bulk.CHUNK, bulk.CHUNK + 1, 40_000):
+    for count in (0, 1, 5, samplers.CHUNK, samplers.CHUNK + 1, 40_000):
         draws = draw(count, 12.5)
         assert draws.shape == (count,)
         assert draws.dtype == np.int64
@@ -209,13 +215,13 @@ def test_any_count(draw):
 @pytest.mark.parametrize("sigma", [3.5, 2.0**53, 2.0**54 + 4, 1.1 * 2.0**55])
 def test_the_proposal_has_the_scale_that_its_acceptance_is_for(sigma, monkeypatch):
     """floor(sigma) + 1, an integer that above 2^53 may be no float."""
-    seen, right = [], bulk._laplace
+    seen, right = [], samplers._laplace
 
     def note(count, law, *rest):
         seen.append(law.scale)
         return right(count, law, *rest)
 
-    monkeypatch.setattr(bulk, "_laplace", note)
+    monkeypatch.setattr(samplers, "_laplace", note)
     draws = discrete_gaussian(2000, sigma)
     assert seen[0] == math.floor(sigma) + 1
     # The mean square of 2000 draws, 6 standard errors: 2e-9.
@@ -225,11 +231,11 @@ def test_the_proposal_has_the_scale_that_its_acceptance_is_for(sigma, monkeypatc
 @pytest.mark.parametrize("upper", [2**12, 2**12 + 1, 2**13, 2**14, 3 * 2**13])
 def test_draws_beyond_64_bits_are_right_modulo_2_to_the_64(upper, monkeypatch):
     """And what is 2^64 times something is no zero, which would be drawn again if it is negative."""
-    law = bulk._geometric_law(Fraction(2**56))
-    monkeypatch.setattr(bulk, "_upper", lambda first, *_: np.full(len(first), upper))
-    monkeypatch.setattr(bulk, "_low", lambda words, *_: np.zeros(len(words), dtype=np.int64))
+    law = samplers._geometric_law(Fraction(2**56))
+    monkeypatch.setattr(samplers, "_upper", lambda first, *_: np.full(len(first), upper))
+    monkeypatch.setattr(samplers, "_low", lambda words, *_: np.zeros(len(words), dtype=np.int64))
     far = {}
-    values = bulk._laplace(100, law, os.urandom, far)
+    values = samplers._laplace(100, law, os.urandom, far)
     assert len(far) == 100
     assert {abs(value) for value in far.values()} == {upper << law.low_bits}
     assert min(far.values()) < 0 < max(far.values())  # but for a chance of 2^-99
@@ -238,7 +244,7 @@ def test_draws_beyond_64_bits_are_right_modulo_2_to_the_64(upper, monkeypatch):
 
 def test_gaussian_proposals_beyond_64_bits_are_judged_by_where_they_are(monkeypatch):
     """Modulo 2^64 such a one may look near to zero, where it would be kept."""
-    right, calls = bulk._laplace, []
+    right, calls = samplers._laplace, []
 
     def beyond(count, law, random_bytes, far=None):
         values = right(count, law, random_bytes, far)
@@ -248,7 +254,7 @@ def test_gaussian_proposals_beyond_64_bits_are_judged_by_where_they_are(monkeypa
             far.update(far_away)
         return values
 
-    monkeypatch.setattr(bulk, "_laplace", beyond)
+    monkeypatch.setattr(samplers, "_laplace", beyond)
     draws = discrete_gaussian(50, 2.0**55)
     assert calls
     assert not (draws == 7).any()

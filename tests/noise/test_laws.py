@@ -15,17 +15,18 @@ import pytest
 import privsketch as ps
 from privsketch._base.errors import ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
-from privsketch.features.fourier import fourier_table
 from privsketch.features.maps import TableContribution, feature_map
 from privsketch.features.masks import Masks
-from privsketch.features.quadratic import QuadraticContribution
-from privsketch.features.quartic import quartic_bounds
+from privsketch.features.quadratic import QuadraticContribution, quartic_bounds
+from privsketch.features.waves import fourier_table
 from privsketch.noise.calibration import kappa, rho_of_budget
-from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
-from privsketch.noise.subsampling import (
+from privsketch.noise.laws import (
     amplified,
     amplified_both,
     amplified_replace,
+    cube_noise,
+    gaussian_noise,
+    laplace_noise,
     poisson_features_sigma,
 )
 

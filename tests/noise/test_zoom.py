@@ -12,8 +12,8 @@ from scipy.stats import chi2
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Budget
 from privsketch.noise.account import Account, Shares
-from privsketch.noise.bulk import discrete_laplace
 from privsketch.noise.mechanism import choose
+from privsketch.noise.samplers import discrete_laplace
 from privsketch.noise.zoom import draw_zoom, zoom_law
 from privsketch.testing import questions
 
@@ -179,5 +179,5 @@ def test_an_account_pays_once_for_both_looks(neighbours, times):
 
 def test_parts_without_looks_are_refused():
     account = Account(Shares(Budget(0.5), {"cells": Fraction(1)}))
-    with pytest.raises(ParameterError, match="no two looks"):
+    with pytest.raises(ParameterError, match="there was no zoom"):
         account.parts(zoom_law(1, 3, 0.5, "add-remove", NEVER), np.array([1, 2]))

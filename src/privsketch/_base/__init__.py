@@ -1,4 +1,4 @@
-"""What every other folder uses: errors, file formats, threads, elementary functions, array types.
+"""Shared foundations: errors, file formats, plugins, threads, elementary functions, array types.
 
-Nothing here knows about records, noise or models.
+Nothing here depends on records, noise or models.
 """

@@ -1,9 +1,9 @@
 """Logarithm, exponential, cosine and sine with the same bits everywhere.
 
-Only operations that IEEE 754 rounds exactly (+, -, *, /, and scaling by powers of two) in a fixed
-order: those of a C library differ in their last bit between platforms, and a vector of them may
-differ from its elements taken one by one. What is public must not depend on a machine, and what a
-record contributes must not depend on its place in a block.
+They use only operations that IEEE 754 rounds exactly (+, -, *, /, and scaling by powers of two), in
+a fixed order. Functions of a C library differ in their last bit between platforms, and vectorised
+ones may differ from scalar ones. Public numbers must not depend on a machine, and what a record
+contributes must not depend on its position in a block.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 
 from privsketch._base.types import Floats
 
-LN_2 = 0.6931471805599453  # both are the nearest float64, spelled out so that no library decides
+LN_2 = 0.6931471805599453  # both are the nearest float64, independent of any library
 TWO_PI = 6.283185307179586
 
 
 def natural_log(x: Floats) -> Floats:
-    """ln x for positive x, by ln x = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
+    """Return ln x for positive x, by ln x = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
     mantissa, exponent = np.frexp(x)
     small = mantissa < 0.7071067811865476
     mantissa = np.where(small, mantissa * 2.0, mantissa)
@@ -31,7 +31,7 @@ def natural_log(x: Floats) -> Floats:
 
 
 def exponential(x: Floats) -> Floats:
-    """e^x for moderate x, by e^x = 2^k e^r with |r| <= ln(2) / 2."""
+    """Return e^x for moderate x, by e^x = 2^k e^r with |r| <= ln(2) / 2."""
     k = np.rint(x / LN_2)
     r = x - k * LN_2
     series = np.ones_like(r)
@@ -41,7 +41,7 @@ def exponential(x: Floats) -> Floats:
 
 
 def cosine_sine(turns: Floats) -> tuple[Floats, Floats]:
-    """cos and sin of 2 pi times `turns`, for turns in [0, 1], reduced to one eighth."""
+    """Return cos and sin of 2 pi times `turns`, for turns in [0, 1], reduced to one eighth."""
     quarter = np.rint(turns * 4.0)
     angle = (turns - quarter * 0.25) * TWO_PI
     square = angle * angle

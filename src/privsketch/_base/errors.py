@@ -1,11 +1,11 @@
-"""Every error privsketch raises on purpose, and its one kind of warning.
+"""All errors that privsketch raises deliberately, and its warning.
 
-All of them are `PrivsketchError`, and a `ValueError` too, because scikit-learn and its users expect
-one for a bad parameter or a bad table. A message names the parameter, the value seen (never the
+All errors are a `PrivsketchError` and a `ValueError`, because scikit-learn and its users expect a
+`ValueError` for a bad parameter or a bad table. A message names the parameter, the value (never the
 content of a record), what is allowed and what to do instead.
 
-Errors carry facts: parameters stand in backquotes where an error is raised, and whoever shows it
-puts them in words of its own, noise='cube' in Python and --noise cube in a shell.
+Messages mark parameters by backquotes. Each interface shows them in its own form: noise='cube' in
+Python, --noise cube in a shell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar
 _Known = TypeVar("_Known")
 _Error = TypeVar("_Error", bound="PrivsketchError")
 _UNSEEN: Any = object()
-MAX_TEXT, MAX_ITEMS = 300, 8  # of a value that is shown: longer ones are no parameters but data
+MAX_TEXT, MAX_ITEMS = 300, 8  # of a shown value: longer ones are data, not parameters
 
 
 class PrivsketchError(ValueError):
@@ -26,49 +26,49 @@ class PrivsketchError(ValueError):
     Parameters
     ----------
     text : str
-        The message; parameters stand in backquotes, as `name`, `name=` or `name=value`.
+        Message, with parameters in backquotes: `name`, `name=` or `name=value`.
     """
 
-    kind: ClassVar[str] = "internal"  # of failure, as the command line reports it
+    kind: ClassVar[str] = "internal"  # kind of failure that the command line reports
 
     def __init__(self, text: str = "") -> None:
         self._text = text
         super().__init__(text.replace("`", ""))
 
     def __init_subclass__(cls) -> None:
-        if cls.__module__ == __name__:  # exported: tracebacks name it as users import it
+        if cls.__module__ == __name__:  # tracebacks show the public name
             cls.__module__ = "privsketch"
 
     @property
     def text(self) -> str:
-        """The message with its marks, to make another error from."""
+        """Message with its backquotes, from which another error can be made."""
         return self._text
 
     def told(self, words: Callable[[str, str | None], str]) -> str:
-        """The message with every parameter in the words of `words(name, value)`.
+        """Return the message with every parameter as `words(name, value)` writes it.
 
-        The value is as Python writes it, and None where only the name is said.
+        The value is Python's `repr`, or None where only the name is marked.
         """
         parts = self._text.split("`")
-        for place in range(1, len(parts), 2):  # what stands between two backquotes
-            name, _, value = parts[place].partition("=")
-            parts[place] = words(name, value or None)
+        for index in range(1, len(parts), 2):  # the parts between two backquotes
+            name, _, value = parts[index].partition("=")
+            parts[index] = words(name, value or None)
         return "".join(parts)
 
     def alone(self) -> Self:
-        """The same error without what it came from: frames and foreign errors hold records."""
-        return _again(type(self), self._text, self.__dict__)  # libraries teach `copy` to keep them
+        """Return this error without its causes: frames and foreign errors may hold records."""
+        return _rebuild(type(self), self._text, self.__dict__)  # `copy` may keep causes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self._text, self.__dict__)
+        return _rebuild, (type(self), self._text, self.__dict__)
 
 
 class PrivsketchWarning(UserWarning):
-    """What people who state a domain or a budget should think about once more.
+    """A reason to reconsider a stated domain or budget.
 
-    It rests on public facts alone, and comes once for every plan and every `fit`, before anything
-    is spent. `warnings.filterwarnings("ignore", category=privsketch.PrivsketchWarning)` silences
-    it, `"error"` makes it stop the work.
+    It depends on public facts alone and is issued once for every plan and every `fit`, before
+    anything is spent. `warnings.filterwarnings("ignore", category=privsketch.PrivsketchWarning)`
+    silences it; "error" turns it into an exception.
     """
 
 
@@ -78,9 +78,9 @@ class ParameterError(PrivsketchError):
     Parameters
     ----------
     name : str
-        The parameter; without `expected`, a whole message.
+        Name of the parameter; without `expected`, the whole message.
     value : object
-        What was seen.
+        Its value.
     expected : str
         What is allowed.
     advice : str
@@ -89,9 +89,10 @@ class ParameterError(PrivsketchError):
     Attributes
     ----------
     name : str or None
+        Name of the parameter; None if the error has only a message.
     value, expected, advice
-        The facts, where an error is about one parameter; of a value that is neither a number nor a
-        short text, the name of its type: it might be a table.
+        Facts about it. A value that is neither a number nor a short text is replaced by the name
+        of its type, because it might be a table.
 
     Examples
     --------
@@ -113,35 +114,35 @@ class ParameterError(PrivsketchError):
             self.value: object = None
         else:
             ending = f"; {advice}" if advice else ""
-            kept = _small(value)
-            shown = (repr(value) if kept is value else f"<{kept}>").replace("`", "'")
+            summary = _small(value)
+            shown = (repr(value) if summary is value else f"<{summary}>").replace("`", "'")
             super().__init__(f"`{name}={shown}`: {expected}{ending}")
-            self.name, self.value = name, kept
+            self.name, self.value = name, summary
         self.expected, self.advice = expected, advice
 
 
 class RecordError(PrivsketchError):
-    """A table cannot be read as records of the design. For its holder's eyes only."""
+    """A table cannot be read as records of the design. The message is for its holder only."""
 
     kind = "data"
 
 
 class TableError(RecordError):
-    """A table does not fit by what is public of it: files, names, types, the number of columns.
+    """A table does not fit by public facts: files, names, types, number of columns.
 
-    Whatever its records say, the answer would be the same. A ledger counts other refusals.
+    The error does not depend on records; a ledger counts only refusals that do.
     """
 
 
 class MissingError(RecordError):
-    """A value is missing or infinite where none may be.
+    """A value is missing or infinite where that is not allowed.
 
     Parameters
     ----------
     place : int, optional
-        The column, by its number in a record; None if it is not known.
+        Number of the column in a record; None if it is not known.
     column : str or int, optional
-        What the table calls it: its name, or its number there.
+        Name or number of the column in the table.
     """
 
     def __init__(self, place: int | None = None, column: str | int | None = None) -> None:
@@ -149,7 +150,7 @@ class MissingError(RecordError):
         self.find(place, column)
 
     def find(self, place: int | None, column: str | int | None) -> None:
-        """Say which column it was, once that is known."""
+        """Name the column in the message, once it is known."""
         self.place, self.column = place, column
         number = place if column is None else column
         which = "a record" if number is None else f"column number {number} (from 0)"
@@ -169,13 +170,13 @@ class FileError(PrivsketchError):
 
 
 class AccessError(FileError):
-    """A file that cannot be found, opened, written or replaced where it is asked for."""
+    """A file cannot be found, opened, written or replaced."""
 
     kind = "data"
 
 
 class MergeError(PrivsketchError):
-    """Sketches that must not be added up."""
+    """Sketches cannot be added up."""
 
     kind = "integrity"
 
@@ -187,21 +188,21 @@ class BudgetError(PrivsketchError):
 
 
 class SignatureError(FileError):
-    """A file whose signature is missing, wrong, or not of somebody who is trusted."""
+    """A signature is missing, wrong, or made by an untrusted key."""
 
 
 class MovedError(PrivsketchError, AttributeError):
-    """A public name that is part of another distribution now."""
+    """A public name has moved to another distribution."""
 
     kind = "usage"
 
 
 class KernelError(PrivsketchError, RuntimeError):
-    """Compiled code that does not compute what its definition says; it is not used."""
+    """Compiled code differs from its definition and is not used."""
 
 
 def _small(value: object) -> object:
-    """A value that an error may keep: plain ones, and the type's name of all others."""
+    """Return a plain, short value as it is, and the type's name of any other value."""
     if value is None or isinstance(value, Number):
         return value
     if isinstance(value, str) and len(value) <= MAX_TEXT:
@@ -215,8 +216,8 @@ def _small(value: object) -> object:
     return type(value).__name__
 
 
-def _again(kind: type[_Error], text: str, facts: dict[str, Any]) -> _Error:
-    """An error once more, perhaps in another process."""
+def _rebuild(kind: type[_Error], text: str, facts: dict[str, Any]) -> _Error:
+    """Rebuild an error from its facts, perhaps in another process."""
     error = kind.__new__(kind)
     PrivsketchError.__init__(error, text)
     error.__dict__.update(facts)
@@ -232,11 +233,11 @@ def require_gaussian_delta(delta: float, instead: str = "cube") -> None:
         )
 
 
-MANY = 2.0**36  # records: what 64-bit sums are planned for
+MANY = 2.0**36  # largest number of records that 64-bit sums are planned for
 
 
 def require_records(value: object) -> float:
-    """A public number of records as a float; a ParameterError unless it is one that can be."""
+    """Return a public number of records as a float, or raise a ParameterError."""
     if not isinstance(value, bool) and isinstance(value, Real) and 1 <= float(value) <= MANY:
         return float(value)
     expected = f"expected a public number of records, 1 to {MANY:.0e}"
@@ -244,17 +245,17 @@ def require_records(value: object) -> float:
 
 
 def require_count(name: str, value: object, what: str = "an integer of at least 1") -> int:
-    """The value as an int; a ParameterError unless it is a whole number of at least 1."""
+    """Return a whole number of at least 1 as an int, or raise a ParameterError."""
     if not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1:
         return int(value)
     raise ParameterError(name, value, f"expected {what}")
 
 
-MIN_SCALE, MAX_SCALE = 1e-100, 1e100  # of frequencies: their squares are numbers still
+MIN_SCALE, MAX_SCALE = 1e-100, 1e100  # of frequencies: their squares are finite floats
 
 
 def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
-    """Lowest and highest scale of frequencies; a ParameterError unless they can be that."""
+    """Return the lowest and highest scale of frequencies, or raise a ParameterError."""
     low, high = scales
     if not (low <= high and all(MIN_SCALE <= scale <= MAX_SCALE for scale in scales)):
         expected = "expected positive numbers, low <= high, in the units of the records"
@@ -263,7 +264,7 @@ def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
 
 
 def require_one_of(name: str, value: object, known: Iterable[_Known]) -> _Known:
-    """The value, which is one of those that are known, or a ParameterError."""
+    """Return the choice that equals the value, or raise a ParameterError."""
     choices = tuple(known)
     for choice in choices:
         if isinstance(value, type(choice)) and value == choice:

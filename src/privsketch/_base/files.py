@@ -1,11 +1,11 @@
-"""Any file of ours by what it is: sketches, designs, schemas, models, keys, receipts.
+"""Load any privsketch file by its kind: sketches, designs, schemas, models, keys, receipts.
 
-Other distributions add kinds of files by entry points, `privsketch.files`: the name is the kind in
-the file's "format" field, the part a class with `from_bytes(data, what)`, `describe()` and
-`facts()`, which is what `privsketch inspect --json` prints. Classes of binary files have a `MAGIC`;
-those whose files are read together with others have `beside(path)`.
+Other distributions add kinds of files in the entry-point group `privsketch.files`. The name of an
+entry point is the kind in the file's "format" field. Its object is a class with
+`from_bytes(data, what)`, `describe()` and `facts()`, which `privsketch inspect --json` prints.
+Classes of binary files have a `MAGIC`; those whose files are read with others have `beside(path)`.
 
-Classes of this library are named as text: this folder stands above all that it loads.
+Classes of this library are referred to by name, because this folder may not import theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLASSES = {
 }
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _BINARY = b"\x89priv"
-_ELSEWHERE = {  # kinds of ours that are not loaded, and what to do instead
+_NOT_LOADED = {  # kinds that cannot be loaded, and what to do instead
     "key": "a secret key; privsketch inspect shows the public one, which ends in .pub",
     "signature": "a signature; privsketch key verify says who signed the file beside it",
 }
@@ -40,7 +40,7 @@ _ELSEWHERE = {  # kinds of ours that are not loaded, and what to do instead
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a file of privsketch, whatever it contains.
 
-    Charges: nothing. Files are checked in full and nothing in them is run.
+    Charges: nothing. Files are fully checked, and nothing in them is executed.
 
     Parameters
     ----------
@@ -76,34 +76,29 @@ def from_bytes(data: bytes, what: str) -> Any:
     if data.startswith(_LEDGER_MAGIC):
         raise FileError(f"{what}: a database, as ledgers are; privsketch ledger show tells it")
     kind = kind_of(data, what)
-    if kind in _ELSEWHERE:
-        raise FileError(f"{what}: {_ELSEWHERE[kind]}")
-    known = None if kind is None else _class_of(kind)
-    if known is None:
+    if kind in _NOT_LOADED:
+        raise FileError(f"{what}: {_NOT_LOADED[kind]}")
+    file_class = None if kind is None else _class_of(kind)
+    if file_class is None:
         raise FileError(
             f"{what}: not a file of privsketch that this version knows: no sketch, design, schema, "
             "model, public key or receipt. Files of sealed studies need privsketch-studies"
         )
-    return known.from_bytes(data, what)
+    return file_class.from_bytes(data, what)
 
 
 def kind_of(data: bytes, what: str) -> str | None:
-    """The kind of a file of ours: "sketch", "design", ...; None for others."""
+    """Return the kind of a privsketch file ("sketch", "design", ...), or None for other files."""
     if data.startswith(SKETCH_MAGIC):
         return "sketch"
     if data.startswith(_BINARY):
-        kinds = {kind: _class_of(kind) for kind in plugin_names("files")}
-        return next((k for k, c in kinds.items() if data.startswith(_magic(c))), None)
+        for name in plugin_names("files"):  # JSON files have no MAGIC, and no file begins with \0
+            if data.startswith(getattr(_class_of(name), "MAGIC", b"\0")):
+                return name
+        return None
     kind = document_kind(data, what)
-    if kind is None and b'"columns"' in data:  # a schema is JSON that people write
-        return "schema"
-    return kind
-
-
-def _magic(known: Any) -> bytes:
-    """First bytes of a class's files; for JSON, bytes that no file begins with."""
-    magic: bytes = getattr(known, "MAGIC", b"\0")
-    return magic
+    # Schemas are JSON that people write, without a "format" field.
+    return "schema" if kind is None and b'"columns"' in data else kind
 
 
 @cache

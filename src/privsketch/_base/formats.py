@@ -1,9 +1,9 @@
-"""Bytes of designs, sketches and models: JSON, a small container, atomic writes.
+"""File formats of designs, sketches and models: JSON, a small container, atomic writes.
 
-A sketch file is: 8 bytes of magic, version (uint32), length of the header (uint32),
-JSON header, little-endian int64 values, SHA-256 of everything before it. Nothing is
-ever unpickled, every length is checked before it is believed, and a file appears
-under its name only when it is complete.
+A sketch file consists of 8 magic bytes, version (uint32), length of the header (uint32), JSON
+header, little-endian int64 values, and the SHA-256 of everything before it. Nothing is ever
+unpickled, every length is checked before use, and a file appears under its name only when it is
+complete.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
-FORMAT_VERSION = 2  # that of docs/format.md
+FORMAT_VERSION = 2  # as docs/format.md describes it
 MAX_JSON_BYTES = 64 * 2**20  # larger files are refused before they are read; by trial
 MAX_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
 _OURS = "privsketch-"
-_NAMES = ("columns", "record")  # fields that hold those of columns
-_SPACES = "\u00a0\u202f\u2009"  # that do not break a line, and a thin one
+_NAMES = ("columns", "record")  # fields that hold names of columns
+_SPACES = "\u00a0\u202f\u2009"  # non-breaking and thin spaces
 _PREAMBLE = struct.Struct("<8sII")
 _DIGEST_BYTES = 32  # SHA-256
-# Names of descriptors that a process was handed, by a shell for instance.
-_HANDED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
+# Paths of descriptors that a process inherited, from a shell for instance.
+_INHERITED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
 LEDGER_ID = 0x70736B6C  # "pskl", at byte 68 of a ledger: file(1) and SQLite's tools show it
 _SQLITE = b"SQLite format 3\0"
-_ID_PLACE = slice(68, 72)
-_LEAST_PAGE = 512  # bytes: a file of SQLite is a number of pages
+_ID_BYTES = slice(68, 72)
+_MIN_PAGE = 512  # bytes: a SQLite file consists of whole pages
 
-# While a thread works on a ledger, no other thread of the process forks, nor opens the file
-# besides: POSIX drops all locks of a file that a process has when it closes any descriptor of it.
+# While a thread works on a ledger, no other thread of the process may fork, or open the file:
+# POSIX drops all locks that a process has on a file when it closes any descriptor of it.
 ledgers_at_work = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -56,22 +56,22 @@ if hasattr(os, "register_at_fork"):
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces: the bytes that fingerprints are taken of."""
+    """Return JSON with sorted keys and no spaces: the bytes that are fingerprinted."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode("ascii")
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 of the canonical JSON, in hex."""
+    """Return SHA-256 of the canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
-    if len(value) != len(pairs):  # a person may read one, the program the other
+    if len(value) != len(pairs):  # people and programs might read different ones
         raise ValueError("a key occurs twice")
-    if not all(name.isprintable() for name in value):  # errors name them, on terminals
+    if not all(name.isprintable() for name in value):  # error messages show keys on terminals
         raise ValueError("a key that cannot be printed")
     return value
 
@@ -91,7 +91,7 @@ def _small(text: str) -> int:
 
 
 def parse_json(data: bytes, what: str) -> dict[str, Any]:
-    """A JSON object of finite numbers without repeated keys, or a FileError."""
+    """Parse a JSON object of finite numbers without repeated keys, or raise a FileError."""
     try:
         value = json.loads(
             data.decode("utf-8"),
@@ -101,36 +101,36 @@ def parse_json(data: bytes, what: str) -> dict[str, Any]:
             object_pairs_hook=_unique,
         )
     except (ValueError, RecursionError) as error:
-        place = ""
-        if isinstance(error, json.JSONDecodeError):  # a comma that is missing from a schema
-            place = f" at line {error.lineno}, column {error.colno}"
+        where = ""
+        if isinstance(error, json.JSONDecodeError):  # such as a missing comma in a schema
+            where = f" at line {error.lineno}, column {error.colno}"
         raise FileError(
-            f"{what}: not valid JSON{place}; the file is damaged or of another kind"
+            f"{what}: not valid JSON{where}; the file is damaged or of another kind"
         ) from None
     if not isinstance(value, dict):
         raise FileError(f"{what}: expected a JSON object")
     return value
 
 
-def require_version(found: Any, what: str) -> None:
+def require_version(version: Any, what: str) -> None:
     """Refuse files of another version, and versions that never existed."""
-    if type(found) is not int or found < 1:
+    if type(version) is not int or version < 1:
         raise FileError(f"{what}: no valid format version; the file is damaged or of another kind")
-    if found > FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         raise FileError(
-            f"{what}: written in format version {found}, this privsketch reads version "
+            f"{what}: written in format version {version}, this privsketch reads version "
             f"{FORMAT_VERSION}; install a newer privsketch"
         )
-    if found < FORMAT_VERSION:
+    if version < FORMAT_VERSION:
         raise FileError(
-            f"{what}: written in format version {found}, before the first release; this privsketch "
-            f"reads version {FORMAT_VERSION}. Make the file again; a release made again costs its "
-            "budget again"
+            f"{what}: written in format version {version}, before the first release; this "
+            f"privsketch reads version {FORMAT_VERSION}. Make the file again; a release made again "
+            "costs its budget again"
         )
 
 
 def document(kind: str, content: dict[str, Any]) -> bytes:
-    """A JSON file of ours: kind, version, content, and its fingerprint; readable by people."""
+    """Return a JSON file with kind, version, content and fingerprint, indented for people."""
     whole = {
         "format": _OURS + kind,
         "version": FORMAT_VERSION,
@@ -142,14 +142,14 @@ def document(kind: str, content: dict[str, Any]) -> bytes:
 
 
 def document_kind(data: bytes, what: str) -> str | None:
-    """The kind of a JSON file of ours; None for others."""
-    told = parse_json(data, what).get("format")
-    is_ours = isinstance(told, str) and told.startswith(_OURS)
-    return str(told).removeprefix(_OURS) if is_ours else None
+    """Return the kind of a privsketch JSON file, or None for other JSON."""
+    name = parse_json(data, what).get("format")
+    is_ours = isinstance(name, str) and name.startswith(_OURS)
+    return str(name).removeprefix(_OURS) if is_ours else None
 
 
 def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
-    """Content of a `document` of that kind, checked against its fingerprint."""
+    """Return the content of a `document` of this kind, checked against its fingerprint."""
     whole = parse_json(data, what)
     if whole.pop("format", None) != _OURS + kind:
         raise FileError(f"{what}: not a privsketch {kind} file")
@@ -161,22 +161,22 @@ def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
 
 
 def _require_printable(value: Any, what: str) -> None:
-    """Refuse texts that are shown as something else than they are.
+    """Refuse texts that do not look like what they are.
 
-    Files come from strangers, and their words are shown on terminals and in receipts: an escape
-    sequence could clear a screen or colour a warning away, a line break add a line that says less
-    was spent.
+    Files are untrusted, and their texts are shown on terminals and in receipts. An escape sequence
+    could clear the screen or hide a warning, and a line break could add a line that understates a
+    cost.
     """
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str) and as_line(one) != one:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str) and as_line(item) != item:
             raise FileError(f"{what}: a text in it has characters that cannot be printed")
-        if isinstance(one, dict):
-            # Names of columns are those of tables, which may have line breaks; see `as_line`.
-            waiting.extend(each for name, each in one.items() if not _are_names(name, each))
-        if isinstance(one, list):
-            waiting.extend(one)
+        if isinstance(item, dict):
+            # Names of columns come from tables and may have line breaks; see `as_line`.
+            stack.extend(part for name, part in item.items() if not _are_names(name, part))
+        if isinstance(item, list):
+            stack.extend(item)
 
 
 def _are_names(field: str, value: Any) -> bool:
@@ -184,15 +184,15 @@ def _are_names(field: str, value: Any) -> bool:
 
 
 def as_line(text: str) -> str:
-    """A stranger's text as one line that does nothing to a terminal: with escapes, as in Python."""
+    """Return untrusted text as one printable line, with escapes as in Python."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
 
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
-    """The bytes of a sketch file."""
-    import numpy as np  # here: ledgers and keys have no use for it
+    """Return the bytes of a sketch file."""
+    import numpy as np  # imported here because ledgers and keys do not need it
 
     text = canonical_json(header)
     body = b"".join(
@@ -206,7 +206,7 @@ def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
 
 
 def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
-    """Header and values of a sketch file; FileError for anything but a whole, intact one."""
+    """Return header and values of an intact sketch file, or raise a FileError."""
     import numpy as np
 
     if not data.startswith(SKETCH_MAGIC):
@@ -228,26 +228,25 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
 
 @contextmanager
 def plain_file(path: str | os.PathLike[str], *, or_handed: bool = False) -> Iterator[BinaryIO]:
-    """A plain file, opened to be read; pipes, devices and folders are refused, and nothing waits.
+    """Open a plain file for reading; refuse pipes, devices and folders without waiting.
 
-    Anybody may have put something under a name in a shared folder, and opening a pipe waits for
-    somebody who writes. What is looked at is what was opened. `or_handed` allows for a pipe that
-    this process was handed as a descriptor: /dev/stdin, and /dev/fd/N of `<(command)`.
+    In a shared folder a name may be anything, and opening a pipe would wait for a writer. The check
+    is about the opened file itself. `or_handed` allows for a pipe that this process inherited as a
+    descriptor: /dev/stdin, and /dev/fd/N of `<(command)`.
     """
-    is_handed = or_handed and _is_handed(path)
+    is_inherited = or_handed and _is_inherited(path)
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
     try:
-        handle = os.open(path, flags if is_handed else flags | getattr(os, "O_NONBLOCK", 0))
+        handle = os.open(path, flags if is_inherited else flags | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
         raise AccessError(_unreadable(path, error)) from None
     try:
         mode = os.fstat(handle).st_mode
         if stat.S_ISDIR(mode):
             raise AccessError(f"{path}: is a folder, not a file")
-        if not stat.S_ISREG(mode) and not is_handed:
+        if not stat.S_ISREG(mode) and not is_inherited:
             raise AccessError(
-                f"{path}: not a plain file; write what it gives to one, or hand it over as "
-                "/dev/stdin"
+                f"{path}: not a plain file; write its content to one, or pass it as /dev/stdin"
             )
         with open(handle, "rb", closefd=False) as stream:
             yield stream
@@ -257,8 +256,8 @@ def plain_file(path: str | os.PathLike[str], *, or_handed: bool = False) -> Iter
         os.close(handle)
 
 
-def _is_handed(path: str | os.PathLike[str]) -> bool:
-    return _HANDED.fullmatch(str(path)) is not None
+def _is_inherited(path: str | os.PathLike[str]) -> bool:
+    return _INHERITED.fullmatch(str(path)) is not None
 
 
 def _unreadable(path: str | os.PathLike[str], error: Exception) -> str:
@@ -266,8 +265,8 @@ def _unreadable(path: str | os.PathLike[str], error: Exception) -> str:
 
 
 def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
-    """The first bytes of a plain file; none of whatever else is there."""
-    if _is_handed(path):  # they might not be there again
+    """Return the first bytes of a plain file, and no bytes of anything else."""
+    if _is_inherited(path):  # a pipe can be read only once
         return b""
     with suppress(AccessError), plain_file(path) as stream:
         return stream.read(n_bytes)
@@ -275,10 +274,10 @@ def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a plain file of ours, unless it is larger than any such file can be."""
+    """Return all bytes of a plain file, unless it exceeds the largest privsketch file."""
     largest = MAX_JSON_BYTES + 8 * MAX_VALUES
     with plain_file(path, or_handed=True) as stream:
-        size = os.fstat(stream.fileno()).st_size  # 0 for what has none beforehand
+        size = os.fstat(stream.fileno()).st_size  # 0 for pipes
         data = stream.read(largest + 1) if size <= largest else b""
     if max(size, len(data)) > largest:
         raise FileError(f"{path}: {max(size, len(data))} bytes is larger than any privsketch file")
@@ -307,7 +306,7 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the folder of a file that nothing has."""
+    """Return an unused name in the folder of a file."""
     return path.parent / f".{secrets.token_hex(8)}.part"
 
 
@@ -315,7 +314,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that cannot become a file, before anything is spent on its content."""
     path = Path(path)
     _require_place(path)
-    # Permissions do not tell all: file systems are read-only, full, or somebody else's.
+    # Permissions do not suffice: a file system may be read-only or full.
     temporary = temporary_beside(path)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -330,7 +329,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _require_place(path: Path) -> None:
-    """Refuse what is no name of a file, or that of a ledger."""
+    """Refuse a path that cannot name a file, or that is a ledger."""
     try:
         if not path.name or path.is_dir():
             raise AccessError(f"{path}: is a folder, not a file")
@@ -345,19 +344,19 @@ def _require_place(path: Path) -> None:
 
 
 def _is_ledger(path: Path) -> bool:
-    """Whether a file says of itself that it is a ledger of ours."""
-    with suppress(OSError, ValueError):  # whatever else is there
-        found = path.stat()
-        is_like_one = found.st_size >= _LEAST_PAGE and found.st_size % _LEAST_PAGE == 0
-        if stat.S_ISREG(found.st_mode) and is_like_one:
+    """Return whether a file has the header of a ledger."""
+    with suppress(OSError, ValueError):  # missing or unreadable files are no ledgers
+        status = path.stat()
+        has_pages = status.st_size >= _MIN_PAGE and status.st_size % _MIN_PAGE == 0
+        if stat.S_ISREG(status.st_mode) and has_pages:
             with ledgers_at_work, open(path, "rb") as stream:
-                head = stream.read(_ID_PLACE.stop)
-            return head.startswith(_SQLITE) and head[_ID_PLACE] == LEDGER_ID.to_bytes(4, "big")
+                head = stream.read(_ID_BYTES.stop)
+            return head.startswith(_SQLITE) and head[_ID_BYTES] == LEDGER_ID.to_bytes(4, "big")
     return False
 
 
 def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:
-    """`value` if it is an object with exactly these fields."""
+    """Return `value` if it is an object with exactly these fields."""
     if not isinstance(value, dict) or set(value) != set(names):
         raise FileError(f"{what}: unknown or missing fields")
     return value
@@ -365,7 +364,7 @@ def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Errors of parameters met while reading a file are told as what they are: a bad file."""
+    """Turn parameter errors inside the block into a FileError about the file."""
     try:
         yield
     except FileError:

@@ -1,7 +1,7 @@
-"""What notebooks show of results: a few facts and a table, as HTML that loads and runs nothing.
+"""HTML of results in notebooks: a few facts and a table, without scripts or external resources.
 
-Colours are those of the notebook, light or dark: text inherits, lines and shades are half
-transparent. All words are escaped, since names of columns and sources are strangers' text.
+Colours follow the notebook, light or dark: text inherits, lines and shades are half transparent.
+All text is escaped, because names of columns and sources are untrusted.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-HEADING = 12  # characters before the words of a line of a description
-MAX_ACROSS = 10  # columns of a table; more are turned
+HEADING = 12  # width of the headings in the lines of a description
+MAX_ACROSS = 10  # columns of a table; wider ones are transposed
 MAX_DOWN = 40  # rows of a table; by trial
 _LINE = "border:0;border-bottom:1px solid rgba(128,138,150,.35);"
 _CELL = f"{_LINE}padding:2px 10px 2px 0;vertical-align:top;background:none;"
@@ -21,7 +21,7 @@ _TABLE = "border-collapse:collapse;margin:6px 0;font-size:13px;color:inherit;"
 
 
 def described(title: str, lines: Iterable[str], *tables: str) -> str:
-    """A description, whose lines have a heading or go on with the one above, and tables."""
+    """Render the lines of a description, with their headings, and tables."""
     facts: list[tuple[str, str]] = []
     for line in lines:
         heading, words = line[:HEADING].strip(), line[HEADING:].strip()
@@ -39,7 +39,7 @@ def described(title: str, lines: Iterable[str], *tables: str) -> str:
 def shown(
     title: str, facts: Iterable[tuple[str, str]], *tables: str, careful: Iterable[str] = ()
 ) -> str:
-    """A title, what to be careful about, tables, and facts with their names."""
+    """Render a title, warnings, tables, and facts with their names."""
     warnings = "".join(
         f'<div style="{_CAREFUL}">Careful: {escape(words)}</div>' for words in careful
     )
@@ -55,14 +55,14 @@ def shown(
 
 
 def _type_of(words: str) -> str:
-    """Lines that stand below each other have characters of one width."""
+    """Return the style that aligns text of several lines: a monospace font."""
     return ";font-family:monospace" if "\n" in words else ""
 
 
 def table(
     corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> str:
-    """Rows of words with a head each, columns down if there are many of them."""
+    """Render rows of cells with row and column headings; many columns are transposed."""
     if len(names) > MAX_ACROSS:
         turned = [[row[j] for row in rows] for j in range(len(names))]
         heads, names, rows = names, heads, turned

@@ -1,12 +1,12 @@
-"""Parts that other packages bring: engines, feature maps, methods, decoders, commands, files.
+"""Plugins: engines, feature maps, methods, decoders, commands and files of other packages.
 
 A package registers a part by a line in its own pyproject.toml::
 
     [project.entry-points."privsketch.methods"]
     bisecting = "my_package.bisecting:cluster"
 
-Nothing of a package is imported until somebody names the part. Names of this library come first:
-no package can replace a part of it. Two packages that register the same name are an error.
+A package is imported only when a design or a caller names its part. Names of this library come
+first, so no package can replace a part of it. Two packages may not register the same name.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from typing import Any
 
 from privsketch._base.errors import ParameterError
 
-GROUPS = ("engines", "feature_maps", "methods", "decoders", "commands", "files")
-
 
 @dataclass(frozen=True)
 class Plugin:
-    """A part of another package, and the distribution that brought it.
+    """A part of another package, and the distribution that registers it.
 
     Attributes
     ----------
     name : str
-        The name that a design or a caller uses.
+        Name that a design or a caller uses.
     part : object
-        What the entry point names: a function, a class or a command.
+        Object of the entry point: a function, a class or a command.
     distribution, version : str
-        Who brought it, for receipts and messages.
+        Distribution that registers it, for receipts and messages.
     """
 
     name: str
@@ -48,7 +46,7 @@ class Plugin:
 
 @cache
 def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Entry points of a group by name. Installed packages do not change while a process runs."""
+    """Return the entry points of a group by name, read once per process."""
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"privsketch.{group}"):
         known = points.get(point.name, ())
@@ -58,7 +56,7 @@ def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def plugin_names(group: str) -> tuple[str, ...]:
-    """Names that installed packages register in a group, sorted."""
+    """Return the names that installed packages register in a group, sorted."""
     return tuple(sorted(_registered(group)))
 
 

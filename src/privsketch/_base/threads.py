@@ -1,9 +1,7 @@
-"""Work on blocks of records in several threads, with few of them in memory at a time.
+"""Threads that work on blocks of records, with few blocks in memory at a time.
 
-One thread for linear algebra.
-
-Matrices of decoders are small: several threads cost more than they bring, on a busy machine
-many times more.
+Linear algebra of decoders uses one thread: their matrices are small, and several threads would take
+longer, on a busy machine many times longer.
 """
 
 from __future__ import annotations
@@ -24,27 +22,27 @@ from privsketch._base.types import Block
 
 
 class Piece(Protocol):
-    """What is worked on: a block of records, or some of them."""
+    """A unit of work: a block of records, or part of one."""
 
     @property
     def size(self) -> int:
-        """How many values it has."""
+        """Number of values."""
 
 
 _Result = TypeVar("_Result")
 _Piece = TypeVar("_Piece", bound=Piece)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# What waits for a thread: a block of any reader (16 MB of float64), so that there is work while the
-# next one is read, in at most so many pieces, each of which leaves a result.
+# Values and pieces that may wait for a thread. A block of any reader (16 MB of float64) keeps
+# threads busy while the next one is read; each piece leaves a result.
 AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
 
 
 def in_threads(
     work: Callable[[_Piece], _Result], blocks: Iterable[_Piece], n_threads: int | None
 ) -> Iterator[_Result]:
-    """Results of `work` in the order of the blocks, which are read while others are worked on.
+    """Yield results of `work` in the order of the blocks, reading ahead of the threads.
 
-    Alive are two blocks per thread, or a few more if they are small.
+    In memory are two blocks per thread, or a few more if they are small.
     """
     threads = checked_threads(n_threads)
     if threads == 1:
@@ -55,7 +53,7 @@ def in_threads(
     pool = ThreadPoolExecutor(threads)
     try:
         for block in blocks:
-            # Threads see the caller's context: what replaces noise for a test does so there too.
+            # Threads run in the caller's context, so that tests replace noise there too.
             waiting.append((pool.submit(copy_context().run, work, block), block.size))
             n_values += block.size
             while len(waiting) >= 2 * threads and (
@@ -67,13 +65,13 @@ def in_threads(
         while waiting:
             yield waiting.popleft()[0].result()
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
+        pool.shutdown(cancel_futures=True)  # after an error, drop the rest
 
 
 def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Pieces that are worth a thread's while and small enough to hold several of.
+    """Cut blocks into pieces large enough for a thread, and few enough bytes to hold several.
 
-    Those of a block are alike: a short one at its end would cost as much to hand on.
+    Pieces of a block have similar sizes: a short last one would cost as much overhead.
     """
     for block in blocks:
         n_pieces = -(-len(block) // rows)
@@ -82,9 +80,9 @@ def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
 
 
 def cached_once(function: _Function) -> _Function:
-    """`functools.cache` for threads: those that ask at the same time wait for one result.
+    """Cache a function like `functools.cache`, computing each result in one thread only.
 
-    Where a result takes long, all of them would compute it, one after the other.
+    Otherwise all threads that need a slow result at the same time would compute it.
     """
     lock, cached = Lock(), cache(function)
 
@@ -97,7 +95,7 @@ def cached_once(function: _Function) -> _Function:
 
 
 def checked_threads(n_threads: int | None) -> int:
-    """The number of threads; one per core if None."""
+    """Return the number of threads; one per core if None."""
     if n_threads is None:
         if hasattr(os, "sched_getaffinity"):
             return max(1, len(os.sched_getaffinity(0)))
@@ -108,14 +106,14 @@ def checked_threads(n_threads: int | None) -> int:
 
 
 def one_thread() -> Any:
-    """A context in which matrix products use one thread."""
+    """Return a context in which matrix products use one thread."""
     return _controller().limit(limits=1)
 
 
 def one_thread_of_kmeans() -> Any:
-    """A context in which scikit-learn's k-means uses one thread too.
+    """Return a context in which scikit-learn's k-means uses one thread too.
 
-    Its threads are limited only once they are loaded, which may be after the others.
+    Its thread pools can be limited only once they are loaded, which may be later than others.
     """
     import sklearn.cluster  # noqa: F401
     from threadpoolctl import threadpool_limits
@@ -125,7 +123,7 @@ def one_thread_of_kmeans() -> Any:
 
 @cache
 def _controller() -> ThreadpoolController:
-    # Looking for the libraries takes milliseconds; NumPy's and SciPy's are loaded by now.
+    # Finding the libraries takes milliseconds; NumPy's and SciPy's must be loaded by then.
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()

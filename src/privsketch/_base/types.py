@@ -1,4 +1,4 @@
-"""Array types that many rooms share; shapes are said where arrays are used."""
+"""Array types that many folders share; functions document the shapes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
 Words = npt.NDArray[np.uint64]  # random bits
-Whole = npt.NDArray[np.float64]  # floats that are whole numbers below 2^53: exact in any order
+Whole = npt.NDArray[np.float64]  # whole numbers below 2^53 as floats: sums are exact in any order
 Block = npt.NDArray[Any]  # some records of a table, of whatever number type
 Real = npt.NDArray[Any]  # float32 or float64

@@ -44,8 +44,8 @@ from privsketch.design.size import (
     squared_band_share,
 )
 from privsketch.facts.domain import Domain
-from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.radii import RadialLaw
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.sums import MAX_RECORDS
 
 GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one

@@ -44,7 +44,7 @@ from privsketch.features.maps import (
     feature_map,
 )
 from privsketch.features.masks import Masks
-from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import CountMode, SharingKind, SumNoise, plan_sum_noise

@@ -46,8 +46,8 @@ from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget
 from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
-from privsketch.features.onebit import HARMONICS
 from privsketch.features.radii import RadialLaw
+from privsketch.features.waves import HARMONICS
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.features.masks import Masks
+from privsketch.noise.laws import amplified
 from privsketch.noise.mechanism import NoiseKind
-from privsketch.noise.subsampling import amplified
 
 STRATEGIES = ("none", "uniform", "block", "poisson", "records", "combined")
 

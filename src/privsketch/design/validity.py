@@ -11,7 +11,7 @@ from privsketch._base.errors import ParameterError, require_gaussian_delta, requ
 from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
-from privsketch.features.maps import FEATURE_MAPS
+from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
 from privsketch.noise.sharing.plan import MAX_HOLDERS
@@ -116,6 +116,8 @@ def _require_map(design: Design) -> None:
             f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
             "records are moved, gives less noise"
         )
+    if design.mapping.origin is not None:
+        _require_registered_map(design)
     is_matrix = design.feature_map == "second-moments"
     if is_matrix and design.n_features != moment_count(design.dim):
         raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
@@ -123,6 +125,22 @@ def _require_map(design: Design) -> None:
         raise ParameterError("cells: numbers of them go with `feature_map='cells'`, and only")
     if design.cells is not None:
         _require_cells(design, design.cells)
+
+
+def _require_registered_map(design: Design) -> None:
+    """Refuse a map of another package where learners would misread its harmonics."""
+    require_known_harmonics(design.mapping)
+    if design.task == "gaussian-mixture" and design.mapping.dithered:
+        raise unknown_harmonics(design)
+
+
+def unknown_harmonics(design: Design) -> ParameterError:
+    """Return the error for a mixture of a dithered map whose harmonics are not those of signs."""
+    return ParameterError(
+        f"`feature_map={design.feature_map!r}` of {design.mapping.origin}: mixtures are fitted to "
+        "the harmonics of 'one-bit' and of no other dithered map; use `task='kmeans'` and "
+        "learn_kmeans, or `feature_map='one-bit'`"
+    )
 
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:

@@ -1,7 +1,7 @@
-"""The privacy budget: what one release may reveal, and about whom.
+"""The privacy budget: how much one release may reveal, and about which unit.
 
-Numbers are exact: a float means the decimal number it prints as, so that 0.1 is one
-tenth and shares of a budget add up to it exactly. The unit protected is one record, or one person.
+Numbers are exact: a float stands for the decimal number it prints as. So 0.1 is one tenth, and
+shares of a budget add up to it exactly. The protected unit is one record, or one person.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from privsketch._base.errors import BudgetError, ParameterError, require_count
 
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
-MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks take it for no noise
-WEAK_EPSILON = 10.0  # above it a record can be told from its absence almost surely: e^10 = 22,000
-WEAK_DELTA = 1e-3  # studies of fewer than a thousand records are hopeless anyway
-# Noise of one count does not fit 64-bit integers below 1e-17; shares of shares of a budget may be
-# a trillion times smaller and must not fail where the whole did not. No chance is so small that a
-# delta of 0 would not be meant. Formulas are tried down to here.
+MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks use it as "no noise"
+WEAK_EPSILON = 10.0  # above it, the presence of a record shows almost surely: e^10 = 22,000
+WEAK_DELTA = 1e-3  # 1 / number of records of the smallest studies, a thousand records
+# Noise of one count does not fit 64-bit integers below an epsilon of 1e-17. Shares of shares of a
+# budget may be a trillion times smaller, and must not fail where the whole budget did not. A delta
+# below 1e-100 is surely meant as 0. Formulas are tested down to these values.
 MIN_EPSILON, MIN_DELTA = 1e-30, 1e-100
 UNIT = "one record"
 PERSON = "one person"
@@ -35,10 +35,10 @@ class Unit:
     Parameters
     ----------
     person : str, optional
-        The column that names persons.
+        Column that identifies persons.
     max_records : int
-        How many records of a person count, at most. Those beyond are left out where a column
-        names persons; where none does, there are none beyond, which is taken on trust.
+        Largest number of records of a person that count. Where a column identifies persons,
+        further records are left out. Otherwise the bound is trusted, not checked.
     """
 
     person: str | None = None
@@ -51,14 +51,14 @@ class Unit:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of what is protected."""
         if self.person is not None:
             return f"{PERSON} ({self.person})"
         return UNIT if self.max_records == 1 else f"{PERSON} (at most {self.max_records} rows each)"
 
     @property
     def assumption(self) -> str:
-        """What must be true of the table, and nobody checks."""
+        """Condition on the table that the library cannot check."""
         if self.person is not None:
             return "all rows of a person lie at one holder"
         if self.max_records == 1:
@@ -73,12 +73,12 @@ ONE_RECORD = Unit()
 
 
 def is_name(value: object) -> bool:
-    """Whether a value can name a column: a text of one line, for it stands in receipts."""
+    """Return whether a value can name a column: one printable line, as receipts show it."""
     return isinstance(value, str) and bool(value) and value.isprintable()
 
 
 def meaning_of(neighbours: str, unit: str) -> str:
-    """What is hidden, in words; less than a record if the unit is less."""
+    """Describe what is hidden; less than a record if the unit is less."""
     for known, thing in ((UNIT, "record"), (PERSON, "person")):
         if unit.startswith(known):
             return {
@@ -89,27 +89,27 @@ def meaning_of(neighbours: str, unit: str) -> str:
 
 
 def exact(value: float) -> Fraction:
-    """The decimal number a float prints as, as an exact fraction."""
+    """Return the decimal number a float prints as, as an exact fraction."""
     return Fraction(repr(float(value)))
 
 
 def number_text(value: float) -> str:
-    """A number as it is meant: all its digits, so that a cost is never shown rounded down."""
+    """Return a number with all its digits, so that no cost is shown rounded down."""
     return repr(float(value)).removesuffix(".0")
 
 
 def cost_text(epsilon: float, delta: float) -> str:
-    """Both numbers, with all their digits."""
+    """Return epsilon and delta with all their digits."""
     return f"epsilon = {number_text(epsilon)}, delta = {number_text(delta)}"
 
 
 def exact_sum(values: Sequence[float]) -> float:
-    """Sum of decimal numbers, rounded up to the next float: a budget is never understated."""
+    """Add decimal numbers and round up to the next float: a cost is never understated."""
     return round_up(sum((exact(value) for value in values), Fraction(0)))
 
 
 def round_up(value: Fraction) -> float:
-    """The least float whose decimal text is not below `value`."""
+    """Return the least float whose decimal text is not below `value`."""
     number = float(value)
     while exact(number) < value:
         number = math.nextafter(number, math.inf)
@@ -127,7 +127,7 @@ def _as_float(name: str, value: object) -> float:
 
 
 def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
-    """What an epsilon that hides next to nothing means, in words; None for others."""
+    """Explain an epsilon that hides next to nothing; return None for others."""
     if epsilon <= WEAK_EPSILON:
         return None
     return (
@@ -138,17 +138,16 @@ def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
 
 
 def delta_caution(delta: float, n_records: object) -> str | None:
-    """What a delta above 1 / number of records means, in words; None for others.
+    """Explain a delta above 1 / number of records; return None for others.
 
-    Where `n_records` is no public number, because nobody stated one, only a delta that is too
-    large for any table is told.
+    Without a public `n_records`, only a delta that is too large for any table is reported.
     """
     if isinstance(n_records, bool) or not isinstance(n_records, Real):
         if delta <= WEAK_DELTA:
             return None
         return (
-            f"delta = {number_text(delta)} is above {WEAK_DELTA:g}: of any table, to publish one "
-            "record in a thousand as it is would keep to it; use a delta far below 1 / number of "
+            f"delta = {number_text(delta)} is above {WEAK_DELTA:g}: a mechanism that publishes 1 "
+            "record in 1,000 unprotected would satisfy it; choose a delta far below 1 / number of "
             "records"
         )
     number = float(n_records)
@@ -156,26 +155,26 @@ def delta_caution(delta: float, n_records: object) -> str | None:
         return None
     return (
         f"delta = {number_text(delta)} is above 1 / number of records, which is about "
-        f"{1 / number:.2g}: to publish one whole record, drawn by lot, would keep to it; use a "
-        "delta far below that"
+        f"{1 / number:.2g}: a mechanism that publishes one random record unprotected would "
+        "satisfy it; choose a delta far below that"
     )
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much one release may reveal about one record.
+    """Limit on what one release may reveal about one record.
 
     Parameters
     ----------
     epsilon : float
-        From 1e-30 to 100; useful values lie between 0.01 and 10.
+        Privacy loss, from 1e-30 to 100; useful values lie between 0.01 and 10.
     delta : float
-        0 is pure differential privacy; else from 1e-100 to below 1.
+        Probability of a larger loss: 0 for pure differential privacy, else from 1e-100 to below 1.
     neighbours : {"add-remove", "replace"}
-        Which change of a table must stay hidden: adding or removing a record, or
-        replacing one while the number of records is public.
+        Change of a table that must stay hidden: adding or removing a record, or replacing one
+        while the number of records is public.
     unit : Unit
-        What is protected, one record if left out; a schema that names persons says otherwise.
+        What is protected, one record if left out. A schema that identifies persons sets it.
 
     Examples
     --------
@@ -228,11 +227,11 @@ class Budget:
 
     @property
     def of_anybody(self) -> Budget:
-        """The same for as many records of whomever: steps of a run do not know whose they are."""
+        """Same budget for as many records of any persons: steps of a run do not know them."""
         return replace(self, unit=Unit(None, self.unit.max_records))
 
     def describe(self) -> str:
-        """One line in words."""
+        """Describe the budget in one line."""
         cost, unit = cost_text(self.epsilon, self.delta), self.unit.text
         return f"{cost} for {unit}, neighbours {meaning_of(self.neighbours, unit)}"
 
@@ -242,30 +241,30 @@ def require_limits(
 ) -> None:
     """Refuse a design's budget above its holder's limits; None is no limit.
 
-    Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1. A limit of
-    epsilon means one of privacy, and a delta that is too large for any table would get around it.
+    Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1. A limit on
+    epsilon alone also refuses a delta that is too large for any table, which would bypass it.
     """
     limits = {"epsilon": (budget.epsilon, max_epsilon), "delta": (budget.delta, max_delta)}
     if max_epsilon is not None and max_delta is None and budget.delta > WEAK_DELTA:
         raise BudgetError(
             f"the design asks for delta = {number_text(budget.delta)}, with which no epsilon "
-            "protects; say `max_delta` as well if that is meant; no record was read"
+            "protects; give `max_delta` as well if that is intended; no record was read"
         )
-    for name, (asked, limit) in limits.items():
+    for name, (requested, limit) in limits.items():
         if limit is None:
             continue
         number = _as_float(f"max_{name}", limit)
         if not 0 <= number < math.inf:
             raise ParameterError(f"max_{name}", limit, "expected a number of at least 0")
-        if exact(asked) > exact(number):
+        if exact(requested) > exact(number):
             raise BudgetError(
-                f"the design asks for {name} = {number_text(asked)}, which is above "
+                f"the design asks for {name} = {number_text(requested)}, which is above "
                 f"`max_{name}={number_text(number)}`; no record was read"
             )
 
 
 def checked_source(source: object) -> str:
-    """The name of a set of records, which receipts carry."""
+    """Return the public name of a set of records, as receipts store it."""
     if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
         raise ParameterError("source", source, "expected a printable name of 1 to 200 characters")
     return source

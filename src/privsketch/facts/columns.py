@@ -1,9 +1,9 @@
-"""Kinds of columns: how a value becomes coordinates, and how coordinates are read as a value.
+"""Kinds of columns: how a value is encoded as coordinates, and how coordinates are decoded.
 
 Every column is scaled by its public bounds. With weight w a number or a date lies in [-w, w]; two
 different categories, the two values of a flag, and opposite points of a cycle are w apart, half
-the range of a number. So they count, but do not decide alone: records that differ in one category
-are as far apart as records whose numbers differ by half of all that is possible.
+the range of a number. Records that differ in one category are therefore as far apart as records
+whose numbers differ by half of the range.
 
 | kind | coordinates | where | largest squared distance from `center` |
 |---|---|---|---|
@@ -12,9 +12,9 @@ are as far apart as records whose numbers differ by half of all that is possible
 | category of L labels | L | a corner a e_j of a simplex, a = w / sqrt 2 | a^2 (L - 1) / L |
 | cycle | 2 | a circle of radius w/2 | w^2 / 4 |
 
-Encoding uses operations that are rounded in one way only: what a record becomes depends on that
-record alone, whatever stands beside it. Values arrive as numbers: those of a number or a cycle,
-seconds since 1970 of a date, the place among the labels of a category or a flag; NaN is missing.
+Encoding uses operations whose rounding is the same everywhere: the coordinates of a record depend
+on that record alone. Values are floats: numbers and cycles as they are, dates as seconds since
+1970, categories and flags as the index of their label. NaN means missing.
 """
 
 from __future__ import annotations
@@ -30,28 +30,27 @@ import numpy as np
 from privsketch._base.elementary import cosine_sine, natural_log
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
-from privsketch.facts.domain import LARGEST, SMALLEST
+from privsketch.facts.domain import MAX_WIDTH, MIN_WIDTH
 
 Rule = Literal["error", "drop", "center", "category"]
 RULES: tuple[Rule, ...] = ("error", "drop", "center")
-# A logarithmic column that begins at 0 is linear below this part of its range.
+# A logarithmic column that begins at 0 is linear up to its range divided by this.
 _LINEAR_PART = 1000.0
 DAY = 86400.0
-_MAX_TURNS = 2.0**40  # beyond, a float of 64 bits has less than four digits of a turn left
-_YEARS = range(1700, 2200)  # of bounds: nanoseconds since 1970 fit 64 bits
+_MAX_TURNS = 2.0**40  # beyond, a float64 keeps less than four digits of the phase
+_YEARS = range(1700, 2200)  # allowed in bounds: nanoseconds since 1970 fit 64 bits
 
 
 class Column:
-    """What all kinds share.
+    """Base class of all kinds of columns.
 
-    `weight` says how much a column counts in distances. `missing` is what is done with a missing
-    value if that is not the rule of the whole table, and `fill` a public value that takes its
-    place.
+    `weight` is the weight of the column in distances. `missing` overrides the table's rule for
+    missing values, and `fill` is a public value that replaces them.
     """
 
     KIND: ClassVar[str]
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop")
-    READS_TEXT: ClassVar[bool] = False  # whether cells of text files are more than numbers
+    READS_TEXT: ClassVar[bool] = False  # whether cells of text files may be other than numbers
 
     name: str
     weight: float
@@ -94,17 +93,17 @@ class Column:
 
     @property
     def lowest(self) -> Floats:
-        """The least that each coordinate can be."""
-        raise NotImplementedError
+        """Smallest value of each coordinate; bounds are symmetric unless a kind says otherwise."""
+        return -self.highest
 
     @property
     def highest(self) -> Floats:
-        """The largest that each coordinate can be."""
+        """Largest value of each coordinate."""
         raise NotImplementedError
 
     @property
     def center(self) -> Floats:
-        """The point that distances are bounded from."""
+        """Point from which distances are bounded."""
         return (self.lowest + self.highest) / 2
 
     @property
@@ -113,41 +112,41 @@ class Column:
         raise NotImplementedError
 
     def encode(self, values: Floats) -> Floats:
-        """Coordinates (n_coordinates, n) of values (n,); missing ones stay NaN."""
+        """Return coordinates (n_coordinates, n) of values (n,); missing ones stay NaN."""
         raise NotImplementedError
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the numbers that a result has of it."""
+        """Names of the numbers that results report for the column."""
         return self.coordinates
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Fields (n, n_fields) that coordinates (n, n_coordinates) stand for."""
+        """Return the fields (n, n_fields) of coordinates (n, n_coordinates)."""
         raise NotImplementedError
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast fields change at coordinates (n_coordinates,): (n_fields, n_coordinates)."""
+        """Return derivatives (n_fields, n_coordinates) of the fields at coordinates."""
         raise NotImplementedError
 
-    def value_of(self, written: Any) -> float:
-        """A value that people wrote down, as `encode` wants it."""
-        return self._number("fill", written)
+    def value_of(self, text: Any) -> float:
+        """Parse a value that a person wrote, as `encode` expects it."""
+        return self._number("fill", text)
 
     def known(self, values: Floats) -> Floats:
-        """Values (n,), NaN where one cannot be encoded."""
+        """Return values (n,), with NaN where one cannot be encoded."""
         return np.where(np.isfinite(values), values, np.nan)
 
     def to_json(self) -> dict[str, Any]:
-        """The column as plain JSON values; what is as usual is left out."""
-        found: dict[str, Any] = {"kind": self.KIND}
+        """Return the column as plain JSON values, without defaults."""
+        facts: dict[str, Any] = {"kind": self.KIND}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if field.name == "name" or value != field.default:
-                found[field.name] = list(value) if isinstance(value, tuple) else value
-        return found
+                facts[field.name] = list(value) if isinstance(value, tuple) else value
+        return facts
 
     def describe(self) -> str:
-        """One line in words, without the name."""
+        """Describe the column in one line, without its name."""
         parts = [self._words()]
         if self.weight != 1:
             parts.append(f"weight {self.weight:g}")
@@ -162,7 +161,7 @@ class Column:
 
 
 def plain(value: float) -> str:
-    """A bound as people write it."""
+    """Return a bound as people write it."""
     whole = float(value).is_integer() and abs(value) < 1e15
     return f"{int(value):,}" if whole else f"{value:g}"
 
@@ -179,42 +178,37 @@ class Line(Column):
     """A column whose values lie on a line between public bounds: one coordinate in [-w, w]."""
 
     @property
-    def lowest(self) -> Floats:
-        """-w."""
-        return np.array([-self.weight])
-
-    @property
     def highest(self) -> Floats:
-        """W."""
+        """Largest coordinate: the column's weight."""
         return np.array([self.weight])
 
     @property
     def squared_radius(self) -> float:
-        """w^2."""
+        """Squared weight."""
         return self.weight**2
 
 
 @dataclass(frozen=True)
 class Number(Line):
-    """A number between public bounds; what lies outside is moved to them.
+    """A number between public bounds; values outside are clipped to them.
 
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     low, high : float
         Public bounds.
     scale : {"linear", "log"}
-        "log": equal ratios are equally far apart, for sums of money and concentrations. From
-        `low=0` on it is linear up to a thousandth of the range.
+        With "log", equal ratios are equally far apart, as for money and concentrations. With
+        `low=0`, the scale is linear up to a thousandth of the range.
     unit : str
-        For reports: "kg", "mmol/l".
+        Unit that reports show: "kg", "mmol/l".
     weight : float
-        How much the column counts.
+        Weight of the column in distances.
     missing : {"error", "drop", "center"}, optional
-        What is done with missing values; the table's rule if left out.
+        What to do with missing values; the table's rule if left out.
     fill : float, optional
-        Public value that missing ones are taken for.
+        Public value that replaces missing values.
 
     Examples
     --------
@@ -244,7 +238,7 @@ class Number(Line):
             raise self._error(
                 "low", self.low, f"is not below high={self.high:g}", "are they swapped?"
             )
-        if not SMALLEST < width < LARGEST:
+        if not MIN_WIDTH < width < MAX_WIDTH:
             raise self._error("high", self.high, "cannot be computed with", "use other units")
         require_one_of("scale", self.scale, ("linear", "log"))
         if self.scale == "log" and self.low < 0:
@@ -257,12 +251,12 @@ class Number(Line):
                 raise self._error("fill", self.fill, "lies outside of the bounds")
 
     def encode(self, values: Floats) -> Floats:
-        """-w at `low`, w at `high`."""
+        """Map `low` to -w and `high` to w."""
         low, high = self.low, self.high
         values = np.clip(values, low, high)
         if self.scale == "linear":
             middle, half = low / 2 + high / 2, high / 2 - low / 2
-            place = (values - middle) / half
+            position = (values - middle) / half
         else:
             known = np.where(np.isnan(values), high, values)
             if low > 0:
@@ -270,28 +264,28 @@ class Number(Line):
             else:
                 shifted, ends = known / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
             bottom, top = natural_log(ends)
-            place = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
-            place = np.where(np.isnan(values), np.nan, place)
-        return np.clip(place, -1.0, 1.0)[np.newaxis] * self.weight
+            position = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
+            position = np.where(np.isnan(values), np.nan, position)
+        return np.clip(position, -1.0, 1.0)[np.newaxis] * self.weight
 
     @property
     def _log_unit(self) -> float:
-        """From 0 on: ln(1 + x / unit)."""
+        """Unit of the logarithmic scale ln(1 + x / unit)."""
         return self.high / _LINEAR_PART
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Values (n, 1)."""
-        place = np.clip(coordinates / self.weight, -1.0, 1.0)
+        """Return values (n, 1)."""
+        position = np.clip(coordinates / self.weight, -1.0, 1.0)
         low, high = self.low, self.high
         if self.scale == "linear":
-            return np.asarray(low / 2 + high / 2 + place * (high / 2 - low / 2))
-        part = (place + 1) / 2
+            return np.asarray(low / 2 + high / 2 + position * (high / 2 - low / 2))
+        part = (position + 1) / 2
         if low > 0:
             return np.asarray(low * np.exp(part * math.log(high / low)))
         return np.asarray(np.expm1(part * math.log1p(_LINEAR_PART)) * self._log_unit)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast values change with their coordinate."""
+        """Return the derivative of values by their coordinate."""
         low, high = self.low, self.high
         if self.scale == "linear":
             return np.array([[(high / 2 - low / 2) / self.weight]])
@@ -315,18 +309,18 @@ class Date(Line):
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     first, last : str or date
-        Public bounds, as "2020-01-31"; dates outside are moved to them.
+        Public bounds, as "2020-01-31"; dates outside are clipped to them.
     format : str, optional
-        How dates are written in text files, as in `datetime.strptime`: "%d.%m.%Y". Like
-        2020-01-31 or 2020-01-31 12:30:00 if left out.
+        Format of dates in text files, as for `datetime.strptime`: "%d.%m.%Y". ISO dates, like
+        2020-01-31 or 2020-01-31 12:30:00, if left out.
     weight : float
-        How much the column counts.
+        Weight of the column in distances.
     missing : {"error", "drop", "center"}, optional
-        What is done with missing values; the table's rule if left out.
+        What to do with missing values; the table's rule if left out.
     fill : str or date, optional
-        Public date that missing ones are taken for.
+        Public date that replaces missing dates.
     """
 
     KIND: ClassVar[str] = "date"
@@ -355,7 +349,7 @@ class Date(Line):
                 raise self._error("fill", self.fill, "lies outside of the bounds")
 
     def _day(self, name: str, value: Any) -> str:
-        """A date in one spelling: the day, with a time only where there is one."""
+        """Return a date in its canonical spelling, with a time only where there is one."""
         try:
             if isinstance(value, np.datetime64):
                 value = str(value.astype("datetime64[s]"))
@@ -373,33 +367,33 @@ class Date(Line):
         return moment.date().isoformat() if is_day else moment.isoformat(timespec="seconds")
 
     @staticmethod
-    def _seconds(written: str) -> float:
-        return datetime.fromisoformat(written).replace(tzinfo=UTC).timestamp()
+    def _seconds(day: str) -> float:
+        return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
 
     @property
     def _bounds(self) -> tuple[float, float]:
         return self._seconds(self.first), self._seconds(self.last)
 
     def encode(self, values: Floats) -> Floats:
-        """-w at the first date, w at the last, from seconds since 1970."""
+        """Map the first date to -w and the last to w, from seconds since 1970."""
         first, last = self._bounds
-        place = (np.clip(values, first, last) - (first + last) / 2) / ((last - first) / 2)
-        return np.clip(place, -1.0, 1.0)[np.newaxis] * self.weight
+        position = (np.clip(values, first, last) - (first + last) / 2) / ((last - first) / 2)
+        return np.clip(position, -1.0, 1.0)[np.newaxis] * self.weight
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Seconds since 1970 (n, 1)."""
+        """Return seconds since 1970 (n, 1)."""
         first, last = self._bounds
-        place = np.clip(coordinates / self.weight, -1.0, 1.0)
-        return np.asarray((first + last) / 2 + place * (last - first) / 2)
+        position = np.clip(coordinates / self.weight, -1.0, 1.0)
+        return np.asarray((first + last) / 2 + position * (last - first) / 2)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """Days for each unit of the coordinate."""
+        """Return days per unit of the coordinate."""
         first, last = self._bounds
         return np.array([[(last - first) / 2 / self.weight / DAY]])
 
-    def value_of(self, written: Any) -> float:
-        """Seconds since 1970."""
-        return self._seconds(self._day("fill", written))
+    def value_of(self, text: Any) -> float:
+        """Parse a date into seconds since 1970."""
+        return self._seconds(self._day("fill", text))
 
     def _words(self) -> str:
         return f"date from {self.first} to {self.last}"
@@ -411,22 +405,22 @@ def _in_utc(moment: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class Cycle(Column):
-    """A number that comes round again: an hour of the day, a day of the week, an angle.
+    """A periodic number: an hour of the day, a day of the week, an angle.
 
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     period : float
-        Public: after which it begins again; 24 for hours, so that 23 lies beside 0.
+        Public period; 24 for hours, so that 23 lies next to 0.
     start : float
-        Where a turn begins, for results: months run from 1 to 13, of which 13 is 1 again.
+        Smallest value in results: months run from 1 to 13, where 13 is 1 again.
     weight : float
-        How much the column counts.
+        Weight of the column in distances.
     missing : {"error", "drop"}, optional
-        What is done with missing values; the table's rule if left out.
+        What to do with missing values; the table's rule if left out.
     fill : float, optional
-        Public value that missing ones are taken for.
+        Public value that replaces missing values.
     """
 
     KIND: ClassVar[str] = "cycle"
@@ -442,14 +436,14 @@ class Cycle(Column):
         super().__post_init__()
         for name in ("period", "start"):
             self._set(name, self._number(name, getattr(self, name)))
-        if not SMALLEST < self.period < LARGEST:
+        if not MIN_WIDTH < self.period < MAX_WIDTH:
             raise self._error("period", self.period, "expected a number above 0")
         if self.fill is not None:
             self._set("fill", self._number("fill", self.fill))
 
     @property
     def radius(self) -> float:
-        """Opposite points are `weight` apart."""
+        """Radius of the circle, on which opposite points are `weight` apart."""
         return self.weight / 2
 
     @property
@@ -459,13 +453,8 @@ class Cycle(Column):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The cycle itself."""
+        """Name of the column."""
         return (self.name,)
-
-    @property
-    def lowest(self) -> Floats:
-        """Minus the radius."""
-        return np.full(2, -self.radius)
 
     @property
     def highest(self) -> Floats:
@@ -474,29 +463,29 @@ class Cycle(Column):
 
     @property
     def squared_radius(self) -> float:
-        """Of the circle."""
+        """Squared radius of the circle."""
         return self.radius**2
 
     def known(self, values: Floats) -> Floats:
-        """Values (n,), NaN where they are so large that no place of a turn is left of them."""
+        """Return values (n,), with NaN where one is too large to have a phase."""
         with np.errstate(over="ignore"):
             turns = (values - self.start) / self.period
         return np.where(np.abs(turns) < _MAX_TURNS, values, np.nan)
 
     def encode(self, values: Floats) -> Floats:
-        """A point of the circle."""
+        """Map values to points of the circle."""
         turns = (values - self.start) / self.period
-        turns = turns - np.floor(turns)  # a large number may come out as 1, which is 0 again
+        turns = turns - np.floor(turns)  # rounding may give 1, which is the same phase as 0
         both = cosine_sine(np.where(np.isnan(turns), 0.0, turns))
         return np.where(np.isnan(turns), np.nan, np.stack(both)) * self.radius
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Values (n, 1), from `start` on."""
+        """Return values (n, 1), from `start` on."""
         turns = np.arctan2(coordinates[:, 1:], coordinates[:, :1]) / (2 * math.pi)
         return np.asarray(self.start + (turns % 1.0) * self.period)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast the place on the circle moves; within a thousandth of its middle, as there."""
+        """Return the derivatives of the position on the circle, bounded near its center."""
         x, y = coordinates
         nearest = 1e-3 * self.radius
         if math.hypot(x, y) < nearest:
@@ -505,7 +494,7 @@ class Cycle(Column):
         return np.array([[-y * turn, x * turn]])
 
     def strength(self, coordinates: Floats) -> Floats:
-        """How much values agree, (n,): 1 if all are the same, 0 if they are all around."""
+        """Return how much values agree, (n,): 1 if all are equal, 0 if they are spread evenly."""
         lengths = np.sqrt(np.square(coordinates).sum(axis=1)) / self.radius
         return np.asarray(np.minimum(lengths, 1.0))
 

@@ -1,8 +1,8 @@
-"""What is public about a record: the ball or the box it lies in.
+"""Public domains of records: a box or a ball.
 
-A domain is stated by people before any record is read, never estimated from the
-records. It fixes the unit in which records are quantised and the range of scales the
-frequencies cover. A record outside its domain is moved to the edge.
+People state a domain before any record is read; it is never estimated from records. It fixes the
+unit of quantisation and the range of scales of the frequencies. A record outside of its domain is
+moved to the edge.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
 
-# Half-widths: their inverses, and squares of records in units of them, must be finite numbers.
-SMALLEST, LARGEST = 1e-140, 1e140
+# Bounds of half-widths: their inverses, and squares of records in units of them, must be finite.
+MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
 Numbers = float | Sequence[float] | npt.NDArray[np.floating[Any]]
 
 
 def _as_public_numbers(name: str, value: Numbers) -> float | tuple[float, ...]:
-    """A scalar stays a float, anything else becomes a tuple of floats; all finite."""
+    """Convert a scalar to a float, and anything else to a tuple of floats; all finite."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -34,7 +34,7 @@ def _as_public_numbers(name: str, value: Numbers) -> float | tuple[float, ...]:
 
 
 def _checked_dim(dim: int | None, *values: tuple[str, float | tuple[float, ...]]) -> int | None:
-    """The dimension that `dim` and the lengths of the vector-valued parameters agree on."""
+    """Return the dimension on which `dim` and the vector-valued parameters agree."""
     for name, value in values:
         if isinstance(value, tuple):
             if dim is not None and len(value) != dim:
@@ -48,7 +48,7 @@ def _checked_dim(dim: int | None, *values: tuple[str, float | tuple[float, ...]]
 
 
 def _checked_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, each of them once."""
+    """Return the names of columns, which must be unique."""
     names = tuple(columns)
     if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
         raise ParameterError("columns: expected a list of column names")
@@ -59,20 +59,20 @@ def _checked_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Box:
-    """Records with every coordinate between `low` and `high`.
+    """Domain of records with every coordinate between `low` and `high`.
 
     Parameters
     ----------
     low, high : float or list of float
         Public bounds, one for all columns or one per column.
     dim : int, optional
-        Number of columns; may be left out when `low` or `high` is a list, and in
-        estimators, which take it from the table.
+        Number of columns. It may be left out when `low` or `high` is a list, and in estimators,
+        which take it from the table.
     columns : list of str, optional
         Names of the columns, in the order of the bounds.
     scale : bool
-        Whether every column is scaled by its bounds, so that all count alike; results are in the
-        units of the table. Needs `columns`. A `Schema` can do more.
+        Whether every column is scaled by its bounds, so that all have the same weight. Results
+        are in the units of the table. Needs `columns`. A `Schema` has more options.
 
     Examples
     --------
@@ -115,19 +115,19 @@ class Box:
             raise ParameterError(
                 f"`low={low!r}`, `high={high!r}`: every low must be below its high"
             )
-        if not ((width > SMALLEST) & (width < LARGEST)).all():
+        if not ((width > MIN_WIDTH) & (width < MAX_WIDTH)).all():
             raise ParameterError(
-                f"`low={low!r}`, `high={high!r}`: widths beyond {SMALLEST:g} to {LARGEST:g} "
+                f"`low={low!r}`, `high={high!r}`: widths beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} "
                 "cannot be computed with; use other units"
             )
 
     @property
     def plain(self) -> Box:
-        """The same bounds without names."""
+        """Same bounds without names."""
         return replace(self, columns=None, scale=False)
 
     def with_dim(self, dim: int) -> Box:
-        """The same box with its dimension filled in, or an error if it has another one."""
+        """Return this box with its dimension filled in; raise if it has another one."""
         return _with_dim(self, dim)
 
     @property
@@ -143,7 +143,7 @@ class Box:
 
     @property
     def spread(self) -> float:
-        """Half-width of a cube in which uniform records would vary as much as here."""
+        """Half-width of a cube in which uniform records have the same variance."""
         return float(np.sqrt(np.mean(np.square(self.half_widths))))
 
     def project(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -152,25 +152,25 @@ class Box:
         return np.clip(np.asarray(points, dtype=np.float64), center - half, center + half)
 
     def centered(self) -> Box:
-        """The same box around zero."""
+        """Return this box, moved to be centered at zero."""
         half = tuple(self.half_widths)
         return Box(low=[-width for width in half], high=half)
 
     def to_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Points (n, dim) with every column scaled from its public bounds to -1..1.
+        """Scale every column of points (n, dim) from its public bounds to -1..1.
 
-        k-means measures distance in the units of the columns; scaled records, sketched
-        in `Box(-1, 1)`, make all columns count alike.
+        k-means measures distances in the units of the columns. Scaled records, sketched in
+        `Box(-1, 1)`, give all columns the same weight.
         """
         offset = np.asarray(points, dtype=np.float64) - self.center_vector
         return np.asarray(offset / self.half_widths)
 
     def from_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """The way back from `to_unit`, for centers."""
+        """Invert `to_unit`, for centers."""
         return np.asarray(points, dtype=np.float64) * self.half_widths + self.center_vector
 
     def describe(self) -> str:
-        """One line in words."""
+        """Describe the box in one line."""
         if isinstance(self.low, float) and isinstance(self.high, float):
             return f"box [{self.low:g}, {self.high:g}] in {self.dim} dimensions"
         center, half = self.center_vector, self.half_widths
@@ -181,7 +181,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Ball:
-    """Records at most `radius` away from `center` in Euclidean distance.
+    """Domain of records at most `radius` away from `center` in Euclidean distance.
 
     Examples
     --------
@@ -202,11 +202,11 @@ class Ball:
             raise ParameterError(
                 "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
             )
-        if not SMALLEST < radius_ < LARGEST:
+        if not MIN_WIDTH < radius_ < MAX_WIDTH:
             raise ParameterError(
                 "radius",
                 radius,
-                f"beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed with",
+                f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with",
                 "use other units",
             )
         center_ = _as_public_numbers("center", center)
@@ -215,7 +215,7 @@ class Ball:
         object.__setattr__(self, "dim", _checked_dim(dim, ("center", center_)))
 
     def with_dim(self, dim: int) -> Ball:
-        """The same ball with its dimension filled in, or an error if it has another one."""
+        """Return this ball with its dimension filled in; raise if it has another one."""
         return _with_dim(self, dim)
 
     @property
@@ -230,7 +230,7 @@ class Ball:
 
     @property
     def spread(self) -> float:
-        """Half-width of a cube in which uniform records would vary as much as here."""
+        """Half-width of a cube in which uniform records have the same variance."""
         # Variance per coordinate: radius^2 / (dim + 2) in a ball, half_width^2 / 3 in a cube.
         return self.radius * math.sqrt(3 / (_dim(self) + 2))
 
@@ -243,11 +243,11 @@ class Ball:
         )
 
     def centered(self) -> Ball:
-        """The same ball around zero."""
+        """Return this ball, moved to be centered at zero."""
         return Ball(dim=self.dim, radius=self.radius)
 
     def describe(self) -> str:
-        """One line in words."""
+        """Describe the ball in one line."""
         center = f"{self.center:g}" if isinstance(self.center, float) else "a given point"
         return f"ball of radius {self.radius:g} around {center} in {self.dim} dimensions"
 
@@ -256,7 +256,7 @@ Domain = Box | Ball
 
 
 def enclosing_ball(domain: Domain) -> Ball:
-    """The smallest ball that holds the domain."""
+    """Return the smallest ball that holds the domain."""
     if isinstance(domain, Ball):
         return domain
     radius = float(np.linalg.norm(domain.half_widths))
@@ -264,7 +264,7 @@ def enclosing_ball(domain: Domain) -> Ball:
 
 
 def enclosing_box(domain: Domain) -> Box:
-    """The smallest box that holds the domain."""
+    """Return the smallest box that holds the domain."""
     if isinstance(domain, Box):
         return domain
     center = domain.center_vector
@@ -287,14 +287,14 @@ def _with_dim(domain: _D, dim: int) -> _D:
 
 
 def domain_to_json(domain: Domain) -> dict[str, Any]:
-    """The domain as plain JSON values."""
+    """Return the domain as plain JSON values."""
     if isinstance(domain, Box):
         return {"kind": "box", "low": domain.low, "high": domain.high, "dim": domain.dim}
     return {"kind": "ball", "dim": domain.dim, "radius": domain.radius, "center": domain.center}
 
 
 def domain_from_json(value: Any) -> Domain:
-    """The domain from `domain_to_json`; errors for anything else."""
+    """Rebuild the domain from `domain_to_json`; raise for anything else."""
     if isinstance(value, dict):
         fields = {name: item for name, item in value.items() if name != "kind"}
         kinds: dict[str, type[Box] | type[Ball]] = {"box": Box, "ball": Ball}

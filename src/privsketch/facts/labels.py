@@ -1,4 +1,4 @@
-"""Columns whose values are labels: categories and flags."""
+"""Columns with labels as values: categories and flags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Rule
 
 OTHER, MISSING = "other", "missing"
-MAX_LABELS = 1000  # a coordinate each
+MAX_LABELS = 1000  # each label is a coordinate
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -22,17 +22,17 @@ NO_NUMBERS = ("nan", "inf", "infinity")
 
 
 def label_text(value: Any) -> str:
-    """A label in its one spelling: 3, 3.0, "3" and "03" are the same, and so are True and "TRUE".
+    """Return the canonical spelling of a label: 3, 3.0, "3" and "03" are the same.
 
-    Libraries infer the type of a column from all its cells. What a cell says must not depend on it:
-    numbers go through a float of 64 bits, wherever they come from.
+    Libraries infer the type of a column from all its cells. The label of one cell must not depend
+    on the others, so numbers of every type are converted to a float64.
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if not isinstance(value, str):
         try:
             return _number_text(float(value))
-        except OverflowError:  # beyond all floats, and all labels
+        except OverflowError:  # larger than any float, and than any label
             return hex(value) if isinstance(value, int) else "a number"
         except (TypeError, ValueError):
             return str(value)
@@ -53,27 +53,27 @@ class Labelled(Column):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the corners stand for."""
+        """Labels of the corners."""
         raise NotImplementedError
 
     @property
     def corner(self) -> float:
-        """The coordinate of a label at its own corner: any two corners are `weight` apart."""
+        """Coordinate of a label at its own corner: any two corners are `weight` apart."""
         return self.weight / math.sqrt(2)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """One for each label."""
+        """Names of the coordinates, one for each label."""
         return tuple(f"{self.name}={label}" for label in self.labels)
 
     @property
     def lowest(self) -> Floats:
-        """0."""
+        """Smallest coordinate: 0."""
         return np.zeros(len(self.labels))
 
     @property
     def highest(self) -> Floats:
-        """At the label's own corner."""
+        """Largest coordinate, at the label's own corner."""
         return np.full(len(self.labels), self.corner)
 
     @property
@@ -83,56 +83,56 @@ class Labelled(Column):
 
     @property
     def squared_radius(self) -> float:
-        """From the centroid to a corner."""
+        """Squared distance from the centroid to a corner."""
         return self.corner**2 * (1 - 1 / len(self.labels))
 
     def encode(self, values: Floats) -> Floats:
-        """The corner of each place among the labels."""
-        found = np.zeros((len(self.labels), len(values)))
-        for place, row in enumerate(found):
-            row[values == place] = self.corner
-        found[:, np.isnan(values)] = np.nan
-        return found
+        """Map the index of each label to its corner."""
+        corners = np.zeros((len(self.labels), len(values)))
+        for index, row in enumerate(corners):
+            row[values == index] = self.corner
+        corners[:, np.isnan(values)] = np.nan
+        return corners
 
     def decode(self, coordinates: Floats) -> Floats:
-        """The shares of all labels."""
+        """Return the shares of all labels."""
         return self.shares(coordinates)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """Shares for each unit of a coordinate."""
+        """Return shares per unit of a coordinate."""
         return np.eye(len(self.labels)) / self.corner
 
     def shares(self, coordinates: Floats) -> Floats:
-        """Shares of the labels (n, n_labels) that coordinates stand for: not negative, sum 1."""
+        """Return shares of the labels (n, n_labels): not negative, with sum 1."""
         parts = np.clip(coordinates / self.corner, 0.0, None)
         total = parts.sum(axis=1, keepdims=True)
         return np.where(total > 0, parts / np.where(total > 0, total, 1.0), 1 / parts.shape[1])
 
-    def value_of(self, written: Any) -> float:
-        """Its place among the labels."""
+    def value_of(self, text: Any) -> float:
+        """Return the index of a value among the labels."""
         keys = [label_text(label) for label in self.labels]
-        if label_text(written) not in keys:
-            raise self._error("fill", written, "is none of its values")
-        return float(keys.index(label_text(written)))
+        if label_text(text) not in keys:
+            raise self._error("fill", text, "is none of its values")
+        return float(keys.index(label_text(text)))
 
 
 @dataclass(frozen=True)
 class Category(Labelled):
-    """One of a few values; any other one is "other".
+    """One of a few values; any other value is "other".
 
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     values : list of str, int or bool
-        Public: what the column may say. Everything else counts as "other".
+        Public list of the values. Any other value counts as "other".
     weight : float
-        How much the column counts.
+        Weight of the column in distances.
     missing : {"error", "drop", "category"}, optional
-        What is done with missing values, "category" makes them a value of their own; the
+        What to do with missing values; "category" makes them a value of their own. The
         table's rule if left out.
     fill : optional
-        One of the values, or "other", which missing ones are taken for.
+        One of the values, or "other", that replaces missing values.
 
     Examples
     --------
@@ -152,8 +152,8 @@ class Category(Labelled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        listed = isinstance(self.values, list | tuple | np.ndarray)
-        if not listed or len(self.values) == 0:
+        is_list = isinstance(self.values, list | tuple | np.ndarray)
+        if not is_list or len(self.values) == 0:
             raise self._error("values", self.values, "expected a list of the values it may have")
         if not all(isinstance(v, str | int | bool | np.generic) for v in self.values):
             raise self._error("values", self.values, "expected texts or whole numbers")
@@ -174,12 +174,12 @@ class Category(Labelled):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The values in the spelling that cells are compared in."""
+        """Canonical spelling of the values, with which cells are compared."""
         return tuple(label_text(value) for value in self.values)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values, then "other", and "missing" if that is one."""
+        """Values, then "other", and "missing" if that is a label."""
         more = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
         return (*self.values, *(label for label in more if label not in self.values))
 
@@ -195,9 +195,9 @@ class Flag(Labelled):
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     true, false : str
-        Words of this column for its two values, beside the usual ones.
+        Additional words of this column for its two values.
     weight, missing, fill : optional
         As for a category.
     """
@@ -226,64 +226,64 @@ class Flag(Labelled):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """No, yes, and "missing" if that is one."""
+        """No, yes, and "missing" if that is a label."""
         return ("no", "yes", MISSING) if self.missing == "category" else ("no", "yes")
 
     @property
     def is_line(self) -> bool:
-        """Whether one coordinate is enough: corners of a simplex only if missing is a value."""
+        """Whether one coordinate is enough: a simplex is needed only if missing is a value."""
         return self.missing != "category"
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The flag itself, or one for each label."""
+        """Name of the flag, or one name for each label."""
         return (self.name,) if self.is_line else super().coordinates
 
     @property
     def lowest(self) -> Floats:
-        """-w/2."""
+        """Smallest coordinate: -w/2."""
         return np.array([-self.weight / 2]) if self.is_line else super().lowest
 
     @property
     def highest(self) -> Floats:
-        """w/2."""
+        """Largest coordinate: w/2."""
         return np.array([self.weight / 2]) if self.is_line else super().highest
 
     @property
     def center(self) -> Floats:
-        """Between the two."""
+        """Middle between no and yes."""
         return np.zeros(1) if self.is_line else super().center
 
     @property
     def squared_radius(self) -> float:
-        """w^2 / 4."""
+        """Squared half-width, w^2 / 4."""
         return self.weight**2 / 4 if self.is_line else super().squared_radius
 
     def encode(self, values: Floats) -> Floats:
-        """w/2 for yes, -w/2 for no."""
+        """Map yes to w/2 and no to -w/2."""
         if not self.is_line:
             return super().encode(values)
         return ((values - 0.5) * self.weight)[np.newaxis]
 
     def decode(self, coordinates: Floats) -> Floats:
-        """The share of yes, or of all labels."""
+        """Return the share of yes, or of all labels."""
         shares = self.shares(coordinates)
         return shares[:, 1:] if self.is_line else shares
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """Shares for each unit of a coordinate."""
+        """Return shares per unit of a coordinate."""
         return np.array([[1 / self.weight]]) if self.is_line else super().slopes(coordinates)
 
     def shares(self, coordinates: Floats) -> Floats:
-        """Shares of no and yes, and of missing."""
+        """Return the shares of no, yes and missing."""
         if not self.is_line:
             return super().shares(coordinates)
         yes = np.clip(coordinates[:, 0] / self.weight + 0.5, 0.0, 1.0)
         return np.stack([1 - yes, yes], axis=1)
 
-    def value_of(self, written: Any) -> float:
-        """0 for no, 1 for yes, 2 for missing where that is a value of its own."""
-        return 2.0 if isinstance(written, str) else float(bool(written))
+    def value_of(self, text: Any) -> float:
+        """Return 0 for no, 1 for yes, 2 for missing where that is a value of its own."""
+        return 2.0 if isinstance(text, str) else float(bool(text))
 
     def _words(self) -> str:
         return "yes or no"

@@ -1,14 +1,14 @@
-"""The receipt of a release: what was spent, on what, with which noise, as data and in words.
+"""The receipt of a release: its cost, what was released, and with which noise.
 
-Receipts add up. Releases about the same records cost the sum of what they cost, whoever chose the
-later ones after seeing the earlier; releases about disjoint records cost what the most expensive
-does. `noise.composition` has tighter sums.
+Receipts add up. Releases about the same records cost the sum of their costs, also if later ones
+were chosen after seeing earlier ones. Releases about disjoint records cost what the most expensive
+one does. `noise.composition` has tighter sums.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -36,42 +36,44 @@ INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
 @dataclass(frozen=True)
 class Receipt:
-    """What one release cost: a plain record kept with the release.
+    """Cost of one release: a plain record kept with the release.
 
     Attributes
     ----------
     mechanism : str
-        What was released, with which noise.
+        Description of what was released, and with which noise.
     epsilon, delta : float
-        The whole cost.
+        Total cost.
     neighbours : {"add-remove", "replace"}
     source : str or None
-        The holder's public name of the records.
+        Holder's public name of the records.
     law : str
-        Of the noise: "laplace", "gaussian" or "cube" (all of them on integers), "choice",
+        Law of the noise: "laplace", "gaussian" or "cube" (all of them on integers), "choice",
         "threshold" or "picks"; empty for receipts with parts.
     sensitivity : float or None
-        How far one unit moves what was released, by the norm that `norm` names.
+        Largest change of the released numbers by one unit, in the norm `norm`.
     norm : str
+        Name of that norm.
     scale : float or None
-        Of the noise.
+        Scale of the noise.
     calibration : str
-        How the noise follows from these.
+        How the scale follows from sensitivity and cost.
     rho : float or None
-        The release is rho-zCDP: that of Gaussian noise, epsilon^2 / 2 of a pure release. None where
-        none is known, as for masks and matrices that are drawn anew.
+        The release is rho-zCDP: rho of Gaussian noise, epsilon^2 / 2 of a pure release. None where
+        no rho is known, as for masks and for random matrices.
     sampler : str
-        What drew the noise.
+        Sampler that drew the noise.
     unit : str
         What is protected.
     composition : {"single", "sequential", "parallel", "concentrated"}
-        How `parts` add up: costs add; the largest counts, because one record sits in one part only,
-        which `assumption` spells out; or the rho of Gaussian parts add.
+        How `parts` compose: their costs add, the largest cost counts, or the rho of Gaussian parts
+        add. The largest counts if each record is in one part only, which `assumption` states.
     assumption : str
+        Conditions under which the cost holds.
     parts : tuple of Receipt
         Shares of one release, steps of a run, or the releases of several holders.
     plugins : tuple of str
-        Distributions of others whose parts took part, each with its version: "my-engine 1.2".
+        Distributions of other packages that took part, each with its version: "my-engine 1.2".
     """
 
     mechanism: str
@@ -98,13 +100,13 @@ class Receipt:
 
     @property
     def cautions(self) -> list[str]:
-        """Why this cost protects little, in words; empty where it protects."""
-        found = [epsilon_caution(self.epsilon, self.unit), delta_caution(self.delta, None)]
-        return [text for text in found if text is not None]
+        """Reasons why this cost protects little; empty if there are none."""
+        texts = [epsilon_caution(self.epsilon, self.unit), delta_caution(self.delta, None)]
+        return [text for text in texts if text is not None]
 
     @property
     def sensitivity_text(self) -> str:
-        """The sensitivity with its norm, in words; empty where there is none."""
+        """Sensitivity with its norm; empty if there is none."""
         return "" if self.sensitivity is None else f"{self.sensitivity:.12g} ({self.norm})"
 
     @property
@@ -113,28 +115,28 @@ class Receipt:
 
     def naming(self, *plugins: str | None) -> Receipt:
         """Add the distributions of parts that were used; None stands for parts of this library."""
-        named = [*self.plugins, *(one for one in plugins if one is not None)]
-        return replace(self, plugins=tuple(dict.fromkeys(named))) if named else self
+        names = [*self.plugins, *(name for name in plugins if name is not None)]
+        return replace(self, plugins=tuple(dict.fromkeys(names))) if names else self
 
     def protecting(self, unit: Unit) -> Receipt:
-        """The same cost for another unit, whose records the noise was made for."""
+        """Return this cost for another unit, whose records the noise was made for."""
         if unit == ONE_RECORD:
             return self
-        told, assumption = self.unit, self.assumption
-        if told.startswith(UNIT):
-            told = told.replace(UNIT, unit.text, 1)
-        elif told.startswith(PERSON):  # a part that was made for as many records, of whomever
-            told, assumption = unit.text, ""
+        text, assumption = self.unit, self.assumption
+        if text.startswith(UNIT):
+            text = text.replace(UNIT, unit.text, 1)
+        elif text.startswith(PERSON):  # a part made for as many records of any person
+            text, assumption = unit.text, ""
         assumptions = [text for text in (assumption, unit.assumption) if text]
         return replace(
             self,
-            unit=told,
+            unit=text,
             assumption="; ".join(dict.fromkeys(assumptions)),
             parts=tuple(part.protecting(unit) for part in self.parts),
         )
 
     def __add__(self, other: object) -> Receipt:
-        """Both together, about the same records: costs add."""
+        """Add the cost of another release about the same records."""
         if not isinstance(other, Receipt):
             return NotImplemented
         parts = [*self._added(), *other._added()]
@@ -143,25 +145,25 @@ class Receipt:
         return compose_sequential(_ADDED, parts, sources.pop() if len(sources) == 1 else None)
 
     def __radd__(self, other: object) -> Receipt:
-        """So that `sum` adds receipts up: it begins with 0."""
+        """Support `sum`, which starts with 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def _added(self) -> tuple[Receipt, ...]:
-        """What was added up by `+`, or this one."""
+        """Return the receipts that `+` added up, or this one."""
         is_sum = self.mechanism == _ADDED and self.composition == "sequential"
         return self.parts if is_sum else (self,)
 
     def to_json(self) -> dict[str, Any]:
-        """The receipt as plain JSON values."""
+        """Return the receipt as plain JSON values."""
         return receipt_to_json(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Receipt:
-        """The receipt from `to_json`, as ledgers keep them; an error for anything else."""
+        """Rebuild a receipt from `to_json`; raise for anything else."""
         return receipt_from_json(value)
 
     def dp_event(self) -> Any:
-        """The release as an event of dp-accounting, for its accountants.
+        """Return the release as an event for dp-accounting's accountants.
 
         Gaussian noise is a `ZCDpEvent`, because a privacy loss distribution is not proven for
         discrete Gaussian vectors; a pure release is two-valued randomised response, which
@@ -170,12 +172,12 @@ class Receipt:
         return _event_of(self)
 
     def summary(self) -> str:
-        """The whole cost in one line."""
+        """Summarise the whole cost in one line."""
         meaning = self._meaning
         return f"{cost_text(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
 
     def describe(self) -> str:
-        """The receipt in plain words, several lines."""
+        """Describe the receipt in several lines."""
         lines = [
             f"mechanism   {self.mechanism}",
             f"unit        {self.unit}",
@@ -209,7 +211,7 @@ class Receipt:
         return described("Receipt", self.describe().splitlines())
 
     def _part_lines(self, indent: str) -> Iterator[str]:
-        """All parts, and what they are made of themselves, further in."""
+        """Yield a line for each part, with its own parts indented below."""
         for part in self.parts:
             where = f"{part.source}: " if part.source else ""
             yield f"{indent}- {where}{part.mechanism}, {cost_text(part.epsilon, part.delta)}"
@@ -228,13 +230,13 @@ _HOW = {
 
 
 def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
-    """Several releases about the same records: epsilons and deltas add."""
+    """Compose releases about the same records: epsilons and deltas add."""
     return Receipt(
         mechanism=mechanism,
         epsilon=exact_sum([part.epsilon for part in parts]),
         delta=exact_sum([part.delta for part in parts]),
         neighbours=parts[0].neighbours,
-        rho=_sum_of_rho(parts),
+        rho=_combined_rho(parts, exact_sum),
         source=source,
         unit=_shared([part.unit for part in parts]) or UNIT,
         sampler=_common_sampler(parts),
@@ -248,7 +250,7 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
 def compose_concentrated(
     mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
 ) -> Receipt:
-    """Gaussian releases about the same records, whose rho add up to at most that of the budget."""
+    """Compose Gaussian releases about the same records, whose rho fit the budget's."""
     return Receipt(
         mechanism=mechanism,
         epsilon=budget.epsilon,
@@ -265,7 +267,7 @@ def compose_concentrated(
 
 
 def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
-    """Releases about disjoint sets of records: the largest cost counts.
+    """Compose releases about disjoint sets of records: the largest cost counts.
 
     Adding or removing a record changes one part only, so all parts together cost what the
     most expensive one does, also for delta > 0. Under "replace" the number of records of
@@ -277,7 +279,7 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         epsilon=max(part.epsilon for part in parts),
         delta=max(part.delta for part in parts),
         neighbours=parts[0].neighbours,
-        rho=_largest_rho(parts),
+        rho=_combined_rho(parts, max),
         source=source,
         unit=_common_unit(parts),
         sampler=_common_sampler(parts),
@@ -296,39 +298,31 @@ _ASSUMPTIONS = {
 
 
 def pure_rho(epsilon: float) -> float:
-    """What is epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4)."""
+    """Return epsilon^2 / 2, the zCDP of a pure release (Bun and Steinke, 2016, Proposition 1.4)."""
     return round_up(exact(epsilon) ** 2 / 2)
 
 
-def _known_rho(parts: Sequence[Receipt]) -> list[float] | None:
-    """The rho of all parts; None if one has none."""
+def _combined_rho(
+    parts: Sequence[Receipt], combine: Callable[[list[float]], float]
+) -> float | None:
+    """Combine the rho of all parts; return None if a part has none."""
     known = [part.rho for part in parts if part.rho is not None]
-    return known if len(known) == len(parts) else None
-
-
-def _sum_of_rho(parts: Sequence[Receipt]) -> float | None:
-    known = _known_rho(parts)
-    return None if known is None else exact_sum(known)
-
-
-def _largest_rho(parts: Sequence[Receipt]) -> float | None:
-    known = _known_rho(parts)
-    return None if known is None else max(known)
+    return combine(known) if len(known) == len(parts) else None
 
 
 def require_alike(receipts: Sequence[Receipt]) -> None:
     """Refuse costs that are not about the same change of a table: they have no sum."""
     for name, words in (("neighbours", "neighbours"), ("unit", "units")):
-        found = sorted({getattr(receipt, name) for receipt in receipts})
-        if len(found) > 1:
+        values = sorted({getattr(receipt, name) for receipt in receipts})
+        if len(values) > 1:
             raise ParameterError(
-                f"receipts: {words} differ ({', '.join(map(repr, found))}); costs add up for one "
+                f"receipts: {words} differ ({', '.join(map(repr, values))}); costs add up for one "
                 "and the same change of a table"
             )
 
 
 def is_sum(receipt: Receipt) -> bool:
-    """Whether a receipt, which may be a stranger's, costs what its parts do together."""
+    """Return whether a receipt, perhaps from a foreign file, costs the sum of its parts."""
     return receipt.composition == "sequential" and all(
         exact_sum([getattr(part, name) for part in receipt.parts]) >= getattr(receipt, name)
         for name in ("epsilon", "delta")
@@ -355,7 +349,7 @@ def _event_of(receipt: Receipt) -> Any:
 
 
 def _flip_chance(epsilon: float) -> float:
-    """The p of `RandomizedResponseDpEvent` over two values that costs epsilon, or barely more.
+    """Return the p of a two-valued `RandomizedResponseDpEvent` that costs epsilon or barely more.
 
     Its loss is ln((2 - p) / p).
     """
@@ -363,20 +357,20 @@ def _flip_chance(epsilon: float) -> float:
 
 
 def _shared(texts: Sequence[str]) -> str:
-    """What all parts say, or nothing."""
+    """Return the text that all parts share, or an empty one."""
     return texts[0] if len(set(texts)) == 1 else ""
 
 
 def _common_unit(parts: Sequence[Receipt]) -> str:
-    """What all parts protect, which is the same for sketches of one design."""
+    """Return what all parts protect, which sketches of one design share."""
     unit = parts[0].unit
     stays = ", staying with its holder"
     return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
 
 
 def _common_assumption(parts: Sequence[Receipt]) -> str:
-    given = [part.assumption for part in parts if part.assumption]
-    return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *given]))
+    stated = [part.assumption for part in parts if part.assumption]
+    return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *stated]))
 
 
 def _all_plugins(parts: Sequence[Receipt]) -> tuple[str, ...]:
@@ -384,30 +378,34 @@ def _all_plugins(parts: Sequence[Receipt]) -> tuple[str, ...]:
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:
-    """The samplers of all parts, or the first one that is marked insecure."""
+    """Return the samplers of all parts, or the first one that is marked insecure."""
     insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
-    named = [name for part in parts for name in part.sampler.split("; ")]
-    return insecure[0] if insecure else "; ".join(dict.fromkeys(named))
+    names = [name for part in parts for name in part.sampler.split("; ")]
+    return insecure[0] if insecure else "; ".join(dict.fromkeys(names))
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    """The receipt as plain JSON values."""
+    """Return the receipt as plain JSON values."""
     values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
     values["parts"] = [receipt_to_json(part) for part in receipt.parts]
     plugins = values.pop("plugins")
     return {**values, "plugins": list(plugins)} if plugins else values
 
 
-_MANY = 1e100  # no releases cost as much together; its square is a float
-_MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file exhausts the stack
+_COST_LIMIT = 1e100  # beyond any cost; its square is a float
+_MAX_NESTING = 8  # twice the depth of a partition tree, the deepest; files cannot exhaust the stack
 
 
 def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
-    """The receipt from `receipt_to_json`; errors for anything else."""
+    """Rebuild a receipt from `receipt_to_json`; raise for anything else."""
     if not isinstance(value, dict):
         raise ParameterError("receipt: unknown or missing fields")
     plugins = value.get("plugins", ["none"])  # written only where there are some
-    if not isinstance(plugins, list) or not plugins or not all(type(one) is str for one in plugins):
+    if (
+        not isinstance(plugins, list)
+        or not plugins
+        or not all(type(name) is str for name in plugins)
+    ):
         raise ParameterError("receipt: plugins must be a list of texts")
     value = {**value, "plugins": tuple(value.get("plugins", ()))}
     if set(value) != set(Receipt.__dataclass_fields__):
@@ -428,7 +426,7 @@ def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
     # Costs of several releases may add up beyond what one budget allows.
     if not all(type(value[name]) is float for name in ("epsilon", "delta")):
         raise ParameterError("receipt: epsilon and delta must be numbers")
-    if not (0 < value["epsilon"] < _MANY and 0 <= value["delta"] < _MANY):
+    if not (0 < value["epsilon"] < _COST_LIMIT and 0 <= value["delta"] < _COST_LIMIT):
         raise ParameterError("receipt: epsilon or delta out of range")
     if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
         raise ParameterError("receipt: parts must be a list, and not nested for ever")

@@ -1,8 +1,8 @@
-"""`Schema`: all columns of a table, what happens to missing values, and which column names persons.
+"""`Schema`: columns of a table, rules for missing values, and the column that identifies persons.
 
-It stands wherever a domain does. Encoded records lie in `box`, and within `ball`, whose radius is
-the largest distance that an encoded record can have from its center: a category is a corner of a
-simplex, not of a cube. Methods that pay for the norm use the ball.
+A schema serves wherever a domain does. Encoded records lie in `box` and in `ball`. The radius of
+the ball is the largest distance of an encoded record from its center: a category is a corner of a
+simplex, not of a cube. Methods whose noise grows with the norm use the ball.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,39 +25,38 @@ from privsketch.facts.columns import MISSING_WORDS, RULES, Column, Cycle, Date, 
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.labels import Category, Flag
 
-MAX_ROWS = 10_000  # of a person: norms grow by as much
+MAX_ROWS = 10_000  # of a person: sensitivities grow by the same factor
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The public description of a table; written by people, never read off records.
+    """Public description of a table, written by people and never derived from records.
 
     Parameters
     ----------
     columns : list of Number, Category, Flag, Date, Cycle
-        What makes a record, in this order; other columns of a table are not read.
+        Columns of a record, in this order; other columns of a table are not read.
     missing : {"error", "drop", "center"}
-        What is done with a missing value where its column says nothing else: refuse the table;
+        What to do with missing values of columns without a rule of their own: refuse the table;
         leave the record out (not under neighbours="replace", where their number is public); or
-        put it in the middle of the bounds, for numbers and dates only. "center" invents values:
-        many of them become clusters that are not there.
+        use the middle of the bounds, for numbers and dates only. "center" invents values: many
+        of them form clusters that do not exist.
     person : str, optional
-        The column that names persons: then one person is protected, with all their rows. Of each
-        person one record counts, chosen by a secret key, or `max_records` of them.
+        Column that identifies persons. One person is then protected, with all their rows. One
+        record of each person counts, chosen by a secret key, or `max_records` of them.
     max_records : int
-        How many records of a person count at most. Noise grows by as much as the records do, so
-        that more than one seldom helps.
+        Largest number of records of a person that count. Noise grows by the same factor, so more
+        than one seldom helps.
     rows_per_person : int, optional
-        Where no column names persons: a public bound on their rows, which is taken on trust.
+        Public bound on the rows of a person where no column identifies persons. It is trusted.
     missing_person : {"error", "drop", "together"}
-        What is done with rows that name no person: refuse the table; leave them out (not under
-        neighbours="replace"); or take them for the rows of one person (under "replace" alone:
-        the row of theirs that counts would change with every person among them).
+        What to do with rows without a person: refuse the table; leave them out (not under
+        neighbours="replace"); or treat them as the rows of one person. The last is for "replace"
+        alone: otherwise the row that counts would change with every person among them.
     unreadable : {"error", "missing"}
-        What is done with a cell that cannot be read, such as text in a number, a date that is
-        none, or a line with a cell too many: refuse the table, or treat it as a missing value.
-        With "missing", and no other rule that is "error", nothing that one record says can stop
-        a release (`is_total`).
+        What to do with a cell that cannot be read, such as text in a number, an invalid date, or
+        a line with too many cells: refuse the table, or treat it as a missing value. With
+        "missing", and no other rule that is "error", no record can stop a release (`is_total`).
 
     Examples
     --------
@@ -110,10 +109,7 @@ class Schema:
             raise ParameterError("person", self.person, "expected the name of a column")
         if self.person in names:
             raise ParameterError(
-                "person",
-                self.person,
-                "is also a column of the record",
-                "leave it out there",
+                "person", self.person, "is also a column of the record", "leave it out there"
             )
         for name, value in (("max_records", self.max_records), ("rows_per_person", self._trusted)):
             require_count(name, value, f"a whole number from 1 to {MAX_ROWS}")
@@ -140,7 +136,7 @@ class Schema:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """The same, and the column that names persons behind them."""
+        """Names of the columns of a record, and of the column that identifies persons."""
         return self.names if self.person is None else (*self.names, self.person)
 
     @property
@@ -154,7 +150,7 @@ class Schema:
         return len(self.coordinates)
 
     def places(self) -> Iterator[tuple[Column, slice]]:
-        """Columns, and where their coordinates are."""
+        """Return columns with the slices of their coordinates."""
         first = 0
         for column in self.columns:
             last = first + len(column.coordinates)
@@ -162,52 +158,52 @@ class Schema:
             first = last
 
     def rule(self, column: Column) -> str:
-        """What is done with missing values of a column: "fill", or a rule."""
+        """Return the rule for missing values of a column: "fill", or a rule."""
         return "fill" if column.fill is not None else column.missing or self.missing
 
     @property
     def drops(self) -> bool:
-        """Whether a record may be left out for what it says."""
+        """Whether a record may be left out because of its values."""
         rules = {self.rule(column) for column in self.columns}
         return "drop" in rules or (self.person is not None and self.missing_person == "drop")
 
     def stops(self) -> list[str]:
-        """Rules by which what one record says can stop a release, each with what would not."""
-        found = []
+        """Return rules by which one record can stop a release, each with an alternative."""
+        rules = []
         if self.unreadable == "error":
-            found.append("a cell that cannot be read stops it; `unreadable='missing'` would not")
+            rules.append("a cell that cannot be read stops it; `unreadable='missing'` would not")
         strict = [column.name for column in self.columns if self.rule(column) == "error"]
         if strict:
             names = ", ".join(map(repr, strict[:6])) + (", ..." if len(strict) > 6 else "")
-            found.append(
+            rules.append(
                 f"a missing value of {names} stops it; `missing='drop'` would not, nor would "
                 "'center', 'category' or `fill=`"
             )
         if self.person is not None and self.missing_person == "error":
-            found.append(
+            rules.append(
                 "a row without a person stops it; `missing_person='drop'` would not, nor would "
                 "'together' under `neighbours='replace'`"
             )
-        return found
+        return rules
 
     @property
     def is_total(self) -> bool:
-        """Whether nothing that is refused depends on a record."""
+        """Whether no refusal depends on a record."""
         return not self.stops()
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all columns are numbers, so that a record has a coordinate for each."""
+        """Whether all columns are numbers, so that each has one coordinate."""
         return all(isinstance(column, Number) for column in self.columns)
 
     @property
     def is_smooth(self) -> bool:
-        """Whether all columns are numbers or dates: records lie anywhere, not on corners."""
+        """Whether all columns are numbers or dates, so that records do not lie on corners."""
         return all(isinstance(column, Number | Date) for column in self.columns)
 
     @property
     def box(self) -> Box:
-        """Where coordinates lie."""
+        """Box of the coordinates."""
         return Box(low=self._joined("lowest"), high=self._joined("highest"))
 
     @property
@@ -225,11 +221,11 @@ class Schema:
 
     @property
     def unit(self) -> Unit:
-        """What is protected."""
+        """Unit that is protected."""
         return Unit(self.person, self.max_records if self.person else self._trusted)
 
     def charged(self, budget: Budget) -> Budget:
-        """The budget, for what this schema protects; refused where the two do not go together."""
+        """Return the budget for the unit of this schema; refuse a budget for another unit."""
         joins = self.person is not None and self.missing_person == "together"
         if budget.neighbours == "add-remove" and joins:
             raise ParameterError(
@@ -250,21 +246,19 @@ class Schema:
         return replace(budget, unit=self.unit)
 
     def describe(self) -> str:
-        """The schema in plain words, several lines."""
+        """Describe the schema in several lines."""
         width = max(12, *(len(column.name) for column in self.columns))
-        lines = [f"{column.name:<{width}} {column.describe()}" for column in self.columns]
-        lines.append(f"{'missing':<{width}} {MISSING_WORDS[self.missing]}")
+        return "\n".join(f"{name:<{width}} {text}" for name, text in self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [(column.name, column.describe()) for column in self.columns]
+        facts.append(("missing", MISSING_WORDS[self.missing]))
         if self.unreadable == "missing":
-            lines.append(f"{'unreadable':<{width}} {_UNREADABLE_WORDS}")
-        lines.append(f"{'unit':<{width}} {self.unit_words()}")
-        return "\n".join(lines)
+            facts.append(("unreadable", "cells that cannot be read are missing values"))
+        return [*facts, ("unit", self.unit_words())]
 
     def _repr_html_(self) -> str:
-        facts = [(column.name, column.describe()) for column in self.columns]
-        rules = [("missing", MISSING_WORDS[self.missing]), ("unit", self.unit_words())]
-        if self.unreadable == "missing":
-            rules.insert(1, ("unreadable", _UNREADABLE_WORDS))
-        return shown("Schema", [*facts, *rules])
+        return shown("Schema", self._facts())
 
     @property
     def _kept_words(self) -> str:
@@ -277,32 +271,32 @@ class Schema:
         return f": {count} of each counts{others}"
 
     def unit_words(self) -> str:
-        """What is protected, and how many records of it count."""
+        """Describe what is protected, and how many of its records count."""
         return f"{self.unit.text}{self._kept_words}"
 
     def missing_words(self) -> list[str]:
-        """What is done with missing values, a sentence for each rule that is used."""
-        found: dict[str, list[str]] = {}
+        """Describe the rules for missing values, a sentence for each rule in use."""
+        columns: dict[str, list[str]] = {}
         for column in self.columns:
             rule = self.rule(column)
-            words = f"taken for {column.fill}" if rule == "fill" else _DONE[rule]
-            found.setdefault(words, []).append(column.name)
-        if len(found) == 1 and len(self.columns) > 3:
-            return [f"missing values of any column: {words}" for words in found]
-        return [f"missing {', '.join(names)}: {words}" for words, names in found.items()]
+            outcome = f"taken for {column.fill}" if rule == "fill" else _MISSING_OUTCOMES[rule]
+            columns.setdefault(outcome, []).append(column.name)
+        if len(columns) == 1 and len(self.columns) > 3:
+            return [f"missing values of any column: {outcome}" for outcome in columns]
+        return [f"missing {', '.join(names)}: {outcome}" for outcome, names in columns.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """The schema as plain JSON values; what is as usual is left out."""
-        found: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
+        """Return the schema as plain JSON values, without defaults."""
+        facts: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
             if name == "missing" or value != default:
-                found[name] = value
-        return found
+                facts[name] = value
+        return facts
 
     @classmethod
     def from_json(cls, value: Any) -> Schema:
-        """The schema from `to_json`, or as people write it; errors for anything else."""
+        """Rebuild a schema from `to_json`, or from what people write; raise for anything else."""
         if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
             raise ParameterError(
                 'a schema is an object with "columns", a list; `privsketch schema draft` begins one'
@@ -311,8 +305,8 @@ class Schema:
         if unknown:
             known = ", ".join(["columns", *_DEFAULTS])
             raise ParameterError(f"{sorted(unknown)[0]!r} is no part of a schema: {known}")
-        given = {name: value[name] for name in _DEFAULTS if name in value}
-        return cls(tuple(column_from_json(one) for one in value["columns"]), **given)
+        rules = {name: value[name] for name in _DEFAULTS if name in value}
+        return cls(tuple(column_from_json(column) for column in value["columns"]), **rules)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema as JSON that people read and change."""
@@ -325,27 +319,19 @@ class Schema:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "schema") -> Schema:
-        """A schema from the bytes of its file; `what` names it in errors."""
+        """Read a schema from the bytes of its file; `what` names the file in errors."""
         content = parse_json(data, what)
         with reading(what):
             return cls.from_json(content)
 
 
-_DEFAULTS: dict[str, Any] = {
-    "missing": "error",
-    "person": None,
-    "max_records": 1,
-    "rows_per_person": None,
-    "missing_person": "error",
-    "unreadable": "error",
-}
+_DEFAULTS = {field.name: field.default for field in fields(Schema) if field.name != "columns"}
 _WITHOUT_PERSON = {
     "error": "",
     "drop": "; rows without a person are left out",
     "together": "; rows without a person are taken for those of one",
 }
-_UNREADABLE_WORDS = "cells that cannot be read are missing values"
-_DONE = {
+_MISSING_OUTCOMES = {
     "error": "would have been refused",
     "drop": "such records were left out",
     "center": "put in the middle of the bounds",
@@ -368,9 +354,9 @@ def require_rows(schema: Schema) -> None:
 
 
 def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
-    """Where encoded records lie, for rows that are released: their diameter is paid for.
+    """Return the domain of encoded rows that are released, whose diameter is charged.
 
-    An entry that is protected by itself must be one coordinate.
+    Where single entries are protected, each must be one coordinate.
     """
     require_rows(schema)
     if bound is not None:
@@ -388,7 +374,7 @@ def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
 
 
 def schema_of(domain: Any) -> Schema | None:
-    """The schema that a domain is, or that a box to be scaled stands for; None for others."""
+    """Return the schema that a domain is or implies by scaling, or None for others."""
     if isinstance(domain, Schema):
         return domain
     if not isinstance(domain, Box) or not domain.scale or domain.columns is None:
@@ -402,23 +388,23 @@ KINDS: dict[str, type[Column]] = {kind.KIND: kind for kind in (Number, Category,
 
 
 def column_from_json(value: Any) -> Column:
-    """The column from `to_json`, or as people write it; a "note" is for them alone."""
+    """Rebuild a column from `to_json` or from what people write; a "note" is ignored."""
     if not isinstance(value, dict):
         raise ParameterError("columns: expected an object for each column")
-    given = {name: item for name, item in value.items() if name not in ("kind", "note")}
-    name, kind = given.get("name"), value.get("kind")
+    options = {name: item for name, item in value.items() if name not in ("kind", "note")}
+    name, kind = options.get("name"), value.get("kind")
     where = f"column {name!r}" if isinstance(name, str) else "a column"
-    known = ", ".join(repr(one) for one in KINDS)
+    known = ", ".join(map(repr, KINDS))
     if kind is None:
         raise ParameterError(f"{where}: its kind is open; write one of {known}")
     if kind not in KINDS:
         raise ParameterError(f"{where}: `kind={kind!r}` is none of {known}")
-    open_ones = [key for key, item in given.items() if item is None]
-    if open_ones:
-        raise ParameterError(f"{where}: {open_ones[0]!r} is open; write a value, or leave it out")
+    empty = [key for key, item in options.items() if item is None]
+    if empty:
+        raise ParameterError(f"{where}: {empty[0]!r} is open; write a value, or leave it out")
     try:
-        return KINDS[kind](**given)
+        return KINDS[kind](**options)
     except TypeError:
         raise ParameterError(
-            f"{where}: unknown or missing fields for a {kind}; it has {', '.join(given)}"
+            f"{where}: unknown or missing fields for a {kind}; it has {', '.join(options)}"
         ) from None

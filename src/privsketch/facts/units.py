@@ -1,8 +1,8 @@
-"""Results in the units of the table: what points of encoded records mean, and how sure they are.
+"""Results in the units of the table: decoded points, and their errors.
 
-A *field* is one number of a result: that of a number, a date or a cycle, the share of yes of a
-flag, the share of each label of a category. Errors, widths and covariances follow by the slopes of
-fields in the coordinates, which is exact where a column is linear.
+A *field* is one number of a result: the value of a number, a date or a cycle, the share of yes of a
+flag, the share of each label of a category. Errors, widths and covariances follow from the
+derivatives of fields by the coordinates, which is exact where a column is linear.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from privsketch.facts.columns import DAY, Column, Cycle, Date, Number
 from privsketch.facts.labels import Category, Flag
 from privsketch.facts.schema import Schema
 
-NO_CYCLE = 0.9  # of the deviation of a uniform place on a circle: nothing is known of it
-_WEAK = 0.1  # of the radius: values are all around
+# A phase is unknown if its error exceeds this part of the deviation of a uniform phase,
+MAX_PHASE_ERROR = 0.9
+# or, without an error, if the mean of the points lies within this part of the radius.
+MIN_STRENGTH = 0.1
 
 
 def is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool:
-    """Whether nothing is known of a place on a circle, (2,) coordinates of it."""
+    """Return whether the phase of a cycle is unknown, from its coordinates (2,)."""
     if error is None:
-        return float(column.strength(coordinates[np.newaxis])[0]) < _WEAK
-    return error > NO_CYCLE * column.period / math.sqrt(12)
+        return float(column.strength(coordinates[np.newaxis])[0]) < MIN_STRENGTH
+    return error > MAX_PHASE_ERROR * column.period / math.sqrt(12)
 
 
 def field_names(schema: Schema) -> tuple[str, ...]:
-    """Names of all fields: columns, and a share for each label of a category."""
+    """Return the names of all fields: columns, and a share for each label of a category."""
     return tuple(name for column in schema.columns for name in column.fields)
 
 
 def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
-    """Columns with the places of their fields."""
+    """Return the columns with the slices of their fields."""
     first = 0
     for column in schema.columns:
         last = first + len(column.fields)
@@ -46,21 +48,22 @@ def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
 
 
 def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
-    """Fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
+    """Return fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
     rows = np.asarray(points, dtype=np.float64)
     parts = []
     for column, place in schema.places():
-        found = column.decode(rows[:, place])
-        if isinstance(column, Cycle):  # of values that lie all around there is no middle
-            found = np.where(column.strength(rows[:, place])[:, np.newaxis] < _WEAK, np.nan, found)
-        parts.append(found)
+        values = column.decode(rows[:, place])
+        if isinstance(column, Cycle):  # points spread around the circle have no mean phase
+            is_weak = column.strength(rows[:, place])[:, np.newaxis] < MIN_STRENGTH
+            values = np.where(is_weak, np.nan, values)
+        parts.append(values)
     return np.concatenate(parts, axis=1)
 
 
 def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
-    """Where fields (n, n_fields) of points lie between their public bounds, from 0 to 1.
+    """Return the positions of fields (n, n_fields) between their public bounds, 0 to 1.
 
-    Shares are their own place; a cycle has none, NaN.
+    Shares are their own positions; cycles have no bounds and give NaN.
     """
     rows = np.asarray(points, dtype=np.float64)
     parts = []
@@ -75,44 +78,39 @@ def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
 
 
 def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
-    """How fast fields change with the coordinates at a point (dim,): (n_fields, dim).
+    """Return derivatives (n_fields, dim) of the fields by the coordinates at a point (dim,).
 
-    Days for dates.
+    Fields of dates are in days.
     """
     at = np.asarray(point, dtype=np.float64)
-    found = np.zeros((len(field_names(schema)), schema.dim))
+    derivatives = np.zeros((len(field_names(schema)), schema.dim))
     for (column, place), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
-        found[fields, place] = column.slopes(at[place])
-    return found
+        derivatives[fields, place] = column.slopes(at[place])
+    return derivatives
 
 
 def field_errors(schema: Schema, points: npt.ArrayLike, errors: npt.ArrayLike) -> Floats:
-    """Standard deviations (n, n_fields) of fields at points whose coordinates have `errors`.
+    """Return standard deviations (n, n_fields) of fields at points with coordinate `errors`.
 
-    Those of a cycle end where nothing is known of it.
+    The error of a cycle is at most that of a uniform phase.
     """
     rows, deviations = np.asarray(points, np.float64), np.asarray(errors, np.float64)
-    found = [
-        np.sqrt(slopes(schema, row) ** 2 @ each**2)
-        for row, each in zip(rows, deviations, strict=True)
+    propagated = [
+        np.sqrt(slopes(schema, row) ** 2 @ deviation**2)
+        for row, deviation in zip(rows, deviations, strict=True)
     ]
-    all_found = np.array(found).reshape(len(rows), -1)
-    return np.asarray(np.minimum(all_found, _largest_errors(schema)))
+    largest = [
+        column.period / math.sqrt(12) if isinstance(column, Cycle) else math.inf
+        for column in schema.columns
+        for _ in column.fields
+    ]
+    return np.asarray(np.minimum(np.array(propagated).reshape(len(rows), -1), largest))
 
 
 def field_covariance(schema: Schema, point: npt.ArrayLike, covariance: Floats) -> Floats:
-    """Covariance (n_fields, n_fields) of the fields of records about a point."""
+    """Return the covariance (n_fields, n_fields) of the fields of records about a point."""
     change = slopes(schema, point)
     return np.asarray(change @ covariance @ change.T)
-
-
-def _largest_errors(schema: Schema) -> Floats:
-    """Of a cycle, that of a uniform place on it; of others, none."""
-    found = []
-    for column in schema.columns:
-        largest = column.period / math.sqrt(12) if isinstance(column, Cycle) else math.inf
-        found += [largest] * len(column.fields)
-    return np.array(found)
 
 
 def records_of(
@@ -121,14 +119,15 @@ def records_of(
     means: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns of a table, for points (n, dim) that stand for records.
+    """Return columns of a table for points (n, dim) that represent records.
 
-    With `means` (n, dim), those of what the points were drawn from, labels are drawn by the shares
-    there, from public randomness: the nearest corner would swallow rare ones. Without, the nearest.
+    With `means` (n, dim) of the components that the points were drawn from, labels are drawn by
+    the shares there, from public randomness: the nearest corner would lose rare labels. Without
+    `means`, the nearest corner is the label.
     """
     rows = np.asarray(points, dtype=np.float64)
     centers = None if means is None else np.asarray(means, dtype=np.float64)
-    found: dict[str, npt.NDArray[Any]] = {}
+    table: dict[str, npt.NDArray[Any]] = {}
     for column, place in schema.places():
         here = rows[:, place]
         if isinstance(column, Category | Flag):
@@ -138,22 +137,22 @@ def records_of(
                 drawn = rng.random((len(rows), 1)) * up_to[:, -1:]
                 label = np.minimum((drawn >= up_to).sum(axis=1), up_to.shape[1] - 1)
             if isinstance(column, Flag) and column.is_line:
-                found[column.name] = label == 1
+                table[column.name] = label == 1
             else:
-                found[column.name] = np.array(column.labels, dtype=object)[label]
+                table[column.name] = np.array(column.labels, dtype=object)[label]
         else:
             values = column.decode(here)[:, 0]
-            found[column.name] = as_dates(values) if isinstance(column, Date) else values
-    return found
+            table[column.name] = as_dates(values) if isinstance(column, Date) else values
+    return table
 
 
 def as_dates(seconds: Floats) -> npt.NDArray[np.datetime64]:
-    """Seconds since 1970 as days."""
+    """Convert seconds since 1970 to days."""
     return np.asarray(np.rint(seconds / DAY)).astype("datetime64[D]")
 
 
 def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
-    """A pandas frame of fields (n, n_fields); of errors and widths, dates are days."""
+    """Return a pandas frame of fields (n, n_fields); errors and widths of dates are in days."""
     columns: dict[str, Any] = {}
     for column, place in field_columns(schema):
         for name, numbers in zip(column.fields, values[:, place].T, strict=True):
@@ -163,7 +162,7 @@ def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
 
 
 def frame(columns: Mapping[str, Any]) -> Any:
-    """A pandas frame of columns; an error in our words without pandas."""
+    """Return a pandas frame of columns; raise a ParameterError without pandas."""
     try:
         import pandas as pd  # type: ignore[import-untyped]
     except ImportError:
@@ -172,7 +171,7 @@ def frame(columns: Mapping[str, Any]) -> Any:
 
 
 def written(column: Column, value: float, error: float | None = None) -> str:
-    """A field as people write it, with the digits that its error leaves."""
+    """Format a field with the digits that its error supports."""
     if isinstance(column, Date):
         return str(as_dates(np.array([value]))[0])
     if math.isnan(value):
@@ -184,7 +183,7 @@ def written(column: Column, value: float, error: float | None = None) -> str:
 
 
 def digits(value: float, error: float | None = None) -> str:
-    """A number with two digits of its error, or four digits without one."""
+    """Format a number with two digits of its error, or with four digits without one."""
     if error is None or not 0 < error < math.inf:
         if value != 0 and not 1e-3 <= abs(value) < 1e15:
             return f"{value:.4g}"
@@ -195,13 +194,13 @@ def digits(value: float, error: float | None = None) -> str:
 
 
 def span_text(days: float) -> str:
-    """A time in words, from days."""
+    """Format a number of days as a time span."""
     number, unit = (days, "days") if days < 365 else (days / 365.25, "years")
     return f"{digits(number, number)} {unit}"
 
 
 def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
-    """A change of a field: with its sign, in days or years of a date, in points of a share."""
+    """Format a change of a field: signed, in days or years of a date, or in percentage points."""
     if math.isnan(step):
         return "\u2013"
     sign, size = "\u2212" if step < 0 else "+", abs(step)

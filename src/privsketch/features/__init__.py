@@ -1,5 +1,5 @@
-"""A record becomes integers, and how far one record can move them.
+"""Feature maps from records to integers, and bounds on what one record can contribute.
 
 Everything here is public: feature maps, their tables, random numbers that are the same on every
-machine, and bounds on what one record contributes to a sum.
+machine, and bounds on the contribution of one record to a sum.
 """

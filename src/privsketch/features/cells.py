@@ -1,12 +1,12 @@
-"""Cells: a record becomes the one cell of a public grid that it lies in.
+"""Cells: a record is mapped to the cell of a public grid that it lies in.
 
 The box around the domain is cut into g_1 x ... x g_d cells. A quantised coordinate q, from -32767
 to 32767, lies in cell floor((q + 32767) g / 65535) of its axis, an integer function of the
-quantised record, so that all readers and engines count alike. A sketch has one number for each
+quantised record, so all readers and engines count alike. A sketch has one number for each
 cell, empty ones included, in the order of a C array of shape (g_1, ..., g_d).
 
-How far one record can move the counts: adding or removing it changes one of them by 1, replacing
-it one by 1 and another one by -1 (docs/theory.md).
+Adding or removing a record changes one count by 1. Replacing it changes one count by 1 and another
+one by -1 (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -26,52 +26,52 @@ from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
 N_VALUES = 2 * RECORD_MAX + 1  # of a quantised coordinate
-MAX_CELLS = 2**17  # a megabyte of counts; decoders look at all of them
-MAX_CELL_COLUMNS = 8  # two cells along each of more axes are too coarse to see clusters
+MAX_CELLS = 2**17  # a megabyte of counts; decoders read all of them
+MAX_CELL_COLUMNS = 8  # with more axes, two cells along each are too coarse for clusters
 
 
 def checked_cells(cells: object, dim: int) -> tuple[int, ...]:
-    """The number of cells along each axis; an error for anything else."""
-    found = tuple(cells) if isinstance(cells, Sequence) and not isinstance(cells, str) else ()
-    if len(found) != dim or not all(type(g) is int and 1 <= g <= N_VALUES for g in found):
+    """Return the number of cells along each axis; raise for anything else."""
+    shape = tuple(cells) if isinstance(cells, Sequence) and not isinstance(cells, str) else ()
+    if len(shape) != dim or not all(type(g) is int and 1 <= g <= N_VALUES for g in shape):
         raise ParameterError("cells", cells, f"expected {dim} numbers of cells, one for each axis")
-    if math.prod(found) > MAX_CELLS:
+    if math.prod(shape) > MAX_CELLS:
         raise ParameterError("cells", cells, f"expected at most {MAX_CELLS} of them in all")
-    return found
+    return shape
 
 
 def cell_counts(quantised: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The number of quantised records (n, dim) in each cell, (n_cells,)."""
+    """Return the number of quantised records (n, dim) in each cell, (n_cells,)."""
     # Products stay below 2^31, and 32-bit numbers are divided twice as fast.
     whole = np.int32 if max(shape) < 2**15 else np.int64
-    place: Any = np.zeros(len(quantised), dtype=whole)
+    index: Any = np.zeros(len(quantised), dtype=whole)
     for column, g in zip(quantised.T, shape, strict=True):
         along = column.astype(whole)
         along += RECORD_MAX
         along *= g
         along //= N_VALUES
-        place *= g
-        place += along
-    return np.bincount(place, minlength=math.prod(shape))
+        index *= g
+        index += along
+    return np.bincount(index, minlength=math.prod(shape))
 
 
 def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.float64]]:
-    """The (g + 1,) edges of cells along each axis, about the center of the domain.
+    """Return the (g + 1,) edges of cells along each axis, about the center of the domain.
 
-    A record lies at the left of an edge or at its right as it is rounded; the outermost cells end
-    with the domain, to whose edge records beyond it are moved.
+    Rounding decides on which side of an edge a record lies. The outermost cells end with the
+    domain, to whose edge records beyond it are moved.
     """
-    found = []
+    edges = []
     for g, half in zip(shape, domain.half_widths, strict=True):
         first = -(-np.arange(1, g, dtype=np.int64) * N_VALUES // g) - RECORD_MAX  # of its cell
         inner = (first - 0.5) / RECORD_UNIT
-        found.append(np.concatenate([[-1.0], inner, [1.0]]) * half)
-    return found
+        edges.append(np.concatenate([[-1.0], inner, [1.0]]) * half)
+    return edges
 
 
 @dataclass(frozen=True)
 class CellContribution:
-    """One of the cells."""
+    """Contribution of a record that lies in one cell."""
 
     n_values: int
     dim: int
@@ -82,21 +82,21 @@ class CellContribution:
     feature_l1 = 1
 
     def l1(self, masks: Masks | None) -> int:
-        """One cell."""
+        """Return 1: a record is in one cell."""
         return 1
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """One cell, or two."""
+        """Return 1, or 2 for a record that moves between two cells."""
         return 1 if neighbours == "add-remove" else 2
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Two cells move by one each."""
+        """Return 1: each of two cells changes by one."""
         return 1
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: there are no masks."""
+        """Return None: cells have no masks."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """None: no record is in all cells."""
+        """Return None: no record is in all cells."""
         return None

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from privsketch._base.errors import MissingError, ParameterError
 from privsketch.facts.domain import Ball, Domain
 
-RECORD_BITS = 15  # and a sign: 16-bit integers, which kernels multiply in pairs
+RECORD_BITS = 15  # without the sign: 16-bit integers, which kernels multiply in pairs
 RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain
 RECORD_MAX = 2**RECORD_BITS - 1  # so that a coordinate fits in a signed 16-bit integer
-# A coordinate is cut here first, in half-widths: squares of at most 2^38 add up exactly in
+# Coordinates are clipped to this many half-widths first. Squares of at most 2^38 add up exactly in
 # float64 for up to 2^15 columns, so the norm of a record does not depend on summation order.
 FAR = 16.0
 INDEX_BITS = 16  # a step is 2^-16 of a turn: at most pi units of a table of amplitude 2^15
@@ -31,18 +31,18 @@ MIN_TURN_BITS, MAX_TURN_BITS = 17, 32  # one bit below the index to round by; 32
 
 
 class Quantiser:
-    """Records (n, dim) in their own units to integers in units of the domain.
+    """Map from records (n, dim) in their own units to integers in units of the domain.
 
-    Every step is elementwise or exact, so a row's result depends on that row alone.
-    NaN and infinite values raise RecordError unless `missing_to_center`, which puts
-    such a coordinate at the domain's center.
+    Every step is elementwise or exact, so a row's result depends on that row alone. NaN and
+    infinite values raise RecordError unless `missing_to_center`, which puts such a coordinate at
+    the domain's center.
 
-    `bits` is the resolution: 2^bits units per half-width. All columns of a box are cut to
-    2^bits - 1 units, each of its own width; with `common_unit` a unit is the same length in
-    all columns, and `limits` says how many of them each has.
+    `bits` is the resolution: 2^bits units per half-width. All columns of a box are clipped to
+    2^bits - 1 units, each of its own width. With `common_unit`, a unit has the same length in all
+    columns, and `limits` are the numbers of units.
     """
 
-    CHUNK_VALUES = 2**15  # a chunk of float64 values that stays in the second-level cache
+    CHUNK_VALUES = 2**15  # float64 values of a chunk, which stays in the second-level cache
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Quantiser:
         self.dim = len(half)
         if self.is_ball and self.dim * (FAR * 2.0**bits) ** 2 > 2.0**53:
             raise ParameterError(f"`bits={bits}`: squared norms would not be exact")
-        self.largest = 2.0**bits - 1  # coordinate, and norm in a ball
+        self.largest = 2.0**bits - 1  # of a coordinate, and of the norm in a ball
         self.center = domain.center_vector
         self.unit = 2.0**bits / (np.full_like(half, half.max()) if common_unit else half)
         limits = np.minimum(np.floor(half * self.unit), self.largest)
-        # Cutting to one number is several times faster than to one for each column.
+        # Clipping to one number is several times faster than to one for each column.
         self._limits = limits[0] if (limits == limits[0]).all() else limits
         self.rows_at_once = max(1, self.CHUNK_VALUES // self.dim)
 
@@ -91,7 +91,7 @@ class Quantiser:
         return out
 
     def whole_numbers(self, records: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The integers as float64, for at most `rows_at_once` records."""
+        """Return the integers as float64, for at most `rows_at_once` records."""
         count = len(records)
         with np.errstate(over="ignore", invalid="ignore"):
             units: npt.NDArray[np.float64] = np.subtract(
@@ -100,15 +100,15 @@ class Quantiser:
             units *= self._units[:count]
             np.rint(units, out=units)
             if self.is_ball:
-                # Of integers: exact in any order, or beyond the largest norm whatever is lost.
-                # What is not a number is outside.
+                # Sums of integers are exact in any order, or beyond the largest norm despite any
+                # rounding. NaN counts as outside.
                 squared_norm = np.vecdot(units, units)
                 outside = np.flatnonzero(~(squared_norm <= self.largest * self.largest))
                 if len(outside):
                     complete = self._completed(units[outside], records[outside])
                     units[outside] = self.cut_to_ball(complete)
                 return units
-            if not np.isfinite(units.sum()):  # a quick look; the close one is there
+            if not np.isfinite(units.sum()):  # a quick test; `_completed` has the exact one
                 units = self._completed(units, records)
         np.clip(units, -self._limits, self._limits, out=units)
         return units
@@ -116,17 +116,17 @@ class Quantiser:
     def _completed(
         self, units: npt.NDArray[np.float64], records: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64]:
-        """Missing values at the center, or an error."""
+        """Put missing values at the center, or raise."""
         # Finite values whose product overflows are outside the domain, not missing.
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
         if bad.any() and not self.missing_to_center:
             raise missing_value(records)
         units[bad] = 0.0
-        units[np.isnan(units)] = 0.0  # no other way to get here is known
+        units[np.isnan(units)] = 0.0  # unreachable as far as known
         return units
 
     def cut_to_ball(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Rows that may lie outside, moved to the edge."""
+        """Move rows outside of the ball to its edge."""
         far = FAR * (self.largest + 1)
         units = np.clip(units, -far, far)
         squared_norm = np.vecdot(units, units)
@@ -137,17 +137,17 @@ class Quantiser:
 
 
 def too_fine() -> ParameterError:
-    """What to say of a resolution that 16 bits do not hold."""
+    """Return the error for a resolution that 16 bits do not hold."""
     return ParameterError("bits: 16-bit integers are too small for this resolution")
 
 
 def missing_value(records: npt.NDArray[Any] | None = None) -> MissingError:
-    """What to say of records (n, dim) of which a value is not a finite number."""
-    place = None
+    """Return the error for records (n, dim) with a value that is not finite."""
+    column = None
     if records is not None:
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64)).all(axis=0)
-        place = int(np.argmax(bad)) if bad.any() else None
-    return MissingError(place)
+        column = int(np.argmax(bad)) if bad.any() else None
+    return MissingError(column)
 
 
 def table_index(
@@ -156,7 +156,7 @@ def table_index(
     offsets: npt.NDArray[np.uint32],
     turn_bits: int,
 ) -> npt.NDArray[np.int64]:
-    """Index into the table, (n, n_features), 0 to 65,535, in plain 64-bit integers.
+    """Return the table index, (n, n_features), 0 to 65,535, in plain 64-bit integers.
 
     With at most 2^15 columns the dot product stays below 2^45, so int64 holds it
     exactly; only its low `turn_bits` bits matter, hence 32-bit arithmetic agrees.
@@ -167,6 +167,6 @@ def table_index(
 
 
 def start_phase(offsets: npt.NDArray[np.uint32], turn_bits: int) -> npt.NDArray[np.int64]:
-    """What a phase starts from: the offset, and half an index step so that it rounds."""
+    """Return the initial phase: the offset, and half an index step for rounding."""
     half_step = 1 << (turn_bits - INDEX_BITS - 1)
     return offsets.astype(np.int64) + half_step

@@ -1,7 +1,6 @@
 """Frequencies: the public random matrix of a design, as 16-bit integers.
 
-A frequency has a uniform direction and a radius r / scale. The law of r and of the
-scale has a name:
+A frequency has a uniform direction and a radius r / scale. These are the laws of r and scale:
 
 - "multi-scale" (default): every frequency draws its own scale from a wide range, so that
   the width of the clusters need not be known (features/radii.py, design/scales.py);
@@ -12,9 +11,9 @@ scale has a name:
 
 Quadratic features have vectors instead, without a scale (features/quadratic.py).
 
-The drawn values are rounded to integers once, and the integers are what everybody
-uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
-checksum of the integers proves that the same ones were drawn again.
+The drawn values are rounded to integers once. Holders compute phases with these integers, and
+learners use them as exact frequencies. Only the seed is stored; a checksum of the integers proves
+that the same ones were drawn again.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ from privsketch.features.stream import PublicStream, Purpose
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")
-NO_LAW = "none"  # of maps that have no frequencies
+NO_LAW = "none"  # for maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
-MAX_FEATURES = 2**20  # two numbers each: 16 MB of a sketch file
-MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
+MAX_FEATURES = 2**20  # with two numbers each, a sketch file has 16 MB
+MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
 FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """A recipe for the frequency matrix; `matrix()` draws it and checks the checksum.
+    """Recipe for the frequency matrix; `matrix()` draws it and checks the checksum.
 
     `turn_bits` is the resolution: an integer frequency counts 2^-turn_bits turns per
     quantised unit of a record, an integer vector of quadratic features 2^-turn_bits.
@@ -75,31 +74,31 @@ class Frequencies:
 
     @property
     def radial_law(self) -> RadialLaw:
-        """The law of the lengths, but for normal frequencies, which have their own."""
+        """Law of the lengths, except for normal frequencies, which have their own."""
         return RadialLaw(self.scales, self.tail)
 
     def matrix(self, domain: Domain) -> npt.NDArray[np.signedinteger]:
-        """The integer frequencies, (n_features, dim), read-only: int16, int32 if structured."""
+        """Return the integer frequencies (n_features, dim), read-only; int32 if structured."""
         return _drawn(self, domain)[0]
 
     def blocks(self, domain: Domain) -> StructuredBlocks:
-        """The blocks that structured frequencies consist of."""
+        """Return the blocks that structured frequencies consist of."""
         return _blocks(self, domain)
 
     def block_size(self, dim: int) -> int:
-        """Neighbouring features that are computed together, and masked as a block."""
+        """Return how many neighbouring features are computed together and masked as a block."""
         return structured_size(dim) if self.law == "structured" else dim
 
     def offsets(self, domain: Domain) -> npt.NDArray[np.uint32]:
-        """The dither, in units of 2^-turn_bits turns, (n_features,); zero without dither."""
+        """Return the dither, in units of 2^-turn_bits turns, (n_features,); zero without dither."""
         return _drawn(self, domain)[1]
 
     def vectors(self, domain: Domain) -> npt.NDArray[np.float64]:
-        """The vectors of quadratic features, (n_features, dim), for learners."""
+        """Return the vectors of quadratic features, (n_features, dim), for learners."""
         return np.asarray(self.matrix(domain) * 2.0**-self.turn_bits, dtype=np.float64)
 
     def radians(self, domain: Domain) -> npt.NDArray[np.float64]:
-        """The same frequencies in radians per unit of a record, for learners."""
+        """Return the frequencies in radians per unit of a record, for learners."""
         per_unit = TWO_PI * 2.0 ** (RECORD_BITS - self.turn_bits) / domain.half_widths
         return np.asarray(self.matrix(domain) * per_unit, dtype=np.float64)
 
@@ -114,10 +113,10 @@ def draw_frequencies(
     dithered: bool,
     drawn: bool = True,
 ) -> Frequencies:
-    """A new recipe: fixes the resolution from the highest frequency, and the checksum.
+    """Make a recipe, with the resolution for its highest frequency and the checksum.
 
-    Two scales are the ends of a log-uniform law.
-    One that is not drawn has neither, and can be planned with but not used.
+    Two scales are the ends of a log-uniform law. With drawn=False, the recipe has neither, and
+    serves plans only.
     """
     require_one_of("frequencies", law, LAWS)
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
@@ -134,7 +133,7 @@ def draw_frequencies(
 
 
 def _resolution(recipe: Frequencies, domain: Domain) -> int:
-    """The finest one that the largest frequency fits."""
+    """Return the finest resolution at which the largest frequency fits."""
     if recipe.law == NO_LAW:
         return 0
     if recipe.law == "structured":
@@ -157,7 +156,7 @@ def _resolution(recipe: Frequencies, domain: Domain) -> int:
 
 
 def public_seed(random_state: int | None) -> int:
-    """The seed to store: the given one, or a fresh one. It is public either way."""
+    """Return the seed to store: the given one, or a fresh one. Both are public."""
     if random_state is None:
         return secrets.randbits(63)
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
@@ -168,7 +167,7 @@ def public_seed(random_state: int | None) -> int:
 
 
 def _unrounded(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:
-    """Unrounded frequencies in blocks of rows: turns per half-width, or vectors."""
+    """Yield unrounded frequencies in blocks of rows: turns per half-width, or vectors."""
     if recipe.law in QUADRATIC_LAWS:
         return unrounded_vectors(
             PublicStream(recipe.seed, Purpose.FREQUENCIES),
@@ -182,7 +181,7 @@ def _unrounded(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.f
 def _turns(
     recipe: Frequencies, domain: Domain, block_values: int = _ROW_BLOCK_VALUES
 ) -> Iterator[npt.NDArray[np.float64]]:
-    """Unrounded frequencies in turns per half-width, in blocks of rows.
+    """Yield unrounded frequencies in turns per half-width, in blocks of rows.
 
     Order of the stream: one uniform per feature for the scale, one for the radius,
     then per feature an even number of normals for the direction, so blocks of any
@@ -284,7 +283,7 @@ def _require_drawn(recipe: Frequencies) -> None:
 
 
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
-    """The recipe as plain JSON values; `tail` only where there is one."""
+    """Return the recipe as plain JSON values, with `tail` only if there is one."""
     _require_drawn(recipe)
     values = {name: getattr(recipe, name) for name in _FIELDS}
     values["scales"] = list(recipe.scales)
@@ -305,7 +304,7 @@ _FIELDS = {
 
 
 def frequencies_from_json(value: Any) -> Frequencies:
-    """The recipe from `frequencies_to_json`; errors for anything else."""
+    """Rebuild the recipe from `frequencies_to_json`; raise for anything else."""
     kinds = {**_FIELDS, "tail": list}
     if not isinstance(value, dict) or not set(_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
@@ -327,7 +326,7 @@ def frequencies_from_json(value: Any) -> Frequencies:
 
 
 def _radial_law(value: dict[str, Any]) -> RadialLaw:
-    """Of a recipe in JSON."""
+    """Read the radial law of a recipe in JSON."""
     low_high = [float(scale) for scale in value["scales"]]
     if len(low_high) != 2:
         raise ParameterError("frequencies: scales must be two positive numbers")

@@ -43,7 +43,7 @@ from privsketch.features.stream import PublicStream, Purpose
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.
 MIN_SIZE = 64
-MAX_DIM = 2**15  # that of a domain, for which squared norms are exact (features/fixedpoint.py)
+MAX_DIM = 2**15  # of a domain, for which squared norms are exact (features/fixedpoint.py)
 # At the widest scale, norm 1 / scale in steps of the integer radius. At 2, one frequency in 32
 # of that scale lies below half a step and is raised to one.
 MIN_STEPS = 2.0
@@ -57,7 +57,7 @@ _Integer = TypeVar("_Integer", np.int32, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class StructuredBlocks:
-    """The integers of structured frequencies, read-only.
+    """Integers of structured frequencies, read-only.
 
     Attributes
     ----------
@@ -83,23 +83,23 @@ class StructuredBlocks:
 
     @property
     def size(self) -> int:
-        """Features of a whole block, a power of two."""
+        """Number of features of a whole block, a power of two."""
         return int(self.radii.shape[1])
 
     def block_features(self, block: int) -> slice:
-        """Which of the features belong to a block."""
+        """Return the slice of the features of a block."""
         first = block * self.size
         return slice(first, min(first + self.size, self.n_features))
 
     def phases(self, quantised: npt.NDArray[np.int16]) -> npt.NDArray[np.uint32]:
-        """Phases of records (n, dim) in units of 2^-32 turns, (n, n_features), by transforms."""
+        """Return phases (n, n_features) of records (n, dim) in units of 2^-32 turns."""
         padded = np.zeros((len(quantised), 1, self.size), dtype=np.int32)
         padded[:, 0, : self.dim] = quantised
         y = fwht(self.signs1 * fwht(self.signs2 * padded))
         return (self.radii * y).reshape(len(quantised), -1)[:, : self.n_features].view(np.uint32)
 
     def dense(self) -> npt.NDArray[np.int32]:
-        """The same frequencies as a matrix, (n_features, dim)."""
+        """Return the same frequencies as a matrix, (n_features, dim)."""
         matrix = np.empty((self.n_features, self.dim), dtype=np.int32)
         columns = np.arange(self.dim)
         rows = max(1, _ROW_BLOCK_VALUES // self.dim)
@@ -115,27 +115,23 @@ class StructuredBlocks:
 
 
 def draw_blocks(
-    seed: int,
-    n_features: int,
-    dim: int,
-    scales: tuple[float, float] | RadialLaw,
-    half_width: float,
+    seed: int, n_features: int, dim: int, scales: tuple[float, float] | RadialLaw, half_width: float
 ) -> StructuredBlocks:
-    """Blocks whose norms have the radial law of dense frequencies.
+    """Draw blocks whose norms follow the radial law of dense frequencies.
 
     Parameters
     ----------
     seed : int
-        The public seed of the design.
+        Public seed of the design.
     n_features, dim : int
-        Rows and columns of the matrix that the blocks stand for.
+        Rows and columns of the matrix that the blocks represent.
     scales : (low, high) or RadialLaw
         Two scales are the ends of a log-uniform law.
     half_width : float
         Half the width of the domain, the same along every axis: `common_half_width`.
 
-    Each block takes its numbers from the stream in one piece (scales, radii, D1, D2), so
-    more features mean more blocks, not other ones.
+    Each block draws its numbers from the stream in one piece (scales, radii, D1, D2). So more
+    features add blocks and keep the others.
     """
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
     if dim > MAX_DIM:
@@ -178,12 +174,12 @@ def draw_blocks(
 
 
 def block_size(dim: int) -> int:
-    """Features of a block: the power of two that holds a record, and at least 64."""
+    """Return the size of a block: the power of two that holds a record, at least 64."""
     return max(MIN_SIZE, 1 << (dim - 1).bit_length())
 
 
 def common_half_width(domain: Domain) -> float:
-    """The half-width of a domain along every axis; an error when they differ.
+    """Return the half-width that all axes of a domain share; raise when they differ.
 
     A block's transforms mix all columns with the same weight, so structured frequencies
     are isotropic in quantised units, and in the records' own units only if those agree.
@@ -200,7 +196,7 @@ def common_half_width(domain: Domain) -> float:
 
 
 def squared_row_norms(signs1: npt.NDArray[np.int8], dim: int) -> Integers:
-    """Exact squared norms of the rows of H D1 H D2, of their first `dim` columns.
+    """Return exact squared norms of the rows of H D1 H D2, of their first `dim` columns.
 
     sum over k < dim of h[j xor k]^2 is a convolution over xor, which H turns into a
     product. All values stay below size^4 = 2^60.
@@ -212,7 +208,7 @@ def squared_row_norms(signs1: npt.NDArray[np.int8], dim: int) -> Integers:
 
 
 def fwht(x: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
-    """H x along the last axis, a power of two; integers of the type of x, which may wrap.
+    """Transform the last axis, a power of two, by H; integers keep their type and may wrap.
 
     H_jk = (-1)^(number of ones in j and k), unnormalised: applied twice it multiplies by
     the length.
@@ -228,5 +224,5 @@ def fwht(x: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
 
 
 def _signs(uniform: npt.NDArray[np.float64]) -> npt.NDArray[np.int8]:
-    """The top bit of a word: -1 if it is set."""
+    """Map the top bit of a word to a sign: -1 if it is set."""
     return np.where(uniform < 0.5, 1, -1).astype(np.int8)

@@ -1,24 +1,19 @@
-"""Feature maps by name.
+"""Feature maps by name, and bounds on what one record contributes to the sums of a design.
 
-Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the phase. A
-record adds one pair per feature, so whatever the records and the frequencies, its
-contribution is bounded by the largest pair: no assumption about the data, no rounding
-argument. Quadratic features and second moments have no table; their bounds need the ball
-the records are clipped to.
+Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the phase. A record adds
+one pair per feature, so its contribution is bounded by the largest pair, for all records and
+frequencies: no assumption about the data, no rounding argument. Other packages can register such
+maps. Quadratic features and second moments have no table; their bounds follow from the vectors and
+the radius of the ball that records are clipped to. With cells, a record is in one of them.
 
-How far one record can move the integer sums of a design, in the norms noise needs.
-
-Several kinds of maps, one interface. For tables (Fourier, one-bit) the bounds are read off
-the table and hold for every matrix of frequencies; for quadratic features and second
-moments they follow from the vectors and the radius of the ball; a record is in one cell of a
-grid. Masks only take features away, so a bound over masks is the largest over what can be kept
-(docs/theory.md).
+`Contribution` is the common interface of these bounds, in the norms that noise needs. Masks only
+remove features, so a bound over masks is the largest over what can be kept (docs/theory.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Protocol
 
@@ -26,20 +21,21 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
+from privsketch._base.plugins import Plugin, find_plugin, plugin_names
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
-from privsketch.features.fourier import AMPLITUDE, fourier_table
+from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
 from privsketch.features.masks import Masks
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, MomentContribution
-from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
 from privsketch.features.quadratic import QUADRATIC_LAWS, QuadraticContribution, value_unit
+from privsketch.features.waves import AMPLITUDE, FIRST_HARMONIC, fourier_table, onebit_table
 
 
 @dataclass(frozen=True)
 class PairBounds:
-    """The largest pair of a table in three norms: exhaustive over all 65,536 phases."""
+    """Largest pair of a table in three norms, over all 65,536 phases."""
 
     l1: int  # max |c| + |s|
     l2_squared: int  # max c^2 + s^2
@@ -48,12 +44,13 @@ class PairBounds:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """One way to turn a record into integers.
+    """A map from records to integers.
 
-    `amplitude` is what the integers of a table mean: a sum divided by it estimates the sum
-    over records of exp(i (phase + offset)). `dithered` maps add a public random offset to
-    each phase. `laws` are the laws of frequencies that go with the map, the default first.
-    `for_components` maps tell principal components, the others clusters and mixtures.
+    A sum of a table's integers, divided by `amplitude`, estimates the sum over records of
+    exp(i (phase + offset)). `dithered` maps add a public random offset to each phase. `laws` are
+    the laws of frequencies that the map supports, the default first. `for_components` maps serve
+    principal components, the others clusters and mixtures. `origin` is the distribution, with its
+    version, that registered the map; None for maps of this library.
     """
 
     name: str
@@ -62,6 +59,7 @@ class FeatureMap:
     dithered: bool
     laws: tuple[str, ...]
     for_components: bool = False
+    origin: str | None = None
 
     @property
     def has_table(self) -> bool:
@@ -100,20 +98,107 @@ FEATURE_MAPS: dict[str, FeatureMap] = {
 }
 
 
+# Entries of a table stay below this: sums of 2^36 records are then below 2^62 (noise/sums.py).
+TABLE_LIMIT = 2**26
+
+
 def feature_map(name: str) -> FeatureMap:
-    """The map of that name."""
-    if name not in FEATURE_MAPS:
-        known = ", ".join(repr(known) for known in FEATURE_MAPS)
-        raise ParameterError("feature_map", name, f"expected one of {known}")
-    return FEATURE_MAPS[name]
+    """Return the feature map of a name: one of this library, or of an installed package.
+
+    Other packages register maps in the entry-point group `privsketch.feature_maps`.
+
+    Raises
+    ------
+    ParameterError
+        If no installed package registers the name, or what it registers is not such a map.
+    """
+    return FEATURE_MAPS[name] if name in FEATURE_MAPS else _registered_map(name)
+
+
+@cache
+def _registered_map(name: str) -> FeatureMap:
+    """Import a registered map, check its shape and take a copy of its table.
+
+    Bounds and sums come from that one copy, so no later change of the table can part them.
+    """
+    plugin = find_plugin("feature_maps", name)
+    if plugin is None:
+        known = ", ".join(map(repr, [*FEATURE_MAPS, *plugin_names("feature_maps")]))
+        raise ParameterError(
+            "feature_map",
+            name,
+            f"expected one of {known}",
+            "install the package that registers this map, if there is one",
+        )
+    part = _checked_part(plugin)
+    table = np.array(part.table)
+    if table.shape != (TABLE_SIZE, 2) or table.dtype != np.int32:
+        raise _wrong_map(plugin, f"its table must be an array ({TABLE_SIZE}, 2) of int32")
+    if not 0 < int(np.abs(table.astype(np.int64)).max()) < TABLE_LIMIT:
+        raise _wrong_map(plugin, f"entries of its table must be below {TABLE_LIMIT}, and not all 0")
+    table.flags.writeable = False
+    return replace(part, build_table=lambda: table, origin=plugin.origin)
+
+
+def _checked_part(plugin: Plugin) -> FeatureMap:
+    """Return the object of a plugin if it is a feature map with a table; raise otherwise."""
+    part = plugin.part
+    # A subclass could state bounds of its own; privacy rests on those of the table.
+    if type(part) is not FeatureMap:
+        raise _wrong_map(plugin, f"expected a FeatureMap, got {type(part).__name__}")
+    if part.name != plugin.name:
+        raise _wrong_map(plugin, f"the map is named {part.name!r}")
+    if not part.has_table or part.for_components:
+        raise _wrong_map(plugin, "only maps with a table, for clusters and mixtures, are supported")
+    laws = part.laws
+    if not isinstance(laws, tuple) or not laws or not set(laws) <= set(FOURIER_LAWS):
+        raise _wrong_map(plugin, f"laws must be a tuple of {', '.join(map(repr, FOURIER_LAWS))}")
+    is_number = isinstance(part.amplitude, float | int)
+    if not is_number or not 0 < part.amplitude < np.inf or type(part.dithered) is not bool:
+        raise _wrong_map(plugin, "amplitude must be a positive number, and dithered a bool")
+    return part
+
+
+def _wrong_map(plugin: Plugin, problem: str) -> ParameterError:
+    return ParameterError(
+        f"`feature_map={plugin.name!r}`, registered by {plugin.origin}: {problem}"
+    )
+
+
+HARMONIC_TOLERANCE = 1e-3  # of the first harmonic; those of the Fourier table are below 2.1e-5
+
+
+@cache
+def require_known_harmonics(feature_map: FeatureMap) -> None:
+    """Refuse a table whose harmonics planners and learners would misjudge.
+
+    Learners read the first harmonic. They take the others of a dithered map for noise, as large
+    as that of signs, whose odd order h has the amplitude 1 / h (features/waves.py). Smaller
+    harmonics only make them cautious. A map without dither must have none.
+    """
+    cosine, sine = feature_map.table.astype(np.float64).T
+    waves = np.fft.fft(cosine + 1j * sine) / (TABLE_SIZE * feature_map.amplitude)
+    is_first = abs(waves[1] - 1) <= HARMONIC_TOLERANCE
+    waves[1] = 0.0
+    orders = np.arange(TABLE_SIZE // 2)
+    sizes = np.hypot(np.abs(waves[orders]), np.abs(waves[-orders]))
+    allowed = np.full(len(orders), HARMONIC_TOLERANCE)
+    if feature_map.dithered:
+        allowed[3::2] += 1 / orders[3::2]
+    if not is_first or bool((sizes > allowed).any()):
+        raise ParameterError(
+            f"`feature_map={feature_map.name!r}`: learners need a table whose first harmonic is "
+            "the amplitude of the map; a dithered one may have odd harmonics of order h up to "
+            "1 / h of that, one without dither none"
+        )
 
 
 class Contribution(Protocol):
-    """What one record adds to the sums, before noise."""
+    """Bounds of what one record adds to the sums, before noise."""
 
     @property
     def n_values(self) -> int:
-        """Integers of a sketch, without mean and count."""
+        """Number of integers of a sketch, without mean and count."""
 
     @property
     def dim(self) -> int:
@@ -125,7 +210,7 @@ class Contribution(Protocol):
 
     @property
     def maskable(self) -> bool:
-        """Whether features can be masked; bounds for second moments hold without masks only."""
+        """Whether features can be masked; bounds of second moments need all of them."""
 
     @property
     def divided_by_count(self) -> bool:
@@ -140,24 +225,24 @@ class Contribution(Protocol):
         """The largest L1 norm of one feature."""
 
     def l1(self, masks: Masks | None) -> int:
-        """Largest L1 norm of a masked record."""
+        """Return the largest L1 norm of a masked record."""
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Largest squared L2 norm of a masked record, or of a difference of two."""
+        """Return the largest squared L2 norm of a masked record, or of a difference of two."""
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Largest component of a record, or of a difference of two."""
+        """Return the largest component of a record, or of a difference of two."""
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Largest L1 norm for each of equally likely masks, where these are few and differ."""
+        """Return the largest L1 norm for each of a few equally likely masks; None otherwise."""
 
     def feature_l2_squared(self) -> int | None:
-        """Largest squared L2 norm of one feature, if features can be at it all together."""
+        """Return the largest squared L2 norm of a feature, if all can attain it at once."""
 
 
 @dataclass(frozen=True)
 class TableContribution:
-    """Features that are pairs from a table."""
+    """Contribution of features that are pairs from a table."""
 
     bounds: PairBounds
     n_features: int
@@ -168,38 +253,38 @@ class TableContribution:
 
     @property
     def n_values(self) -> int:
-        """A cosine and a sine for each feature."""
+        """Number of integers: a cosine and a sine for each feature."""
         return 2 * self.n_features
 
     @property
     def largest(self) -> int:
-        """Of the table."""
+        """Largest entry of the table."""
         return self.bounds.linf
 
     @property
     def feature_l1(self) -> int:
-        """Of a pair."""
+        """Largest L1 norm of a pair."""
         return self.bounds.l1
 
     def l1(self, masks: Masks | None) -> int:
-        """All masks of one law keep the same number of features, but for Poisson ones."""
+        """Return the bound for the features kept; masks keep equally many, except Poisson ones."""
         return self._kept(masks) * self.bounds.l1
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Replacing a record can move every feature to its opposite: twice the norm."""
+        """Return the squared norm; replacing a record can negate every feature: twice the norm."""
         factor = 1 if neighbours == "add-remove" else 4
         return factor * self._kept(masks) * self.bounds.l2_squared
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Masks do not change it."""
+        """Return the largest component, which masks do not change."""
         return (1 if neighbours == "add-remove" else 2) * self.bounds.linf
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: all masks are alike."""
+        """Return None: all masks have the same bound."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """Of a pair."""
+        """Return the largest squared L2 norm of a pair."""
         return self.bounds.l2_squared
 
     def _kept(self, masks: Masks | None) -> int:
@@ -208,64 +293,64 @@ class TableContribution:
 
 @dataclass(frozen=True)
 class RepeatedContribution:
-    """What up to `times` records of one person add together: every norm that many times.
+    """Contribution of up to `times` records of one person: every norm that many times.
 
-    That is tight, for equal records. Noise for masks, and for a replacement, is not known here;
-    both are refused before they get here.
+    The bound is attained by equal records. Masks and replacements have no known bound; both are
+    refused before.
     """
 
-    one: Contribution
+    single: Contribution
     times: int
     maskable = False
 
     @property
     def n_values(self) -> int:
-        """As of one record."""
-        return self.one.n_values
+        """Number of integers, as of one record."""
+        return self.single.n_values
 
     @property
     def dim(self) -> int:
-        """As of one record."""
-        return self.one.dim
+        """Number of columns, as of one record."""
+        return self.single.dim
 
     @property
     def signed(self) -> bool:
-        """As of one record."""
-        return self.one.signed
+        """Whether values have both signs, as of one record."""
+        return self.single.signed
 
     @property
     def divided_by_count(self) -> bool:
-        """As of one record."""
-        return self.one.divided_by_count
+        """Whether sums are divided by the count, as of one record."""
+        return self.single.divided_by_count
 
     @property
     def largest(self) -> int:
-        """Of one record: sums are bounded by the number of records."""
-        return self.one.largest
+        """Largest component of one record: sums are bounded by the number of records."""
+        return self.single.largest
 
     @property
     def feature_l1(self) -> int:
-        """Of all records together."""
-        return self.times * self.one.feature_l1
+        """Largest L1 norm of a feature, over all records together."""
+        return self.times * self.single.feature_l1
 
     def l1(self, masks: Masks | None) -> int:
-        """Of all records together."""
-        return self.times * self.one.l1(masks)
+        """Return the L1 norm of all records together."""
+        return self.times * self.single.l1(masks)
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Of all records together."""
-        return self.times**2 * self.one.l2_squared(masks, neighbours)
+        """Return the squared L2 norm of all records together."""
+        return self.times**2 * self.single.l2_squared(masks, neighbours)
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Of all records together."""
-        return self.times * self.one.linf(neighbours)
+        """Return the largest component of all records together."""
+        return self.times * self.single.linf(neighbours)
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: there are no masks."""
+        """Return None: masks are refused."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """None: there are no masks."""
+        """Return None: masks are refused."""
         return None
 
 
@@ -273,7 +358,7 @@ class RepeatedContribution:
 def contribution_of(
     feature_map: FeatureMap, frequencies: Frequencies, domain: Domain
 ) -> Contribution:
-    """The contribution of a design's map; its bounds are computed once."""
+    """Return the contribution of a design's map; its bounds are computed once."""
     dim = len(domain.half_widths)
     if feature_map.has_table:
         return TableContribution(feature_map.bounds, frequencies.n_features, dim)
@@ -285,7 +370,7 @@ def contribution_of(
 
 
 def amplitude_of(feature_map: FeatureMap, frequencies: Frequencies, domain: Domain) -> float:
-    """What a feature of modulus 1 is in integers; squares are those of the radius."""
+    """Return the integer that stands for a feature of modulus 1; squares are in squared radii."""
     if not feature_map.for_components:
         return feature_map.amplitude
     contribution = contribution_of(feature_map, frequencies, domain)

@@ -1,9 +1,8 @@
 """Masks: which features of a record, and which records, enter the sums (CLP section 5).
 
-A mask belongs to a record. It is drawn for that record alone, from the operating
-system's generator, and never published: a mask that followed from the row number would
-change with every record that leaves, and so would all later rows. What is public is the
-law of the masks, which is this file.
+A mask belongs to one record. It is drawn for that record alone, from the operating system's
+generator, and never published. A mask that followed from the row number would change for all later
+rows when a record leaves. Only the law of the masks is public; it is defined here.
 
 - "uniform": `kept` of the m features of a record, every subset alike (r of m);
 - "block": whole blocks of neighbouring features, `kept` features in all, which saves the
@@ -12,7 +11,7 @@ law of the masks, which is this file.
 - "poisson": every feature with probability `rate`, independently;
 - records: every record with probability `records`, independently, with any of these.
 
-Sums are divided by the rates afterwards, so that they estimate the same numbers.
+Sums are divided by the rates afterwards, so that their expectation stays the same.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ RATE_BITS = 64  # a rate is a multiple of 2^-64, so that one comparison of 64 bi
 
 @dataclass(frozen=True)
 class Masks:
-    """The public law of the secret masks.
+    """Public law of the secret masks.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ class Masks:
 
     @classmethod
     def parse(cls, value: Masks | str | Mapping[str, Any] | None) -> Masks | None:
-        """Masks from what people write; None if all features of all records are kept.
+        """Parse masks that people write; return None if nothing is left out.
 
         Texts are parts joined by "+": "uniform:100", "block:512", "poisson:0.1" for
         features, "records:0.5" for records.
@@ -91,11 +90,11 @@ class Masks:
         if value is None or value == cls():
             return None
         if not isinstance(value, cls):
-            raise ParameterError("masks", value, f"{_HOW}")
+            raise ParameterError("masks", value, _EXPECTED)
         return value
 
     def checked(self, n_features: int, block: int) -> Masks:
-        """These masks for a sketch of that size in blocks; a clear error if they do not fit."""
+        """Return these masks if they fit a sketch of this size in blocks; raise otherwise."""
         kept = self.kept or 0
         if kept > n_features:
             raise ParameterError(
@@ -111,18 +110,18 @@ class Masks:
         return self
 
     def feature_rate(self, n_features: int) -> float:
-        """Probability that a feature of a kept record is kept."""
+        """Return the probability that a feature of a kept record is kept."""
         if self.kept is not None:
             return self.kept / n_features
         return 1.0 if self.rate is None else self.rate
 
     def total_rate(self, n_features: int) -> float:
-        """Probability that a feature of a record is kept."""
+        """Return the probability that a feature of a record is kept."""
         return self.feature_rate(n_features) * self.records
 
     def describe(self) -> str:
-        """In words, one line."""
-        words = {
+        """Describe the masks in one line."""
+        features = {
             "all": "",
             "uniform": f"{self.kept} features of a record, drawn uniformly",
             "block": f"{self.kept} features of a record, in whole blocks drawn uniformly",
@@ -131,22 +130,23 @@ class Masks:
             else "",
         }[self.features]
         records = f"each record with probability {self.records:g}" if self.records < 1 else ""
-        return ", ".join(text for text in (words, records) if text) or "all features of all records"
+        texts = [text for text in (features, records) if text]
+        return ", ".join(texts) or "all features of all records"
 
     def to_json(self) -> dict[str, Any]:
-        """The masks as plain JSON values."""
+        """Return the masks as plain JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-_HOW = (
+_EXPECTED = (
     "expected Masks(...), or a text like 'uniform:100', 'block:512', 'poisson:0.1', "
     "'records:0.5' or 'poisson:0.1+records:0.5'"
 )
 
 
 def _from_text(text: str) -> Masks:
-    """Masks from parts like "uniform:100" joined by "+"."""
-    found: dict[str, Any] = {}
+    """Parse masks from parts like "uniform:100" joined by "+"."""
+    options: dict[str, Any] = {}
     for part in text.split("+"):
         name, _, number = (piece.strip() for piece in part.partition(":"))
         if name in ("none", "all", "") and not number and "+" not in text:
@@ -161,15 +161,15 @@ def _from_text(text: str) -> Masks:
             else:
                 raise ValueError(name)
         except ValueError:
-            raise ParameterError("masks", text, f"{_HOW}") from None
-        if set(entry) & set(found):
+            raise ParameterError("masks", text, _EXPECTED) from None
+        if set(entry) & set(options):
             raise ParameterError("masks", text, "features or records are named twice")
-        found.update(entry)
-    return Masks(**found)
+        options.update(entry)
+    return Masks(**options)
 
 
 def _checked_rate(name: str, rate: Any) -> float:
-    """The rate as a multiple of 2^-64, rounded down; what sampler and calibration both use."""
+    """Round a rate down to a multiple of 2^-64, for sampler and calibration alike."""
     try:
         value = float(rate)
     except (TypeError, ValueError):

@@ -6,10 +6,8 @@ should count sqrt 2 times a diagonal one; 7/5 is that from below, within 1 %:
 sum_i (5 x_i^2)^2 + sum_{i<j} (7 x_i x_j)^2 <= 25 |x|^4, because 49 / 2 <= 25.
 
 A record has 9 bits and a sign here, so that 2^40 records fit 64 bits: norm at most 773. It
-is rounded to the nearest integer; what rounding adds to squares, 1/12 each, is known, and
-learners take it off.
-
-How far one record can move sums of second moments.
+is rounded to the nearest integer. Rounding adds 1/12 to each square on average, which learners
+subtract. `MomentContribution` bounds how far one record can move the sums.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ ROUNDING_VARIANCE = 1.0 / 12.0  # of a number that is uniform in [-1/2, 1/2]
 
 
 def moment_count(dim: int) -> int:
-    """Entries of a symmetric matrix."""
+    """Return the number of entries of a symmetric matrix."""
     return dim * (dim + 1) // 2
 
 
 def coarse_records(quantised: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """(n, dim) integers of norm at most MOMENT_RADIUS, as floats, from quantised records.
+    """Return (n, dim) integers of norm at most MOMENT_RADIUS, as floats, from quantised records.
 
     Every step is elementwise or exact, so a row's result depends on that row alone.
     """
@@ -52,13 +50,13 @@ def coarse_records(quantised: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def moment_weights(dim: int) -> npt.NDArray[np.int64]:
-    """(dim (dim + 1) / 2,) weights of the entries, row by row of the upper triangle."""
+    """Return the weights of the entries, row by row of the upper triangle."""
     return _triangle(dim)[1]
 
 
 @lru_cache(maxsize=4)
 def _triangle(dim: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Places of the upper triangle in a flat matrix, row by row, and the weights there."""
+    """Return flat indices of the upper triangle, row by row, and the weights there."""
     first, second = np.triu_indices(dim)
     weights = np.where(first == second, DIAGONAL, OFF_DIAGONAL)
     weights.flags.writeable = False
@@ -66,7 +64,7 @@ def _triangle(dim: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 
 def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Sums of weighted products over records, upper triangle row by row.
+    """Sum weighted products over records, upper triangle row by row.
 
     A product of matrices of such integers is exact in float64, and hence in any order,
     for up to 2^33 records at a time.
@@ -79,7 +77,7 @@ def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class MomentContribution:
-    """Weighted second moments of records of norm at most MOMENT_RADIUS."""
+    """Contribution of weighted second moments of records of norm at most MOMENT_RADIUS."""
 
     dim: int
     signed = True
@@ -88,36 +86,36 @@ class MomentContribution:
 
     @property
     def n_values(self) -> int:
-        """The upper triangle."""
+        """Number of entries of the upper triangle."""
         return moment_count(self.dim)
 
     @property
     def largest(self) -> int:
-        """5 x_i^2 at x = e_i."""
+        """Largest entry: 5 x_i^2 at x = e_i."""
         return DIAGONAL * MOMENT_RADIUS**2
 
     @property
     def feature_l1(self) -> int:
-        """Of one entry."""
+        """Largest value of one entry."""
         return self.largest
 
     def l1(self, masks: Masks | None) -> int:
-        """5 |x|_2^2 + 7 (|x|_1^2 - |x|_2^2) / 2, at most that of |x|_1^2 = dim |x|_2^2."""
+        """Return 5 |x|_2^2 + 7 (|x|_1^2 - |x|_2^2) / 2 at its largest, |x|_1^2 = dim |x|_2^2."""
         return math.ceil((DIAGONAL + OFF_DIAGONAL * (self.dim - 1) / 2) * MOMENT_RADIUS**2)
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """25 |x x'|_F^2, and 25 |x x' - y y'|_F^2 <= 50 |x|^4 (x = e_1, y = e_2)."""
+        """Return 25 |x x'|_F^2, or 25 |x x' - y y'|_F^2 <= 50 |x|^4 (x = e_1, y = e_2)."""
         return (1 if neighbours == "add-remove" else 2) * self.largest**2
 
     def linf(self, neighbours: Neighbours) -> int:
-        """x_i x_j goes from 1/2 to -1/2; squares are not negative."""
+        """Return the largest change: x_i x_j from 1/2 to -1/2; squares are not negative."""
         off_diagonal = OFF_DIAGONAL * MOMENT_RADIUS**2
         return self.largest if neighbours == "add-remove" else max(self.largest, off_diagonal)
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: there are no masks."""
+        """Return None: masks are refused."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """None: no record has all entries at their largest."""
+        """Return None: no record has all entries at their largest."""
         return None

@@ -6,15 +6,29 @@ The shift is the least that keeps a feature below 2^21, so that 2^40 records fit
 Floors, not roundings: the sum of floors is at most the floor of the sum, so every bound on
 the real features holds for the integers.
 
-Vectors of quadratic features, drawn from a public stream.
+The vectors come from a public stream, by one of two laws:
 
 - "orthobases": unions of orthonormal bases (CLP section 3.4), least noise;
 - "normal": independent normal vectors of mean squared norm 1.
 
-How far one record can move sums of quadratic features.
+How far one record can move the sums follows from the vectors and the radius of the ball, by
+certified bounds on norms of the features. Gaussian noise is calibrated to S4, their largest L2 norm
+(CLP section 3.4):
 
-From the vectors and the radius of the ball: certified bounds on norms of the features
-(features/quartic.py), in the integers that are summed.
+    S4^2 = max over |x| = 1 of sum_j (w_j.x)^4
+
+It is hard to compute: local maximisation finds a lower bound, and noise calibrated to that
+would be too small. Each upper bound below holds for every matrix of vectors w_j, so the least
+of them does (docs/theory.md has the proofs):
+
+- B1: largest eigenvalue of the squared Gram matrix;
+- B3: longest vector times largest singular value;
+- B2: x x' split into I / d and a traceless rest;
+- B5: the same with the multiplier t of the trace left free: S4^2 <= t + lambda_max(A A' - t i i')
+  with A the columns svec(w_j w_j') and i = svec(I), for any t.
+
+Eigenvalues come from dense symmetric solvers, whose error is far below the margin that
+every bound is multiplied by.
 """
 
 from __future__ import annotations
@@ -33,25 +47,24 @@ from privsketch._base.types import Floats
 from privsketch.facts.budget import Neighbours
 from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
 from privsketch.features.masks import Masks
-from privsketch.features.quartic import QuarticBounds, quartic_bounds, spectral_bound
 from privsketch.features.stream import PublicStream
 
-VALUE_BITS = 21  # 2^40 records add up to 2^61, within the headroom of 62 bits
+VALUE_BITS = 21  # sums of 2^40 records are below 2^61, within the headroom of 62 bits
 MAX_VECTOR_NORM_SQUARED = 2**32  # |w_j| <= 2^16: the product with a record stays below 2^31
 QUADRATIC_LAWS = ("orthobases", "normal")
 VECTOR_BITS = 14  # binary digits of a vector of length 1
 MAX_COORDINATE = 0.99 * (2**15 - 1)  # rounding lengthens vectors a little
-MAX_MASKS, MAX_WORK = 2000, 10**9  # that are enumerated; beyond, the worst one counts
+MAX_MASKS, MAX_WORK = 2000, 10**9  # masks that are enumerated; beyond, the worst one counts
 
 
 def squared_norms(vectors: npt.NDArray[Any]) -> list[int]:
-    """Exact squared norms of integer vectors (m, dim)."""
+    """Return exact squared norms of integer vectors (m, dim)."""
     wide = vectors.astype(np.int64)
     return [int(norm) for norm in np.einsum("jk,jk->j", wide, wide)]
 
 
 def value_shift(vectors: npt.NDArray[Any]) -> int:
-    """Binary digits dropped from a square; from the public vectors alone."""
+    """Return the number of bits dropped from a square, from the public vectors alone."""
     largest = max(squared_norms(vectors)) * RECORD_MAX**2
     return int(max(0, largest.bit_length() - VALUE_BITS))
 
@@ -59,20 +72,20 @@ def value_shift(vectors: npt.NDArray[Any]) -> int:
 def quadratic_values(
     quantised: npt.NDArray[Any], vectors: npt.NDArray[Any], shift: int
 ) -> npt.NDArray[np.int64]:
-    """(n, m) integer features: the definition, in plain 64-bit integers."""
+    """Return (n, m) integer features: the definition, in plain 64-bit integers."""
     products = quantised.astype(np.int64) @ vectors.astype(np.int64).T
     return np.asarray((products * products) >> shift)
 
 
 def value_unit(vector_bits: int, shift: int) -> float:
-    """What (w.x)^2 = 1 becomes, with x in half-widths and integer vectors w 2^vector_bits."""
+    """Return the integer for (w.x)^2 = 1, with x in half-widths and vectors w 2^vector_bits."""
     return math.ldexp(1.0, 2 * (vector_bits + RECORD_BITS) - shift)
 
 
 def unrounded_vectors(
     stream: PublicStream, law: str, n_features: int, dim: int
 ) -> Iterator[Floats]:
-    """Blocks of `dim` vectors, one basis or as many normal ones at a time."""
+    """Yield blocks of `dim` vectors: one basis, or as many normal vectors, at a time."""
     even = dim * dim + dim % 2  # an even number of normals for each block
     for start in range(0, n_features, dim):
         block = stream.normal(even)[: dim * dim].reshape(dim, dim)
@@ -81,7 +94,7 @@ def unrounded_vectors(
 
 
 def vector_resolution(law: str, blocks: Iterable[Floats]) -> int:
-    """Binary digits with which coordinates fit 16 bits, and norms 17."""
+    """Return the number of bits with which coordinates fit 16 bits, and norms 17."""
     if law == "orthobases":
         return VECTOR_BITS  # coordinates of unit vectors
     largest = max(
@@ -95,7 +108,7 @@ def vector_resolution(law: str, blocks: Iterable[Floats]) -> int:
 
 
 def _orthonormal(rows: Floats) -> Floats:
-    """Rows made orthonormal one after the other (Gram and Schmidt, modified).
+    """Make rows orthonormal one after the other (Gram and Schmidt, modified).
 
     Sums are accumulated in a fixed order: those of a linear algebra library depend on the
     machine, and every holder must get the same integers.
@@ -111,7 +124,7 @@ def _orthonormal(rows: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class QuadraticContribution:
-    """Quadratic features of integer vectors (m, dim), records of norm at most RECORD_MAX."""
+    """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX."""
 
     vectors: npt.NDArray[np.int16]
     signed = False
@@ -120,17 +133,17 @@ class QuadraticContribution:
 
     @property
     def n_values(self) -> int:
-        """One number for each feature."""
+        """Number of integers, one for each feature."""
         return len(self.vectors)
 
     @property
     def dim(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return int(self.vectors.shape[1])
 
     @cached_property
     def shift(self) -> int:
-        """Binary digits dropped from a square."""
+        """Number of bits dropped from a square."""
         return value_shift(self.vectors)
 
     @cached_property
@@ -145,16 +158,16 @@ class QuadraticContribution:
 
     @property
     def largest(self) -> int:
-        """Of all features."""
+        """Largest value of any feature."""
         return max(self.per_feature)
 
     @property
     def feature_l1(self) -> int:
-        """Of all features."""
+        """Largest value of any feature."""
         return self.largest
 
     def l1(self, masks: Masks | None) -> int:
-        """|Om_h|_2^2 R^2 over masks h: at most that of all features, or of the longest vectors."""
+        """Bound |Om_h|_2^2 R^2 over masks h by all features, or by the longest vectors."""
         bound = self._floor(self._spectral)
         if masks is None or masks.kept is None:
             return bound
@@ -165,7 +178,7 @@ class QuadraticContribution:
         return bound
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """S4 bounds; masks only lower S4, and r features are at most sqrt(r) times the longest."""
+        """Bound S4 over masks, which only lower it; r features reach sqrt(r) times the longest."""
         whole = self._floor_squared(self.bounds.s4**2)
         if masks is not None and masks.features != "all":
             if masks.kept is not None:
@@ -179,11 +192,11 @@ class QuadraticContribution:
         return min(2 * whole, math.ceil((apart + math.sqrt(self.n_values)) ** 2))
 
     def linf(self, neighbours: Neighbours) -> int:
-        """The same for both relations: values are not negative."""
+        """Return the largest value for both relations: values are not negative."""
         return self.largest
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """For one feature of m, or few blocks."""
+        """Return the norm for each mask of a single feature, or of few blocks."""
         if masks is None or masks.kept is None:
             return None
         if masks.features == "uniform" and masks.kept == 1:
@@ -195,7 +208,7 @@ class QuadraticContribution:
         return tuple(self._subset_norm(subset) for subset in combinations(range(n_blocks), n_kept))
 
     def feature_l2_squared(self) -> int | None:
-        """None: no record has all features at their largest."""
+        """Return None: no record has all features at their largest."""
         return None
 
     @cached_property
@@ -212,9 +225,208 @@ class QuadraticContribution:
         return self._floor(spectral_bound(rows))
 
     def _floor(self, spectral: float) -> int:
-        """floor(spectral R^2 / 2^shift) for a spectral bound in the vectors' units."""
+        """Return floor(spectral R^2 / 2^shift) for a spectral bound in the vectors' units."""
         return math.floor(spectral * float(RECORD_MAX**2) * 2.0**-self.shift)
 
     def _floor_squared(self, quartic: float) -> int:
-        """floor(quartic R^4 / 4^shift)."""
+        """Return floor(quartic R^4 / 4^shift)."""
         return math.floor(quartic * float(RECORD_MAX**4) * 4.0**-self.shift)
+
+
+MAX_SPLIT = 2500  # rows of the matrices up to which B2 is computed,
+MAX_SVEC = 2**27  # and entries of A; beyond, only B3 is
+MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
+MAX_DUAL = 300  # rows of the matrices up to which B5 and B1 are computed as well
+
+
+@dataclass(frozen=True)
+class QuarticBounds:
+    """Upper bounds for one matrix of vectors; squared norms include the margin.
+
+    Attributes
+    ----------
+    spectral : float
+        |Om|_2^2, the largest sum of (w_j.x)^2: the L1 norm of quadratic features.
+    b1, b2, b3, b5 : float
+        Upper bounds on S4; b5 is infinite where it was not computed.
+    traceless : float
+        lambda_0: bounds |Phi(x) - Phi(y)|^2 / 2 for records of the same norm.
+    """
+
+    spectral: float
+    b1: float
+    b2: float
+    b3: float
+    b5: float
+    traceless: float
+
+    @property
+    def s4(self) -> float:
+        """The least upper bound on S4."""
+        return min(self.b1, self.b2, self.b3, self.b5)
+
+    @property
+    def replace_squared(self) -> float:
+        """Upper bound on |Phi(x) - Phi(y)|^2 for two records of the unit ball.
+
+        Features are not negative, so it is at most 2 S4^2. It is convex in the squared
+        norm of either record, so the largest value has norms 0 or 1; for norms 1 the
+        difference x x' - y y' is traceless with squared norm at most 2.
+        """
+        return min(2 * self.s4**2, max(self.s4**2, 2 * self.traceless))
+
+
+def quartic_bounds(vectors: Floats) -> QuarticBounds:
+    """Bound vectors (m, dim) in their own units.
+
+    They are computed for vectors of length at most 1, because svec(I) is compared with their fourth
+    powers. They are rounded up to six digits, so that processors agree on them.
+    """
+    longest = float(np.sqrt(np.square(vectors).sum(axis=1).max(initial=0.0)))
+    if longest == 0:
+        return QuarticBounds(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    unit = _unit_bounds(vectors / longest)
+    square = longest**2
+    return QuarticBounds(
+        spectral=round_up(unit.spectral * square),
+        b1=round_up(unit.b1 * square),
+        b2=round_up(unit.b2 * square),
+        b3=round_up(unit.b3 * square),
+        b5=round_up(unit.b5 * square),
+        traceless=round_up(unit.traceless * square**2),
+    )
+
+
+def round_up(bound: float) -> float:
+    """Return the next number of six digits that is not below a bound."""
+    if not 0 < bound < math.inf:
+        return bound
+    step = 10.0 ** (math.floor(math.log10(bound)) - 5)
+    return math.ceil(bound / step * (1 + 1e-12)) * step
+
+
+def spectral_bound(vectors: npt.NDArray[Any]) -> float:
+    """Bound |Om|_2^2 of integer vectors (m, dim), equally on every processor."""
+    wide = vectors.astype(np.float64)
+    return round_up(_largest(wide.T @ wide) * MARGIN)
+
+
+def _unit_bounds(vectors: Floats) -> QuarticBounds:
+    dim = vectors.shape[1]
+    norms = np.einsum("jk,jk->j", vectors, vectors)
+    spectral = _largest(vectors.T @ vectors)
+    b3 = math.sqrt(float(norms.max()) * spectral) * MARGIN
+    if min(len(vectors), _size(dim)) > MAX_SPLIT or len(vectors) * _size(dim) > MAX_SVEC:
+        return QuarticBounds(spectral * MARGIN, math.inf, math.inf, b3, math.inf, math.inf)
+    form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
+    traceless = max(_largest(form.traceless), 0.0)
+    weighted = (vectors * norms[:, None]).T @ vectors
+    total = float(norms @ norms)
+    split = (
+        total / dim**2 + 2 / dim * (_largest(weighted) - total / dim) + (1 - 1 / dim) * traceless
+    )
+    affordable = len(form.quartic) <= MAX_DUAL
+    b1 = math.sqrt(_largest(form.quartic)) if affordable else math.inf
+    b5 = form.dual() if affordable and not _is_tight(vectors, norms) else math.inf
+    return QuarticBounds(
+        spectral=spectral * MARGIN,
+        b1=b1 * MARGIN,
+        b2=math.sqrt(max(split, 0.0)) * MARGIN,
+        b3=b3,
+        b5=b5 * MARGIN,
+        traceless=traceless * MARGIN,
+    )
+
+
+def _is_tight(vectors: Floats, norms: Floats) -> bool:
+    """Return whether vectors have one length and are spread evenly, so that B5 equals B2.
+
+    At the best t, svec(I) is an eigenvector, and its multiplier is that of the split.
+    """
+    mean = norms.mean()
+    second = vectors.T @ vectors * (len(vectors.T) / len(vectors))
+    return bool(
+        np.abs(norms - mean).max() < 1e-3 * mean
+        and np.abs(second - mean * np.eye(len(second))).max() < 1e-3 * mean
+    )
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Matrices with the nonzero eigenvalues of A A' and of P A A' P, where P removes the trace.
+
+    `span` is A A' in an orthonormal basis of the span of A and i, `direction` is i in it.
+    """
+
+    quartic: Floats
+    traceless: Floats
+    span: Floats
+    direction: Floats
+
+    def dual(self) -> float:
+        """Return B5, the least t + lambda_max(A A' - t i i') over t >= 0, by bisection.
+
+        Any t is valid, so the minimiser need not be exact.
+        """
+
+        def at(t: float) -> tuple[float, float]:
+            """Bound and its slope."""
+            shifted = self.span - t * np.outer(self.direction, self.direction)
+            values, vectors = np.linalg.eigh(shifted)
+            largest = max(float(values[-1]), 0.0)
+            slope = 1.0 - float(self.direction @ vectors[:, -1]) ** 2 if largest else 1.0
+            return t + largest, slope
+
+        best, _ = at(0.0)
+        low, high = 0.0, best  # beyond t = the bound at 0, the bound exceeds that one
+        while high - low > 1e-5 * best:
+            t = (low + high) / 2
+            value, slope = at(t)
+            best = min(best, value)
+            low, high = (t, high) if slope < 0 else (low, t)
+        return math.sqrt(best)
+
+
+def _size(dim: int) -> int:
+    return dim * (dim + 1) // 2
+
+
+def _gram_form(vectors: Floats, norms: Floats) -> _Form:
+    """Return the form of few vectors: A'A, squares of their inner products; A'i is n.
+
+    The span of A and i has coordinates R with R'R the inner products of [A, i], so that A A'
+    becomes R_A R_A' there.
+    """
+    m, dim = vectors.shape
+    inner = np.square(vectors @ vectors.T)
+    whole = np.empty((m + 1, m + 1))
+    whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = inner, norms, norms, dim
+    if m > MAX_DUAL:
+        return _Form(inner, inner - np.outer(norms, norms) / dim, whole, norms)
+    values, basis = np.linalg.eigh(whole)
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T
+    return _Form(
+        inner, inner - np.outer(norms, norms) / dim, root[:, :m] @ root[:, :m].T, root[:, m]
+    )
+
+
+def _svec_form(vectors: Floats) -> _Form:
+    """Return the form of many vectors: A A' itself, dim (dim + 1) / 2 rows."""
+    dim = vectors.shape[1]
+    first, second = np.triu_indices(dim)
+    is_diagonal = first == second
+    columns = vectors[:, first] * vectors[:, second] * np.where(is_diagonal, 1.0, math.sqrt(2.0))
+    quartic = columns.T @ columns
+    identity = np.where(is_diagonal, 1.0, 0.0)
+    image = quartic @ identity
+    traceless = (
+        quartic
+        - (np.outer(image, identity) + np.outer(identity, image)) / dim
+        + np.outer(identity, identity) * (float(identity @ image) / dim**2)
+    )
+    return _Form(quartic, traceless, quartic, identity)
+
+
+def _largest(matrix: Floats) -> float:
+    """Return the largest eigenvalue of a symmetric matrix."""
+    return float(np.linalg.eigvalsh(matrix)[-1])

@@ -1,16 +1,15 @@
-"""The radial law of frequencies: how long they are, whatever their direction.
+"""The radial law of frequencies: the distribution of their lengths.
 
-A frequency of scale t sees clusters about as wide as t: wider ones are damped away, and of tighter
-ones it tells little about where they are. What a law tells about a center, added up over the
-logarithm of the width, is one half per feature whatever the law is (the integral of
-x exp(-x) d ln s with x = |w|^2 s^2), so a law only chooses which widths it serves. Scales are
-spread evenly over their logarithm in a main band and, with the share of a tail, in a band of finer
-ones below it (design/scales.py chooses both).
+A frequency of scale t detects clusters about as wide as t: it damps wider ones away, and locates
+tighter ones poorly. The information about a center, integrated over the logarithm of the width, is
+one half per feature for every law (the integral of x exp(-x) d ln s with x = |w|^2 s^2). So a law
+only chooses which widths it serves. Scales are log-uniform in a main band and, with the share of a
+tail, in a band of finer scales below it (design/scales.py chooses both).
 
 At scale t the length is r / t with r of density r exp(-r^2 / 2), the papers' adapted radius.
-Lengths of 1 / t exactly serve the widths of their band a little better, but searches need the few
-low frequencies that random ones have: they alone turn less than once over the domain, and without
-them few clusters far apart were lost.
+Lengths of exactly 1 / t serve the widths of their band a little better. But searches need the few
+low frequencies that random lengths give: only these turn less than once over the domain, and
+without them distant clusters were lost.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from privsketch._base.types import Floats
 
 @dataclass(frozen=True)
 class Tail:
-    """A share of the frequencies with scales finer than those of the main band.
+    """Share of the frequencies whose scales are finer than those of the main band.
 
     Attributes
     ----------
     share : float
-        Between 0 and 1, both excluded.
+        Share of the frequencies, between 0 and 1, both excluded.
     below : float
-        Where the main band ends: the tail has the scales from the finest one up to here.
+        Lower end of the main band: the tail has the scales from the finest one up to it.
     """
 
     share: float
@@ -44,21 +43,21 @@ class Tail:
 
 @dataclass(frozen=True)
 class RadialLaw:
-    """The law of the lengths of frequencies.
+    """Law of the lengths of frequencies.
 
     Attributes
     ----------
     scales : (low, high)
         Finest and widest scale, in the units of the records; equal ends are one scale.
     tail : Tail or None
-        None: scales are log-uniform between both ends.
+        Band of finer scales; with None, scales are log-uniform between both ends.
     """
 
     scales: tuple[float, float]
     tail: Tail | None = None
 
     def checked(self) -> RadialLaw:
-        """The same; a ParameterError unless it is a law."""
+        """Return this law, or raise a ParameterError if it is not valid."""
         low, high = require_scales(self.scales)
         tail = self.tail
         if tail is not None and not (0 < tail.share < 1 and low < tail.below < high):
@@ -78,9 +77,9 @@ class RadialLaw:
         return [(share, low, middle), (1.0 - share, middle, high)]
 
     def drawn(self, for_scale: Floats, for_radius: Floats) -> tuple[Floats, Floats]:
-        """Radius and scale, whose quotient is the length, from two uniform numbers each.
+        """Return radius and scale, whose quotient is the length, from two uniform numbers each.
 
-        By operations that have the same bits everywhere; docs/format.md has them in words.
+        It uses operations with the same bits everywhere, which docs/format.md specifies.
         """
         low, high = natural_log(np.array(self.scales))
         if self.tail is None:
@@ -98,24 +97,24 @@ class RadialLaw:
     # logarithm of their range.
 
     def band_share(self, width: float) -> float:
-        """E[x exp(-x)]: the share of features in the band where a width can be seen."""
+        """Return E[x exp(-x)]: the share of features in the band where a width is visible."""
         return self._mean(width, lambda q: q / (1 + q) ** 2, lambda q: -0.5 / (1 + q))
 
     def squared_band_share(self, width: float) -> float:
-        """E[(x exp(-x))^2]: whether few features carry that share, or many."""
+        """Return E[(x exp(-x))^2], which says whether few features carry that share."""
         return self._mean(
             width, lambda q: 2 * q**2 / (1 + 2 * q) ** 3, lambda q: (q / (1 + 2 * q)) ** 2 / 2
         )
 
     def energy_share(self, width: float) -> float:
-        """E[exp(-x)]: the mean square of what the width of a cluster leaves of its moments."""
+        """Return E[exp(-x)]: the mean square that a cluster's width leaves of its moments."""
         # The integral of dq / (q (1 + q)), written so that small q does not cancel.
         return self._mean(width, lambda q: 1 / (1 + q), lambda q: -math.log1p(1 / q) / 2)
 
     def _mean(
         self, width: float, at: Callable[[float], float], integral: Callable[[float], float]
     ) -> float:
-        """Of a share over the law: `at` one scale, and its integral over dq / (2 q)."""
+        """Average a share over the law: `at` one scale, and its integral over dq / (2 q)."""
         total = 0.0
         for share, low, high in self.bands:
             most, least = 2 * (width / low) ** 2, 2 * (width / high) ** 2

@@ -1,10 +1,10 @@
-"""Public random numbers that are the same everywhere, for good.
+"""Public random numbers that are the same on every machine and in every version.
 
 A design stores a seed, not the frequencies, so every holder must draw the same bits
 from it on any machine and with any library version. The raw 64-bit words of the
 counter-based generator Philox4x64-10 (Salmon et al., 2011) are fixed by its
 definition. Everything after them uses only operations that IEEE 754 rounds exactly, in a
-fixed order (`_elementary`).
+fixed order (`_base/elementary.py`).
 
 Noise never comes from here: it has no seed.
 """
@@ -21,11 +21,11 @@ from privsketch._base.types import Floats
 
 @unique
 class Purpose(IntEnum):
-    """What a public stream is for: no two uses of one seed share a word.
+    """Purpose of a public stream: no two uses of one seed share a word.
 
     Numbers of frequencies, offsets, structured frequencies and projections are part of the file
-    format (docs/format.md). Those of decoders fix which model a sketch gives. None is used again
-    for something else.
+    format (docs/format.md). Those of decoders determine the model of a sketch. No number is reused
+    for another purpose.
     """
 
     FREQUENCIES = 0
@@ -55,28 +55,28 @@ class Purpose(IntEnum):
 
 
 class PublicStream:
-    """Uniform and normal numbers from a public seed.
+    """Stream of uniform and normal numbers from a public seed.
 
     Parameters
     ----------
     seed : int
-        0 <= seed < 2**64, stored in the design.
+        Seed, 0 <= seed < 2**64, stored in the design.
     purpose : Purpose
-        Keeps streams for different uses apart: they share the seed, not a word.
+        Use of the stream: streams for different uses share the seed, but no word.
     part : int
-        Number of a stream among several for one purpose, such as that of a trial.
+        Number of the stream among several for one purpose, such as the number of a trial.
     """
 
     def __init__(self, seed: int, purpose: Purpose, part: int = 0) -> None:
         self._words = _words(seed, purpose, part)
 
     def uniform(self, count: int) -> Floats:
-        """Numbers in (0, 1): the top 52 bits of a word, plus one half, times 2^-52."""
+        """Draw numbers in (0, 1): the top 52 bits of a word, plus one half, times 2^-52."""
         words = self._words.random_raw(count) >> np.uint64(12)
         return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-52)
 
     def normal(self, count: int) -> Floats:
-        """Standard normal numbers, by pairs (Box and Muller, 1958).
+        """Draw standard normal numbers, by pairs (Box and Muller, 1958).
 
         Uniforms are used in pairs (u, v); each gives r cos(2 pi v), then r sin(2 pi v),
         with r = sqrt(-2 ln u). An odd count drops the last one.
@@ -85,7 +85,7 @@ class PublicStream:
 
 
 def public_generator(seed: int, purpose: Purpose) -> np.random.Generator:
-    """NumPy's generator over the words of a public stream, for searches that draw many laws."""
+    """Return NumPy's generator over a public stream, for searches that draw many laws."""
     return np.random.Generator(_words(seed, purpose))
 
 
@@ -96,7 +96,7 @@ def _words(seed: int, purpose: Purpose, part: int = 0) -> np.random.Philox:
 
 
 def normal_pairs(uniforms: Floats) -> Floats:
-    """Two standard normal numbers from each row (u, v) of uniform ones, (2 n,)."""
+    """Return two standard normal numbers for each row (u, v) of uniform ones, (2 n,)."""
     radius = np.sqrt(-2.0 * natural_log(uniforms[:, 0]))
     cosine, sine = cosine_sine(uniforms[:, 1])
     both = np.stack([radius * cosine, radius * sine], axis=1)

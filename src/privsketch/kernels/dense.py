@@ -45,6 +45,7 @@ from privsketch.kernels.features import FEATURES, Feature, mask_bytes, mask_of_v
 
 Quantised = npt.NDArray[np.int16]
 _CACHED_VALUES = 2**17  # 256 KB of 16-bit numbers, read again for every tile: second-level cache
+_REFERENCE_VALUES = 2**20  # features of the reference at a time: 8 MB for each array of them
 _CHECK_TURN_BITS = 26  # 10 bits below the table's index are rounded, 6 above a turn are dropped
 Mode = Literal["whole", "masked", "listed"]
 ARGUMENTS: dict[str, Kind | Array] = {
@@ -74,7 +75,7 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True)
 class ReferenceKernel:
-    """The definition, in plain NumPy."""
+    """The definition, in plain NumPy; it also sums tables that have no vector code."""
 
     feature_map: FeatureMap
     frequencies: npt.NDArray[np.signedinteger]
@@ -83,15 +84,24 @@ class ReferenceKernel:
 
     def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
         """See `Kernel`."""
+        m = len(self.frequencies)
+        total = np.zeros((2 if self.feature_map.has_table else 1) * m, dtype=np.int64)
+        rows = max(1, _REFERENCE_VALUES // m)
+        for start in range(0, len(quantised), rows):
+            some = slice(start, start + rows)
+            total += self._sums(quantised[some], None if kept is None else kept[some])
+        return total
+
+    def _sums(self, quantised: Quantised, kept: Bits | None) -> Integers:
         if self.feature_map.has_table:
             index = table_index(quantised, self.frequencies, self.offsets, self.turn_bits)
-            values = self.feature_map.table.astype(np.int64)[index]  # (n, n_features, 2)
+            parts = [column[index] for column in self.feature_map.table.T.astype(np.int64)]
         else:
             shift = value_shift(self.frequencies)
-            values = quadratic_values(quantised, self.frequencies, shift)[:, :, np.newaxis]
+            parts = [quadratic_values(quantised, self.frequencies, shift)]
         if kept is not None:
-            values = values * kept[:, :, np.newaxis]
-        return np.asarray(values.sum(axis=0).T.reshape(-1))
+            parts = [part * kept for part in parts]
+        return np.concatenate([part.sum(axis=0) for part in parts])
 
 
 class CompiledKernel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from privsketch.features.fixedpoint import TABLE_SIZE
-from privsketch.features.fourier import COSINE_COEFFICIENTS, MEAN_SQUARE, SINE_COEFFICIENTS
+from privsketch.features.waves import COSINE_COEFFICIENTS, MEAN_SQUARE, SINE_COEFFICIENTS
 from privsketch.kernels.builder import (
     I1,
     I16,

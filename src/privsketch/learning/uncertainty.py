@@ -33,7 +33,7 @@ from privsketch.facts.columns import Date, Number
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
-from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
 from privsketch.learning.problem import (
     Atoms,

@@ -1,5 +1,5 @@
-"""Sensitivity and budget become exact integer noise and a receipt.
+"""Exact integer noise, calibrated to sensitivity and budget, and the receipts of releases.
 
-Every draw passes through `noise.mechanism`; shares of one budget and the account that pays
-with them live here too.
+Every draw passes through `noise.mechanism`. Shares of one budget, and the account that pays with
+them, are here too.
 """

@@ -1,11 +1,9 @@
-"""The questions of one run, each paid with its share, and the receipt of all of them.
-
-One budget for several questions.
+"""One budget for the several releases of a run: each is paid with a share, and all have a receipt.
 
 Gaussian noise is accounted by zero-concentrated differential privacy: rho of the whole run is
-the sum of the rho of its steps, whatever the later ones make of the earlier answers, and the
-whole is (epsilon, delta) if the sum is at most rho(epsilon, delta). Pure steps add their
-epsilons. Shares are exact fractions and add up to 1.
+the sum of the rho of its steps, even if later steps depend on earlier results. The whole is
+(epsilon, delta) if the sum is at most rho(epsilon, delta). Pure steps add their epsilons. Shares
+are exact fractions and add up to 1.
 """
 
 from __future__ import annotations
@@ -35,26 +33,26 @@ from privsketch.noise.mechanism import (
 from privsketch.noise.sums import saturating_multiply
 from privsketch.noise.zoom import ZoomLaw, zoom_law
 
-_LEAST = 1e-6  # epsilon of a part, in units of the whole
-# Far above the rounding of what connects rho and delta.
+_MIN_EPSILON_SHARE = 1e-6  # smallest epsilon that a share claims, relative to the whole
+# Far above rounding errors in the conversion between rho and delta.
 _RHO_MARGIN, _DELTA_MARGIN = 1e-11, 1e-9
 
 
 class Account:
-    """Pays for noise out of named shares, each of them once."""
+    """Account that pays for noise with named shares, each of them once."""
 
     def __init__(self, shares: Shares) -> None:
         self.shares = shares
         self._receipts: list[Receipt] = []
         self._rhos: list[float] = []
         self._paid: list[str] = []
-        self._unseen: list[ZoomLaw] = []  # whose parts were not counted yet
+        self._uncounted: list[ZoomLaw] = []  # laws whose parts were not counted yet
 
     def budget(self, name: str, *, many: bool = False) -> Budget:
-        """A share as a budget of its own, for a release that is planned by itself.
+        """Return a share as a budget of its own, for a separately planned release.
 
-        It counts as spent from then on; `charge` takes its receipt. `many` says that the release
-        looks itself at how many records of a person count; without it, more than one is refused.
+        It counts as spent from then on; `charge` takes its receipt. With `many`, the release itself
+        handles several records of a person; without it, more than one is refused.
         """
         if self._times > 1 and not many:
             self.require_one_record(name)
@@ -71,7 +69,7 @@ class Account:
 
     @property
     def _times(self) -> int:
-        """How many records of a person count: all that moves by one record moves as often."""
+        """Number of records of a person that count, which multiplies every sensitivity."""
         unit, relation = self.shares.budget.unit, self.shares.budget.neighbours
         if unit.max_records > 1 and relation == "replace":
             raise ParameterError(
@@ -90,18 +88,18 @@ class Account:
             raise ParameterError(f"shares: {name!r} is spent, or none of them")
 
     def cut(self, name: str, weights: Mapping[str, Fraction]) -> None:
-        """Cut a share that nothing was paid with into parts of it, which add up to 1."""
+        """Cut an unspent share into parts of it, whose weights add up to 1."""
         self._require_unspent(name)
-        whole = dict(self.shares.weights)
-        share = whole.pop(name)
-        if whole.keys() & weights.keys():
+        others = dict(self.shares.weights)
+        share = others.pop(name)
+        if others.keys() & weights.keys():
             raise ParameterError("shares: expected names that are not taken")
         parts = {part: share * weight for part, weight in weights.items()}
-        # Refused unless all of them are positive and add up to 1, as they did before.
-        self.shares = Shares(self.shares.budget, {**whole, **parts})
+        # `Shares` refuses them unless all are positive and add up to 1, as before.
+        self.shares = Shares(self.shares.budget, {**others, **parts})
 
     def charge(self, receipt: Receipt, rho: float) -> None:
-        """Note what a share was spent on; rho is that of Gaussian noise, 0 for pure budgets."""
+        """Record the release that a share paid for; rho is 0 for pure budgets."""
         if (rho > 0) == self.shares.is_pure:
             raise ParameterError("shares: with delta every part has a rho, without it none has")
         self._receipts.append(receipt)
@@ -110,10 +108,10 @@ class Account:
     def gaussian(
         self, name: str, values: Integers, l2_squared: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """Noisy integers and the standard deviation of their noise.
+        """Return noisy integers and the standard deviation of their noise.
 
-        `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` that of a
-        replacement; two changes of the first kind if left out.
+        `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` the one of a
+        replacement; if left out, that of two changes of the first kind.
 
         Charges: the share.
         """
@@ -121,20 +119,14 @@ class Account:
         if claim.neighbours == "replace":
             l2_squared = 4 * l2_squared if replaced is None else replaced
         flat = _flat(values)
-        law = gaussian_law(
-            self._times**2 * l2_squared,
-            len(flat),
-            claim.epsilon,
-            claim.delta,
-            claim.neighbours,
-            rho=rho,
-        )
+        moved, cost = self._times**2 * l2_squared, (claim.epsilon, claim.delta)
+        law = gaussian_law(moved, len(flat), *cost, claim.neighbours, rho=rho)
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), law.rho)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
 
     def _gaussian_share(self, name: str) -> tuple[float, Budget]:
-        """The rho of a share, which counts as spent from then on, and what it implies."""
+        """Spend a share, and return its rho with the epsilon and delta that it implies."""
         self._take(name)
         if self.shares.is_pure:
             raise ParameterError("shares: Gaussian noise is for budgets with delta > 0")
@@ -143,9 +135,9 @@ class Account:
     def laplace(
         self, name: str, values: Integers, l1: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """Noisy integers and the scale of their noise, for an L1 sensitivity under "add-remove".
+        """Return noisy integers and the noise scale, for an L1 sensitivity under "add-remove".
 
-        `replaced` is that of a replacement; twice the first if left out.
+        `replaced` is the sensitivity of a replacement, twice `l1` if left out.
 
         Charges: the share.
         """
@@ -159,7 +151,7 @@ class Account:
     def cube(
         self, name: str, values: Integers, largest: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """The same for a largest change of a component; the variance of the noise, not its scale.
+        """Return noisy integers and the variance of cube noise, for a largest component.
 
         Charges: the share.
         """
@@ -180,10 +172,10 @@ class Account:
         l2_squared: int,
         l2_replaced: int | None = None,
     ) -> tuple[Floats, float]:
-        """Noisy integers and the variance of their noise: Gaussian with a delta, Laplace without.
+        """Return noisy integers and their variance: Gaussian with a delta, Laplace without.
 
-        `l2_replaced` is the squared L2 sensitivity of a replacement, four times the other one if
-        left out; in L1 it is twice as much.
+        `l2_replaced` is the squared L2 sensitivity of a replacement, four times `l2_squared` if
+        left out. In L1 a replacement moves twice as far.
 
         Charges: the share.
         """
@@ -194,19 +186,19 @@ class Account:
         return noisy, scale**2
 
     def counts(self, name: str, values: Integers) -> tuple[Floats, float]:
-        """Noisy numbers of records of disjoint sets, and the variance of their noise.
+        """Return noisy counts of disjoint sets of records, and the variance of the noise.
 
-        A record that is replaced leaves one set and enters another: 2, in L1 and squared in L2.
+        A replaced record leaves one set and enters another: 2 in L1, and 2 in squared L2.
 
         Charges: the share.
         """
         return self.noisy(name, values, l1=1, l2_squared=1, l2_replaced=2)
 
     def choice(self, name: str, losses: Integers, width: int) -> int:
-        """Index of a small one among sums of losses of which a record adds 0 to `width` to each.
+        """Return the index of a small sum of losses, to each of which a record adds 0 to `width`.
 
-        Its noise is pure. With a delta it has the epsilon whose rho is that of the share: what is
-        epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
+        Its noise is pure. With a delta, it has the epsilon whose rho is that of the share: an
+        epsilon-private release is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
 
         Charges: the share.
         """
@@ -225,9 +217,9 @@ class Account:
     def zoom(
         self, name: str, counts: Integers, is_heavy: Callable[[Integers], Bits]
     ) -> tuple[Integers, Integers, ZoomLaw]:
-        """Two looks at counts of disjoint cells: y1 and y of noise/zoom.py, with their law.
+        """Return two noisy counts of disjoint cells, y1 and y of noise/zoom.py, and their law.
 
-        `is_heavy` gets all y1 and says which cells have a y1 only; `parts` then counts in those.
+        `is_heavy` maps all y1 to the cells that get a y1 only; `parts` then counts in those.
 
         Charges: the share, for the parts of heavy cells as well.
         """
@@ -235,17 +227,17 @@ class Account:
         law = zoom_law(l1, len(counts), budget.epsilon, budget.neighbours, is_heavy)
         drawn, receipt = choose(counts, law, source=None)
         self.charge(part_receipt(name, receipt), 0.0)
-        self._unseen.append(law)
+        self._uncounted.append(law)
         return drawn[0], drawn[1], law
 
     def parts(self, law: ZoomLaw, counts: Integers) -> tuple[Integers, float]:
-        """Noisy counts of disjoint parts of cells that were heavy, once, and their variance.
+        """Return noisy counts of disjoint parts of heavy cells, once, and their variance.
 
-        Charges: nothing; the two looks were charged with it.
+        Charges: nothing; `zoom` was charged for it.
         """
-        if law not in self._unseen:
-            raise ParameterError("parts: they were counted before, or there were no two looks")
-        self._unseen.remove(law)
+        if law not in self._uncounted:
+            raise ParameterError("parts: they were counted before, or there was no zoom")
+        self._uncounted.remove(law)
         half = round_down(exact(law.epsilon) / 2)
         noise = laplace_law(int(law.sensitivity), len(counts), half, law.neighbours)
         noisy, _ = add_noise(counts, noise, source=None)
@@ -254,21 +246,21 @@ class Account:
     def _pure_share(
         self, kind: str, name: str, moved: int, replaced: int | None
     ) -> tuple[Budget, int]:
-        """A share for pure noise, which counts as spent from then on, and the sensitivity.
+        """Spend a share on pure noise, and return it as a budget with the sensitivity.
 
         A replacement moves twice as far as one record, unless it is known to move less.
         """
         if not self.shares.is_pure:
-            # Its epsilon would not be that of the share, whose rho is what counts.
+            # Its epsilon would not be that of the share, which is accounted by rho.
             raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
         budget = self.budget(name, many=True)
-        times = self._times  # which refuses more than one of a replacement
+        times = self._times  # refuses several records under "replace"
         if budget.neighbours == "add-remove":
             return budget, times * moved
         return budget, 2 * moved if replaced is None else replaced
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
-        """What the whole run cost: every share that was taken has a receipt."""
+        """Return the cost of the whole run: every share that was taken has a receipt."""
         if len(self._receipts) < len(self._paid):
             raise ParameterError("shares: one was taken and not charged")
         return self.shares.receipt(mechanism, self._receipts, self._rhos, source)
@@ -279,13 +271,13 @@ def _flat(values: Integers) -> Integers:
 
 
 def part_receipt(name: str, receipt: Receipt) -> Receipt:
-    """The receipt of a step of a run, by its name; the run has a source, its steps have none."""
+    """Return the receipt of a step of a run, by its name; only the run has a source."""
     return replace(receipt, mechanism=f"{name}: {receipt.mechanism}", source=None)
 
 
 @dataclass(frozen=True)
 class Shares:
-    """A budget in named shares."""
+    """Budget in named shares."""
 
     budget: Budget
     weights: Mapping[str, Fraction]
@@ -300,7 +292,7 @@ class Shares:
         return self.budget.delta == 0
 
     def rho(self, name: str) -> float:
-        """zCDP budget of a share, rounded down."""
+        """Return the zCDP budget of a share, rounded down."""
         whole = rho_of_budget(self.budget.epsilon, self.budget.delta)
         part = Fraction(whole) * self.weights[name]
         number = float(part)
@@ -309,10 +301,10 @@ class Shares:
         return number
 
     def part(self, name: str) -> Budget:
-        """The share as a budget of its own, for a mechanism that is planned by itself.
+        """Return the share as a budget of its own, for a separately planned mechanism.
 
-        With delta: the same delta, or less where it is large, and the epsilon whose rho is the
-        share of rho.
+        With a delta, the budget has the same delta, or less where that is large, and the epsilon
+        whose rho is the share of rho.
         """
         budget = self.budget
         if self.is_pure:
@@ -327,8 +319,8 @@ class Shares:
         return replace(budget, epsilon=epsilon, delta=delta)
 
     def claim(self, name: str) -> Budget:
-        """What the rho of a share implies: an epsilon that is not too small, and a delta."""
-        # A little more rho makes up for rounding in what it implies.
+        """Return the epsilon and delta that the rho of a share implies."""
+        # A little more rho covers rounding in the epsilon and delta that it implies.
         rho = self.rho(name) * (1 + _RHO_MARGIN)
         epsilon, delta = _implied(rho, self.budget.epsilon, self.budget.delta)
         return replace(self.budget, epsilon=epsilon, delta=delta)
@@ -336,7 +328,7 @@ class Shares:
     def receipt(
         self, mechanism: str, parts: Sequence[Receipt], rhos: Sequence[float], source: str | None
     ) -> Receipt:
-        """What all parts cost together: the budget, if they stayed within it."""
+        """Return the cost of all parts together: the budget, if they stayed within it."""
         parts = [part.protecting(self.budget.unit) for part in parts]
         if self.is_pure:
             spent = sum((exact(part.epsilon) for part in parts), Fraction(0))
@@ -353,9 +345,9 @@ class Shares:
 
 @lru_cache(maxsize=4096)  # plans ask for the same shares many times
 def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """The least epsilon, at most the given one, that rho-zCDP implies at this delta.
+    """Return the least epsilon, at most the given one, that rho-zCDP implies at this delta.
 
-    Or less of a delta which alone would pay for more.
+    Where that epsilon would be tiny, return a small one with a smaller delta instead.
     """
     low, high = 0.0, epsilon
     for _ in range(200):
@@ -366,7 +358,7 @@ def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
             high = middle
         else:
             low = middle
-    if high >= _LEAST * epsilon:
+    least = _MIN_EPSILON_SHARE * epsilon
+    if high >= least:
         return high, delta
-    least = _LEAST * epsilon
     return least, math.exp(log_delta_zcdp(rho, least)) * (1 + _DELTA_MARGIN)

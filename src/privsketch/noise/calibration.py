@@ -1,10 +1,9 @@
-"""From budget and sensitivity to the scale of the noise: the formulas.
+"""Formulas for the scale of the noise, from budget and sensitivity.
 
-Scales are rounded up and privacy parameters down, so rounding never weakens a
-guarantee. `kappa` is for continuous Gaussian noise and serves comparison with the
-papers; what is released uses discrete noise: discrete Laplace or the cube for pure
-differential privacy, discrete Gaussian with `kappa_discrete` (through zero-concentrated
-differential privacy) otherwise. docs/theory.md has the arguments.
+Scales are rounded up and privacy parameters down, so rounding never weakens a guarantee. `kappa` is
+for continuous Gaussian noise, and for comparison with the papers only. Releases use discrete noise:
+discrete Laplace or the cube for pure differential privacy, discrete Gaussian with `kappa_discrete`
+(through zero-concentrated differential privacy) otherwise. docs/theory.md has the arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from scipy.special import log_ndtr
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import exact
 
-# Bisection ends within a few units of the last place; these margins dwarf that and cost nothing.
+# Bisection ends within a few units in the last place; these margins are far larger, at no cost.
 _ROUND_UP, _ROUND_DOWN = 1.0 + 1e-11, 1.0 - 1e-11
 
 
@@ -32,7 +31,7 @@ def _require_delta(delta: float) -> None:
 
 
 def log_delta_continuous(sigma: float, epsilon: float) -> float:
-    """ln delta of continuous Gaussian noise at L2 sensitivity 1 (Balle and Wang, 2018)."""
+    """Return ln delta of continuous Gaussian noise at L2 sensitivity 1 (Balle and Wang, 2018)."""
     first = float(log_ndtr(1 / (2 * sigma) - epsilon * sigma))
     second = epsilon + float(log_ndtr(-1 / (2 * sigma) - epsilon * sigma))
     if second >= first:  # the difference is below rounding
@@ -41,7 +40,7 @@ def log_delta_continuous(sigma: float, epsilon: float) -> float:
 
 
 def kappa(epsilon: float, delta: float) -> float:
-    """Least standard deviation of continuous Gaussian noise at L2 sensitivity 1."""
+    """Return the least standard deviation of continuous Gaussian noise at L2 sensitivity 1."""
     _require_delta(delta)
     low = high = 1.0
     while log_delta_continuous(high, epsilon) > math.log(delta):
@@ -60,16 +59,16 @@ def kappa(epsilon: float, delta: float) -> float:
 
 
 def eta(epsilon: float, delta: float) -> float:
-    """kappa as CLP writes it: kappa = eta / sqrt(2 epsilon)."""
+    """Return kappa as CLP writes it: kappa = eta / sqrt(2 epsilon)."""
     return kappa(epsilon, delta) * math.sqrt(2 * epsilon)
 
 
 def log_delta_zcdp(rho: float, epsilon: float) -> float:
-    """ln delta(epsilon) implied by rho-zCDP (Canonne, Kamath and Steinke, 2020).
+    """Return ln delta(epsilon) implied by rho-zCDP (Canonne, Kamath and Steinke, 2020).
 
     delta = min over a > 1 of exp((a - 1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1). Any a
-    is valid, so an inexact minimiser errs on the safe side; the logarithm of 1 - 1/a is
-    taken without cancellation, because a minimiser finds rounding errors.
+    is valid, so an inexact minimiser errs on the safe side. The logarithm of 1 - 1/a is computed
+    without cancellation, because a minimiser would find rounding errors.
     """
 
     def objective(log_order: float) -> float:
@@ -79,15 +78,15 @@ def log_delta_zcdp(rho: float, epsilon: float) -> float:
 
     # The minimiser lies near (epsilon + rho) / (2 rho) when that is large.
     center = math.log(max((epsilon + rho) / (2 * rho), 1e-3))
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         objective, bounds=(center - 12, center + 6), method="bounded", options={"xatol": 1e-10}
     )
-    return float(min(found.fun, 0.0))
+    return float(min(minimum.fun, 0.0))
 
 
 @lru_cache(maxsize=4096)  # planners ask for the same budgets many times
 def rho_of_budget(epsilon: float, delta: float) -> float:
-    """Largest rho whose zCDP guarantee implies (epsilon, delta), rounded down."""
+    """Return the largest rho whose zCDP guarantee implies (epsilon, delta), rounded down."""
     _require_delta(delta)
     low, high = 0.0, max(1.0, 2 * epsilon)
     while log_delta_zcdp(high, epsilon) <= math.log(delta):
@@ -103,7 +102,7 @@ def rho_of_budget(epsilon: float, delta: float) -> float:
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
-    """Least epsilon that rho-zCDP implies at a delta, rounded up."""
+    """Return the least epsilon that rho-zCDP implies at a delta, rounded up."""
     _require_delta(delta)
     rho *= _ROUND_UP
     low, high = 0.0, max(1.0, rho)
@@ -121,16 +120,16 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
 
 
 def kappa_discrete(epsilon: float, delta: float) -> float:
-    """Standard deviation of discrete Gaussian noise at L2 sensitivity 1: 1 / sqrt(2 rho)."""
+    """Return sigma of discrete Gaussian noise at L2 sensitivity 1: 1 / sqrt(2 rho)."""
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
 
 
-MAX_SCALE = 2**500  # its square is a float; no integers hold noise of a part of it
+MAX_SCALE = 2**500  # its square is a float; far beyond noise that fits 64-bit integers
 
 
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
-    """Scale b = sensitivity / epsilon, the least float that is not below it."""
-    target = Fraction(l1_sensitivity) / exact(epsilon)  # a large integer is no float: exact
+    """Return the scale b = sensitivity / epsilon, the least float that is not below it."""
+    target = Fraction(l1_sensitivity) / exact(epsilon)  # exact: large integers are not floats
     if target > MAX_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     scale = float(target)
@@ -140,12 +139,12 @@ def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
 
 
 def discrete_laplace_variance(scale: float) -> float:
-    """Variance of P(z) ~ exp(-|z| / scale) on the integers: 2 q / (1 - q)^2, q = e^(-1/scale)."""
+    """Return the variance of discrete Laplace noise: 2 q / (1 - q)^2, q = e^(-1/scale)."""
     return 0.5 / math.sinh(0.5 / scale) ** 2
 
 
 def cube_variance(n_components: int, linf_sensitivity: int, epsilon: float) -> float:
-    """Variance of one component of cube noise.
+    """Return the variance of one component of cube noise.
 
     Given the radius R a component is uniform on -R..R: E[R (R + 1) / 3]. R is, up to an
     acceptance close to 1, a sum of D + 1 geometric variables; the continuous limit is
@@ -156,14 +155,14 @@ def cube_variance(n_components: int, linf_sensitivity: int, epsilon: float) -> f
 
 
 def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float) -> float:
-    """Share of a Laplace budget for the sums when the count takes the rest.
+    """Return the share of a Laplace budget for the sums when the count takes the rest.
 
     It minimises the bound of CLP Lemma 27 for sums that are divided by the count,
     (1 + A / u^2) (B + C / (1 - u)^2) with u the share of the count: A = 1 / (n epsilon)^2 is the
     count's, B = 1 + (scatter - 1) / n that of finitely many records, C = A noise that of the sums.
     Where its derivative is 0, u^3 + 2 A u - A = (B / noise) (1 - u)^3. The left side rises
-    and the right one falls, so that there is one root in (0, 1). CLP Lemma 28 drops the right
-    side, which is allowed for sketches that are all noise only (docs/theory.md).
+    and the right one falls, so there is one root in (0, 1). CLP Lemma 28 drops the right side,
+    which is valid only for sketches that are all noise (docs/theory.md).
 
     Parameters
     ----------
@@ -179,24 +178,24 @@ def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float
     for _ in range(200):
         u = (low + high) / 2
         rest = 1.0 - u
-        # By products alone, which are the same everywhere: holders must agree on a scale.
+        # Products only, which are the same everywhere: holders must agree on a scale.
         rises = u * u * u + 2 * a * u - a - beside * rest * rest * rest
         low, high = (u, high) if rises < 0 else (low, u)
     return 1.0 - high
 
 
 def icassp_noise(n_records: float, n_features: int, alpha: float, epsilon: float) -> float:
-    """sigma_xi of the ICASSP paper (replace): 4 sqrt(2 alpha) m / (sqrt(n) epsilon)."""
+    """Return sigma_xi of the ICASSP paper (replace): 4 sqrt(2 alpha) m / (sqrt(n) epsilon)."""
     return 4 * math.sqrt(2 * alpha) * n_features / (math.sqrt(n_records) * epsilon)
 
 
 def icassp_to_laplace_scale(sigma_xi: float, n_records: float, alpha: float) -> float:
-    """The same noise as Laplace scale b on the unnormalised sums of CLP."""
+    """Return that noise as Laplace scale b on the unnormalised sums of CLP."""
     return sigma_xi / 2 * math.sqrt(n_records / alpha)
 
 
 def round_up_sqrt(value: int) -> float:
-    """A float not below sqrt(value)."""
+    """Return a float not below sqrt(value)."""
     root = math.sqrt(value)
     while Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
@@ -204,7 +203,7 @@ def round_up_sqrt(value: int) -> float:
 
 
 def round_down(value: Fraction) -> float:
-    """The largest float whose decimal text is not above `value`."""
+    """Return the largest float whose decimal text is not above `value`."""
     number = float(value)
     while exact(number) > value:
         number = math.nextafter(number, -math.inf)

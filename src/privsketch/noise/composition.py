@@ -1,4 +1,4 @@
-"""What several releases about the same records cost together, by every bound that is valid.
+"""Cost of several releases about the same records, by every valid bound.
 
 Basic composition adds epsilons and deltas. Gaussian noise and pure releases have a rho, which adds
 up too and is turned into an epsilon at a delta once, at the end (Bun and Steinke, 2016; Canonne,
@@ -6,7 +6,7 @@ Kamath and Steinke, 2020). dp-accounting does the same by Renyi divergences of m
 distributions of privacy losses: of all releases that cost (epsilon, delta), one pair of
 distributions dominates (Kairouz, Oh and Viswanath, 2015). No such distribution is proven for
 discrete Gaussian vectors, which enter by their rho. Distributions are composed by Fourier
-transforms of floats, whose errors were measured and not proven: that bound is a numerical one.
+transforms of floats, whose errors were measured and not proven: that bound is numerical.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ from privsketch.facts.budget import exact, exact_sum, number_text, round_up
 from privsketch.facts.receipt import Receipt, compose_sequential, is_sum, require_alike
 from privsketch.noise.calibration import epsilon_of_rho, round_down
 
-# How much of a delta the pure releases get where Gaussian ones need some too. Any is valid.
+# Shares of delta for pure releases where Gaussian ones need some too. Any share is valid.
 _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99)
 _MAX_STEPS = 2e6  # of a distribution of losses
-# What dp-accounting's floats may lose. Fourier transforms err by 3e-14 in the delta of a thousand
-# releases, by measurement: here is room for several hundred times as much. Losses are counted down
-# from the largest in up to 4e6 steps, each rounded.
+# Allowances for rounding in dp-accounting. Fourier transforms err by 3e-14 in the delta of a
+# thousand releases, by measurement; the allowance is several hundred times as large. Losses are
+# counted down from the largest in up to 4e6 steps, each rounded.
 _LOST_DELTA, _LOST_SHARE, _LOST_LOSS, _LOST_EPSILON = 1e-14, 1e-9, 5e-10, 1e-14
-# Renyi divergences of randomised response below it are differences of nearly equal floats, negative
-# ones among them; there they are those of its rho but for some millionths.
+# Below this epsilon, Renyi divergences of randomised response are differences of nearly equal
+# floats, some of them negative. They equal those of its rho up to some millionths.
 _SMALL_EPSILON = 1e-3
 _WHOLE = "releases about the same records"
 
 
 @dataclass(frozen=True)
 class CostBound:
-    """One valid statement about several releases together.
+    """Valid statement about the cost of several releases together.
 
     Parameters
     ----------
     name : {"basic", "zcdp", "rdp", "pld"}
+        Name of the bound.
     epsilon, delta : float
+        Cost by this bound.
     how : str
-        In words.
+        Explanation of the bound.
     is_numerical : bool
-        Whether it rests on floats whose errors were measured, not proven.
+        Whether it relies on floats whose errors were measured, not proven.
     """
 
     name: str
@@ -61,15 +63,16 @@ class CostBound:
 
 @dataclass(frozen=True)
 class Composition:
-    """What several releases cost together: all bounds side by side.
+    """Cost of several releases together: all bounds side by side.
 
     Attributes
     ----------
     receipts : tuple of Receipt
+        Receipts of the releases.
     delta : float
-        At which bounds other than the basic one are taken.
+        Delta of the bounds other than the basic one.
     bounds : tuple of CostBound
-        Each of them holds by itself.
+        Bounds, each of which holds by itself.
     numerical : bool
         Whether `best` may be a numerical bound.
     """
@@ -81,9 +84,9 @@ class Composition:
 
     @property
     def best(self) -> CostBound:
-        """The least epsilon among bounds whose delta is not above the one asked for.
+        """Bound of least epsilon among those whose delta is not above the requested one.
 
-        Numerical bounds are left out unless they were asked for.
+        Numerical bounds are left out unless `numerical` is True.
         """
         bounds = [bound for bound in self.bounds if self.numerical or not bound.is_numerical]
         fitting = [bound for bound in bounds if bound.delta <= self.delta]
@@ -91,13 +94,13 @@ class Composition:
 
     @property
     def receipt(self) -> Receipt:
-        """The receipt of all of them, by basic composition, with the sum of rho."""
+        """Receipt of all releases, by basic composition, with the sum of rho."""
         sources = {receipt.source for receipt in self.receipts}
         source = sources.pop() if len(sources) == 1 else None
         return compose_sequential(_WHOLE, self.receipts, source)
 
     def describe(self) -> str:
-        """All bounds in plain words, several lines."""
+        """Describe all bounds in several lines."""
         first, best = self.receipts[0], self.best
         lines = [
             f"releases    {len(self.receipts)}, about the same records",
@@ -122,7 +125,7 @@ class Composition:
         return described("What several releases cost together", self.describe().splitlines())
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return the bounds as plain JSON values."""
         return {
             "n_releases": len(self.receipts),
             "neighbours": self.receipts[0].neighbours,
@@ -137,20 +140,19 @@ class Composition:
 def compose(
     receipts: Iterable[Receipt], *, delta: float | None = None, numerical: bool = False
 ) -> Composition:
-    """What releases about the same records cost together.
+    """Compute what releases about the same records cost together.
 
-    Later releases may be chosen after earlier ones were seen, as long as their costs were fixed
-    beforehand. Where costs themselves are chosen on the way, a `Ledger` decides, by rules that
-    hold then.
+    Later releases may be chosen after seeing earlier ones, as long as their costs were fixed
+    beforehand. Where costs are chosen adaptively, use a `Ledger`, whose rules allow that.
 
     Parameters
     ----------
     receipts : list of Receipt
-        Of releases about the same records; neighbours and unit must be the same.
+        Receipts of releases about the same records, with the same neighbours and unit.
     delta : float, optional
-        At which epsilon is asked for; the sum of all deltas if left out.
+        Delta at which to compute epsilon; the sum of all deltas if left out.
     numerical : bool
-        Let `best` be the numerical bound "pld" too, where that is the least.
+        Whether `best` may be the numerical bound "pld", where that is the least.
 
     Examples
     --------
@@ -181,13 +183,13 @@ def compose(
 
 
 def _short_up(value: float) -> str:
-    """Six digits, rounded up: who copies them into a limit understates nothing."""
+    """Round up to six digits, so that a copied limit understates nothing."""
     six = Context(prec=6, rounding=ROUND_CEILING)
     return number_text(float(six.create_decimal(repr(float(value)))))
 
 
 def _leaves(receipt: Receipt) -> Iterator[Receipt]:
-    """What adds up to a receipt; one that is accounted otherwise is one."""
+    """Return the receipts that add up to one, or itself if it is accounted otherwise."""
     if not is_sum(receipt):
         yield receipt
         return
@@ -196,7 +198,7 @@ def _leaves(receipt: Receipt) -> Iterator[Receipt]:
 
 
 def _with_delta(parts: Sequence[Receipt], delta: float) -> Iterator[CostBound]:
-    """Bounds that trade delta for epsilon."""
+    """Return the bounds that trade delta for epsilon."""
     bare = [part for part in parts if part.rho is None]
     known = [part for part in parts if part.rho is not None]
     left = round_down(exact(delta) - exact(exact_sum([part.delta for part in bare])))
@@ -204,10 +206,10 @@ def _with_delta(parts: Sequence[Receipt], delta: float) -> Iterator[CostBound]:
         rest = f"; {len(bare)} of them add up beside it" if bare else ""
         beside = exact(exact_sum([part.epsilon for part in bare]))
         total = exact_sum([part.rho for part in known if part.rho is not None])
-        found = [("zcdp", epsilon_of_rho(total, left), f"rho adds up to {total:.6g}")]
+        bounds = [("zcdp", epsilon_of_rho(total, left), f"rho adds up to {total:.6g}")]
         if _has_dp_accounting():
-            found.append(("rdp", _by_moments(known, left), "Renyi divergences, by dp-accounting"))
-        for name, epsilon, how in found:
+            bounds.append(("rdp", _by_moments(known, left), "Renyi divergences, by dp-accounting"))
+        for name, epsilon, how in bounds:
             if math.isfinite(epsilon):
                 yield CostBound(name, round_up(exact(epsilon) + beside), delta, how + rest)
     if _has_dp_accounting() and any(part.delta == 0 or part.rho is None for part in parts):
@@ -224,12 +226,12 @@ def _has_dp_accounting() -> bool:
 
 
 def _by_moments(parts: Sequence[Receipt], delta: float) -> float:
-    """Epsilon by Renyi divergences: an accountant of dp-accounting."""
+    """Compute epsilon by Renyi divergences, with an accountant of dp-accounting."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
-    # Randomised response is about a value that is replaced. Which change of a table an event hides
-    # is settled before, by its rho or its epsilon.
+    # Randomised response is defined for a replaced value. Which change of a table an event hides is
+    # settled already, by its rho or its epsilon.
     accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     for event, count in Counter(map(_event_of, parts)).items():
         accountant.compose(event, count)
@@ -237,7 +239,7 @@ def _by_moments(parts: Sequence[Receipt], delta: float) -> float:
 
 
 def _event_of(part: Receipt) -> Any:
-    """The event that is told to accountants of Renyi divergences."""
+    """Return the event for accountants of Renyi divergences."""
     from dp_accounting import ZCDpEvent
 
     is_small = part.rho is not None and part.epsilon < _SMALL_EPSILON
@@ -245,10 +247,10 @@ def _event_of(part: Receipt) -> Any:
 
 
 def _by_losses(parts: Sequence[Receipt], delta: float) -> float:
-    """Epsilon by the losses of releases that are not Gaussian; rho of those beside it.
+    """Compute epsilon by privacy losses of non-Gaussian releases, with the rho of the others.
 
-    Distributions are composed here and not by dp-accounting's `PLDAccountant`, which forgets how
-    often a randomised response was made (0.6.0).
+    Distributions are composed here and not by dp-accounting's `PLDAccountant`, which ignores the
+    count of a randomised response (0.6.0).
     """
     others = [part.rho for part in parts if part.delta > 0 and part.rho is not None]
     costs = Counter(
@@ -262,25 +264,24 @@ def _by_losses(parts: Sequence[Receipt], delta: float) -> float:
         least = delta * (1 - _LOST_SHARE) - lost
         if least <= 0:
             return math.inf
-        found = float(losses.get_epsilon_for_delta(least))
-        return found + _LOST_LOSS * whole + _LOST_EPSILON
+        epsilon = float(losses.get_epsilon_for_delta(least))
+        return epsilon + _LOST_LOSS * whole + _LOST_EPSILON
 
     if not others:
         return implied(delta)
     rho = exact_sum(others)
     splits = []
-    for share in _SPLITS:
-        one = delta * share
-        other = epsilon_of_rho(rho, round_down(exact(delta) - exact(one)))
-        splits.append(implied(one) + other)
+    for part in (delta * share for share in _SPLITS):
+        rest = epsilon_of_rho(rho, round_down(exact(delta) - exact(part)))
+        splits.append(implied(part) + rest)
     return min(splits) * (1 + 1e-15)
 
 
 def loss_distribution(costs: Mapping[tuple[float, float], int]) -> Any:
-    """Privacy losses, by dp-accounting, of releases that cost (epsilon, delta), so many of each.
+    """Return dp-accounting's privacy losses of releases that cost (epsilon, delta), with counts.
 
-    Its steps are rounded up. They are finer than dp-accounting's own where an epsilon is small, and
-    coarser where the whole is so large that they would not fit in memory.
+    Losses are rounded up to steps. These are finer than dp-accounting's own where an epsilon is
+    small, and coarser where a large total would not fit in memory.
     """
     from dp_accounting.pld.common import DifferentialPrivacyParameters
     from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters
@@ -290,7 +291,7 @@ def loss_distribution(costs: Mapping[tuple[float, float], int]) -> Any:
     step = max(finest, whole / _MAX_STEPS)
     total: Any = None
     for (epsilon, delta), count in costs.items():
-        one = from_privacy_parameters(DifferentialPrivacyParameters(epsilon, delta), step)
-        several = one.self_compose(count) if count > 1 else one
+        single = from_privacy_parameters(DifferentialPrivacyParameters(epsilon, delta), step)
+        several = single.self_compose(count) if count > 1 else single
         total = several if total is None else total.compose(several)
     return total

@@ -1,13 +1,13 @@
-"""How much noise hides a record behind a matrix that nobody knew before.
+"""Noise that hides a record behind a fresh, secret random matrix.
 
 Z = x P + noise with P of independent N(0, 1/k) entries, drawn from the operating system's
 generator for this one release. For a fixed pair of records with difference v, the shift v P is
 N(0, |v|^2 / k) in each of its k components, so the pair (P, Z) costs the mean over such shifts:
-no union over rows, columns or directions. P may be published with Z, never before, and is not
-used again. docs/projection.md has the argument, and the JLL theorems that it replaces.
+no union over rows, columns or directions. P may be published with Z, never before, and is used
+once. docs/projection.md has the argument, and the JLL theorems that it replaces.
 
-Everything here is in units of |v|. `rounding` bounds what separates the shift that happens from
-the Gaussian one: entries of P are rounded to a grid.
+Everything here is in units of |v|. `rounding` bounds the distance between the actual shift and the
+Gaussian one, because entries of P are rounded to a grid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.stats import chi2
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import MIN_DELTA
 
-# Root finders and quadratures end closer than this.
+# Far above the error of root finders and quadratures.
 _ROUND_UP = 1.0 + 1e-9
 
 
@@ -40,7 +40,7 @@ def _require_delta(delta: float) -> None:
 
 @lru_cache(maxsize=1024)
 def half_normal_tail(n_components: int, bound: float, epsilon: float = math.inf) -> float:
-    """E[(1 - exp(epsilon (1 - S / bound)))+], S = |N_1| + ... + |N_k| of standard normal variables.
+    """Return E[(1 - exp(epsilon (1 - S / bound)))+], S = |N_1| + ... + |N_k|, N standard normal.
 
     With an infinite epsilon that is P(S > bound). The Laplace transform of one term is
     M(z) = 2 exp(z^2 / 2) Phi(z); the tail is the integral of M(z)^k exp(-z bound) / z over a line
@@ -71,7 +71,7 @@ def half_normal_tail(n_components: int, bound: float, epsilon: float = math.inf)
 
 
 def _log_transform(z: complex) -> complex:
-    """ln M(z) = u^2 + ln erfc(-u), u = z / sqrt 2, for Re z > 0, without overflow."""
+    """Return ln M(z) = u^2 + ln erfc(-u), u = z / sqrt 2, for Re z > 0, without overflow."""
     # erfc(-u) = 2 - erfc(u), and exp(u^2) erfc(u) = w(i u) is moderate there.
     u = z / math.sqrt(2)
     square = u * u
@@ -81,19 +81,19 @@ def _log_transform(z: complex) -> complex:
 
 
 def _saddle(k: int, bound: float) -> float:
-    """Where k ln M(s) - s bound - ln s is least: any s > 0 is valid, this one is accurate."""
+    """Minimise k ln M(s) - s bound - ln s: any s > 0 is valid, this one is accurate."""
 
     def height(log_s: float) -> float:
         s = math.exp(log_s)
         return k * (math.log(2) + s * s / 2 + float(log_ndtr(s))) - s * bound - log_s
 
-    found = minimize_scalar(height, bounds=(-12.0, math.log(bound / k + 5.0)), method="bounded")
-    return float(math.exp(found.x))
+    minimum = minimize_scalar(height, bounds=(-12.0, math.log(bound / k + 5.0)), method="bounded")
+    return float(math.exp(minimum.x))
 
 
 @lru_cache(maxsize=1024)
 def half_normal_quantile(n_components: int, delta: float, epsilon: float = math.inf) -> float:
-    """Least bound from the mean of S on with `half_normal_tail` <= delta, rounded up."""
+    """Return the least bound above the mean of S with `half_normal_tail` <= delta, rounded up."""
     _require_delta(delta)
     low = high = n_components * math.sqrt(2 / math.pi)  # the mean
     if half_normal_tail(n_components, low, epsilon) <= delta:
@@ -110,13 +110,13 @@ def half_normal_quantile(n_components: int, delta: float, epsilon: float = math.
 
 
 def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) -> float:
-    """c / |v|: Laplace noise of scale c / epsilon is (epsilon, delta) private.
+    """Return c / |v|: Laplace noise of scale c / epsilon is (epsilon, delta) private.
 
     The L1 norm of the shift is |v| / sqrt(k) times a sum S of k half-normal variables, and the
     loss at most L = epsilon S / (sqrt(k) c), whatever the noise is. Of densities p <= e^L q the
     integral of (p - e^epsilon q)+ is at most 1 - e^(epsilon - L), or 0 for L <= epsilon; delta is
-    the mean of that. Without an epsilon it is P(L > epsilon), which is more: every longer shift is
-    then taken to hide nothing.
+    the mean of that. Without an epsilon it is P(L > epsilon), which is more: then every longer
+    shift counts as hiding nothing.
     """
     quantile = half_normal_quantile(n_components, delta, epsilon)
     return quantile / math.sqrt(n_components) * _ROUND_UP
@@ -125,7 +125,7 @@ def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) ->
 def log_delta_fresh_laplace(
     scale: float, n_components: int, epsilon: float, rounding: float = 0.0, step: float = 0.0
 ) -> float:
-    """ln delta of discrete Laplace noise of scale b = scale |v|, by Renyi divergences.
+    """Return ln delta of discrete Laplace noise of scale b = scale |v|, by Renyi divergences.
 
     Shifted by w >= 0 the moment of order a of its density ratio is A e^((a - 1) w / b) +
     (1 - A) e^(-a w / b). For continuous noise A = a / (2 a - 1); on integers, of which one is
@@ -150,30 +150,26 @@ def log_delta_fresh_laplace(
 
 
 def _log_mean(t: float) -> float:
-    """ln E e^(t |N|), N standard normal."""
+    """Return ln E e^(t |N|), N standard normal."""
     return math.log(2) + t * t / 2 + float(log_ndtr(t))
 
 
 def _least(objective: Callable[[float], float], grid: npt.NDArray[np.float64]) -> float:
-    """The least value found near the best point of a grid; ln 1 is always valid."""
+    """Return the least value near the best point of a grid; ln 1 is always valid."""
     best = float(grid[int(np.argmin([objective(float(point)) for point in grid]))])
     step = float(grid[1] - grid[0])
-    found = minimize_scalar(
-        objective,
-        bounds=(best - step, min(best + step, float(grid[-1]))),
-        method="bounded",
-        options={"xatol": 1e-11},
-    )
-    return float(min(found.fun, 0.0))
+    bounds = best - step, min(best + step, float(grid[-1]))
+    minimum = minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-11})
+    return float(min(minimum.fun, 0.0))
 
 
 @lru_cache(maxsize=1024)
 def fresh_laplace_scale(
     n_components: int, epsilon: float, delta: float, rounding: float = 0.0, step: float = 0.0
 ) -> float:
-    """b / |v| of discrete Laplace noise that is (epsilon, delta) private, rounded up.
+    """Return b / |v| of discrete Laplace noise that is (epsilon, delta) private, rounded up.
 
-    It hardly grows with the number of components, where `fresh_laplace` pays for their sum.
+    It hardly grows with the number of components, while `fresh_laplace` grows with their sum.
     """
     return _root(
         lambda scale: log_delta_fresh_laplace(scale, n_components, epsilon, rounding, step), delta
@@ -181,7 +177,7 @@ def fresh_laplace_scale(
 
 
 def _root(log_delta: Callable[[float], float], delta: float) -> float:
-    """Where a falling function passes ln delta, rounded up."""
+    """Return where a falling function passes ln delta, rounded up."""
     _require_delta(delta)
     target = math.log(delta)
     low = high = 1.0
@@ -198,7 +194,7 @@ def _root(log_delta: Callable[[float], float], delta: float) -> float:
 def log_delta_fresh_gaussian(
     sigma: float, n_components: int, epsilon: float, rounding: float = 0.0
 ) -> float:
-    """ln delta of discrete Gaussian noise of standard deviation sigma |v|.
+    """Return ln delta of discrete Gaussian noise of standard deviation sigma |v|.
 
     Shifted by w, discrete Gaussian noise has a Renyi divergence of order a of at most
     a |w|^2 / (2 sigma^2) (Canonne, Kamath and Steinke, 2020). With |w| <= |v| (sqrt(X / k) + e),
@@ -225,14 +221,14 @@ def log_delta_fresh_gaussian(
 
 @lru_cache(maxsize=1024)
 def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: float = 0.0) -> float:
-    """sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private, rounded up."""
+    """Return sigma / |v| of (epsilon, delta) private discrete Gaussian noise, rounded up."""
     return _root(
         lambda sigma: log_delta_fresh_gaussian(sigma, n_components, epsilon, rounding), delta
     )
 
 
 def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> float:
-    """Delta of continuous Gaussian noise of standard deviation sigma |v|. For comparison.
+    """Return delta of continuous Gaussian noise of standard deviation sigma |v|, to compare.
 
     The mean of Balle and Wang's formula over shifts of length |v| sqrt(X / k).
     """
@@ -248,7 +244,7 @@ def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> f
 
 
 def fresh_gaussian_continuous(n_components: int, epsilon: float, delta: float) -> float:
-    """sigma / |v| of continuous Gaussian noise. For comparison: what is released is discrete."""
+    """Return sigma / |v| of continuous Gaussian noise, to compare with discrete noise."""
     _require_delta(delta)
     low = high = 1.0
     while delta_fresh_continuous(high, n_components, epsilon) > delta:

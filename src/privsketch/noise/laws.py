@@ -1,30 +1,37 @@
-"""The noise of a design's sums: which law at which scale, for every map, relation and mask.
+"""Noise of a design's sums: the law and its scale for every map, neighbouring relation and mask.
 
 One function per kind of noise, one line per cell of the table in docs/theory.md (CLP
 Tables 1 and 2, corrected). Combinations for which no proof is known to us are refused.
 
-`extra` is what else a record adds to the same release: its L1 norm for Laplace noise, its
-squared L2 norm for Gaussian noise. It is not masked, but goes with the record.
+`extra` is what a record adds to the same release besides: an L1 norm for Laplace noise, a
+squared L2 norm for Gaussian noise. It is not masked, but is left out together with the record.
+
+Secret masks allow for a larger "inner" epsilon (or epsilon and delta): noise that would cost that
+much without sampling costs the stated budget with it. `amplified` and the functions after it
+compute inner budgets. In the notation of CLP section 5, alpha is the rate of features, beta that of
+records, and noise is added to the unscaled masked sums. docs/theory.md has the derivations, and the
+statements of the paper that they correct.
+
+Inner budgets are rounded down by a margin far above the error of the elementary functions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
 from privsketch.features.maps import Contribution
 from privsketch.features.masks import Masks
+from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseLaw, cube_factor, cube_law, gaussian_law, laplace_law
-from privsketch.noise.subsampling import (
-    amplified,
-    amplified_both,
-    amplified_budget,
-    amplified_replace,
-    halved,
-    mean_exponential_scale,
-    poisson_features_sigma,
-)
 
 _ALL = Masks()
 
@@ -37,7 +44,7 @@ def laplace_noise(
     masks: Masks | None,
     extra: int = 0,
 ) -> NoiseLaw:
-    """Discrete Laplace noise on the unscaled masked sums."""
+    """Return discrete Laplace noise for the unscaled masked sums."""
     masks = _allowed(contribution, masks)
     if masks.features == "poisson":
         sensitivity = contribution.feature_l1
@@ -54,11 +61,11 @@ def laplace_noise(
 def _kept_laplace(
     contribution: Contribution, masks: Masks, epsilon: float, neighbours: Neighbours
 ) -> tuple[int, float]:
-    """Masks that keep a fixed number of features: sensitivity and inner epsilon."""
+    """Return sensitivity and inner epsilon for masks that keep a fixed number of features."""
     beta, norm = masks.records, contribution.l1(masks)
     inner = _of_records(epsilon, beta)
     if neighbours == "replace":
-        # A difference of two records has at most twice the norm; with records left out at
+        # A difference of two records has at most twice the norm. With records left out at
         # random, both directions together cost less than that (D2).
         if beta == 1:
             norm = 2 * norm
@@ -68,8 +75,8 @@ def _kept_laplace(
             inner = max(inner / 2, amplified_replace(epsilon, beta))
     norms = contribution.l1_by_mask(masks)
     if norms is not None:
-        # A mean over masks instead of the worst one; the loss is convex in 1 / b, so that
-        # twice the scale makes room for two records.
+        # A mean over masks instead of the worst one. The loss is convex in 1 / b, so twice the
+        # scale suffices for two records.
         scale = mean_exponential_scale(norms, _of_records(epsilon, beta))
         largest = max(norms)
         mean_inner = largest / scale * (1 - 1e-11) / (1 if neighbours == "add-remove" else 2)
@@ -81,7 +88,7 @@ def _kept_laplace(
 def _poisson_laplace(
     contribution: Contribution, masks: Masks, epsilon: float, neighbours: Neighbours
 ) -> float:
-    """Inner epsilon of one feature, each kept with probability alpha (P1, P2, PD).
+    """Return inner epsilon of one feature, each kept with probability alpha (P1, P2, PD).
 
     The log-moment of one feature, ln(1 + alpha (e^(a / b) - 1)), is convex in a and 0 at 0:
     features whose norms add up to T cost at most T / A of one at the largest norm A.
@@ -106,7 +113,7 @@ def gaussian_noise(
     masks: Masks | None,
     extra: int = 0,
 ) -> NoiseLaw:
-    """Discrete Gaussian noise on the unscaled masked sums."""
+    """Return discrete Gaussian noise for the unscaled masked sums."""
     masks = _allowed(contribution, masks)
     one_feature = contribution.feature_l2_squared()
     product = masks.features == "poisson" and one_feature is not None
@@ -150,7 +157,7 @@ def cube_noise(
     neighbours: Neighbours,
     masks: Masks | None,
 ) -> tuple[NoiseLaw, int]:
-    """Cube noise on the unscaled masked sums, and the public factor they are multiplied by."""
+    """Return cube noise for the unscaled masked sums, and the public factor of the sums."""
     masks = _allowed(contribution, masks)
     if masks.features == "poisson" or (masks.features != "all" and not contribution.signed):
         raise ParameterError(
@@ -184,3 +191,163 @@ def _words(masks: Masks, inner: float, epsilon: float) -> str:
         return ""
     words = f"secret masks keep {masks.describe()}"
     return words if inner == epsilon else f"{words}; noise at an inner epsilon of {inner:.12g}"
+
+
+_DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11  # far above the error of elementary functions
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """Return ln(1 + (e^epsilon - 1) / rate): add-remove, records or features kept at the rate.
+
+    CLP eq. (22), (D1); with epsilon / m in place of epsilon the Poisson features of (P1).
+    """
+    return float(np.logaddexp(0.0, _log_expm1(epsilon) - math.log(rate))) * _DOWN
+
+
+def amplified_replace(epsilon: float, rate: float) -> float:
+    """Return the inner epsilon for "replace" (P2, D2), with one norm bound per record.
+
+    ln E = h + asinh((1 / rate - 1) sinh h), h = epsilon / 2; noise is calibrated to the norm
+    of one record, not of a difference of two.
+    """
+    half = epsilon / 2
+    return (half + math.asinh((1 / rate - 1) * math.sinh(half))) * _DOWN
+
+
+def _log_expm1(x: float) -> float:
+    return x + math.log1p(-math.exp(-x)) if x > 1 else math.log(math.expm1(x))
+
+
+def amplified_both(epsilon: float, n_features: int, alpha: float, beta: float) -> float:
+    """Return the inner epsilon per feature for Poisson features and records, "replace" (PD).
+
+    The c with (1 - beta + beta u) / (1 - beta + beta l) = e^epsilon, where
+    u, l = (1 - alpha + alpha e^(+-c))^m.
+    """
+
+    def loss(c: float) -> float:
+        upper = n_features * math.log1p(alpha * math.expm1(c))
+        lower = n_features * math.log1p(alpha * math.expm1(-c))
+        return _log_mixture(upper, beta) - _log_mixture(lower, beta)
+
+    high = epsilon / n_features
+    while loss(high) < epsilon:
+        high *= 2
+    root = brentq(lambda c: loss(c) - epsilon, 0.0, high, xtol=1e-300, rtol=1e-14)
+    return float(root) * _DOWN
+
+
+def _log_mixture(log_ratio: float, rate: float) -> float:
+    """ln(1 - rate + rate e^log_ratio) without overflow or cancellation."""
+    if log_ratio > 1:
+        whole = math.log1p(-rate) if rate < 1 else -math.inf
+        return float(np.logaddexp(whole, math.log(rate) + log_ratio))
+    return math.log1p(rate * math.expm1(log_ratio))
+
+
+def amplified_budget(epsilon: float, delta: float, rate: float) -> tuple[float, float]:
+    """Return inner (epsilon, delta) of Gaussian noise, each record kept at the rate (D3)."""
+    if rate == 1:
+        return epsilon, delta
+    inner = delta / rate * _DOWN
+    if inner >= 1:
+        raise ParameterError(
+            f"`delta={delta:g}` with records kept at the rate {rate:g}: the Gaussian mechanism "
+            "needs delta below the rate; use a smaller delta or a larger rate"
+        )
+    return amplified(epsilon, rate), inner
+
+
+def halved(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return an add-remove budget that implies (epsilon, delta) under "replace", in two steps.
+
+    (epsilon, delta)-add-remove implies (2 epsilon, (1 + e^epsilon) delta)-replace.
+    """
+    half = epsilon / 2
+    return half * _DOWN, delta / (1 + math.exp(half)) * _DOWN
+
+
+def mean_exponential_scale(norms: Sequence[int], epsilon: float) -> float:
+    """Return b with mean exp(a / b) = e^epsilon over the norms a of equally likely masks.
+
+    The density of the release is a mean over masks, and its ratio is at most the mean of the
+    largest ratios. The scale is rounded up.
+    """
+    values = np.array([max(float(norm), 1.0) for norm in norms])
+    count = math.log(len(values))
+
+    def loss(log_b: float) -> float:
+        return float(logsumexp(values * math.exp(-log_b))) - count - epsilon
+
+    low, high = math.log(values.mean() / epsilon) - 1, math.log(values.max() / epsilon) + 1
+    return math.exp(float(brentq(loss, low, high, xtol=1e-13))) * _UP
+
+
+@lru_cache(maxsize=64)
+def poisson_features_sigma(
+    epsilon: float,
+    delta: float,
+    *,
+    n_features: int,
+    rate: float,
+    feature_l2_squared: float,
+    unsampled_l2_squared: float = 0.0,
+) -> float:
+    """Return the least discrete Gaussian sigma with Poisson feature masks (P3), add-remove.
+
+    The release is a product of n_features subsampled Gaussians, and of an unsampled one (the
+    count). Its log-moment at integer orders a, in place of (a - 1) a rho, is converted to
+    (epsilon, delta) as for zCDP; any order is valid, so trying few errs on the safe side.
+    """
+    moments = LogMoments(rate)
+    orders = moments.orders
+    # ln delta = moment - (a - 1) epsilon + a ln(1 - 1/a) - ln(a - 1)
+    rest = -(orders - 1) * epsilon + orders * np.log1p(-1 / orders) - np.log(orders - 1)
+
+    def satisfied(log_sigma: float) -> bool:
+        sigma = math.exp(log_sigma)
+        # More than rounding can take off a logarithm near 0.
+        loss = n_features * (moments.at(feature_l2_squared / sigma**2) + 1e-12)
+        loss += orders * (orders - 1) * unsampled_l2_squared / (2 * sigma**2)
+        return bool((loss + rest).min() <= math.log(delta))
+
+    # Masks only remove features, so noise for all of them always suffices. It is the fallback for
+    # very small budgets, which need larger orders than are tried here.
+    whole = n_features * feature_l2_squared + unsampled_l2_squared
+    enough = math.sqrt(whole) * kappa_discrete(epsilon, delta)
+    low = high = math.log(enough)
+    if not satisfied(high):
+        return enough * (1.0 + 1e-9)
+    while satisfied(low):
+        low -= 1.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (low, middle) if satisfied(middle) else (middle, high)
+    # The margin covers rounding in sums over many features.
+    return math.exp(high) * (1.0 + 1e-9)
+
+
+class LogMoments:
+    """ln E[(p / q)^a] of a Poisson-subsampled Gaussian of one feature, at integer orders a.
+
+    ln sum_k C(a, k) (1 - rate)^(a - k) rate^k exp(k (k - 1) v^2 / (2 sigma^2)): the same for
+    discrete Gaussian noise and integer shifts v (docs/theory.md).
+    """
+
+    def __init__(self, rate: float, orders: Sequence[int] | None = None) -> None:
+        chosen = _ORDERS if orders is None else orders
+        self.orders = np.array(chosen, dtype=np.float64)
+        k, a = np.arange(max(chosen) + 1), self.orders[:, None]
+        missing = np.maximum(a - k, 0)
+        logs = gammaln(a + 1) - gammaln(k + 1) - gammaln(missing + 1) + k * math.log(rate)
+        logs += missing * (math.log1p(-rate) if rate < 1 else 0.0)
+        impossible = (k > a) | ((missing > 0) & (rate == 1))
+        self._logs = np.where(impossible, -np.inf, logs)
+        self._growth = k * (k - 1) / 2
+
+    def at(self, ratio: float) -> npt.NDArray[np.float64]:
+        """Return the log-moments (n_orders,) for v^2 / sigma^2 = ratio."""
+        return np.asarray(logsumexp(self._logs + ratio * self._growth, axis=1))
+
+
+_ORDERS = tuple(range(2, 65)) + tuple(round(64 * 2 ** (i / 8)) for i in range(1, 33))

@@ -1,8 +1,8 @@
-"""The one function through which all noise passes, and the laws it can draw from.
+"""The function through which all noise passes, and the laws it draws from.
 
-A `NoiseLaw` is public: it says which noise, for which sensitivity and budget, at which
-scale. `add_noise` draws from it and returns the noisy integers with a receipt.
-Nothing else in the package may draw noise.
+A `NoiseLaw` is public: it states the kind of noise, the sensitivity, the budget and the scale.
+`add_noise` draws from it and returns the noisy integers with a receipt. Nothing else in the package
+may draw noise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from privsketch._base.errors import BudgetError, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import INSECURE, Receipt
-from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
     MAX_SCALE,
     cube_variance,
@@ -32,7 +31,13 @@ from privsketch.noise.calibration import (
     rho_of_budget,
     round_up_sqrt,
 )
-from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
+from privsketch.noise.samplers import (
+    add_discrete_gaussian,
+    add_discrete_laplace,
+    discrete_gaussian,
+    discrete_laplace,
+    draw_cube,
+)
 
 NoiseKind = Literal["laplace", "gaussian", "cube"]
 ChoiceKind = Literal["choice", "threshold", "picks", "zoom"]  # noise/choice.py
@@ -40,7 +45,7 @@ CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
-MANY_VALUES = 4096  # of a vector that OpenDP would take long for, 10 microseconds each
+MANY_VALUES = 4096  # length of vectors that are drawn in bulk: OpenDP takes 10 microseconds each
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,10 @@ class NoiseLaw:
 
     `sensitivity` is in the norm of the law: L1 (laplace), L2 (gaussian), largest
     component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
-    of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is what the
-    release is known to have of it, None where its cost was found otherwise. `inner` is what
-    pure noise costs by itself: epsilon, or more under masks, which are then worth the
-    difference (noise/subsampling.py); `masking` says in words which. Noise that `wraps` is added
+    of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is the rho that the
+    release is known to satisfy, None where its cost was derived otherwise. `inner` is the cost of
+    pure noise by itself: epsilon, or more under masks, which make up the
+    difference (noise/laws.py); `masking` describes them. Noise that `wraps` is added
     modulo 2^64: such sums go on being added up (noise/sharing), and a sum of terms that stopped at
     the ends of int64 is no function of a noisy sum.
     """
@@ -78,10 +83,10 @@ class NoiseLaw:
     def charged(
         self, epsilon: float, delta: float, neighbours: Neighbours, masking: str = ""
     ) -> NoiseLaw:
-        """The same noise with another cost: under masks, or behind a random matrix.
+        """Return this noise with another cost: under masks, or behind a random matrix.
 
-        Its rho stays only if the cost does: masks that keep a fixed number of features are drawn
-        whatever the records are, so that the worst of them bounds the divergence.
+        Its rho stays only if the cost does. Masks that keep a fixed number of features do not
+        depend on the records, so the worst of them bounds the divergence.
         """
         same = (epsilon, delta, neighbours) == (self.epsilon, self.delta, self.neighbours)
         return replace(
@@ -94,7 +99,7 @@ class NoiseLaw:
         )
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What one release of this noise costs, drawn at a scale not below the law's."""
+        """Return the cost of one release of this noise, drawn at a scale not below the law's."""
         calibration = {
             "laplace": "scale = sensitivity / epsilon",
             "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
@@ -117,14 +122,14 @@ class NoiseLaw:
 
     @property
     def reach(self) -> float:
-        """A magnitude the noise stays below but for a chance under 1e-20."""
+        """Magnitude that the noise exceeds with a chance under 1e-20."""
         return (2 * self.n_components + 100 if self.kind == "cube" else 50) * self.scale
 
 
 def laplace_law(
     l1_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
 ) -> NoiseLaw:
-    """Discrete Laplace noise: pure, calibrated to the L1 norm."""
+    """Return discrete Laplace noise: pure, calibrated to the L1 norm."""
     scale = laplace_scale(l1_sensitivity, epsilon)
     variance = discrete_laplace_variance(scale)
     return NoiseLaw(
@@ -141,10 +146,9 @@ def gaussian_law(
     *,
     rho: float | None = None,
 ) -> NoiseLaw:
-    """Discrete Gaussian noise: rho-zCDP with the largest rho that implies (epsilon, delta).
+    """Return discrete Gaussian noise: rho-zCDP, the largest rho that implies (epsilon, delta).
 
-    A share of a budget was cut as a `rho`, of which epsilon and delta are a translation: its own
-    one is used then.
+    A share of a budget is cut as a `rho`, from which its epsilon and delta follow; give that rho.
     """
     if rho is None:
         rho = rho_of_budget(epsilon, delta)
@@ -173,7 +177,7 @@ def gaussian_law(
 def cube_law(
     linf_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
 ) -> NoiseLaw:
-    """Cube noise: pure, calibrated to the largest component.
+    """Return cube noise: pure, calibrated to the largest component.
 
     The exact sampler ends quickly only if sensitivity >= n_components * epsilon; see
     `cube_factor`.
@@ -188,7 +192,7 @@ def cube_law(
 
 
 def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int:
-    """Public factor for sums and sensitivity that lets the cube sampler accept quickly."""
+    """Return a public factor of sums and sensitivity with which the cube sampler is quick."""
     return max(1, math.ceil(n_components * exact(epsilon) / linf_sensitivity))
 
 
@@ -201,15 +205,15 @@ Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
 
 
 REPLACED = f"{INSECURE}: replaced for a test"
-# What a receipt may name; the third one is what files said that did not tell the first two apart.
+# Samplers that a receipt may name; older files have the third one for both of the first two.
 SAMPLERS = (OPENDP, OWN, "exact integer sampler, operating-system entropy", REPLACED)
 
 
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Add noise to exact integers; the noisy integers and what they cost.
+    """Add noise to exact integers; return the noisy integers and their receipt.
 
     `values` are (n_components,), or (n, n_components) when every row belongs to another
-    record: then a neighbouring table changes one row, and all of them cost what one does.
+    record. A neighbouring table then changes one row, and all rows cost what one does.
 
     Charges: epsilon and delta of the law, once.
     """
@@ -220,7 +224,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Draw from a law that chooses (noise/choice.py); the choice, and what it cost.
+    """Draw from a law that chooses (noise/choice.py); return the choice and its receipt.
 
     Charges: epsilon of the law, once.
     """
@@ -230,24 +234,25 @@ def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Inte
 
 
 def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integers, Receipt]:
-    """What the sampler makes of the values, and the receipt; watchers are told before it draws."""
+    """Notify watchers, draw from the sampler, and return the result with its receipt."""
     _require_usable(law)
     sampler = _sampler.get()
     _reserve()
-    _tell_watchers()
+    for watcher in _watchers.get():
+        watcher()
     drawn, scale = sampler(values, law)
     return drawn, law.receipt(scale, source, _sampler_name(values, law))
 
 
-LEDGER = "PRIVSKETCH_LEDGER"  # the file in which everything is entered that is released
+LEDGER = "PRIVSKETCH_LEDGER"  # names the ledger file in which every release must be entered
 _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_entered", default=None)
 
 
 @contextmanager
 def entered_noise(reserve: Callable[[], None] | None) -> Iterator[None]:
-    """Noise inside of this block belongs to one entry in a ledger, or to none (ledger/entry.py).
+    """Attribute noise inside the block to one ledger entry, or to none (ledger/entry.py).
 
-    `reserve` is called each time before noise is drawn, and has its cost on disk when it returns.
+    `reserve` is called each time before noise is drawn, and returns once its cost is on disk.
     """
     token = _reserving.set(reserve)
     try:
@@ -268,7 +273,7 @@ def _reserve() -> None:
 
 
 def _require_usable(law: NoiseLaw) -> None:
-    """Raise if noise of the law is none, or does not fit 64-bit integers, whatever the values."""
+    """Refuse a law without noise, or with noise that does not fit 64-bit integers."""
     if not (law.scale > 0 and math.isfinite(law.scale)):
         raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
     if law.reach >= HEADROOM:
@@ -281,18 +286,18 @@ def _require_usable(law: NoiseLaw) -> None:
 
 
 def _is_bulk(values: Integers, law: NoiseLaw) -> bool:
-    """Whether noise is drawn in arrays, by noise/bulk.py."""
+    """Return whether noise is drawn in arrays (noise/samplers.py)."""
     is_long = len(values) >= MANY_VALUES and law.kind in ("laplace", "gaussian")
     return values.ndim == 2 or is_long
 
 
 def is_replaced() -> bool:
-    """Whether noise is replaced for a test, in this context."""
+    """Return whether noise is replaced for a test, in this context."""
     return _sampler.get() is not _exact_sampler
 
 
 def _sampler_name(values: Integers, law: NoiseLaw) -> str:
-    """Whose sampler draws from a law: what receipts say."""
+    """Return the name of the sampler for a law, as receipts state it."""
     if is_replaced():
         return REPLACED
     if law.kind == "choice":
@@ -325,7 +330,7 @@ def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
 
 
 def _wrapping_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    """Noise of one vector, modulo 2^64 from beginning to end: OpenDP's would stop at the ends."""
+    """Add noise to one vector modulo 2^64 throughout; OpenDP's would saturate."""
     if values.ndim != 1:
         raise ParameterError("noise", law.kind, "noise that wraps is for one vector")
     if law.kind == "cube":
@@ -337,7 +342,7 @@ def _wrapping_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]
 
 
 def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    """Noise for rows and long vectors."""
+    """Add noise to rows and long vectors."""
     noise = _certified_noise(values.size, law).reshape(values.shape)
     noisy = values + noise
     # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
@@ -347,7 +352,7 @@ def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
 
 
 def _certified_noise(count: int, law: NoiseLaw) -> Integers:
-    """Noise drawn in arrays; scales are certified here, as OpenDP does for others."""
+    """Draw noise in arrays, and certify its scale as OpenDP does elsewhere."""
     scale, sensitivity = Fraction(law.scale), Fraction(law.sensitivity)
     if law.kind == "laplace" and sensitivity <= scale * exact(law.inner):
         return discrete_laplace(count, law.scale)
@@ -379,16 +384,10 @@ _watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_w
 def watched_noise(watcher: Callable[[], None]) -> Iterator[None]:
     """Call `watcher` each time before noise is drawn inside a with block.
 
-    It sees neither values nor noise: it is for those who must know when a budget begins to be
-    spent.
+    It sees neither values nor noise; it serves to know when a budget begins to be spent.
     """
     token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
     finally:
         _watchers.reset(token)
-
-
-def _tell_watchers() -> None:
-    for watcher in _watchers.get():
-        watcher()

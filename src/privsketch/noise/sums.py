@@ -1,15 +1,15 @@
-"""How the sums of one design, and their count, are noised together.
+"""Noise of the sums of one design together with their count.
 
-- Gaussian: the count rides along as one more integer, weight * n, in one release.
-- Cube: the count rides along as one more component of the cube.
+- Gaussian: the count is one more integer, weight * n, of the same release.
+- Cube: the count is one more component of the cube.
 - Laplace: the count has a share of epsilon of its own (CLP Lemma 4), which minimises the bound of
   CLP Lemma 27 for sums that are divided by it.
 - Without a count, the whole budget goes to the sums: k-means needs none.
 - Under "replace" the number of records is public and never noised.
 
-Where records are left out at random, a count that rides along counts those that were
-kept, and one with a share of its own counts all. The mean of the records, which centered
-principal components need, rides along with an integer weight of its own.
+Where records are left out at random, a count in the same release counts the records that were
+kept, and one with a share of its own counts all. The mean of the records, which centered principal
+components need, is part of the same release with an integer weight of its own.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 SharingKind = Literal["holders", "tellers"]  # who adds the noise of a total (noise/sharing)
 SHARING_KINDS: tuple[SharingKind, ...] = ("holders", "tellers")
-MIN_SHARE = 8  # least scale of a part of Gaussian noise: sums are then Gaussian but for e^-631
+MIN_SHARE = 8  # smallest scale of a part of Gaussian noise: sums are then Gaussian up to e^-631
 MAX_RECORDS = int(MANY)
-MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # of what a record adds to one number
+MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # largest amount that a record adds to one number
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
-# Second moments are divided by the count, so an error of it is one of every variance, and of no
-# direction: the bound of Lemma 27, which is about the sums as a whole, would give it too much. As a
-# share of epsilon it costs the sums 2 % of Laplace noise.
+# Second moments are divided by the count, so its error changes all variances and no direction. The
+# bound of Lemma 27, which is about the sums as a whole, would give the count too much. This share
+# of epsilon adds 2 % to the Laplace noise of the sums.
 COUNT_SHARE_OF_MOMENTS = 0.02
-# Of the squared norm of a record, what the average of records keeps: that of the papers' mixtures
-# and frequencies. A tenth of it would halve the count's share.
+# Squared norm of the average record over that of a record, for the papers' mixtures and
+# frequencies. A tenth of it would halve the count's share.
 SIGNAL_OF_WAVES = 0.35
 MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 
 
 @dataclass(frozen=True)
 class SumNoise:
-    """The noise of one design: laws, and what the released integers mean.
+    """Noise of one design: laws, and the meaning of the released integers.
 
     A released sum is `factor` times the integer sum plus noise, the mean of the records
     `mean_weight` times their integer sum, if that is not 0. A released count is
-    `count_weight` times the number of records plus noise; `count_law` is None when it
-    rides with the sums or is not released. `record_rate` is the share of records kept.
+    `count_weight` times the number of records plus noise; `count_law` is None when the count is
+    part of the sums' release or is not released. `record_rate` is the share of records kept.
     """
 
     sums_law: NoiseLaw
@@ -82,7 +82,7 @@ class SumNoise:
 
     @property
     def count_unit(self) -> float:
-        """What one record adds to the released count, on average."""
+        """Average amount that one record adds to the released count."""
         return self.count_weight * (1.0 if self.count_law else self.record_rate)
 
     @property
@@ -92,14 +92,9 @@ class SumNoise:
         return law.variance / self.count_unit**2 if self.count == "released" else 0.0
 
     def release(
-        self,
-        sums: Integers,
-        n_records: int,
-        *,
-        n_kept: int | None = None,
-        source: str | None,
+        self, sums: Integers, n_records: int, *, n_kept: int | None = None, source: str | None
     ) -> tuple[Integers, Receipt]:
-        """Noisy sums, with the noisy count as last element if there is one.
+        """Release noisy sums, with the noisy count as last element if there is one.
 
         `sums` end with those of the records' coordinates if the mean is released; `n_kept`
         records of n_records were kept by the masks.
@@ -115,11 +110,11 @@ class SumNoise:
         return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
 
     def weighted(self, sums: Integers, n_records: int, *, n_kept: int | None = None) -> Integers:
-        """The exact integers that noise is added to, (n_words,): private.
+        """Return the exact integers (n_words,) that noise is added to: private.
 
-        They are within `HEADROOM`, which adding noise modulo 2^64 (noise/sharing) relies on.
+        They are within `HEADROOM`, on which noise modulo 2^64 (noise/sharing) relies.
         """
-        # Clipping is 1-Lipschitz, so it keeps the sensitivity; it only acts beyond 2^36 records.
+        # Clipping is 1-Lipschitz, so it keeps the sensitivity. It acts only beyond 2^36 records.
         weights = np.full(len(sums), self.factor, dtype=np.int64)
         if self.mean_weight:
             weights[self._n_features :] = self.mean_weight
@@ -133,7 +128,7 @@ class SumNoise:
 
     @property
     def laws(self) -> tuple[NoiseLaw, ...]:
-        """Of the sums, and of the count if it has one of its own: their integers follow in turn."""
+        """Laws of the sums, and of the count if it has its own, in the order of the integers."""
         return (self.sums_law,) if self.count_law is None else (self.sums_law, self.count_law)
 
     @property
@@ -145,9 +140,9 @@ class SumNoise:
         return released[0], released[1].protecting(self.unit)
 
     def covers(self, receipt: Receipt) -> bool:
-        """Whether a receipt is that of one release of this noise, at its scale or a larger one.
+        """Return whether a receipt is of one release of this noise, at its scale or a larger one.
 
-        Everything but words about numbers must be what a release writes.
+        All fields must be what a release writes, except for descriptions of numbers and plugins.
         """
         laws = self.laws
         leaves = list(receipt.parts) or [receipt]
@@ -165,26 +160,28 @@ class SumNoise:
                 sensitivity=leaf.sensitivity,
                 rho=leaf.rho,
                 calibration=leaf.calibration,
+                plugins=leaf.plugins,
             )
             if leaf != expected or leaf.sampler not in SAMPLERS:
                 return False
-        return len(laws) == 1 or receipt == composed_receipt(leaves, receipt.source)
+        whole = composed_receipt(leaves, receipt.source)
+        return len(laws) == 1 or receipt == whole.naming(*receipt.plugins)
 
 
-def is_near(found: float | None, expected: float | None) -> bool:
-    """Whether two numbers are one but for the last digits of another machine."""
-    if found is None or expected is None:
-        return found is expected
-    return math.isclose(found, expected, rel_tol=1e-9)
+def is_near(value: float | None, expected: float | None) -> bool:
+    """Return whether two numbers are equal up to rounding on another machine."""
+    if value is None or expected is None:
+        return value is expected
+    return math.isclose(value, expected, rel_tol=1e-9)
 
 
 def composed_receipt(parts: list[Receipt], source: str | None) -> Receipt:
-    """Sums and count, each with a share of the budget."""
+    """Compose the receipts of sums and count, each with a share of the budget."""
     return compose_sequential("discrete Laplace noise on sums and count", parts, source)
 
 
 def saturating_add(a: Integers, b: Integers) -> Integers:
-    """a + b, stopping at the ends of int64. A wrapped sum would tell neighbours apart."""
+    """Add, saturating at the ends of int64: a wrapped sum would tell neighbours apart."""
     with np.errstate(over="ignore"):
         total = a + b
     overflowed = ((a ^ total) & (b ^ total)) < 0  # both terms have the other sign
@@ -192,7 +189,7 @@ def saturating_add(a: Integers, b: Integers) -> Integers:
 
 
 def saturating_multiply(values: Integers, factor: int) -> Integers:
-    """factor * values, stopping at the ends of int64."""
+    """Multiply by a factor, saturating at the ends of int64."""
     if factor == 1:
         return values
     limit = INT64_MAX // factor
@@ -204,14 +201,13 @@ def saturating_multiply(values: Integers, factor: int) -> Integers:
 def count_share(
     contribution: Contribution, epsilon: float, n_records: float, masks: Masks | None = None
 ) -> float:
-    """Share of a Laplace budget for the count, from public facts alone.
+    """Return the share of a Laplace budget for the count, from public facts alone.
 
-    Noise and signal are those without masks: what these leave out of the sums they leave out of
-    both (CLP section 6.2).
+    Noise and signal are those without masks, which reduce both alike (CLP section 6.2).
     """
     if contribution.divided_by_count:
         return COUNT_SHARE_OF_MOMENTS
-    # Of cells, what records leave that are spread over all of them: the least there can be.
+    # For cells, the signal of records spread over all of them: the smallest possible.
     signal = SIGNAL_OF_WAVES if contribution.signed else 1.0 / contribution.n_values
     squared = signal * contribution.l2_squared(None, "add-remove")
     noise = 2 * contribution.n_values * contribution.l1(None) ** 2 / squared
@@ -221,7 +217,7 @@ def count_share(
 
 
 def split_epsilon(epsilon: float, for_count: float) -> tuple[float, float]:
-    """Epsilons of Laplace sums and of a count that has this share, adding up exactly."""
+    """Split epsilon between Laplace sums and a count with this share, adding up exactly."""
     share = for_count * epsilon
     digits = 6 - math.ceil(math.log10(share))
     of_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
@@ -242,9 +238,8 @@ def plan_sum_noise(
 ) -> SumNoise:
     """Calibrate the noise of a design from public facts alone.
 
-    It is that of one release. Where holders or tellers share noise (noise/sharing), it is what
-    protects the total, and its integers are multiplied by a public factor that leaves room for
-    parts of it.
+    It is the noise of one release. Where holders or tellers share noise (noise/sharing), it
+    protects the total, and integers are multiplied by a public factor so that it can be divided.
     """
     if (budget.neighbours == "replace") != (count == "public"):
         raise ParameterError(
@@ -278,13 +273,13 @@ def plan_sum_noise(
         raise ParameterError(
             "epsilon", budget.epsilon, "so small that no noise of this size can be drawn"
         ) from None
-    # That of a total is the same: modulo 2^64 there is room for 2^36 records in all.
+    # Totals need no more: modulo 2^64 there is room for 2^36 records in all.
     _require_headroom(noise, contribution.largest * noise.factor)
     return noise
 
 
 def _require_shareable(sharing: SharingKind, kind: NoiseKind, masks: Masks | None) -> None:
-    """Refuse noise that has no parts, and masks, for whose total no bound is known to us."""
+    """Refuse noise that cannot be divided, and masks, for whose total no bound is known."""
     if masks is not None and masks != Masks():
         raise ParameterError(
             f"masks with `sharing={sharing!r}`: the cost of a total is not known; use no masks"
@@ -297,12 +292,12 @@ def _require_shareable(sharing: SharingKind, kind: NoiseKind, masks: Masks | Non
 
 
 def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> int:
-    """The public factor of integers that lets noise be shared among so many.
+    """Return the public factor of integers with which this many parties can share the noise.
 
     Parts of Gaussian noise have variances of scale^2 / H and differences of two of these, which are
-    more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/gaussians.py).
-    Tellers draw whole noises; but each holder adds one of a larger epsilon, for which the sampler
-    of the cube needs room.
+    more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/total.py).
+    Tellers draw whole noises. But each holder adds noise for a larger epsilon, for which the
+    sampler of the cube needs a factor.
     """
     law = noise.sums_law
     if sharing == "holders":
@@ -315,7 +310,7 @@ def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> in
 
 
 def floor_ratio(n_holders: int) -> Fraction:
-    """What a holder alone costs by default where tellers add noise, over the cost of the total.
+    """Return the default cost of a holder alone over that of the total, where tellers add noise.
 
     sqrt(2 n) of epsilon: all holders' noises together then have half the variance of one release.
     """
@@ -350,15 +345,15 @@ def _plan_sum_noise(
     mean_weight, mean_l1, mean_l2_squared = 0, 0, 0
     if mean:
         mean_weight, mean_l1, mean_l2_squared = _mean_share(contribution, kind, neighbours)
-    # Up to so many records of a person; weights are those of one record, norms those of all.
-    times, one = budget.unit.max_records, contribution
+    # Weights are those of one record, norms those of all records of a person.
+    times, single = budget.unit.max_records, contribution
     if times > 1:
-        contribution = RepeatedContribution(one, times)
+        contribution = RepeatedContribution(single, times)
         mean_l1, mean_l2_squared = times * mean_l1, times**2 * mean_l2_squared
     if kind == "gaussian":
         extra = mean_l2_squared
         if released:
-            norm = math.sqrt(one.l2_squared(masks, neighbours))
+            norm = math.sqrt(single.l2_squared(masks, neighbours))
             weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_WEIGHT)
             extra += (times * weight) ** 2
         sums_law = gaussian_noise(
@@ -368,7 +363,7 @@ def _plan_sum_noise(
         for_sums = epsilon
         if released:
             # Several records of a person multiply the noise of both, as fewer records do.
-            share = count_share(one, epsilon, max(n_records / times, 1.0), masks)
+            share = count_share(single, epsilon, max(n_records / times, 1.0), masks)
             for_sums, for_count = split_epsilon(epsilon, share)
             count_law = laplace_law(times, 1, for_count, neighbours)
         sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
@@ -376,7 +371,7 @@ def _plan_sum_noise(
         sums_law, factor = cube_noise(
             contribution, components + released, epsilon, neighbours, masks
         )
-        weight = factor * one.linf("add-remove")
+        weight = factor * single.linf("add-remove")
     return SumNoise(
         sums_law,
         count_law,
@@ -393,7 +388,7 @@ def _plan_sum_noise(
 def _mean_share(
     contribution: Contribution, kind: NoiseKind, neighbours: Neighbours
 ) -> tuple[int, int, int]:
-    """Weight of the records' integer coordinates, and what they add to L1 and squared L2 norms.
+    """Return the weight of the coordinates, and what they add to L1 and squared L2 norms.
 
     A record has an L2 norm of at most RECORD_MAX, a difference of two twice that.
     """

@@ -1,23 +1,23 @@
-"""Two looks at counts of disjoint cells, the second one closer where a cell is heavy.
+"""Two noisy counts of disjoint cells, with a closer count of the parts of heavy cells.
 
 With noise of scale t for epsilon = 1 / t, a cell of c records has
 
     y = c + Z, Z discrete Laplace of scale t,      y1 = y + E,
 
 where E is such that y1 - c is discrete Laplace of scale 2 t. All y1 are released, and they alone
-say which cells are heavy. Of a light cell y is released too; a heavy cell keeps it secret, and its
-parts may be counted with noise of scale 2 t.
+determine which cells are heavy. For a light cell, y is released too. For a heavy cell y stays
+secret, and its parts may be counted with noise of scale 2 t.
 
-Why it costs epsilon for each record that enters or leaves a cell (docs/theory.md): of a light cell
-(y, y1) costs what y does, since y1 given y depends on noise alone; of a heavy one y1 costs
-epsilon / 2 and the parts, of which a record is in one, the other half. Which case it is, is a
+It costs epsilon for each record that enters or leaves a cell (docs/theory.md). For a light cell,
+(y, y1) costs what y does, since y1 given y depends on noise alone. For a heavy cell, y1 costs
+epsilon / 2, and the parts, of which a record is in one, the other half. Which case applies is a
 function of what was released.
 
 The law of E. Discrete Laplace noise of parameter q = exp(-1 / scale) has the generating function
 (1 - q)^2 / ((1 - q z)(1 - q / z)). With b = exp(-1 / (2 t)) and a = b^2, the quotient of that for b
 and that for a is p + (1 - p) times that for b, p = b / (1 + b)^2: E is 0 with probability p, and
-discrete Laplace of scale 2 t otherwise. And p is the chance that such a number is positive and odd,
-so that the coin needs no arithmetic of its own: it is a further draw of the same noise.
+discrete Laplace of scale 2 t otherwise. Since p is the probability that such a number is positive
+and odd, the coin needs no arithmetic of its own: it is a further draw of the same noise.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import Receipt
-from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
+from privsketch.noise.samplers import RandomBytes, discrete_laplace
 
 
-def _none(first: Integers) -> Bits:
+def _no_cell(first: Integers) -> Bits:
     return np.zeros(len(first), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class ZoomLaw(NoiseLaw):
-    """Two looks at `n_components` counts; `is_heavy` gets all y1 and says of which one is enough.
+    """Two noisy counts for `n_components` cells; `is_heavy` sees all y1 and selects heavy cells.
 
-    It is public, and sees nothing else. `variance` is that of y.
+    `is_heavy` is public and sees nothing else. `variance` is that of y.
     """
 
-    is_heavy: Callable[[Integers], Bits] = _none
+    is_heavy: Callable[[Integers], Bits] = _no_cell
 
     @property
     def reach(self) -> float:
-        """Of the noise of y1, which is three numbers, two of them twice as large."""
+        """Magnitude of the noise of y1: a sum of three, two of them twice as large."""
         return 250 * self.scale
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What both looks cost, with the parts of heavy cells."""
+        """Return the cost of both counts, with the parts of heavy cells."""
         return Receipt(
             mechanism=f"discrete Laplace noise on {self.n_components} cells, and on parts of those "
             "that are heavy",
@@ -81,7 +81,7 @@ def zoom_law(
     neighbours: Neighbours,
     is_heavy: Callable[[Integers], Bits],
 ) -> ZoomLaw:
-    """Two looks at counts that one unit moves by `l1_sensitivity` in all."""
+    """Return two noisy counts for cells that one unit moves by `l1_sensitivity` in all."""
     scale = laplace_scale(l1_sensitivity, epsilon)
     return ZoomLaw(
         "zoom",
@@ -97,7 +97,7 @@ def zoom_law(
 
 
 def draw_zoom(counts: Integers, law: ZoomLaw, random_bytes: RandomBytes | None = None) -> Integers:
-    """(2, n) integers: all y1; y of light cells, and y1 again of heavy ones."""
+    """Return (2, n) integers: all y1; then y of light cells, and y1 again of heavy ones."""
     if counts.shape != (law.n_components,):
         raise ParameterError(f"counts: expected {law.n_components} of them")
     if Fraction(law.sensitivity) > Fraction(law.scale) * exact(law.epsilon):

@@ -1,5 +1,5 @@
-"""Who made a file: key pairs, detached signatures, and the public keys that somebody trusts.
+"""Signatures of files: key pairs, detached signatures, and trusted public keys.
 
-A signature says that the holder of a key has put their name to these bytes. It does not say that
-what is in them is true.
+A signature proves that the holder of a key signed these bytes. It does not prove that their content
+is true.
 """

@@ -1,7 +1,7 @@
-"""JSON files of keys and signatures, read more strictly than others.
+"""JSON files of keys and signatures, which are parsed more strictly than others.
 
 They have a version of their own, because a key outlives formats of sketches. A file that would not
-be written with the same bytes is refused: what a person sees in it is what the program sees.
+be written with the same bytes is refused: people and the program read the same content.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import parse_json, plain_file, require_fields
 
 VERSION = 1
-MAX_BYTES = 64 * 2**10  # of such a file; keys for sealing take a few thousand
+MAX_BYTES = 64 * 2**10  # of such a file; keys for studies take a few thousand
 MAX_NAME = 100
 N_DIGITS = 32  # of a key's fingerprint
 _HEX = frozenset("0123456789abcdef")
-# Printable by Python's table, and nothing is seen of them: fillers, joiners, selectors of variants.
-_UNSEEN = frozenset(
+# Invisible, though printable by Python's table: fillers, joiners, variation selectors.
+_INVISIBLE = frozenset(
     chr(code)
     for low, high in (
         (0x034F, 0x034F),
@@ -42,7 +42,7 @@ _UNSEEN = frozenset(
 
 
 def written(kind: str, content: dict[str, Any]) -> bytes:
-    """The bytes of a file of that kind."""
+    """Return the bytes of a file of this kind."""
     whole = {"format": f"privsketch-{kind}", "version": VERSION, **content}
     return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
@@ -50,7 +50,7 @@ def written(kind: str, content: dict[str, Any]) -> bytes:
 def content(
     data: bytes, kind: str, fields: Sequence[str], what: str, *, max_bytes: int = MAX_BYTES
 ) -> dict[str, Any]:
-    """What `written` wrote: these fields in this order; FileError for any other byte."""
+    """Return the fields that `written` wrote, in order; raise a FileError for any other byte."""
     if len(data) > max_bytes:
         raise FileError(f"{what}: larger than any privsketch {kind} file")
     whole = parse_json(data, what)
@@ -68,7 +68,7 @@ def content(
 
 
 def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
-    """Bytes from lower-case hex digits; `n_bytes` of them, or any number for None."""
+    """Return bytes from lower-case hex digits: `n_bytes` of them, or any number for None."""
     is_hex = isinstance(value, str) and set(value) <= _HEX and len(value) % 2 == 0
     if not is_hex or n_bytes not in (None, len(value) // 2):
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
@@ -76,7 +76,7 @@ def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
 
 
 def checked_name(name: object) -> str:
-    """A key's name: one line of text that is seen, and no path, .pub file or fingerprint."""
+    """Return a key's name: one visible line of text, and no path, .pub file or fingerprint."""
     is_line = isinstance(name, str) and 1 <= len(name) <= MAX_NAME and name.isprintable()
     text = str(name)
     if not is_line or text != text.strip() or set("/\\") & set(text) or text.endswith(".pub"):
@@ -86,9 +86,9 @@ def checked_name(name: object) -> str:
             f"expected 1 to {MAX_NAME} printable characters, without / or \\ and not ending in "
             ".pub",
         )
-    if text != unicodedata.normalize("NFC", text) or _UNSEEN & set(text):
+    if text != unicodedata.normalize("NFC", text) or _INVISIBLE & set(text):
         raise ParameterError(
-            "name", ascii(name), "expected no characters that are not seen, and accents composed"
+            "name", ascii(name), "expected no invisible characters, and composed accents"
         )
     digits = fingerprint_digits(text)
     if len(digits) == N_DIGITS and set(digits) <= _HEX:
@@ -97,24 +97,24 @@ def checked_name(name: object) -> str:
 
 
 def alike(name: str) -> str:
-    """The same text for names that are read as one: in capitals, wide letters, other hyphens."""
+    """Return one text for names that look alike: capitals, wide letters, other hyphens."""
     text = unicodedata.normalize("NFKC", name).casefold()
-    seen = "".join(c for c in text if c not in _UNSEEN and c.isprintable())
-    dashes = "".join("-" if unicodedata.category(c) == "Pd" or c == "_" else c for c in seen)
+    visible = "".join(c for c in text if c not in _INVISIBLE and c.isprintable())
+    dashes = "".join("-" if unicodedata.category(c) == "Pd" or c == "_" else c for c in visible)
     return " ".join(unicodedata.normalize("NFKC", dashes).split())
 
 
 def fingerprint_digits(text: str) -> str:
-    """A fingerprint as it is written, without what separates its groups."""
+    """Return the digits of a fingerprint, without the separators of its groups."""
     return "".join(text.split()).replace("-", "").replace(":", "").lower()
 
 
 def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
-    """All bytes of a small plain file; a secret one must be its owner's alone."""
+    """Return all bytes of a small plain file; a secret one must belong to its owner alone."""
     what = os.fspath(path)
     with plain_file(path) as stream:
         if secret:
-            require_own(stream, what, "think about a new key if it lay there for long")
+            require_own(stream, what, "consider a new key if it was readable for long")
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise FileError(f"{what}: larger than any file of keys or signatures")
@@ -122,9 +122,9 @@ def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
 
 
 def require_own(stream: BinaryIO, what: str, advice: str) -> None:
-    """Refuse a file, as it was opened, that others than its owner may read or write."""
+    """Refuse an opened file that others than its owner may read or write."""
     mode = os.fstat(stream.fileno()).st_mode
-    if os.name == "posix" and not stat.S_ISCHR(mode) and mode & 0o077:  # a terminal is no file
+    if os.name == "posix" and not stat.S_ISCHR(mode) and mode & 0o077:  # terminals are exempt
         raise FileError(
             f"{what}: others than its owner may read it, and should not; chmod 600 {what}, and "
             f"{advice}"
@@ -132,7 +132,7 @@ def require_own(stream: BinaryIO, what: str, advice: str) -> None:
 
 
 def write_new(path: str | os.PathLike[str], data: bytes) -> None:
-    """A file that nobody but its owner may read; never in the place of another one."""
+    """Write a new file that only its owner may read, without replacing another file."""
     path = Path(path)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -146,27 +146,27 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        sync_folder(path.parent)  # its name lasts, too
+        sync_folder(path.parent)  # so that its name is on disk, too
     except BaseException as error:
         with suppress(OSError):
-            path.unlink()  # half a key
+            path.unlink()  # an incomplete key
         if isinstance(error, OSError):
             raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
         raise
 
 
 def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
-    """Overwrite and remove a file that has these bytes; one that has others stays.
+    """Overwrite and remove a file that has these bytes; keep one that has others.
 
-    What a disk keeps of removed files is beyond us; files of keys are locked by a passphrase.
+    A disk may keep parts of removed files; files of keys are encrypted by a passphrase.
     """
     path = Path(path)
     try:
-        # Through one handle: what is overwritten is what was looked at, and no link's target.
+        # One handle: the file that is overwritten is the one that was compared, and no link.
         handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
         with open(handle, "r+b") as stream:
             if not stat.S_ISREG(os.fstat(handle).st_mode) or stream.read() != expected:
-                raise AccessError(f"{path}: it has changed meanwhile; it stays")
+                raise AccessError(f"{path}: it has changed meanwhile; it was kept")
             stream.seek(0)
             stream.write(bytes(len(expected)))
             stream.flush()
@@ -175,11 +175,11 @@ def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:
         reason = "a link" if path.is_symlink() else error.strerror or "cannot be removed"
-        raise AccessError(f"{path}: {reason}; it stays") from None
+        raise AccessError(f"{path}: {reason}; it was kept") from None
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk, where systems can be asked for that."""
+    """Flush the names in a folder to disk, where the system supports it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

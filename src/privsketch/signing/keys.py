@@ -1,11 +1,11 @@
-"""Key pairs: a private key that signs, in a file under a passphrase, and its public half.
+"""Key pairs: a private key that signs, in a file with a passphrase, and its public half.
 
-Both files have a table of keys by kind, for which there is one line each in `_KINDS`: Ed25519 is
-the identity, whose digest is the fingerprint; what other keys belong to it, and its name, is bound
-by its own signature. Only secrets are encrypted, so that a key file says whose it is.
+Both files have a table of keys by kind (`_KINDS`). The Ed25519 key is the identity, whose digest is
+the fingerprint. Its own signature binds its name and its other keys to it. Only secrets are
+encrypted, so a key file shows whose it is.
 
-A key for a study has an Ed25519 key of its own and two that open what is sealed to it. It is used
-for one study and then destroyed, so it lies in a file of its own.
+A key for a study has an Ed25519 key of its own and two that decrypt messages. It is used for one
+study and then destroyed, so it has a file of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from privsketch._base.formats import (
     require_fields,
     write_file,
 )
-from privsketch.signing import envelope
 from privsketch.signing.documents import (
     checked_name,
     content,
@@ -36,7 +35,20 @@ from privsketch.signing.documents import (
     write_new,
     written,
 )
-from privsketch.signing.lock import new_lock, require_lock, require_passphrase, seal, unseal
+from privsketch.signing.encryption import (
+    MLKEM_PUBLIC,
+    MLKEM_SECRET,
+    X25519_BYTES,
+    decrypt_message,
+    encrypt_message,
+    lock_secret,
+    mlkem_public,
+    new_lock,
+    require_lock,
+    require_passphrase,
+    unlock_secret,
+    x25519_public,
+)
 from privsketch.signing.signature import (
     KEY_BYTES,
     OWN_KINDS,
@@ -64,51 +76,40 @@ def _ed25519_public(secret: bytes) -> bytes:
 
 
 class _Kind(NamedTuple):
-    """One kind of key: sizes in bytes, how a secret one is drawn, its public half."""
+    """One kind of key: sizes in bytes, and the public half of a random secret."""
 
     n_public: int
     n_secret: int
-    draw: Callable[[], bytes]
     public: Callable[[bytes], bytes]
 
 
-# Every file has all of "ed25519"; further kinds are for files that need them.
+# Every file has "ed25519"; keys for studies have the others as well.
 _KINDS = {
-    "ed25519": _Kind(KEY_BYTES, 32, lambda: token_bytes(32), _ed25519_public),
-    "mlkem768": _Kind(
-        envelope.MLKEM_PUBLIC,
-        envelope.MLKEM_SECRET,
-        lambda: token_bytes(envelope.MLKEM_SECRET),
-        envelope.mlkem_public,
-    ),
-    "x25519": _Kind(
-        envelope.X25519_BYTES,
-        envelope.X25519_BYTES,
-        lambda: token_bytes(envelope.X25519_BYTES),
-        envelope.x25519_public,
-    ),
+    "ed25519": _Kind(KEY_BYTES, 32, _ed25519_public),
+    "mlkem768": _Kind(MLKEM_PUBLIC, MLKEM_SECRET, mlkem_public),
+    "x25519": _Kind(X25519_BYTES, X25519_BYTES, x25519_public),
 }
 _IDENTITY = "ed25519"
-_LATTICE, _CURVE = "mlkem768", "x25519"  # what opens sealed messages, both together
+_LATTICE, _CURVE = "mlkem768", "x25519"  # both together decrypt messages
 
 
 @dataclass(frozen=True, repr=False)
 class PublicKey:
-    """The public half of a key: whoever has it can tell what its holder signed.
+    """Public half of a key, which verifies what its holder signed.
 
     Parameters
     ----------
     name : str
-        What its holder calls it: a site, a person, a role.
+        Name that its holder chose: a site, a person, a role.
     keys : dict of str to bytes
-        Public keys by kind; "ed25519" signs.
+        Public keys by kind; "ed25519" verifies signatures.
     signature : bytes
         The key's own signature of its name and its keys.
 
     Attributes
     ----------
     fingerprint : str
-        32 hex digits to compare by phone, before the key is relied on.
+        32 hex digits to compare by phone before trusting the key.
 
     Examples
     --------
@@ -153,37 +154,37 @@ class PublicKey:
 
     @property
     def for_study(self) -> bool:
-        """Whether messages can be sealed to it: it is then for one study."""
+        """Whether messages can be encrypted for it: such a key is for one study."""
         return {_LATTICE, _CURVE} <= set(self.keys)
 
     def seal(self, message: bytes, info: bytes) -> bytes:
-        """A message that the holder of the key alone can open, if told the same `info`."""
+        """Encrypt a message that only the holder of the key can open, with the same `info`."""
         if not self.for_study:
             raise ParameterError("key: nothing can be sealed to it; it is no key for a study")
-        return envelope.sealed(self.keys[_LATTICE], self.keys[_CURVE], message, info)
+        return encrypt_message(self.keys[_LATTICE], self.keys[_CURVE], message, info)
 
     def describe(self) -> str:
-        """The key in plain words."""
+        """Describe the key."""
         whose = f"{self.name}, for one study" if self.for_study else self.name
         return f"key         {whose}\nfingerprint {spoken(self.fingerprint)}"
 
     def to_json(self) -> dict[str, Any]:
-        """The key as plain JSON values."""
+        """Return the key as plain JSON values."""
         return _public_content(self)
 
     @classmethod
     def from_json(cls, value: Any, what: str = "public key") -> PublicKey:
-        """The key from `to_json`; FileError for anything else."""
+        """Rebuild the key from `to_json`; raise a FileError for anything else."""
         require_fields(value, _PUBLIC_FIELDS, what)
         return _public_from(value, what)
 
     def to_bytes(self) -> bytes:
-        """The bytes of a .pub file."""
+        """Return the bytes of a .pub file."""
         return written("public-key", _public_content(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "public key") -> PublicKey:
-        """The key from `to_bytes`; FileError for any other bytes."""
+        """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
         return _public_from(content(data, "public-key", _PUBLIC_FIELDS, what), what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -197,15 +198,15 @@ class PublicKey:
 
 
 class Key:
-    """A private key, with which its holder signs files.
+    """Private key, with which its holder signs files.
 
-    `generate` makes one, `save` writes it, `load` reads it. It is shown without its secrets and
+    `generate` makes one, `save` writes it, `load` reads it. Its secrets are never shown, and it
     cannot be pickled.
 
     Parameters
     ----------
     name : str
-        What its holder calls it: a site, a person, a role. It is public.
+        Public name that its holder chose: a site, a person, a role.
     secrets : dict of str to bytes
         Secret keys by kind; "ed25519" signs.
 
@@ -243,12 +244,12 @@ class Key:
 
     @property
     def name(self) -> str:
-        """What its holder calls it."""
+        """Name that its holder chose."""
         return self._public.name
 
     @property
     def public(self) -> PublicKey:
-        """The half that others need."""
+        """Public half, which others need."""
         return self._public
 
     @property
@@ -258,23 +259,23 @@ class Key:
 
     @classmethod
     def generate(cls, name: str, *, for_study: bool = False) -> Key:
-        """A new key, from the operating system's generator.
+        """Generate a new key from the operating system's random generator.
 
-        `for_study`: one that a teller of a sealed study opens ballots with, and then destroys.
+        With `for_study`, a teller of a sealed study decrypts ballots with it and then destroys it.
         """
         kinds = (_IDENTITY, _LATTICE, _CURVE) if for_study else (_IDENTITY,)
-        return cls(name, {kind: _KINDS[kind].draw() for kind in kinds})
+        return cls(name, {kind: token_bytes(_KINDS[kind].n_secret) for kind in kinds})
 
     def unseal(self, message: bytes, info: bytes) -> bytes | None:
-        """What was sealed to its public half; None if it does not open."""
+        """Decrypt a message for its public half; return None if that fails."""
         if not self.public.for_study:
             raise ParameterError("key: it opens nothing; it is no key for a study")
-        return envelope.opened(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
+        return decrypt_message(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
 
     def sign(self, path: str | os.PathLike[str], *, replace: bool = False) -> Path:
-        """Sign a file of ours, whole and intact; the path of the signature beside it.
+        """Sign an intact privsketch file, and return the path of the signature beside it.
 
-        `replace` allows for a signature in the place of an earlier one.
+        With `replace`, an existing signature is replaced.
         """
         target = signature_path(path)
         if os.path.lexists(target) and not replace:
@@ -285,10 +286,10 @@ class Key:
         return target
 
     def signature(self, data: bytes, kind: str) -> Signature:
-        """The signature of the bytes of a file of that kind.
+        """Sign the bytes of a file of this kind.
 
-        Files of sealed studies are signed by what makes them, such as `SealedStudy.accept`: some
-        may be signed once, ever.
+        Files of sealed studies are signed by the code that makes them, such as
+        `SealedStudy.accept`: some may be signed only once.
         """
         if kind in SEALED_KINDS:
             raise ParameterError(
@@ -300,22 +301,22 @@ class Key:
     def save(self, path: str | os.PathLike[str], *, passphrase: str | None) -> None:
         """Write the key to a new file that only its owner may read, under a passphrase.
 
-        None writes it without one: then whoever can read the file can sign.
+        With None there is no passphrase: whoever can read the file can sign.
         """
         write_new(path, self.to_bytes(passphrase=passphrase))
 
     def to_bytes(self, *, passphrase: str | None) -> bytes:
-        """The bytes of a .key file."""
+        """Return the bytes of a .key file."""
         secret = canonical_json({kind: value.hex() for kind, value in self._secrets.items()})
         header: dict[str, Any] = {**_public_content(self._public), "lock": None}
         if passphrase is not None:
             header["lock"] = new_lock()
-            secret = seal(secret, require_passphrase(passphrase), header)
+            secret = lock_secret(secret, require_passphrase(passphrase), header)
         return written("key", {**header, "secrets": secret.hex()})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, passphrase: str | None = None, what: str = "key") -> Key:
-        """The key from `to_bytes`; FileError for any other bytes."""
+        """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
         require_library()
         header = content(data, "key", _KEY_FIELDS, what)
         secret = hex_bytes(header.pop("secrets"), None, what)
@@ -323,49 +324,47 @@ class Key:
             require_lock(header["lock"], what)
             if passphrase is None:
                 raise ParameterError(f"{what}: this key is locked by a passphrase; give it")
-            secret = unseal(secret, passphrase, header, what)
+            secret = unlock_secret(secret, passphrase, header, what)
         public = _public_from({name: header[name] for name in _PUBLIC_FIELDS}, what)
-        found = parse_json(secret, what)
-        if set(found) != set(public.keys) or canonical_json(found) != secret:
+        texts = parse_json(secret, what)
+        if set(texts) != set(public.keys) or canonical_json(texts) != secret:
             raise FileError(f"{what}: damaged; its secrets are not those of its public keys")
-        key = cls(
-            public.name,
-            {kind: hex_bytes(found[kind], _KINDS[kind].n_secret, what) for kind in found},
-        )
+        secrets = {kind: hex_bytes(texts[kind], _KINDS[kind].n_secret, what) for kind in texts}
+        key = cls(public.name, secrets)
         if key.public != public:
             raise FileError(f"{what}: damaged; its secrets are not those of its public keys")
         return key
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, passphrase: str | None = None) -> Key:
-        """Read a key written by `save`; refused if others may read the file."""
+        """Read a key written by `save`; refuse a file that others may read."""
         return cls.from_bytes(
             read_small(path, secret=True), passphrase=passphrase, what=os.fspath(path)
         )
 
 
 def signature_within_rules(key: Key, data: bytes, kind: str) -> Signature:
-    """The signature of a file by code that keeps the rules of its kind: see `sealing`."""
+    """Sign a file for code that enforces the rules of its kind (see `sealing`)."""
     if kind in OWN_KINDS:  # names and further keys are bound by signatures of these kinds
         raise ParameterError("kind", kind, "files of keys and signatures are not signed")
-    signed = sign_message(key._secrets[_IDENTITY], signed_message(kind, data))
-    return Signature(kind, key.name, key.public.identity, signed)
+    signature = sign_message(key._secrets[_IDENTITY], signed_message(kind, data))
+    return Signature(kind, key.name, key.public.identity, signature)
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
-    """Whether a key file needs a passphrase; refused if it is no key file, or open to others."""
+    """Return whether a key file needs a passphrase; refuse files that others may read."""
     require_library()  # before anybody is asked for a passphrase
     what = os.fspath(path)
     return content(read_small(path, secret=True), "key", _KEY_FIELDS, what)["lock"] is not None
 
 
 def fingerprint_of_file(path: str | os.PathLike[str]) -> str:
-    """The fingerprint that a key file states, locked or not; refused if it is no key file."""
+    """Return the fingerprint that a key file states, locked or not; refuse other files."""
     return _stated(read_small(path, secret=True), path)
 
 
 def destroy_key(path: str | os.PathLike[str], fingerprint: str) -> None:
-    """Overwrite and remove the file of a key with this fingerprint; any other file stays."""
+    """Overwrite and remove the file of a key with this fingerprint; keep any other file."""
     data = read_small(path, secret=True)
     if _stated(data, path) != fingerprint:
         raise ParameterError(f"{path}: not the key that is to be destroyed; it stays")
@@ -377,9 +376,9 @@ def _stated(data: bytes, path: str | os.PathLike[str]) -> str:
 
 
 def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:
-    """What a key signs about itself."""
-    told = {"name": name, "keys": {kind: value.hex() for kind, value in keys.items()}}
-    return signed_message("public-key", canonical_json(told))
+    """Return the statement that a key signs about itself."""
+    facts = {"name": name, "keys": {kind: value.hex() for kind, value in keys.items()}}
+    return signed_message("public-key", canonical_json(facts))
 
 
 def _public_content(key: PublicKey) -> dict[str, Any]:
@@ -388,16 +387,16 @@ def _public_content(key: PublicKey) -> dict[str, Any]:
     return dict(zip(_PUBLIC_FIELDS, facts, strict=True))
 
 
-def _public_from(found: dict[str, Any], what: str) -> PublicKey:
-    require_library()  # else its absence would be told as damage
-    if not isinstance(found["keys"], dict) or not set(found["keys"]) <= set(_KINDS):
+def _public_from(fields: dict[str, Any], what: str) -> PublicKey:
+    require_library()  # else its absence would be reported as damage
+    if not isinstance(fields["keys"], dict) or not set(fields["keys"]) <= set(_KINDS):
         raise FileError(f"{what}: keys of kinds that this privsketch does not know")
-    keys = {kind: hex_bytes(text, None, what) for kind, text in found["keys"].items()}
-    signature = hex_bytes(found["signature"], SIGNATURE_BYTES, what)
+    keys = {kind: hex_bytes(text, None, what) for kind, text in fields["keys"].items()}
+    signature = hex_bytes(fields["signature"], SIGNATURE_BYTES, what)
     try:
-        key = PublicKey(found["name"], keys, signature)
+        key = PublicKey(fields["name"], keys, signature)
     except ParameterError as error:
         raise FileError(f"{what}: altered or damaged ({error})") from None
-    if key.fingerprint != found["fingerprint"] or list(keys) != sorted(keys):
+    if key.fingerprint != fields["fingerprint"] or list(keys) != sorted(keys):
         raise FileError(f"{what}: altered or damaged (its fingerprint is another one)")
     return key

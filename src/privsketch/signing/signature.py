@@ -1,7 +1,7 @@
-"""Ed25519 signatures (RFC 8032) of files, each in a file of its own beside what it signs.
+"""Ed25519 signatures (RFC 8032) of files, each in a file of its own beside the signed file.
 
-What is signed is a prefix that names the kind of file, and the bytes as they lie: a signature of a
-design is none of a sketch with the same bytes. It is checked before anything of the file is parsed.
+The signed message is a prefix that names the kind of file, and the bytes of the file: a signature
+of a design is not valid for a sketch with the same bytes. It is checked before the file is parsed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,9 @@ from privsketch.signing.documents import (
 )
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
-OWN_KINDS = ("key", "public-key", "signature")  # these sign or are signed by themselves
-# These say what may be said once, or only by those who have looked: `sealing` has the rules.
-SEALED_KINDS = (
-    "card",
-    "study",
-    "ballot",
-    "checked-ballots",
-    "closed-list",
-    "tally",
-    "void-study",
-)
+OWN_KINDS = ("key", "public-key", "signature")  # they sign, or are signed by themselves
+# Files that may be signed only once, or only after checks: `sealing` enforces the rules.
+SEALED_KINDS = ("card", "study", "ballot", "checked-ballots", "closed-list", "tally", "void-study")
 _FIELDS = ("kind", "name", "key", "signature")
 _KIND = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 _PRIME = 2**255 - 19  # y coordinates are numbers modulo this one
@@ -49,19 +41,19 @@ _SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH))
 
 
 def signature_path(path: str | os.PathLike[str]) -> Path:
-    """Where the signature of a file lies: beside it, under its name and .sig."""
+    """Return the path of a file's signature: the file's own path and .sig."""
     return Path(f"{os.fspath(path)}.sig")
 
 
 def signed_message(kind: str, data: bytes) -> bytes:
-    """What is signed of a file of that kind; no two pairs give the same bytes."""
+    """Return the bytes to sign for a file of this kind, different for any two files."""
     if not _KIND.fullmatch(kind):
         raise ParameterError("kind", kind, "expected the kind of a file, like 'design'")
     return f"privsketch {kind} v1".encode("ascii") + b"\0" + data
 
 
 def sign_message(secret: bytes, message: bytes) -> bytes:
-    """The Ed25519 signature of a message by a secret key of 32 bytes."""
+    """Sign a message with an Ed25519 secret key of 32 bytes."""
     require_library()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -69,7 +61,7 @@ def sign_message(secret: bytes, message: bytes) -> bytes:
 
 
 def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Whether a signature is that of the holder of a public key, of this message."""
+    """Return whether the holder of a public key signed this message."""
     require_library()
     if not is_proper(public):
         return False
@@ -84,27 +76,27 @@ def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def is_proper(public: bytes) -> bool:
-    """Whether a public key can belong to somebody.
+    """Return whether a public key can have a secret.
 
-    Under one of the eight points of small order, or another writing of them, anybody can sign
-    anything without a secret; libraries let them pass, as RFC 8032 does.
+    With one of the eight points of small order, or another encoding of them, anybody can sign
+    anything without a secret. Libraries accept them, as RFC 8032 does.
     """
     y = int.from_bytes(public, "little") & (2**255 - 1)  # the highest bit is the sign of x
     return y < _PRIME and y not in _SMALL_ORDER
 
 
 def key_fingerprint(public: bytes) -> str:
-    """32 hex digits that name an Ed25519 key; fewer could be hit by trying."""
+    """Return the 32 hex digits that name an Ed25519 key; fewer could be found by search."""
     return hashlib.sha256(b"privsketch fingerprint v1\0" + public).hexdigest()[:32]
 
 
 def spoken(fingerprint: str) -> str:
-    """A fingerprint in groups of four, as it is read out."""
+    """Return a fingerprint in groups of four digits, for reading aloud."""
     return " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
 
 
 def kind_of_file(data: bytes, what: str) -> str:
-    """The kind of a whole, intact file of ours that can be signed; FileError for all others."""
+    """Return the kind of an intact file that can be signed; raise a FileError for others."""
     if data.startswith(SKETCH_MAGIC):
         unpack_sketch(data, what)
         return "sketch"
@@ -120,10 +112,9 @@ def kind_of_file(data: bytes, what: str) -> str:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a .sig file holds.
+    """Content of a .sig file.
 
-    The name is what the signer's key is called; only a trusted key with the same name makes it
-    more than a claim.
+    The name is that of the signer's key. It is only a claim unless a trusted key has it.
     """
 
     kind: str
@@ -133,15 +124,15 @@ class Signature:
 
     @property
     def fingerprint(self) -> str:
-        """That of the key."""
+        """Fingerprint of the key."""
         return key_fingerprint(self.key)
 
     def fits(self, data: bytes) -> bool:
-        """Whether the holder of the key signed these bytes as a file of that kind."""
+        """Return whether the holder of the key signed these bytes as a file of this kind."""
         return is_signature(self.key, self.signature, signed_message(self.kind, data))
 
     def to_bytes(self) -> bytes:
-        """The bytes of a .sig file."""
+        """Return the bytes of a .sig file."""
         facts = (self.kind, self.name, self.key.hex(), self.signature.hex())
         return written("signature", dict(zip(_FIELDS, facts, strict=True)))
 
@@ -151,16 +142,16 @@ class Signature:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "signature") -> Signature:
-        """The signature from `to_bytes`; SignatureError for any other bytes."""
+        """Rebuild the signature from `to_bytes`; raise a SignatureError for any other bytes."""
         try:
-            found = content(data, "signature", _FIELDS, what)
-            if not isinstance(found["kind"], str) or not _KIND.fullmatch(found["kind"]):
+            fields = content(data, "signature", _FIELDS, what)
+            if not isinstance(fields["kind"], str) or not _KIND.fullmatch(fields["kind"]):
                 raise FileError(f"{what}: not as privsketch writes it; the file was altered")
             return cls(
-                found["kind"],
-                checked_name(found["name"]),
-                hex_bytes(found["key"], KEY_BYTES, what),
-                hex_bytes(found["signature"], SIGNATURE_BYTES, what),
+                fields["kind"],
+                checked_name(fields["name"]),
+                hex_bytes(fields["key"], KEY_BYTES, what),
+                hex_bytes(fields["signature"], SIGNATURE_BYTES, what),
             )
         except (FileError, ParameterError) as error:
             text = error.text if isinstance(error, FileError) else f"{what}: {error.text}"
@@ -168,9 +159,9 @@ class Signature:
 
     @classmethod
     def beside(cls, path: str | os.PathLike[str]) -> Signature | None:
-        """The signature that lies beside a file; None if there is no such file."""
+        """Return the signature beside a file, or None if there is none."""
         file = signature_path(path)
-        if not os.path.lexists(file):  # a link to nowhere is no absence
+        if not os.path.lexists(file):  # a broken link is an error, not an absence
             return None
         try:
             return cls.from_bytes(read_small(file), str(file))

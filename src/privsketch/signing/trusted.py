@@ -1,8 +1,8 @@
-"""Whose signatures count: public keys that are named at a call, or pinned in a folder of the user.
+"""Trusted public keys: those given to a call, or pinned in a folder of the user.
 
-To pin a key is to say that its fingerprint was compared with its holder's, once; from then on its
-signatures are known by name. A name is pinned for one key only: a key that comes later under the
-same name is refused until somebody forgets the first.
+Pinning a key states that its fingerprint was compared with its holder's. From then on its
+signatures are trusted by name. A name is pinned for one key only: another key with the same name is
+refused until the first one is forgotten.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ def verify(
     *,
     kind: str | None = None,
 ) -> PublicKey:
-    """Whose signature lies beside a file; an error if it is missing, wrong or not of a trusted key.
+    """Return whose signature lies beside a file; raise if no trusted key made it.
 
-    Charges: nothing. It says who signed these bytes, and nothing about whether they are true.
+    Charges: nothing. It tells who signed these bytes, not whether their content is true.
 
     Parameters
     ----------
     path : str or path
-        The file; its signature has the same name and .sig.
+        Signed file; its signature has the same name and .sig.
     trusted : list of PublicKey, path of a .pub file, or name or fingerprint of a pinned key
-        Whose signatures count; all pinned keys if left out.
+        Keys whose signatures are accepted; all pinned keys if left out.
     kind : str, optional
-        What the file must be, like "design" or "sketch"; any kind of ours if left out.
+        Expected kind of the file, like "design" or "sketch"; any kind if left out.
 
     Returns
     -------
     PublicKey
-        The one that signed.
+        Key that signed the file.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def verify(
 def verified_bytes(
     path: str | os.PathLike[str], trusted: Sequence[PublicKey], *, kind: str | None = None
 ) -> tuple[bytes, PublicKey]:
-    """The bytes of a file, read once, and who signed them: one of those who are trusted."""
+    """Read the bytes of a file once, and return them with the trusted key that signed them."""
     data = read_file(path)
     signature = Signature.beside(path)
     if signature is None:
@@ -83,9 +83,9 @@ def signer_of(
     *,
     kind: str | None = None,
 ) -> PublicKey | None:
-    """Who of the trusted signed these bytes; None if it was somebody else, an error if nobody did.
+    """Return the trusted key that signed these bytes, or None; raise if nobody did.
 
-    Before the signature is known to be right, nothing of the bytes is parsed.
+    The bytes are parsed only after the signature was verified.
     """
     if kind is not None and signature.kind != kind:
         raise SignatureError(f"{what}: signed as a {signature.kind}, not as a {kind}")
@@ -104,7 +104,7 @@ def signer_of(
 
 
 def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
-    """A key by itself, by its file (anything with a folder or .pub), or as it is pinned."""
+    """Return a key given as an object, as its file (with a folder or .pub), or by its pin."""
     if isinstance(item, PublicKey):
         return item
     text = os.fspath(item)
@@ -114,7 +114,7 @@ def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
 
 
 def pins_folder() -> Path:
-    """The folder of pinned keys: below PRIVSKETCH_HOME, or where users have their settings."""
+    """Return the folder of pinned keys: below PRIVSKETCH_HOME, or the user's settings."""
     home = os.environ.get("PRIVSKETCH_HOME")
     if home:
         return Path(home) / "trusted"
@@ -124,18 +124,18 @@ def pins_folder() -> Path:
 
 
 def pinned_keys() -> list[PublicKey]:
-    """All keys that are pinned, by name."""
-    found = []
+    """Return all pinned keys, by name."""
+    keys = []
     for file in sorted(pins_folder().glob("*.pub")):
         key = PublicKey.load(file)
         if file.stem != key.fingerprint:
             raise FileError(f"{file}: not the key that was pinned under this name")
-        found.append(key)
-    return sorted(found, key=lambda key: key.name)
+        keys.append(key)
+    return sorted(keys, key=lambda key: key.name)
 
 
 def pin(key: PublicKey) -> Path:
-    """Trust a key from now on; the file that says so."""
+    """Trust a key from now on, and return the path of its pin."""
     for other in pinned_keys():
         if other.identity == key.identity and other.name != key.name:
             raise SignatureError(
@@ -158,7 +158,7 @@ def pin(key: PublicKey) -> Path:
 
 
 def forget(text: str) -> PublicKey:
-    """Pin a key no longer, by its name or fingerprint; the key."""
+    """Remove the pin of a key, by its name or fingerprint, and return the key."""
     key = _pinned(text)
     file = pins_folder() / f"{key.fingerprint}.pub"
     try:
@@ -169,15 +169,15 @@ def forget(text: str) -> PublicKey:
 
 
 def is_fingerprint_of(text: str, key: PublicKey) -> bool:
-    """Whether somebody read out the whole fingerprint of a key, in groups or not."""
+    """Return whether a text is the whole fingerprint of a key, in groups or not."""
     return fingerprint_digits(text) == key.fingerprint
 
 
 def _pinned(text: str, advice: str = "") -> PublicKey:
-    """A pinned key by its fingerprint, or by its name, which is none."""
+    """Return a pinned key by its fingerprint or its name."""
     keys = pinned_keys()
-    found = [key for key in keys if is_fingerprint_of(text, key)]
-    found += [key for key in keys if key.name == text]
-    if not found:
+    matches = [key for key in keys if is_fingerprint_of(text, key)]
+    matches += [key for key in keys if key.name == text]
+    if not matches:
         raise ParameterError(f"{text!r}: no key is pinned under this name or fingerprint{advice}")
-    return found[0]
+    return matches[0]

@@ -193,6 +193,7 @@ def sketch(
         values, receipt = design.sum_noise.release(
             found.sums, found.n_records, n_kept=found.n_kept, source=source
         )
+        receipt = receipt.naming(design.mapping.origin)
         entry.commit(receipt)
     public_count = found.n_records if is_public else None
     return Sketch(values, design, receipt, (identity,), (source,), public_count)

@@ -60,5 +60,5 @@ def joined_sketch(
         raise ParameterError("sampler", sampler, "expected what a receipt says")
     total = sharing.total(len(names), study)
     values = np.ascontiguousarray(words).view(np.int64).copy()
-    receipt = total.receipt(design.sum_noise, sampler)
+    receipt = total.receipt(design.sum_noise, sampler).naming(design.mapping.origin)
     return Sketch(values, design, receipt, ids_of(total), names, exact_count, (), (total,))

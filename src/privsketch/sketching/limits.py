@@ -124,7 +124,7 @@ def _sum_bounds(
         return np.where(on_diagonal, 0.0, -high), high
     largest = float(design.mapping.bounds.linf * factor)
     flat = np.full(design.n_features, -1.0)
-    if not design.mapping.dithered and design.masks is None:
+    if design.feature_map == "fourier" and design.masks is None:
         flat = _least_cosines(design) - _TABLE_ERROR
         # A wave that is flat over the whole domain counts records.
         counts = flat > _FLAT

@@ -37,7 +37,7 @@ from privsketch.facts.receipt import (
 from privsketch.features.cells import axis_edges
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
-from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.models.drawing.axes import plot_axis
 from privsketch.models.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
 from privsketch.noise.mechanism import NoiseLaw

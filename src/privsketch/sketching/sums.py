@@ -34,7 +34,8 @@ from privsketch.facts.domain import Domain
 from privsketch.features.cells import cell_counts
 from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums
-from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
+from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised, ReferenceKernel
+from privsketch.kernels.features import FEATURES
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.ledger.marks import MAX_MARKS
@@ -120,6 +121,9 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
     if design.cells is not None:
         return partial(cell_counts, shape=design.cells)
     offsets = frequencies.offsets(domain)
+    if design.feature_map not in FEATURES:  # of another package: no vector code
+        matrix = frequencies.matrix(domain)
+        return ReferenceKernel(design.mapping, matrix, offsets, frequencies.turn_bits).sums
     if frequencies.law == "structured":
         return StructuredKernel(design.mapping, frequencies.blocks(domain), offsets).sums
     matrix = frequencies.matrix(domain)
@@ -129,6 +133,9 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
 def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
     """Records, and which blocks keep them, (blocks, n), to the sums of all features."""
     frequencies, domain = design.frequencies, design.domain
+    if design.feature_map not in FEATURES:
+        masked, size = _feature_sums(design), frequencies.block_size(design.dim)
+        return lambda quantised, kept: masked(quantised, np.repeat(kept.T, size, axis=1))
     offsets = frequencies.offsets(domain)
     if frequencies.law != "structured":
         matrix, size = frequencies.matrix(domain), design.dim

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import privsketch as ps
 import privsketch_studies as studies
 from privsketch._base.errors import FileError, PrivsketchError, SignatureError
-from privsketch.signing import envelope
+from privsketch.signing import encryption
 from privsketch.signing.keys import signature_within_rules
 from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing.files import packed, signed_json, unpacked
@@ -108,7 +108,7 @@ def test_a_ballot_is_as_documented(files, monkeypatch, tmp_path):
         text = json.dumps(names, sort_keys=True, separators=(",", ":")).encode()
         info = b"privsketch ballot v1\0" + b"".join(
             [
-                hashlib.sha256(envelope.SUITE.encode()).digest(),
+                hashlib.sha256(encryption.SUITE.encode()).digest(),
                 digest,
                 hashlib.sha256(holder.identity).digest(),
                 hashlib.sha256(text).digest(),
@@ -251,15 +251,14 @@ def test_keys_that_nobody_can_have_are_refused():
     """An X25519 key of small order: the library refuses, and so do we, with our error."""
     good = ps.Key.generate("x", for_study=True).public
     with pytest.raises(FileError, match="nobody can have"):
-        envelope.sealed(good.keys["mlkem768"], bytes(32), b"message", b"info")
+        encryption.encrypt_message(good.keys["mlkem768"], bytes(32), b"message", b"info")
     with pytest.raises(FileError, match="nobody can have"):
-        envelope.sealed(b"\xff" * 1184, good.keys["x25519"], b"message", b"info")
+        encryption.encrypt_message(b"\xff" * 1184, good.keys["x25519"], b"message", b"info")
 
 
 def test_study_keys_lie_in_locked_files(tmp_path, monkeypatch):
-    from privsketch.signing import lock
 
-    monkeypatch.setattr(lock, "_COST", {"n": 16, "r": 1, "p": 1})
+    monkeypatch.setattr(encryption, "_COST", {"n": 16, "r": 1, "p": 1})
     key = ps.Key.generate("A", for_study=True)
     key.save(tmp_path / "a.key", passphrase="correct horse")
     assert (tmp_path / "a.key").stat().st_mode & 0o777 == 0o600

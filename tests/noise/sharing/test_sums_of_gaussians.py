@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.noise.sharing.gaussians import (
+from privsketch.noise.sharing.total import (
     MARGIN,
     MAX_LEVELS,
     layer_scales,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
+from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels.builder import I16, I32, I64, Array, Kind, Pointer, Value, select
 from privsketch.kernels.cuda.code import WARP, DeviceRoutine, elements, joined, signed_shift
 

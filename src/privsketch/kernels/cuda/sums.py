@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from privsketch._base.types import Integers
 from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
-from privsketch.features.fourier import MEAN_SQUARE
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import VALUE_BITS, quadratic_values, value_shift
 from privsketch.features.stream import PublicStream, Purpose
+from privsketch.features.waves import MEAN_SQUARE
 from privsketch.kernels import machine
 from privsketch.kernels.cuda.code import ptx_of
 from privsketch.kernels.cuda.driver import Function, Stream, brought, copied, device

@@ -23,8 +23,8 @@ import numpy as np
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
-from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch

@@ -12,12 +12,12 @@ from privsketch._base.types import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
-from privsketch.design.validity import require_cells
+from privsketch.design.validity import require_cells, unknown_harmonics
 from privsketch.facts.columns import Date, Number
 from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import public_seed
-from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.cells.sketches import boxes_of
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
@@ -144,6 +144,8 @@ def _dither(sketch: Sketch) -> Floats | None:
     design = sketch.design
     if not design.mapping.dithered:
         return None
+    if design.mapping.origin is not None:
+        raise unknown_harmonics(design)
     turns = design.frequencies.offsets(design.domain) * 2.0**-design.frequencies.turn_bits
     return np.asarray(2 * np.pi * turns, dtype=np.float64)
 

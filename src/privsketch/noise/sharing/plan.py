@@ -1,23 +1,23 @@
-"""Who adds the noise of a study's total, how much of it, and what everybody risks.
+"""Who adds the noise of a study's total, how much of it, and what each party risks.
 
-`Sharing` has the public facts. Scales are not among them: like those of designs they are computed
-from the budget each time, so that a file can ask for less noise only by stating what that costs.
+`Sharing` holds the public facts. Scales are not among them: as for designs, they are computed from
+the budget each time. A file can therefore ask for less noise only by stating a larger cost.
 
-delta > 0, by holders: each adds discrete Gaussian noise, of which H honest ones together have the
-variance of one release. How many holders take part is known later, so that each one draws for
-several *levels* H_1 > H_2 > ..., one on top of the other: y_1 = x + noise, y_2 = y_1 + more noise.
-All levels together are y_1 and noise that has nothing to do with records: they cost what y_1 does,
-rho H_1. The total takes one level, the largest that is no more than the turnout less those who
-may collude.
+delta > 0, by holders: each adds discrete Gaussian noise, and the noises of H honest holders have
+together the variance of one release. The number of holders who take part is known only later. So
+each one draws noise for several *levels* H_1 > H_2 > ..., one on top of the other: y_1 = x + noise,
+y_2 = y_1 + more noise. All levels together are y_1 and noise that is independent of records: they
+cost what y_1 does, rho H_1. The total uses one level, the largest that is no more than the turnout
+less the holders who may collude.
 
 delta = 0, by tellers: pure noise has no such parts. (A component of cube noise has the
 characteristic function sin(D atan t) / (D t (1 + t^2)^(D/2)), whose zeros are simple from D = 3 on;
 those of a power of one are not.) Each teller adds a whole noise, and one honest teller is enough.
-Lest all tellers together see exact sums, each holder adds noise for a larger epsilon, `alone`.
+Each holder adds noise for a larger epsilon, `alone`: all tellers together see no exact sums.
 
 Noise is added modulo 2^64, as the sums are (`NoiseLaw.wraps`). A word that is a function of the
-others, such as their sum with public weights r, is to be the same function after noise was added: a
-teller who adds z adds the sum of r_j z_j to it, or the difference tells an exact sum.
+others, such as their sum with public weights r, must be the same function after noise was added: a
+teller who adds z adds the sum of r_j z_j to it. Otherwise the difference would reveal an exact sum.
 """
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ from privsketch.facts.budget import exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import round_down
 from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
-from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
 from privsketch.noise.sharing.total import (
     ALL_BUT_ONE,
     ALL_OTHERS,
+    MAX_LEVELS,
     SharedCost,
     SharedTotal,
     cost_of_laws,
     cost_times,
     floor_law,
     gaussian_part,
+    layer_scales,
+    plan_levels,
     require_alone,
+    require_margin,
 )
 from privsketch.noise.sums import (
     SHARING_KINDS,
@@ -58,25 +61,25 @@ from privsketch.noise.sums import (
     floor_ratio,
 )
 
-DEFAULT_TELLERS = 2  # the least, and each more costs noise where tellers add it
-MAX_HOLDERS = 10**6  # of one study; no more than MAX_RECORDS / MAX_HOLDERS records are left each
+DEFAULT_TELLERS = 2  # the fewest; where tellers add the noise, each further one adds its own
+MAX_HOLDERS = 10**6  # of one study; each can then have up to MAX_RECORDS / MAX_HOLDERS records
 _FACTS = ("by", "n_holders", "colluding", "min_holders", "n_tellers", "levels", "alone")
 
 
 def default_colluding(n_holders: int) -> int:
-    """A third of the holders, rounded up, may pool what they know."""
+    """Return a third of the holders, rounded up: how many may pool their knowledge."""
     return -(-n_holders // 3)
 
 
 def default_min_holders(n_holders: int, colluding: int) -> int:
-    """Two thirds, and one more than collude."""
+    """Return two thirds of the holders, and one more than collude."""
     return max(-(-2 * n_holders // 3), colluding + 1)
 
 
 def planned_noises(by: SharingKind, n_holders: int) -> float:
-    """Variance of the noise of a total of all holders, with all defaults, over that of a release.
+    """Return the noise variance of a full total by default, relative to one release.
 
-    For plans and forecasts, before there is a study.
+    Plans and forecasts use it before there is a study.
     """
     if by == "holders":
         return n_holders / (n_holders - default_colluding(n_holders))
@@ -85,25 +88,27 @@ def planned_noises(by: SharingKind, n_holders: int) -> float:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the noise of one study's total is added: public facts, draws, costs.
+    """How the noise of a study's total is added: public facts, draws, costs.
 
     Attributes
     ----------
     noise : SumNoise
-        That of one release of the design, which protects the total.
+        Noise of one release of the design, which protects the total.
     by : {"holders", "tellers"}
+        Who adds it.
     n_holders : int
-        All that are on the roster.
+        Number of holders on the roster.
     colluding : int
-        How many of them may pool what they know with all tellers but one. Tellers who are holders
-        count. Any number may where tellers add the noise.
+        How many of them may pool their knowledge with all tellers but one. Tellers who are holders
+        count. Where tellers add the noise, any number may.
     min_holders : int
-        The least turnout.
+        Smallest turnout.
     n_tellers : int
+        Number of tellers.
     levels : tuple of int
         For each level, how many honest holders' noises suffice; empty where tellers add noise.
     alone : float
-        What a holder's own noise is for: a rho for Gaussian noise, else an epsilon.
+        Cost that a holder's own noise is calibrated to: a rho for Gaussian noise, else an epsilon.
     """
 
     noise: SumNoise
@@ -147,7 +152,7 @@ class Sharing:
                     raise ParameterError("the noise of all together does not fit 64-bit integers")
 
     def _noisiest(self) -> list[int]:
-        """For each level the largest turnout that takes it: no other one has more noise."""
+        """Return the largest turnout of each level, which has the most noise."""
         above = (level + self.colluding - 1 for level in self.levels[:-1])
         return [self.n_holders, *(turnout for turnout in above if turnout >= self.min_holders)]
 
@@ -171,7 +176,7 @@ class Sharing:
         if not math.isclose(self.alone, law.zcdp * levels[0], rel_tol=1e-9):
             raise ParameterError("alone", self.alone, "not what the first level costs")
         n_noises = self.n_holders * len(levels)
-        # Whoever sees least, an outsider, has the least rho of all.
+        # Outsiders see least: their rho is the smallest.
         require_margin(law.zcdp * levels[-1] / self.n_holders, n_noises, law.n_components)
 
     @property
@@ -184,17 +189,17 @@ class Sharing:
 
     @property
     def n_words(self) -> int:
-        """Integers of one level."""
+        """Number of integers of one level."""
         return self.noise.n_words
 
     @property
     def n_levels(self) -> int:
-        """Levels that a holder draws noise for."""
+        """Number of levels that a holder draws noise for."""
         return max(len(self.levels), 1)
 
     @cached_property
     def holder_laws(self) -> tuple[tuple[NoiseLaw, ...], ...]:
-        """What a holder adds: laws of sums and count for each level, on top of the one before."""
+        """Laws of sums and count that a holder adds at each level, on top of the previous one."""
         if self.by == "holders":
             scales = layer_scales(self._law.scale, self.levels)
             return tuple((gaussian_part(self._law, scale),) for scale in scales)
@@ -203,10 +208,10 @@ class Sharing:
     def draw_holder(
         self, words: Integers, *, source: str | None = None
     ) -> tuple[Integers, Receipt]:
-        """(n_levels, n_words): a holder's exact integers with noise, modulo 2^64, for every level.
+        """Add noise to a holder's exact integers, modulo 2^64: (n_levels, n_words).
 
-        `words` are those of `SumNoise.weighted`. The receipt says what they cost if nothing else
-        protects them. They are for the eyes of nobody: the total is what is shown.
+        `words` are those of `SumNoise.weighted`. The receipt states their cost if nothing else
+        protects them. Nobody may see them: only the total is shown.
 
         Charges: `alone`, once; and the cost of the total, once that is shown.
         """
@@ -222,74 +227,71 @@ class Sharing:
         return drawn, first.protecting(self.noise.unit)
 
     def draw_teller(self) -> tuple[Integers, Receipt]:
-        """(n_words,): what a teller adds to its words, modulo 2^64; and to functions of them.
+        """Draw the noise (n_words,) that a teller adds to its words, modulo 2^64.
 
-        No record has to do with it, and no entry in a ledger.
+        It does not depend on records and needs no entry in a ledger.
 
         Charges: nothing by itself; the total that it protects has its cost.
         """
         if self.by != "tellers":
             raise ParameterError("sharing", self.by, "tellers add no noise in this study")
-        laws = tuple(wrapping(law) for law in self.noise.laws)
-        nothing = np.zeros(self.n_words, dtype=np.int64)
+        laws = tuple(replace(law, wraps=True) for law in self.noise.laws)
+        zeros = np.zeros(self.n_words, dtype=np.int64)
         with entered_noise(lambda: None):
-            return _noised(nothing, laws, None)
+            return _noised(zeros, laws, None)
 
     def level_of(self, turnout: int) -> int:
-        """The level that is added up when so many holders take part."""
+        """Return the level that is added up for a number of holders."""
         if type(turnout) is not int or not self.min_holders <= turnout <= self.n_holders:
             raise ParameterError(
                 "turnout", turnout, f"expected {self.min_holders} to {self.n_holders} holders"
             )
         honest = turnout - self.colluding
-        fitting = (place for place, level in enumerate(self.levels) if level <= honest)
+        fitting = (index for index, level in enumerate(self.levels) if level <= honest)
         return next(fitting, 0)
 
     def total(self, turnout: int, study: str) -> SharedTotal:
-        """The public facts of a total of so many holders."""
+        """Return the public facts of a total of this many holders."""
         level = self.level_of(turnout)
         needed = self.levels[level] if self.by == "holders" else 0
         return SharedTotal(study, self.by, level, needed, turnout, self.n_tellers, self.alone)
 
     def noises(self, turnout: int) -> float:
-        """Variance of the noise of a total over that of one release."""
+        """Return the noise variance of a total relative to one release."""
         return self.total(turnout, "any").noises(self._law, self.noise)
 
     def variance(self, turnout: int) -> float:
-        """Variance of the noise of each sum of a total, in released integers."""
+        """Return the variance of the noise of each sum of a total, in released integers."""
         return self.noises(turnout) * self._law.variance
 
     def receipt(self, turnout: int, study: str, sampler: str = OWN) -> Receipt:
-        """What a total costs; its assumption says under which conditions."""
+        """Return the cost of a total; its assumption states the conditions."""
         return self.total(turnout, study).receipt(self.noise, sampler)
 
     def costs(self, turnout: int | None = None) -> tuple[SharedCost, ...]:
-        """What everybody can learn about one unit, from those who know least to all together.
+        """Return what each party can learn about one unit, from least to all together.
 
-        For a turnout, that of all holders if left out.
+        The turnout is the number of all holders if left out.
         """
         turnout = self.n_holders if turnout is None else turnout
         level = self.level_of(turnout)
         alone = self.cost_alone()
         if self.by == "tellers":
-            whole = self._cost(ALL_BUT_ONE, 1)
-            return whole, alone
+            return self._cost(ALL_BUT_ONE, 1), alone
         needed = self.levels[level]
-        found = [self._cost("outsiders", Fraction(needed, turnout))]
-        if self.colluding == 0:  # everybody knows its own noise
-            found.append(
-                self._cost("each of the other holders", Fraction(needed, max(turnout - 1, 1)))
-            )
+        costs = [self._cost("outsiders", Fraction(needed, turnout))]
+        if self.colluding == 0:  # every holder knows its own noise
+            others = Fraction(needed, max(turnout - 1, 1))
+            costs.append(self._cost("each of the other holders", others))
         honest = turnout - self.colluding
         pooled = f"all tellers but one, with {self.colluding} of the holders"
-        found.append(self._cost(pooled, Fraction(needed, honest)))
-        for h in dict.fromkeys((-(-needed // 2), 1)):
-            if h < needed:
-                found.append(self.cost_of_honest(h, turnout))
-        return (*found, alone)
+        costs.append(self._cost(pooled, Fraction(needed, honest)))
+        halves = dict.fromkeys((-(-needed // 2), 1))
+        costs += [self.cost_of_honest(h, turnout) for h in halves if h < needed]
+        return (*costs, alone)
 
     def cost_of_honest(self, n_honest: int, turnout: int | None = None) -> SharedCost:
-        """What a total costs if only so many of its holders added noise and keep it secret."""
+        """Return the cost of a total if only this many holders added secret noise."""
         require_count("n_honest", n_honest)
         words = f"everybody else, if only {n_honest} holder{'s' * (n_honest > 1)} kept noise secret"
         if self.by == "tellers":
@@ -298,11 +300,11 @@ class Sharing:
         return self._cost(words, Fraction(self.levels[level], n_honest))
 
     def cost_alone(self) -> SharedCost:
-        """What a holder's own noise costs where it is all that protects its sums."""
+        """Return the cost of a holder's sums if only its own noise protects them."""
         return cost_of_laws(ALL_OTHERS[self.by], self.holder_laws[0])
 
     def _cost(self, who: str, times: Fraction | int) -> SharedCost:
-        """The cost of one release, whose rho is taken so many times."""
+        """Return the cost of one release with its rho multiplied."""
         return cost_times(self.noise, who, times)
 
     def require_tellers_counted(self, tellers_on_roster: int) -> None:
@@ -317,7 +319,7 @@ class Sharing:
             )
 
     def describe(self) -> str:
-        """In plain words, several lines: who adds noise, and what those who take part risk."""
+        """Describe who adds noise, and the risks of those who take part."""
         lines = [f"noise by    {self._words()}"]
         most, least = self.noises(self.n_holders), self.noises(self.min_holders)
         lines.append(
@@ -346,13 +348,13 @@ class Sharing:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The public facts as plain JSON values, without the design's noise."""
-        found = {name: getattr(self, name) for name in _FACTS}
-        return {**found, "levels": list(self.levels)}
+        """Return the public facts as plain JSON values, without the design's noise."""
+        facts = {name: getattr(self, name) for name in _FACTS}
+        return {**facts, "levels": list(self.levels)}
 
     @classmethod
     def from_json(cls, value: Any, noise: SumNoise) -> Sharing:
-        """From `to_json` and the noise of the design; an error for anything else."""
+        """Rebuild from `to_json` and the noise of the design; raise for anything else."""
         if not isinstance(value, Mapping) or set(value) != set(_FACTS):
             raise ParameterError("sharing: unknown or missing fields")
         if not isinstance(value["levels"], list):
@@ -370,9 +372,9 @@ def plan_sharing(
     n_tellers: int = DEFAULT_TELLERS,
     alone: float | None = None,
 ) -> Sharing:
-    """How to share the noise of a design among the holders or the tellers of a study.
+    """Plan how the holders or the tellers of a study share the noise of a design.
 
-    `by` holders if left out where the noise is Gaussian, else tellers. `alone` is for noise by
+    If `by` is left out, holders add Gaussian noise, and tellers any other. `alone` is for noise by
     tellers: a rho for Gaussian noise, else an epsilon.
     """
     require_count("n_holders", n_holders)
@@ -393,7 +395,7 @@ def plan_sharing(
     elif alone is None and law.kind == "gaussian":
         alone = law.rho * 2 * n_holders
     elif alone is None:
-        whole = exact(exact_sum([one.epsilon for one in noise.laws]))
+        whole = exact(exact_sum([law.epsilon for law in noise.laws]))
         alone = round_down(whole * floor_ratio(n_holders))
     return Sharing(
         noise,
@@ -407,15 +409,10 @@ def plan_sharing(
     )
 
 
-def wrapping(law: NoiseLaw) -> NoiseLaw:
-    """The same noise, added modulo 2^64."""
-    return replace(law, wraps=True)
-
-
 def _noised(
     words: Integers, laws: tuple[NoiseLaw, ...], source: str | None
 ) -> tuple[Integers, Receipt]:
-    """Sums and, if it has a law of its own, the count, with noise."""
+    """Add noise to the sums, and to the count if it has a law of its own."""
     if len(laws) == 1:
         return add_noise(words, laws[0], source=source)
     parts, receipts, start = [], [], 0

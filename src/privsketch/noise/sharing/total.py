@@ -1,6 +1,33 @@
-"""What is public about the noise of one total, after it was added up: a sketch file carries it.
+"""Public facts about the noise of one total, which a sketch file stores.
 
-Its variance, which learners need, and its receipt follow from these facts and the design's noise.
+The variance, which learners need, and the receipt follow from these facts and the design's noise.
+
+Sums of discrete Gaussian noises are nearly discrete Gaussian; here is what "nearly" costs.
+
+Write N_Z(0, v) for P(z) ~ exp(-z^2 / 2 v) on the integers; "variance" is v here, from which that
+of the noise differs by less than 1 in e^600 where it counts.
+
+Lemma. Let X, Y be independent, N_Z(0, s^2) and N_Z(0, t^2). Completing squares, X + Y has at n the
+weight exp(-n^2 / 2 (s^2 + t^2)) f(c n), f(x) = sum over k of exp(-(k - x)^2 / 2 u^2), with
+c = s^2 / (s^2 + t^2) and 1 / u^2 = 1 / s^2 + 1 / t^2. By Poisson summation f(x) is a constant times
+1 + 2 sum over j >= 1 of q^(j^2) cos(2 pi j x), q = exp(-2 pi^2 u^2), which lies between
+theta_4(q) > 0 and theta_3(q). Over its mean under N_Z(0, s^2 + t^2), f(c n) is the ratio of the law
+of X + Y to N_Z(0, s^2 + t^2); so that ratio and its inverse are at most theta_3 / theta_4. Jacobi's
+products make the logarithm of that 4 (artanh q + artanh q^3 + artanh q^5 + ...), at most 4.04 q
+for s, t >= 1/2. (Kairouz, Liu and Steinke, 2021, have 5 q.)
+
+A sum of several is made one by one, and a bound on a ratio of laws survives the addition of
+independent noise: |ln ratio| <= tau / 2, tau = 8.08 times the sum of all q. In D coordinates a pair
+of laws whose logarithms differ by at most e in each has Renyi divergences of at most a D e^2 / 2,
+of any order a, both ways (Bun and Steinke, 2016, Proposition 3.3). Roots of such bounds add up
+along a chain of laws, as for groups of records (ibid., Lemma 5.2: with k = 1 + x / y, bounds
+a x^2 / 2 and a y^2 / 2 make a (x + y)^2 / 2): from the sum to the Gaussian, across by the
+sensitivity, back to the sum,
+
+    rho' = (sensitivity / sqrt(v) + tau sqrt(D))^2 / 2,     v the sum of variances.
+
+With all scales >= 8, u^2 >= 32 and tau < 9 (number of noises) e^-631. A margin of 2^-40 in every
+variance is more than that, and rho' is then at most sensitivity^2 / 2 v without the margin.
 """
 
 from __future__ import annotations
@@ -17,8 +44,14 @@ from privsketch.facts.budget import checked_source, exact, exact_sum, number_tex
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import epsilon_of_rho, round_down
 from privsketch.noise.mechanism import SAMPLERS, NoiseLaw, cube_law, laplace_law
-from privsketch.noise.sharing.gaussians import root_up
-from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, composed_receipt, is_near
+from privsketch.noise.sums import (
+    MIN_SHARE,
+    SHARING_KINDS,
+    SharingKind,
+    SumNoise,
+    composed_receipt,
+    is_near,
+)
 
 _HOLDERS = (
     "at least {needed} of the {turnout} holders in this sum added noise and keep it secret (if "
@@ -35,26 +68,27 @@ ALL_OTHERS = {
     "tellers": "all tellers together",
 }
 
-_SIZES = 1e-100, 1e100  # of `alone`: what is beyond is no cost, and no float when it is squared
+_SIZES = 1e-100, 1e100  # of `alone`: beyond, a number is no cost, and its square no float
 
 
 def require_alone(alone: object) -> None:
-    """Refuse what cannot be a cost."""
+    """Refuse a number that cannot be a cost."""
     if not (type(alone) is float and _SIZES[0] <= alone <= _SIZES[1]):
         raise ParameterError("alone", alone, "expected a number above 0")
 
 
 @dataclass(frozen=True)
 class SharedCost:
-    """What somebody can learn about one unit.
+    """What a party can learn about one unit.
 
     Attributes
     ----------
     who : str
-        In words.
+        Description of the party.
     epsilon, delta : float
+        Cost against this party.
     rho : float or None
-        For Gaussian noise.
+        The same in zCDP, for Gaussian noise.
     """
 
     who: str
@@ -64,21 +98,21 @@ class SharedCost:
 
     @property
     def text(self) -> str:
-        """Epsilon and delta, with four digits that are rounded up."""
+        """Epsilon and delta, rounded up to four digits."""
         four = Context(prec=4, rounding=ROUND_CEILING)
         epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
         return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
 
 
 def cost_of_laws(who: str, laws: Sequence[NoiseLaw]) -> SharedCost:
-    """What a release costs that has these laws for its sums and its count."""
+    """Return the cost of a release with these laws for its sums and its count."""
     if laws[0].zcdp is not None and laws[0].kind == "gaussian":
         return SharedCost(who, laws[0].epsilon, laws[0].delta, laws[0].zcdp)
     return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
 
 
 def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
-    """The cost of one release, whose rho is taken so many times."""
+    """Return the cost of one release with its rho multiplied."""
     law = noise.sums_law
     if law.zcdp is None or law.kind != "gaussian" or times == 1:
         return cost_of_laws(who, noise.laws)
@@ -88,24 +122,25 @@ def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
 
 @dataclass(frozen=True)
 class SharedTotal:
-    """Noise that several added to one total.
+    """Noise that several parties added to one total.
 
     Attributes
     ----------
     study : str
-        The random name of the study.
+        Random name of the study.
     by : {"holders", "tellers"}
         Who added it: each holder a part of one noise, or each teller a whole one.
     level : int
-        Which of the noises of the holders counts, from 0 on.
+        Index of the holders' level that was added up.
     needed : int
-        How many holders' noises together are that of one release; 0 where tellers add it.
+        How many holders' noises make up that of one release; 0 where tellers add it.
     turnout : int
         Number of holders in the total.
     n_tellers : int
+        Number of tellers.
     alone : float
-        What the sums of a holder cost if its own noise is all that protects them: a rho for
-        Gaussian noise, else an epsilon.
+        Cost of a holder's sums if only its own noise protects them: a rho for Gaussian noise,
+        else an epsilon.
     """
 
     study: str
@@ -130,45 +165,45 @@ class SharedTotal:
 
     @property
     def source(self) -> str:
-        """What its receipt names as the source."""
+        """Source that its receipt names."""
         return f"study {self.study}"
 
     def noises(self, law: NoiseLaw, noise: SumNoise) -> float:
-        """Variance of the total's noise over that of one release by `law`, one of `noise`."""
+        """Return the variance of the total's noise relative to one release by `law`."""
         if self.by == "holders":
             return self.turnout / self.needed
         return self.n_tellers + self.turnout * self.floor(law, noise).variance / law.variance
 
     def floor(self, law: NoiseLaw, noise: SumNoise) -> NoiseLaw:
-        """What every holder adds where tellers add the noise, lest all of these see exact sums."""
+        """Return the noise that every holder adds, so that tellers see no exact sums."""
         return floor_law(law, noise, self.alone)
 
     def costs(self, noise: SumNoise) -> tuple[SharedCost, ...]:
-        """What everybody can learn about one unit of this total, from least to most.
+        """Return what each party can learn about one unit of this total, from least to most.
 
-        As many holders may collude as the noises that are needed leave.
+        All holders beyond those whose noises are needed may collude.
         """
         if self.by == "tellers":
             laws = [self.floor(law, noise) for law in noise.laws]
             whole = cost_of_laws(ALL_BUT_ONE, noise.laws)
             return whole, cost_of_laws(ALL_OTHERS[self.by], laws)
-        found = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
+        costs = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
         colluding, pooled = self.turnout - self.needed, "all tellers but one"
         if colluding:
             pooled += f", with {colluding} of the {self.turnout} holders"
-        else:  # everybody knows its own noise
+        else:  # every holder knows its own noise
             others = Fraction(self.needed, max(self.turnout - 1, 1))
-            found.append(cost_times(noise, "each of the other holders", others))
-        found.append(cost_times(noise, pooled, 1))
+            costs.append(cost_times(noise, "each of the other holders", others))
+        costs.append(cost_times(noise, pooled, 1))
         law = noise.sums_law
         epsilon = epsilon_of_rho(self.alone, law.delta)
-        return *found, SharedCost(ALL_OTHERS[self.by], epsilon, law.delta, self.alone)
+        return *costs, SharedCost(ALL_OTHERS[self.by], epsilon, law.delta, self.alone)
 
     def receipt(self, noise: SumNoise, sampler: str) -> Receipt:
-        """What the total costs those whose records are in it."""
+        """Return what the total costs those whose records are in it."""
         parts = [law.receipt(law.scale, None, sampler) for law in noise.laws]
         whole = parts[0] if len(parts) == 1 else composed_receipt(parts, None)
-        told = _HOLDERS if self.by == "holders" else _TELLERS
+        assumption = _HOLDERS if self.by == "holders" else _TELLERS
         how = (
             f"added in parts by {self.turnout} holders"
             if self.by == "holders"
@@ -179,12 +214,12 @@ class SharedTotal:
             whole,
             mechanism=f"{whole.mechanism}, {how}",
             source=self.source,
-            assumption=told.format(**facts),
+            assumption=assumption.format(**facts),
         )
         return receipt.protecting(noise.unit)
 
     def covers(self, receipt: Receipt, noise: SumNoise) -> bool:
-        """Whether a receipt is that of this total, but for last digits of another machine."""
+        """Return whether a receipt is that of this total, up to rounding on other machines."""
         leaves = receipt.parts or (receipt,)
         if not all(leaf.sampler in SAMPLERS for leaf in leaves):
             return False
@@ -195,19 +230,19 @@ class SharedTotal:
         return _is_like(receipt, expected)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return the facts as plain JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_json(cls, value: Any) -> SharedTotal:
-        """From `to_json`; an error for anything else."""
+        """Rebuild from `to_json`; raise for anything else."""
         if not isinstance(value, Mapping) or set(value) != {field.name for field in fields(cls)}:
             raise ParameterError("shared: unknown or missing fields")
         return cls(**value)
 
 
 def _is_like(receipt: Receipt, expected: Receipt) -> bool:
-    """Whether two receipts say the same, numbers that machines compute being near."""
+    """Return whether two receipts are equal, up to rounding and descriptions of numbers."""
     for name in ("sensitivity", "scale", "rho"):
         if not is_near(getattr(receipt, name), getattr(expected, name)):
             return False
@@ -218,13 +253,13 @@ def _is_like(receipt: Receipt, expected: Receipt) -> bool:
         return False
     same = {
         name: getattr(receipt, name)
-        for name in ("sensitivity", "scale", "rho", "calibration", "parts")
+        for name in ("sensitivity", "scale", "rho", "calibration", "parts", "plugins")
     }
     return receipt == replace(expected, **same)
 
 
 def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
-    """Gaussian noise of another scale for the same sums, which wraps; it costs what that costs."""
+    """Return wrapping Gaussian noise of another scale for the same sums, with its own cost."""
     rho = round_up(Fraction(law.sensitivity) ** 2 / (2 * Fraction(scale) ** 2))
     while Fraction(rho) * 2 * Fraction(scale) ** 2 < Fraction(law.sensitivity) ** 2:
         rho = math.nextafter(rho, math.inf)
@@ -241,11 +276,11 @@ def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
 
 
 def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
-    """`law`, one of `noise`, for as much of `alone` as it has of the whole cost; it wraps."""
+    """Return `law` of `noise` for its fraction of the cost `alone`, wrapping."""
     if law.kind == "gaussian":
         whole = Fraction(law.sensitivity) ** 2 / (2 * exact(alone))
         return gaussian_part(law, root_up(whole))
-    total = exact(exact_sum([one.epsilon for one in noise.laws]))
+    total = exact(exact_sum([part.epsilon for part in noise.laws]))
     epsilon = round_down(exact(law.epsilon) * exact(alone) / total)
     n, sensitivity = law.n_components, int(law.sensitivity)
     if law.kind == "laplace":
@@ -259,3 +294,104 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
             "more than the integers of this design have room for",
             "plan the design with `n_holders=` and `sharing='tellers'`, or use less",
         ) from None
+
+
+MARGIN = Fraction(1, 2**40)
+_PER_Q = 8.08  # twice 4.04: there and back
+_MIN_SCALE = 0.5  # smallest scale for which the lemma's constant holds
+
+
+def tau_of(variances: Sequence[float]) -> float:
+    """Return tau: a sum of these noises is within e^(tau / 2) of discrete Gaussian.
+
+    The noises are added in the given order; any order is valid.
+    """
+    if not variances or min(variances) < _MIN_SCALE**2:
+        raise ParameterError(f"variances: expected numbers of at least {_MIN_SCALE**2}")
+    total, whole = variances[0], 0.0
+    for variance in variances[1:]:
+        whole += math.exp(-2 * math.pi**2 * total * variance / (total + variance))
+        total += variance
+    return _PER_Q * whole * (1 + 1e-12)
+
+
+def rho_of_sum(variances: Sequence[float], sensitivity: float, n_components: int = 1) -> float:
+    """Return rho' of a sum of discrete Gaussian noises, for any that the lemma covers."""
+    across = sensitivity / math.sqrt(math.fsum(variances))
+    return (across + tau_of(variances) * math.sqrt(n_components)) ** 2 / 2 * (1 + 1e-12)
+
+
+def require_margin(rho: float, n_noises: int, n_components: int) -> None:
+    """Refuse a sum for which the margin of its variances does not pay for all of tau.
+
+    With v (1 + m) for v, sensitivity / sqrt(v (1 + m)) <= sqrt(2 rho) (1 - m / 3); the rest of
+    sqrt(2 rho) is what tau sqrt(D) may be. In logarithms, because both are beyond floats.
+    """
+    log_tau = math.log(9 * n_noises) - math.pi**2 * MIN_SHARE**2
+    room = math.log(2 * rho) / 2 + math.log(MARGIN / 3)
+    if log_tau + math.log(n_components) / 2 > room:
+        raise ParameterError("noise: so much of it that its parts do not add up to it")
+
+
+def root_up(value: Fraction) -> float:
+    """Return the least float whose square is not below `value`."""
+    root = math.sqrt(value)
+    while Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    while Fraction(math.nextafter(root, 0.0)) ** 2 >= value:
+        root = math.nextafter(root, 0.0)
+    return root
+
+
+def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
+    """Return scales of the noises that a holder adds in layers, one for each level.
+
+    The variances of the first l noises add up to scale^2 / levels[l - 1], with the margin: so many
+    holders have together the noise of one release. Levels fall.
+    """
+    whole = Fraction(scale) ** 2 * (1 + MARGIN)
+    scales: list[float] = []
+    covered = Fraction(0)
+    for level in levels:
+        missing = whole / level - covered
+        if missing < MIN_SHARE**2:
+            raise ParameterError(
+                f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
+                "a design that has room for parts of its noise: planned with `n_holders=` as many "
+                "as take part, and `sharing='holders'`"
+            )
+        scales.append(root_up(missing))
+        covered += Fraction(scales[-1]) ** 2
+    return tuple(scales)
+
+
+MAX_LEVELS = 16  # of a ballot, each as long as a sketch; a step from N to N / 2 then costs 5 %
+
+
+def plan_levels(scale: float, most: int, least: int) -> tuple[int, ...]:
+    """Return sufficient numbers of honest noises from `most` to `least`: all, or a grid.
+
+    Between two levels H > H', a total has H / H' times the variance that it needs. Designs whose
+    noise is too small to be divided have fewer and coarser levels.
+    """
+    if not 1 <= least <= most:
+        raise ParameterError(f"levels: expected 1 <= {least} <= {most}")
+    # Other machines may compute other last digits of the scale.
+    smallest = Fraction(MIN_SHARE) ** 2 * (1 + Fraction(1, 10**6))
+    most = min(most, max(least, math.floor(Fraction(scale) ** 2 / smallest)))
+    for count in range(min(MAX_LEVELS, most - least + 1), 1, -1):
+        levels = _geometric(most, least, count)
+        steps = zip(levels[1:], levels, strict=False)
+        parts = [Fraction(1, few) - Fraction(1, many) for few, many in steps]
+        if Fraction(scale) ** 2 * min(parts) >= smallest:
+            return levels
+    layer_scales(scale, [least])
+    return (least,)
+
+
+def _geometric(most: int, least: int, count: int) -> tuple[int, ...]:
+    """Return up to `count` whole numbers from `most` to `least`, at about equal ratios."""
+    if most - least + 1 <= count:
+        return tuple(range(most, least - 1, -1))
+    inner = [round(most * (least / most) ** (index / (count - 1))) for index in range(count)]
+    return tuple(sorted({most, *inner, least}, reverse=True))

@@ -84,7 +84,9 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
 def _compared(parts: list[Sketch]) -> Comparison:
     """The same of sketches that may be compared."""
     design = parts[0].design
-    if not design.mapping.has_table:
+    # Harmonics of a dithered map of another package are not part of the reference's model.
+    has_model = design.mapping.origin is None or not design.mapping.dithered
+    if not (design.mapping.has_table and has_model):
         return _compare_moments(parts)
     rows = kept_features(design)
     features = Features(design, rows)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.types import Floats
-from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.problem import nonnegative_solution
 from privsketch.sketching.sketch import Sketch
 

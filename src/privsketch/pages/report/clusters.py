@@ -20,7 +20,7 @@ from privsketch._base.types import Floats
 from privsketch.facts.columns import Column
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
-from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.models.base import diagonal_matrices
 from privsketch.models.clusters import ClusterModel, CostRatio
 from privsketch.models.drawing.axes import (

@@ -21,7 +21,7 @@ from privsketch._base.errors import FileError, SignatureError
 from privsketch._base.formats import MAX_JSON_BYTES, fingerprint, parse_json
 from privsketch.noise.mechanism import REPLACED
 from privsketch.signing.documents import alike
-from privsketch.signing.envelope import OVERHEAD
+from privsketch.signing.encryption import OVERHEAD
 from privsketch.signing.signature import Signature, key_fingerprint
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.studies import Study

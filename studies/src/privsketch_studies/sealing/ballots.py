@@ -19,7 +19,7 @@ from privsketch._base.errors import FileError, PrivsketchError
 from privsketch._base.formats import canonical_json, read_file, write_file
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.mechanism import OWN, REPLACED
-from privsketch.signing.envelope import OVERHEAD, SUITE
+from privsketch.signing.encryption import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch_studies.errors import StudyError
