@@ -7,7 +7,7 @@ import pytest
 from test_planning import brute_force_error
 
 import privsketch as ps
-from privsketch.design.scales import COST, COST_OF_FEW, LARGEST_RANGE, VISIBLE, default_radii
+from privsketch.design.plan import COST, COST_OF_FEW, LARGEST_RANGE, VISIBLE, default_radii
 from privsketch.design.size import center_error, kmeans_unknowns
 from privsketch.features.radii import RadialLaw, Tail
 

@@ -16,8 +16,11 @@ from scipy.stats import chi2
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
+from privsketch.design.recipe import Design
+from privsketch.design.request import Request
 from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS, CellContribution
+from privsketch.features.frequencies import NO_LAW
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
@@ -77,6 +80,28 @@ def _number(dim: int, n_clusters: int, n_records: float, noise_std: float) -> in
     seen = n_records / n_clusters * math.sqrt(2) / noise_std  # epsilon is sqrt 2 / noise_std
     ideal = _PER_CLUSTER * n_clusters ** (1 / dim) * seen ** (1 / (dim + 2))
     return int(min(max(2, math.ceil(ideal - _ROUNDING)) ** dim, MOST))
+
+
+def plan_grid(request: Request) -> Design:
+    """Plan counts of a grid, with Laplace noise: the least even if delta > 0 (docs/theory.md)."""
+    budget, kind = request.budget, request.noise or "laplace"
+    n_records = request.public_size(request.largest_size[0])
+    total = n_records * (request.n_holders or 1)
+    noise_std = noise_of_cells(budget, kind) * math.sqrt(request.noise_ratio)
+    half_widths, size = request.domain.half_widths, request.n_features
+    cells = plan_cells(half_widths, request.n_components, total, noise_std, size)
+    n_cells = math.prod(cells)
+    count = request.count
+    if count is None and budget.neighbours == "replace":
+        count = "public"
+    return request.design(
+        feature_map="cells",
+        frequencies=request.draw(NO_LAW, n_cells),
+        noise=kind,
+        count=count or count_of_cells(n_cells, total, noise_std),
+        n_records=n_records,
+        cells=cells,
+    )
 
 
 def count_of_cells(n_cells: int, n_records: float, noise_std: float) -> CountMode:

@@ -37,19 +37,16 @@ from dataclasses import dataclass, replace
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch.design.recipe import Design
+from privsketch.design.request import Request
 from privsketch.design.size import Verdict
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.facts.budget import Budget
-from privsketch.facts.domain import Domain
-from privsketch.facts.schema import Schema
-from privsketch.features.frequencies import NO_LAW, Frequencies, draw_frequencies, public_seed
+from privsketch.features.frequencies import NO_LAW
 from privsketch.features.maps import feature_map
-from privsketch.features.masks import Masks
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseKind
-from privsketch.noise.sharing.plan import planned_noises
-from privsketch.noise.sums import MAX_RECORDS, CountMode, SharingKind
+from privsketch.noise.sums import MAX_RECORDS
 
 MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
 MAX_FEATURES = 6000  # as in design/size.py: larger sketches take long to learn
@@ -72,56 +69,28 @@ class PCACandidate:
     noise: NoiseKind
 
 
-def plan_pca(
-    *,
-    n_components: int,
-    domain: Domain,
-    budget: Budget,
-    n_records: float,
-    seed: int | None,
-    n_features: int | None,
-    map_name: str | None,
-    noise: NoiseKind | None,
-    masks: Masks | None,
-    law: str | None,
-    count: CountMode | None,
-    mean: str,
-    columns: tuple[str, ...] | None,
-    schema: Schema | None = None,
-    n_holders: int | None = None,
-    sharing: SharingKind | None = None,
-) -> Design:
-    """The candidate of least predicted loss; what is given stays as given."""
-    dim = len(domain.half_widths)
-    require_components(n_components, dim, n_values=moment_count(dim))
+def plan_components(request: Request) -> Design:
+    """Plan the features of least predicted loss for principal components."""
+    dim, k, budget, masks = request.dim, request.n_components, request.budget, request.masks
+    n_records = request.public_size(request.n_features or 9 * k * dim)
+    require_components(k, dim, n_values=moment_count(dim))
     kinds: list[NoiseKind] = ["gaussian"] if budget.delta > 0 else ["laplace"]
-    if budget.delta == 0 and mean == "omitted" and (masks is None or masks.features == "all"):
+    masks_features = masks is not None and masks.features != "all"
+    if budget.delta == 0 and request.mean in (None, "omitted") and not masks_features:
         kinds.append("cube")
-    if noise is not None:
-        kinds = [noise]
-    in_all, noises = n_records * (n_holders or 1), 1.0
-    if sharing is not None and n_holders is not None:
-        noises = planned_noises(sharing, n_holders)
+    if request.noise is not None:
+        kinds = [request.noise]
+    total, noise_ratio = n_records * (request.n_holders or 1), request.noise_ratio
     best = min(
-        _candidates(dim, n_components, n_features, map_name, law, masks, kinds),
-        key=lambda one: estimated_loss(one, dim, n_components, in_all, budget, noises),
+        _candidates(request, kinds),
+        key=lambda candidate: estimated_loss(candidate, dim, k, total, budget, noise_ratio),
     )
-    return Design(
-        task="pca",
-        n_components=n_components,
-        domain=domain,
-        budget=budget,
+    return request.design(
         feature_map=best.map_name,
-        frequencies=_draw(domain, best.law, best.n_features, public_seed(seed)),
+        frequencies=request.draw(best.law, best.n_features),
         noise=best.noise,
-        count=count or ("public" if budget.neighbours == "replace" else "released"),
+        count=request.count or ("public" if budget.neighbours == "replace" else "released"),
         n_records=n_records,
-        columns=columns,
-        schema=schema,
-        masks=masks,
-        mean=mean,
-        n_holders=n_holders,
-        sharing=sharing,
     )
 
 
@@ -166,16 +135,10 @@ def estimated_loss(
     )
 
 
-def _candidates(
-    dim: int,
-    n_components: int,
-    n_features: int | None,
-    map_name: str | None,
-    law: str | None,
-    masks: Masks | None,
-    kinds: list[NoiseKind],
-) -> Iterator[PCACandidate]:
-    """Feature maps with numbers of features and kinds of noise, from few features to many."""
+def _candidates(request: Request, kinds: list[NoiseKind]) -> Iterator[PCACandidate]:
+    """Yield feature maps with numbers of features and kinds of noise, few features first."""
+    dim, map_name, law = request.dim, request.feature_map, request.frequencies
+    n_features, masks = request.n_features, request.masks
     only_features = n_features is not None or law not in (None, NO_LAW)
     only_features = only_features or (masks is not None and masks.features != "all")
     for name in [map_name] if map_name is not None else ["second-moments", "quadratic"]:
@@ -201,7 +164,7 @@ def _candidates(
                     f"`frequencies={vectors!r}` with `feature_map='quadratic'`: expected "
                     "'orthobases' or 'normal'"
                 )
-            sizes = [n_features] if n_features is not None else _sizes(n_components, dim)
+            sizes = [n_features] if n_features is not None else _sizes(request.n_components, dim)
         for size in sizes:
             for kind in kinds:
                 yield PCACandidate(name, vectors, size, kind)
@@ -212,12 +175,6 @@ def _sizes(n_components: int, dim: int) -> list[int]:
     bases = {max(2, round(factor * n_components)) for factor in SIZES}
     affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_FEATURES, 3 * dim)]
     return affordable or [2 * n_components * dim]
-
-
-def _draw(domain: Domain, law: str, n_features: int, seed: int) -> Frequencies:
-    return draw_frequencies(
-        domain, law=law, n_features=n_features, scales=(1.0, 1.0), seed=seed, dithered=False
-    )
 
 
 def robust_gain(noise: str, per_value: float) -> float:

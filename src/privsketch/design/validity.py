@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_gaussian_delta, require_one_of
+from privsketch._base.errors import (
+    ParameterError,
+    require_gaussian_delta,
+    require_one_of,
+    require_records,
+)
 from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
@@ -15,7 +20,7 @@ from privsketch.features.maps import FEATURE_MAPS
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
 from privsketch.noise.sharing.plan import MAX_HOLDERS
-from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS
+from privsketch.noise.sums import COUNT_MODES, SHARING_KINDS
 
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
@@ -35,12 +40,7 @@ def require_design(design: Design) -> None:
     if design.noise == "gaussian":
         require_gaussian_delta(design.budget.delta)
     require_one_of("count", design.count, COUNT_MODES)
-    if isinstance(design.n_records, bool) or not 1 <= design.n_records <= MAX_RECORDS:
-        raise ParameterError(
-            "n_records",
-            design.n_records,
-            f"expected a public order of magnitude, from 1 to {MAX_RECORDS}",
-        )
+    require_records(design.n_records)
     if design.columns is not None and len(design.columns) != design.dim:
         raise ParameterError(
             f"columns: {len(design.columns)} names for a domain of dim={design.dim}"
@@ -59,7 +59,7 @@ def require_design(design: Design) -> None:
         )
     if design.masks is not None:
         design.masks.checked(design.n_features, design.frequencies.block_size(design.dim))
-    _require_sharing(design)
+    require_sharing(design.sharing, design.n_holders)
     if design.mean not in MEAN_MODES:
         raise ParameterError("mean", design.mean, "expected 'omitted' or 'released'")
     if design.mean == "released" and not design.mapping.for_components:
@@ -80,20 +80,19 @@ def _require_schema(design: Design, schema: Schema) -> None:
         raise ParameterError("schema: domain, columns or unit are those of another one")
 
 
-def _require_sharing(design: Design) -> None:
-    """Refuse a way to share noise without those who do, and the other way round."""
-    if design.sharing is None and design.n_holders is None:
+def require_sharing(sharing: str | None, n_holders: int | None) -> None:
+    """Refuse shared noise without a number of holders, and a number of holders without it."""
+    if (sharing is None) != (n_holders is None):
+        raise ParameterError(
+            f"`n_holders={n_holders}` with `sharing={sharing!r}`: they go together; leave both out "
+            "for sketches that holders release by themselves"
+        )
+    if sharing is None:
         return
-    if design.sharing is None or design.n_holders is None:
-        raise ParameterError(
-            f"`n_holders={design.n_holders}` with `sharing={design.sharing!r}`: they go together; "
-            "leave both out for sketches that holders release by themselves"
-        )
-    require_one_of("sharing", design.sharing, SHARING_KINDS)
-    if type(design.n_holders) is not int or not 2 <= design.n_holders <= MAX_HOLDERS:
-        raise ParameterError(
-            "n_holders", design.n_holders, f"expected 2 to {MAX_HOLDERS} that share noise"
-        )
+    if type(n_holders) is not int or not 2 <= n_holders <= MAX_HOLDERS:
+        expected = f"expected at least 2 holders that share noise, at most {MAX_HOLDERS}"
+        raise ParameterError("n_holders", n_holders, expected)
+    require_one_of("sharing", sharing, SHARING_KINDS)
 
 
 def _require_map(design: Design) -> None:
