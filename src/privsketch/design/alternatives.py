@@ -23,9 +23,9 @@ from privsketch.design.pca import SCATTER as PCA_SCATTER
 from privsketch.design.pca import pca_forecast
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
-from privsketch.design.subsampling import masks_at_rate
 from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS
+from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS
 
 SAME = 1.1  # an error within a tenth of the least is as good as it
@@ -359,3 +359,23 @@ def _masked(study: Mapping[str, Any], planned: Design, rate: float) -> Iterator[
         if found:
             least = min(found, key=lambda one: one.noise_std)
             yield Candidate(name, least, contends=True)
+
+
+def masks_at_rate(name: str, rate: float, n_features: int, block: int) -> Masks | None:
+    """The masks of a strategy that use about this share of the work; None for none.
+
+    "combined" shares the rate between Poisson features and records. Block masks are whole
+    blocks of `block` features, so that the rate is the next one that fits.
+    """
+    if name == "uniform":
+        return Masks("uniform", kept=max(1, round(rate * n_features)))
+    if name == "block":
+        return Masks("block", kept=block * max(1, round(rate * n_features / block)))
+    if name == "poisson":
+        return Masks("poisson", rate=rate)
+    if name == "records":
+        return Masks(records=rate)
+    if name == "combined":
+        each = float(f"{math.sqrt(rate):.3g}")  # a number that people can type
+        return Masks("poisson", rate=each, records=each)
+    return None

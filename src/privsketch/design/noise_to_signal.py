@@ -25,13 +25,9 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from privsketch._base.errors import ParameterError
-from privsketch.noise.calibration import cube_variance, icassp_noise
-from privsketch.noise.mechanism import NoiseKind
-from privsketch.noise.sums import SIGNAL_OF_WAVES
 
 Reference = Literal["law", "records"]
 Sampling = Literal["poisson", "without-replacement"]
-ICASSP_SIGNAL = SIGNAL_OF_WAVES  # |z|^2 of the papers' mixtures and frequencies, features of norm 1
 
 
 @dataclass(frozen=True)
@@ -129,24 +125,6 @@ def _require_rate(name: str, value: float) -> None:
         raise ParameterError(name, value, "expected a share above 0, at most 1 (all of them)")
 
 
-def entry_variance(
-    kind: NoiseKind, scale: float, *, parts: int = 2, n_components: int | None = None
-) -> float:
-    """Variance of the noise of one entry with `parts` real parts, two if it is complex.
-
-    `scale` is b of Laplace noise, sigma of Gaussian noise, sensitivity / epsilon of the
-    cube over `n_components` real numbers. Complex: 4 b^2 and 2 sigma^2 (CLP section 3;
-    ICASSP's own complex Laplace law has another parameter, see `icassp_snr`).
-    """
-    if kind == "laplace":
-        return parts * 2 * scale**2
-    if kind == "gaussian":
-        return parts * scale**2
-    if n_components is None:
-        raise ParameterError("n_components=None: cube noise depends on how many numbers it is for")
-    return parts * scale**2 * cube_variance(n_components, 1, 1.0)
-
-
 def gaussian_second_moments(eigenvalues: Sequence[float]) -> tuple[float, float]:
     """|C|_F^2 and E|x x'|_F^2 of normal records with these eigenvalues of C = E x x'.
 
@@ -163,62 +141,3 @@ def direction_moments(trace: float, squared: float, dim: int) -> tuple[float, fl
     """
     signal = (trace**2 + 2 * squared) / (dim * (dim + 2))
     return signal, 3 * signal
-
-
-def with_noisy_count(
-    ratio: float, n_records: float, count_variance: float, *, kind: NoiseKind = "laplace"
-) -> float:
-    """CLP Lemma 27: a ratio, and what dividing by a noisy number of records adds to it.
-
-    This is a lower bound (Cramer-Rao, for unbiased estimates of 1 / n from n + noise) and
-    serves to compare plans. No estimate need reach it, and the variance of 1 / (n + noise)
-    is infinite. The Fisher information of n is 2 / variance for Laplace noise and, by
-    the same argument, 1 / variance for Gaussian noise.
-    """
-    if kind == "cube":
-        raise ParameterError("kind='cube': the bound is for Laplace and Gaussian counts")
-    information = (2 if kind == "laplace" else 1) / count_variance if count_variance else math.inf
-    return (1 + 1 / (information * n_records**2)) * (ratio + 1) - 1
-
-
-def icassp_snr(
-    *,
-    n_per_device: float,
-    n_devices: int = 1,
-    feature_rate: float,
-    sigma_xi: float,
-    signal: float = ICASSP_SIGNAL,
-) -> float:
-    """ICASSP (6): signal-to-noise ratio of the average of the devices' sketches.
-
-    In that paper features have norm 1 in all, so `signal` is |z|^2 / m in the units of CLP,
-    and `sigma_xi` is the standard deviation of a complex entry of noise that is then
-    divided by sqrt(alpha m n_0). Its inverse is Lemma 26 with the law as reference.
-    """
-    _require_rate("feature_rate", feature_rate)
-    seen = feature_rate * n_per_device * n_devices * signal
-    return seen / (1 - feature_rate * signal + sigma_xi**2)
-
-
-def icassp_snr_of_budget(
-    epsilon: float,
-    *,
-    n_per_device: float,
-    n_devices: int = 1,
-    n_features: int,
-    feature_rate: float,
-    signal: float = ICASSP_SIGNAL,
-) -> float:
-    """ICASSP (7): the same with the noise that epsilon needs under replace, Laplace noise."""
-    return icassp_snr(
-        n_per_device=n_per_device,
-        n_devices=n_devices,
-        feature_rate=feature_rate,
-        sigma_xi=icassp_noise(n_per_device, n_features, feature_rate, epsilon),
-        signal=signal,
-    )
-
-
-def laplace_scale_to_icassp(scale: float, n_per_device: float, feature_rate: float) -> float:
-    """sigma_xi of ICASSP for Laplace noise of scale b on the sums of CLP: 2 b sqrt(alpha / n_0)."""
-    return 2 * scale * math.sqrt(feature_rate / n_per_device)
