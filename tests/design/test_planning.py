@@ -117,7 +117,7 @@ def test_too_small_a_sketch_never_works():
 
 
 def test_a_forecast_takes_a_design_and_nothing_else():
-    assert list(inspect.signature(forecast).parameters) == ["design", "n_holders", "noises"]
+    assert list(inspect.signature(forecast).parameters) == ["design", "n_holders", "noise_ratio"]
     one, other = plan(random_state=1), plan(random_state=2)
     assert one.forecast() == other.forecast()
 

@@ -25,7 +25,7 @@ import math
 from typing import Any
 
 from privsketch.design.cells import plan_grid
-from privsketch.design.forecast import expected_range, harmonics_in_search
+from privsketch.design.forecast import expected_harmonics, expected_range
 from privsketch.design.pca import plan_components
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
@@ -124,7 +124,7 @@ def plan_waves(request: Request) -> Design:
         count=request.count or ("public" if budget.neighbours == "replace" else "released"),
         n_records=total,
         masks=masks,
-        noises=request.noise_ratio,
+        noise_ratio=request.noise_ratio,
         harmonics=harmonics,
         # Clusters of labels are piles at corners, some of which a small sketch with pure noise
         # loses: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
@@ -166,7 +166,7 @@ def _harmonics(request: Request, chosen_map: FeatureMap, law: str, n_records: fl
         radii = main_band(request.domain, request.n_components)
     else:
         radii = RadialLaw(request.frequency_scale).checked()
-    return harmonics_in_search(law, radii, request.domain, request.n_components, n_records)
+    return expected_harmonics(law, radii, request.domain, request.n_components, n_records)
 
 
 def main_band(domain: Domain, n_components: int) -> RadialLaw:

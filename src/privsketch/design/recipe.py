@@ -388,26 +388,29 @@ class Design:
         return cls.from_json(document_content(data, "design", what), what)
 
     def forecast(self, *, n_holders: int | None = None) -> Forecast | PCAForecast:
-        """What to expect of this design, from public facts alone. Charges nothing.
+        """Return what to expect of this design, from public facts alone. Charges nothing.
 
-        `n_holders` sketches of `n_records` records each are merged, one if left out. Where noise
-        is shared, it is then the total of all holders that is foretold.
+        The forecast is for merged sketches of `n_holders` holders with `n_records` records each,
+        one if left out. Where noise is shared, it is then for the total of all holders.
         """
         from privsketch.design.forecast import forecast
         from privsketch.design.pca import pca_forecast
 
-        if n_holders not in self._forecasts:
-            told = pca_forecast if self.task == "pca" else forecast
-            merged, noises = n_holders, None
-            if merged is None:
-                merged = self.n_holders or 1
-                noises = None if self.sharing is None else planned_noises(self.sharing, merged)
-            self._forecasts[n_holders] = told(self, n_holders=merged, noises=noises)
-        return self._forecasts[n_holders]
+        noise_ratio = None
+        if n_holders is None:
+            n_holders = self.n_holders or 1
+            if self.sharing is not None:
+                noise_ratio = planned_noises(self.sharing, n_holders)
+        n_holders = require_count("n_holders", n_holders)
+        key = n_holders, noise_ratio
+        if key not in self._forecasts:
+            compute = pca_forecast if self.task == "pca" else forecast
+            self._forecasts[key] = compute(self, n_holders=n_holders, noise_ratio=noise_ratio)
+        return self._forecasts[key]
 
     @cached_property
-    def _forecasts(self) -> dict[int | None, Forecast | PCAForecast]:
-        """What was foretold, by the number of holders."""
+    def _forecasts(self) -> dict[tuple[int, float | None], Forecast | PCAForecast]:
+        """Forecasts by number of holders and noise ratio, which texts of one design share."""
         return {}
 
     def describe(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from privsketch._base.formats import as_line
 from privsketch.design.cautions import cautions
-from privsketch.design.forecast import harmonics_in_search
+from privsketch.design.forecast import expected_harmonics
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
     carried_clusters,
@@ -47,7 +47,7 @@ def kmeans_cost(design: Design) -> float:
     harmonics = 0.0
     if design.mapping.dithered:
         law, radii = design.frequencies.law, design.frequencies.radial_law
-        harmonics = harmonics_in_search(law, radii, design.domain, k, design.n_records)
+        harmonics = expected_harmonics(law, radii, design.domain, k, design.n_records)
     alone = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
