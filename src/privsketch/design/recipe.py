@@ -415,7 +415,7 @@ class Design:
 
     def describe(self) -> str:
         """The design in plain words, several lines."""
-        from privsketch.design.words import describe_design
+        from privsketch.design.cautions import describe_design
 
         return describe_design(self)
 
