@@ -1,20 +1,19 @@
-"""How much of a sketch is noise, in closed form: CLP Lemmas 26 and 27, ICASSP (6) and (7).
+"""The noise-to-signal ratio of a sketch, in closed form: CLP Lemma 26.
 
 A mechanism estimates the mean of the features by
 
     s = (1 / n) (1 / beta) ((1 / alpha) sum over records of g_i (features_i masked by h_i) + noise),
 
-g_i says whether a record takes part (rate beta), h_i which of its features do (rate
+where g_i indicates whether a record takes part (rate beta), and h_i which of its features do (rate
 alpha, masks drawn independently for every record). The noise-to-signal ratio is
 E|s - z|^2 / |z|^2, where the reference z is
 
-- the expectation over the law the records come from ("law"): what learning a
-  population is about, and finitely many records are an error of their own;
-- or the mean over the records at hand ("records"): what learning these records is
-  about, as k-means on them would.
+- the expectation over the law that the records come from ("law"). This is the view of learning
+  about a population, to which finitely many records are an error of their own;
+- or the mean over the records at hand ("records"). This is the view of k-means on these records.
 
-The error is a sum of four uncorrelated ones, and the ratio is told by its parts, so that
-a plan can say which one to work on. Ratios do not change with the units of the features.
+The error is a sum of four uncorrelated parts. The ratio is returned by parts, so that a plan can
+show which one to work on. Ratios do not change with the units of the features.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class NoiseToSignal:
     Attributes
     ----------
     finite : float
-        Finitely many records stand for a law; 0 if they are the reference themselves.
+        Error of finitely many records as a sample of a law; 0 if they are the reference.
     sampled : float
-        Only some of the records take part.
+        Error of records that are left out.
     masked : float
-        Only some of the features of a record do.
+        Error of features that are left out.
     private : float
-        The noise that makes the release private.
+        Error of the noise that makes the release private.
     """
 
     finite: float
@@ -74,7 +73,7 @@ def noise_parts(
     reference: Reference = "law",
     sampling: Sampling = "poisson",
 ) -> NoiseToSignal:
-    """CLP Lemma 26, with its versions for records drawn without replacement (Appendix D).
+    """Return the parts of CLP Lemma 26, or of Appendix D for records without replacement.
 
     Parameters
     ----------
@@ -88,7 +87,7 @@ def noise_parts(
         Mean of |features|^2 over the reference: n_features for Fourier features.
     noise_variance : float
         Variance of the noise of one entry inside the brackets, before the division by
-        `record_rate` but after that by `feature_rate`; see `entry_variance`.
+        `record_rate` but after that by `feature_rate`.
     feature_rate, record_rate : float
         alpha and beta; 1 without sampling.
     reference : {"law", "records"}
@@ -104,7 +103,7 @@ def noise_parts(
     if not n_records > 0:
         raise ParameterError("n_records", n_records, "expected a positive number")
     if signal <= 0:
-        return NoiseToSignal(math.inf, 0.0, 0.0, 0.0)  # the reference itself cannot be seen
+        return NoiseToSignal(math.inf, 0.0, 0.0, 0.0)  # the features carry no signal
     n = n_records
     left_out = 1 / record_rate - 1
     finite = (energy - signal) / n if reference == "law" else 0.0
@@ -126,16 +125,16 @@ def _require_rate(name: str, value: float) -> None:
 
 
 def gaussian_second_moments(eigenvalues: Sequence[float]) -> tuple[float, float]:
-    """|C|_F^2 and E|x x'|_F^2 of normal records with these eigenvalues of C = E x x'.
+    """Return |C|_F^2 and E|x x'|_F^2 of normal records with these eigenvalues of C = E x x'.
 
-    The signal and the energy of all second moments, off-diagonal ones counted twice.
+    They are the signal and the energy of all second moments, off-diagonal ones counted twice.
     """
     squared = math.fsum(value**2 for value in eigenvalues)
     return squared, math.fsum(eigenvalues) ** 2 + 2 * squared
 
 
 def direction_moments(trace: float, squared: float, dim: int) -> tuple[float, float]:
-    """Mean signal and energy of (w.x)^2 over directions w of length 1, normal records.
+    """Return mean signal and energy of (w.x)^2 over directions w of length 1, normal records.
 
     (w'C w)^2 has the mean (tr(C)^2 + 2 tr(C^2)) / (d (d + 2)), and E (w.x)^4 = 3 (w'C w)^2.
     """

@@ -49,27 +49,28 @@ from privsketch.features.radii import RadialLaw, Tail
 # 1.07 on average against the better of both. Waves alone lost 1.33 (and 268 in one study), grids
 # alone 1.21 (and 106).
 MAX_WAVE_LOSS = 0.05
-# Of the domain's half-width: frequencies of this scale turn about once over the domain, which tells
-# where the records are before anything else is known.
-WIDEST = 0.5
+# Widest scale over the domain's half-width. Frequencies of this scale turn about once over the
+# domain, which locates the records before anything else is known.
+WIDEST_SCALE = 0.5
 # Widest over finest scale of the main band: at least, and per k^(1/d). Touching clusters in a
-# quarter of the domain are 1 / (6 k^(1/d)) half-widths wide, twice the end of the band; much
-# tighter ones are for the tail, which costs less than a band as wide.
+# quarter of the domain are 1 / (6 k^(1/d)) half-widths wide, twice the end of the band. The tail
+# serves much tighter ones: it costs less than a band as wide.
 MAIN_RANGE = 16.0
 MAIN_RANGE_PER_CLUSTER = 6.0
-# Right by the formula above if 8 % of studies in few columns have such clusters, and 3 % of others:
-# in many columns the distance of clusters, and so the domain, says more about their width.
+# These shares follow from the formula above if 8 % of studies in few columns have such clusters,
+# and 3 % of others. In many columns the domain says more about the width of clusters.
 FEW_COLUMNS, TAIL_SHARE_OF_FEW, TAIL_SHARE = 3, 0.2, 0.125
-# Most that a tail may cost clusters in the main band, as a factor of their error: 1.25 and 1.14 for
-# these shares, and some for the unknowns, which fewer features have to fit. It takes about five
-# features per unknown: with four, under pure noise, correlated clusters lost more than a quarter.
-COST_OF_FEW, COST = 1.35, 1.17
-TAIL_RANGES = (8.0, 4.0)  # tried in turn; what is closer, the main band sees as well
-# Excess of clusters in the tail: half of what a forecast called good may have at most, because
-# its range is twice what is expected.
-VISIBLE = 0.075
+# Largest factor by which a tail may raise the error of clusters in the main band: 1.25 and 1.14 for
+# these shares, and some for the unknowns, which fewer features have to fit. A tail then needs about
+# five features per unknown: with four, under pure noise, correlated clusters lost more than a
+# quarter.
+MAX_COST_OF_FEW, MAX_COST = 1.35, 1.17
+TAIL_RANGES = (8.0, 4.0)  # in the order of trial; the main band covers shorter ones
+# Largest excess of clusters in the tail: half of that of a good forecast, whose range extends to
+# twice the expectation.
+MAX_TAIL_EXCESS = 0.075
 # Widest over finest scale of all. Frequencies are 16-bit integers, and the lowest ones need some
-# units too; the finest scale is then eight units of a quantised record.
+# units too. The finest scale is then eight units of a quantised record.
 LARGEST_RANGE = 2048.0
 
 
@@ -170,9 +171,9 @@ def _harmonics(request: Request, chosen_map: FeatureMap, law: str, n_records: fl
 
 
 def main_band(domain: Domain, n_components: int) -> RadialLaw:
-    """The scales where clusters are likely, whatever noise and size are."""
+    """Return the scales where clusters are likely, whatever noise and size are."""
     dim = len(domain.half_widths)
-    high = WIDEST * domain.spread
+    high = WIDEST_SCALE * domain.spread
     fold = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
     return RadialLaw((high / min(fold, LARGEST_RANGE), high))
 
@@ -186,23 +187,23 @@ def default_radii(
     variance: float,
     is_smooth: bool = True,
 ) -> RadialLaw:
-    """The radial law for clusters of unknown width.
+    """Return the radial law for clusters of unknown width.
 
     Parameters
     ----------
     n_features, n_records
         Size of the sketch, and public order of magnitude of the number of records.
     variance : float
-        Of noise and sampling per real component of the sums, in squared records.
+        Variance of noise and sampling per real component of the sums, in squared records.
     is_smooth : bool
-        False if records have labels: they are piles without a width then, which fine scales see
-        one by one and no cluster of a few numbers explains, so that there is no tail.
+        False if records have labels. They are then piles without a width: fine scales would
+        separate them, and no cluster of a few numbers explains that, so there is no tail.
     """
     dim = len(domain.half_widths)
     plain = main_band(domain, n_components)
     end, high = plain.scales
     few = dim <= FEW_COLUMNS
-    share, cost = (TAIL_SHARE_OF_FEW, COST_OF_FEW) if few else (TAIL_SHARE, COST)
+    share, cost = (TAIL_SHARE_OF_FEW, MAX_COST_OF_FEW) if few else (TAIL_SHARE, MAX_COST)
 
     def error(law: RadialLaw, width: float) -> float:
         return center_error(
@@ -221,7 +222,7 @@ def default_radii(
         law = RadialLaw((end / ratio, high), Tail(share, end))
         if (
             high / law.scales[0] <= LARGEST_RANGE
-            and error(law, end / math.sqrt(ratio)) <= VISIBLE  # in the middle of the tail
+            and error(law, end / math.sqrt(ratio)) <= MAX_TAIL_EXCESS  # in the middle of the tail
             and error(law, likely) <= cost * error(plain, likely)
         ):
             return law

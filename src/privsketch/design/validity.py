@@ -1,4 +1,4 @@
-"""Which designs are refused: facts that do not go together, and more than a sketch can carry."""
+"""Checks of designs: facts that contradict each other, and more than a sketch can carry."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MEAN_MODES = ("omitted", "released")
 
 
 def require_design(design: Design) -> None:
-    """Refuse a design whose facts do not go together."""
+    """Refuse a design whose facts contradict each other."""
     require_one_of("task", design.task, TASKS)
     if isinstance(design.n_components, bool) or not isinstance(design.n_components, int):
         raise ParameterError("n_components", design.n_components, "expected an integer")
     if design.domain.dim is None:
-        raise ParameterError("domain: dim is missing; give `dim=`, the number of columns")
+        raise ParameterError("domain: dim is missing; state `dim=`, the number of columns")
     require_one_of("noise", design.noise, NOISE_KINDS)
     if design.noise == "gaussian":
         require_gaussian_delta(design.budget.delta)
@@ -46,7 +46,7 @@ def require_design(design: Design) -> None:
             f"columns: {len(design.columns)} names for a domain of dim={design.dim}"
         )
     if design.columns is not None and len(set(design.columns)) != design.dim:
-        raise ParameterError("columns: a name occurs twice")
+        raise ParameterError("columns: a name occurs twice; rename one of them")
     if design.frequencies.dithered != design.mapping.dithered:
         raise ParameterError("frequencies: dither does not go with the feature map")
     _require_map(design)
@@ -55,7 +55,7 @@ def require_design(design: Design) -> None:
     elif design.budget.unit.person is not None:
         raise ParameterError(
             "budget: its unit is a person, and only a schema says which records are whose; "
-            "give one with `person=` as the domain"
+            "state a schema with `person=` as the domain"
         )
     if design.masks is not None:
         design.masks.checked(design.n_features, design.frequencies.block_size(design.dim))
@@ -70,7 +70,7 @@ def require_design(design: Design) -> None:
         require_cells(design.n_components, design.n_features, "n_components")
     else:
         require_features(design.n_components, design.dim, design.n_features, "n_components")
-    _ = design.sum_noise  # refuses budgets and sizes that do not go together
+    _ = design.sum_noise  # raises an error if the noise cannot be drawn for this budget and size
 
 
 def _require_schema(design: Design, schema: Schema) -> None:
@@ -96,7 +96,7 @@ def require_sharing(sharing: str | None, n_holders: int | None) -> None:
 
 
 def _require_map(design: Design) -> None:
-    """Refuse maps, frequencies and domains that do not go together."""
+    """Refuse a map that does not fit the task, the frequencies or the domain."""
     if design.mapping.for_components != (design.task == "pca"):
         known = ", ".join(repr(name) for name in maps_for(design.task))
         raise ParameterError(
@@ -119,19 +119,19 @@ def _require_map(design: Design) -> None:
     if is_matrix and design.n_features != moment_count(design.dim):
         raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
     if (design.feature_map == "cells") != (design.cells is not None):
-        raise ParameterError("cells: numbers of them go with `feature_map='cells'`, and only")
+        raise ParameterError("cells: only `feature_map='cells'` has them, and it needs them")
     if design.cells is not None:
         _require_cells(design, design.cells)
 
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
-    """Refuse a grid that does not fit, and what has no proof, or no use, with one."""
+    """Refuse a grid of the wrong size, and masks and noise that do not go with a grid."""
     if math.prod(checked_cells(cells, design.dim)) != design.n_features:
         raise ParameterError("n_features: expected the number of all cells")
     if design.masks is not None:
         raise ParameterError(
-            "masks with `feature_map='cells'`: a record is in one cell, and there is nothing "
-            "to leave out; use no masks"
+            "masks with `feature_map='cells'`: a record is in one cell, so there is nothing to "
+            "leave out; use no masks"
         )
     if design.noise == "cube":
         raise ParameterError(
@@ -141,7 +141,7 @@ def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
 
 
 def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
-    """Refuse more components than the numbers of a sketch can determine."""
+    """Refuse more components than a sketch of this size can determine."""
     if n_components < 1:
         raise ParameterError(f"{name}={n_components}: expected at least 1")
     most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
@@ -157,12 +157,12 @@ def require_cells(n_components: int, n_cells: int, name: str) -> None:
     if not 1 <= n_components <= n_cells:
         raise ParameterError(
             f"{name}={n_components}: expected 1 to {n_cells}, the number of cells; plan a design "
-            "with more of them"
+            "with more cells"
         )
 
 
 def require_components(n_components: int, dim: int, n_values: int) -> None:
-    """Refuse more principal components than there are columns, or than the values can tell."""
+    """Refuse more principal components than there are columns, or than values determine."""
     if not 1 <= n_components <= dim:
         raise ParameterError(
             f"`n_components={n_components}`: expected 1 to {dim}, the number of columns"
@@ -177,13 +177,13 @@ def require_components(n_components: int, dim: int, n_values: int) -> None:
 
 
 def pca_unknowns(rank: int, dim: int) -> int:
-    """Free numbers of a matrix of this rank plus an isotropic one."""
+    """Count the free numbers of a matrix of this rank plus an isotropic one."""
     if rank >= dim:
         return moment_count(dim)
     return rank * dim - rank * (rank - 1) // 2 + 1
 
 
 def maps_for(task: str) -> list[str]:
-    """Names of the feature maps that serve a task."""
-    for_components = task == "pca"
-    return [name for name, each in FEATURE_MAPS.items() if each.for_components == for_components]
+    """Return the names of the feature maps that serve a task."""
+    is_pca = task == "pca"
+    return [name for name, known in FEATURE_MAPS.items() if known.for_components == is_pca]
