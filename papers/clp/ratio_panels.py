@@ -11,7 +11,7 @@ from papers.clp.ratio import DECODERS
 from papers.clp.setting import CKM_SCALE, USABLE
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned, plot_quartiles, rank_correlation, side_by_side
-from privsketch.design.regimes import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
+from papers.theory import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
 from privsketch.models.drawing.axes import INK, PALETTE
 
 _NAMES = {"cl-ompr": "CKM (the paper's decoder)", "joint": "joint decoder (ours)"}

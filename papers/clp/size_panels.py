@@ -10,7 +10,7 @@ from papers.clp.setting import USABLE
 from papers.clp.size import CKM, CUBE, DELTA, DIM, KNOWN, NO_SIZE, PIPELINE, PRINTED, UNKNOWN, K
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned
-from privsketch.design.regimes import CLP_LEAST_SIZE, CLP_UNKNOWNS
+from papers.theory import CLP_LEAST_SIZE, CLP_UNKNOWNS
 from privsketch.models.drawing.axes import INK, PALETTE, figure_of
 
 _CURVES = {0.0: (CKM, KNOWN, UNKNOWN, CUBE, PIPELINE), DELTA: (CKM, KNOWN, UNKNOWN)}

@@ -19,7 +19,7 @@ from papers.icassp.curves import (
     curve_of,
 )
 from papers.icassp.setting import DIM, GOOD, N_CLUSTERS, spread
-from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
+from papers.theory import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
 from privsketch.models.drawing.axes import INK, PALETTE
 
 _PAPER_RECORDS = 1e7

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from papers.theory import ICASSP_SIGNAL, icassp_snr
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
-from privsketch.design.noise_to_signal import ICASSP_SIGNAL, icassp_snr
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Box

@@ -17,8 +17,8 @@ from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, grouped, number, numbers
 from papers.icassp import setting
 from papers.icassp.setting import DIM, N_CLUSTERS, OUR_DECODER, PAPER_DECODER, Mixture
+from papers.theory import icassp_snr
 from privsketch._base.types import Integers
-from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.design.recipe import Design
 from privsketch.sketching.sums import exact_sums
 

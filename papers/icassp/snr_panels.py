@@ -10,8 +10,7 @@ import numpy as np
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned, rank_correlation, short, side_by_side
 from papers.icassp.setting import GOOD, OUR_DECODER, PAPER_DECODER
-from privsketch.design.noise_to_signal import ICASSP_SIGNAL
-from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
+from papers.theory import ICASSP_LEAST_SIZE, ICASSP_SIGNAL, ICASSP_UNKNOWNS
 from privsketch.models.drawing.axes import FAINT, INK, PALETTE
 
 _DECODERS = {PAPER_DECODER: "CL-OMPR, the paper's decoder", OUR_DECODER: "our joint decoder"}

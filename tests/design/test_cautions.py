@@ -9,8 +9,12 @@ from sklearn.base import clone
 import privsketch as ps
 from privsketch.clustering.run import clustered
 from privsketch.design.alternatives import alternatives
-from privsketch.design.cautions import UNEVEN, stated_cautions, uneven_columns
-from privsketch.design.words import describe_design
+from privsketch.design.cautions import (
+    UNEVEN_RATIO,
+    describe_design,
+    stated_cautions,
+    uneven_columns,
+)
 from privsketch.facts.budget import delta_caution, epsilon_caution
 from privsketch.sketching.cost import design_cost
 
@@ -48,9 +52,9 @@ def plan(domain=EVEN_BOX, budget=BUDGET, **facts):
 @pytest.mark.parametrize(
     ("domain", "is_uneven"),
     [
-        (ps.Box([0, 0], [1, UNEVEN]), True),
+        (ps.Box([0, 0], [1, UNEVEN_RATIO]), True),
         (ps.Box([0, 18.1], [1, 28.1]), True),  # tenfold, but for the last bit of 28.1 - 18.1
-        (ps.Box([0, 0], [UNEVEN - 1e-6, 1]), False),
+        (ps.Box([0, 0], [UNEVEN_RATIO - 1e-6, 1]), False),
         (ps.Box([-5, 1000, 0], [5, 1001, 2]), True),  # narrow far out, and in the middle
         (ps.Box(0, 1000, dim=3), False),
         (ps.Box([7], [9]), False),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.design.cautions import cautions
+from privsketch.design.cautions import cautions, kmeans_cost
 from privsketch.design.forecast import GOOD, expected_range, forecast, noise_to_signal, references
 from privsketch.design.size import (
     COVARIANCE_TYPES,
@@ -23,7 +23,6 @@ from privsketch.design.size import (
     noise_variance,
     squared_band_share,
 )
-from privsketch.design.words import kmeans_cost
 from privsketch.features.maps import feature_map
 
 
@@ -117,7 +116,7 @@ def test_too_small_a_sketch_never_works():
 
 
 def test_a_forecast_takes_a_design_and_nothing_else():
-    assert list(inspect.signature(forecast).parameters) == ["design", "n_holders", "noises"]
+    assert list(inspect.signature(forecast).parameters) == ["design", "n_holders", "noise_ratio"]
     one, other = plan(random_state=1), plan(random_state=2)
     assert one.forecast() == other.forecast()
 

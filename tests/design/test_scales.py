@@ -7,7 +7,13 @@ import pytest
 from test_planning import brute_force_error
 
 import privsketch as ps
-from privsketch.design.scales import COST, COST_OF_FEW, LARGEST_RANGE, VISIBLE, default_radii
+from privsketch.design.plan import (
+    LARGEST_RANGE,
+    MAX_COST,
+    MAX_COST_OF_FEW,
+    MAX_TAIL_EXCESS,
+    default_radii,
+)
 from privsketch.design.size import center_error, kmeans_unknowns
 from privsketch.features.radii import RadialLaw, Tail
 
@@ -72,10 +78,10 @@ def test_a_tail_is_worth_its_features(k):
             return center_error(band=shares[0], squared_band=shares[1], **facts)
 
         low, high = law.scales
-        assert error(law, np.sqrt(low * law.tail.below)) <= VISIBLE * 1.001
+        assert error(law, np.sqrt(low * law.tail.below)) <= MAX_TAIL_EXCESS * 1.001
         middle = np.sqrt(law.tail.below * high)
         plain = RadialLaw((law.tail.below, high))
-        cost = COST_OF_FEW if dim <= 3 else COST
+        cost = MAX_COST_OF_FEW if dim <= 3 else MAX_COST
         assert error(law, middle) <= 1.001 * cost * error(plain, middle)
     assert tails >= 5
 

@@ -10,44 +10,47 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.design.alternatives import alternatives, masks_text, percent, recommend
-from privsketch.design.forecast import expected_noise, feature_and_record_rate, noise_to_signal
-from privsketch.design.noise_to_signal import (
-    NoiseToSignal,
-    direction_moments,
-    entry_variance,
-    gaussian_second_moments,
-    icassp_snr,
-    icassp_snr_of_budget,
-    laplace_scale_to_icassp,
-    noise_parts,
-    with_noisy_count,
-)
-from privsketch.design.regimes import (
+from papers.theory import (
+    STRATEGIES,
+    Strategy,
     acceptable_noise,
+    best_first,
     clp_succeeds,
-    enough_records,
+    entry_variance,
     free_feature_rate,
     free_masks,
     gamma_of_bound,
     gamma_star,
     gamma_star_closed_form,
+    icassp_snr,
+    icassp_snr_of_budget,
     icassp_succeeds,
+    laplace_scale_to_icassp,
+    price_of_kept_features,
+    price_of_poisson_features,
+    price_of_sampled_records,
     records_needed,
     records_order,
     regime,
     useful_sizes,
+    with_noisy_count,
 )
-from privsketch.design.subsampling import (
-    STRATEGIES,
-    Strategy,
-    best_first,
+from privsketch._base.errors import ParameterError
+from privsketch.design.alternatives import (
+    alternatives,
     masks_at_rate,
-    price_of_kept_features,
-    price_of_poisson_features,
-    price_of_sampled_records,
+    masks_text,
+    percent,
+    recommend,
 )
+from privsketch.design.forecast import expected_noise, feature_and_record_rate, noise_to_signal
+from privsketch.design.noise_to_signal import (
+    NoiseToSignal,
+    direction_moments,
+    gaussian_second_moments,
+    noise_parts,
+)
+from privsketch.design.request import enough_records
 from privsketch.noise.calibration import icassp_noise, icassp_to_laplace_scale
 from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
 from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost

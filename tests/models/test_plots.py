@@ -15,9 +15,8 @@ from privsketch._base.errors import ParameterError
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
-from privsketch.models.drawing.centers import INTERVAL
+from privsketch.models.drawing.centers import INTERVAL, MAX_FIELDS
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.models.plots import MAX_FIELDS
 
 RECEIPT = Receipt("noise", 1.0, 1e-6, "add-remove")
 SCHEMA = ps.Schema(

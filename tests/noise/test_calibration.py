@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from papers.theory import gamma_star
 from privsketch._base.errors import ParameterError
-from privsketch.design.regimes import gamma_star
 from privsketch.facts.budget import Budget, exact, exact_sum
 from privsketch.features.cells import CellContribution
 from privsketch.features.maps import TableContribution, feature_map

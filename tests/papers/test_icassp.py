@@ -10,8 +10,8 @@ import privsketch as ps
 from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
+from papers.theory import icassp_snr
 from privsketch._base.errors import ParameterError
-from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.noise.calibration import icassp_to_laplace_scale
 from privsketch.noise.mechanism import OPENDP, OWN
 from privsketch.sketching.sums import exact_sums

@@ -421,7 +421,7 @@ def _forecast(
     """
     import privsketch as ps
     from privsketch.clustering.pipeline.plan import plan_pipeline
-    from privsketch.design.words import describe_design
+    from privsketch.design.cautions import describe_design
 
     described, budget = study.domain.describe().splitlines(), study.charged
     lines = [

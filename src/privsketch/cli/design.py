@@ -103,8 +103,8 @@ def design(
     \b
     privsketch design -k 9 --ball 1 --dim 3 --epsilon 1 --delta 1e-6 -o study.json
     """
+    from privsketch.design.cautions import describe_design
     from privsketch.design.plan import plan_design
-    from privsketch.design.words import describe_design
 
     require_free(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)

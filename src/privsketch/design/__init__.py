@@ -1,1 +1,1 @@
-"""The public recipe that all holders share, and all that is foretold from it."""
+"""The public recipe that all holders share, its planners, and forecasts from public facts."""

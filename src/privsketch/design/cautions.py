@@ -1,9 +1,9 @@
-"""What people should think about once more: of a domain and a budget, and of a whole design.
+"""A design in plain words: what it is, what it can carry, and cautions about it.
 
-A domain and a budget are looked at where a person states them: `Design.plan`, `fit` of an
-estimator, a command. Plans that are made on the way, for shares of a budget, for balls of
-directions or to be compared, use `plan_design` and say nothing. Public facts alone, before
-anything is spent.
+Cautions about a domain and a budget appear where a person states them: in `Design.plan`, `fit` of
+an estimator, a command. Plans that the library makes on the way, for shares of a budget, for balls
+of directions or for comparison, use `plan_design` and show none. Everything here rests on public
+facts alone, before anything is spent.
 """
 
 from __future__ import annotations
@@ -16,34 +16,59 @@ import numpy as np
 
 from privsketch._base.errors import PrivsketchWarning
 from privsketch._base.formats import as_line
-from privsketch.design.forecast import MANY_COLUMNS
+from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics
 from privsketch.design.recipe import Design
+from privsketch.design.size import (
+    carried_clusters,
+    carried_gaussians,
+    choose_size,
+    kmeans_unknowns,
+    largest_size,
+    relative_error,
+)
 from privsketch.facts.budget import Budget, delta_caution, epsilon_caution
 from privsketch.facts.domain import Box, Domain
 from privsketch.facts.schema import Schema, schema_of
+from privsketch.features.frequencies import NO_LAW
+from privsketch.features.quadratic import QUADRATIC_LAWS
+from privsketch.noise.sharing.plan import planned_noises
 
-# Widest over narrowest column from which on all others hardly count: in squared distances, which
-# k-means adds up, the widest has a hundred times the weight then.
-UNEVEN = 10.0
-_ROUNDING = 1e-9  # of widths, which are differences of bounds: 28.1 - 18.1 is not quite ten
+# Ratio of the widest to the narrowest column from which on all others hardly count: the widest then
+# has a hundred times the weight in squared distances, which k-means adds up.
+UNEVEN_RATIO = 10.0
+_ROUNDING = 1e-9  # relative error of widths, which are differences of bounds: 28.1 - 18.1 < 10
 _LARGE_DELTA = 0.1  # times 1 / number of records; delta should be far below that
+_MAX_NAMES = 12  # columns that are named, in a line or two; by trial
+_COUNTS = {
+    "released": "a noisy one is part of the sketch",
+    "omitted": "not part of the sketch",
+    "public": "public",
+}
+_SHARING = {
+    "holders": "each of {} holders adds a part of the noise of their total",
+    "tellers": "two tellers add the noise of the total of {} holders, each all of it",
+}
+_CENTERS = {
+    "released": "the mean of the records, a noisy one of which is part of the sketch",
+    "omitted": "that of the domain: components are those around it, not around the mean",
+}
 
 
 def uneven_columns(domain: Domain | Schema, names: Sequence[str] | None = None) -> str | None:
-    """A sentence if columns of a box differ tenfold in width; None if not, and for balls."""
+    """Return a caution if columns of a box differ tenfold in width; None otherwise."""
     if not isinstance(domain, Box) or domain.dim is None:
         return None
     widths = 2 * domain.half_widths
     wide, narrow = int(np.argmax(widths)), int(np.argmin(widths))
-    if widths[wide] < UNEVEN * (1 - _ROUNDING) * widths[narrow]:
+    if widths[wide] < UNEVEN_RATIO * (1 - _ROUNDING) * widths[narrow]:
         return None
     names = domain.columns if names is None else names
-    called = [
-        f"column {place}" if names is None else as_line(names[place]) for place in (wide, narrow)
-    ]
+    widest, narrowest = (
+        f"column {index}" if names is None else as_line(names[index]) for index in (wide, narrow)
+    )
     return (
-        f"columns differ tenfold or more in width, from {widths[narrow]:.4g} ({called[1]}) to "
-        f"{widths[wide]:.4g} ({called[0]}), and distances are measured in their units: the widest "
+        f"columns differ tenfold or more in width, from {widths[narrow]:.4g} ({narrowest}) to "
+        f"{widths[wide]:.4g} ({widest}), and distances are measured in their units: the widest "
         "decide what is near; if all should count alike, describe them by a schema (ps.Schema, "
         "--schema schema.json) or scale them by their bounds (ps.Box(..., columns=[...], "
         "scale=True))"
@@ -56,65 +81,176 @@ def stated_cautions(
     n_records: object,
     names: Sequence[str] | None = None,
 ) -> list[str]:
-    """What a domain and a budget make one think about once more.
+    """Return cautions about a domain and a budget.
 
-    `n_records` is a public number, or None where nobody stated one. Columns of a schema, and of a
-    box that is scaled, differ in width only where weights say so.
+    `n_records` is a public number, or None if none was stated. Columns of a schema, and of a scaled
+    box, differ in width only by their weights, so there is no caution about these.
     """
     schema = schema_of(domain)
     unit = budget.unit if schema is None else schema.unit
-    found = [
+    texts = [
+        uneven_columns(domain, names) if schema is None else None,
         epsilon_caution(budget.epsilon, unit.text),
         delta_caution(budget.delta, n_records),
     ]
-    if schema is None:
-        found.insert(0, uneven_columns(domain, names))
-    return [text for text in found if text is not None]
+    return [text for text in texts if text is not None]
 
 
 def warn_of(cautions: Sequence[str]) -> None:
-    """Each as a `PrivsketchWarning`, at the line outside of this package that asked."""
+    """Show each as a `PrivsketchWarning` at the line that called this package."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "privsketch":
+            break
         level, frame = level + 1, frame.f_back
     for text in cautions:
         warnings.warn(text, PrivsketchWarning, stacklevel=level)
 
 
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == "privsketch"
-
-
 def cautions(design: Design) -> list[str]:
-    """What people who plan this study should think about once more."""
-    found = []
-    told = design.forecast()
-    if told.verdict == "rough":
-        what = "components" if design.task == "pca" else "centers"
-        found.append(
-            f"{what} may be visibly off: more records or holders, a larger epsilon or fewer "
-            f"{'of them' if design.task == 'pca' else 'clusters'} make the study better"
+    """Return all cautions about a design."""
+    texts = []
+    verdict, is_pca = design.forecast().verdict, design.task == "pca"
+    if verdict == "rough":
+        texts.append(
+            f"{'components' if is_pca else 'centers'} may be visibly off: more records or holders, "
+            f"a larger epsilon or fewer {'of them' if is_pca else 'clusters'} make the study better"
         )
-    if told.verdict == "hopeless":
-        found.append(
-            "with so few records for this budget a fit would describe the noise; more "
-            f"records, a larger epsilon, delta > 0 or fewer "
-            f"{'components' if design.task == 'pca' else 'clusters'} help"
+    if verdict == "hopeless":
+        texts.append(
+            "with so few records for this budget a fit would describe the noise; more records, a "
+            f"larger epsilon, delta > 0 or fewer {'components' if is_pca else 'clusters'} help"
         )
-    if design.schema is not None and not design.schema.is_smooth and design.task != "pca":
-        found.append(
+    if design.schema is not None and not design.schema.is_smooth and not is_pca:
+        texts.append(
             "categories, flags and cycles are no Gaussians: k-means from a sketch of them costs "
             "some percent more than the forecast says, 1 to 9 in tables that were tried; methods "
             "that read the records again (privsketch cluster) do not"
         )
     stated = design.domain if design.schema is None else design.schema
-    found += stated_cautions(stated, design.budget, design.n_records, design.columns)
+    texts += stated_cautions(stated, design.budget, design.n_records, design.columns)
     large = design.budget.delta * design.n_records >= _LARGE_DELTA
     if large and delta_caution(design.budget.delta, design.n_records) is None:
-        found.append("delta should be far below 1 / number of records")
-    if design.dim > MANY_COLUMNS and design.task != "pca":
-        found.append(
+        texts.append("delta should be far below 1 / number of records")
+    if design.dim > MANY_COLUMNS and not is_pca:
+        texts.append(
             f"with more than {MANY_COLUMNS} columns learning is slow and often gets stuck; "
             "project the records first, by a public random matrix for instance"
         )
-    return found
+    return texts
+
+
+def kmeans_cost(design: Design) -> float:
+    """Predict the excess error of k-means from this design over that of one for k-means alone.
+
+    Both have the same budget and number of records. The ratio is below 1 if this design is larger
+    and that helps.
+    """
+    k, dim = design.n_components, design.dim
+    largest, n_unknowns = largest_size("kmeans", k, dim)
+    harmonics = 0.0
+    if design.mapping.dithered:
+        law, radii = design.frequencies.law, design.frequencies.radial_law
+        harmonics = expected_harmonics(law, radii, design.domain, k, design.n_records)
+    alone = choose_size(
+        largest=largest,
+        n_unknowns=n_unknowns,
+        n_features=None,
+        feature_map=design.mapping,
+        budget=design.budget,
+        noise=None,
+        count=design.count,
+        n_records=design.n_records,
+        harmonics=harmonics,
+    )
+    error = relative_error(
+        design.n_features,
+        kmeans_unknowns(k, dim),
+        design.noise_std**2 + harmonics,
+        design.n_records,
+        largest,
+    )
+    return float(error) / alone.error
+
+
+def _capacity(design: Design) -> str:
+    """Return a line about what the sketch can carry."""
+    dim, size = design.dim, design.n_values // 2  # numbers count, of which a feature has two
+    full = carried_gaussians(dim, size, "full")
+    line = (
+        f"carries up to {carried_clusters(dim, size)} clusters, "
+        f"{carried_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
+    )
+    if design.task == "kmeans":
+        return line
+    return (
+        f"{line}; k-means from it has {kmeans_cost(design):.2g} times the excess error "
+        "of a sketch for k-means alone"
+    )
+
+
+def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
+    """Return several lines with headings of twelve characters; skip cautions in `said`."""
+    lines = [
+        f"design      {design.fingerprint[:16]} for {design.task}, "
+        f"{design.n_components} components",
+        *_record_lines(design),
+        f"features    {_features(design)}",
+        f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
+        f"{'squared radii' if design.mapping.for_components else 'records'} per number",
+        f"forecast    {design.forecast().describe()}",
+    ]
+    if design.sharing is not None and design.n_holders is not None:
+        alone = design.forecast(n_holders=design.n_holders).describe()
+        lines[-1:] = [
+            f"sharing     {_SHARING[design.sharing].format(design.n_holders)}; the total has the "
+            f"noise of {planned_noises(design.sharing, design.n_holders):.3g} releases, not of "
+            f"{design.n_holders}",
+            f"{lines[-1]}, in that total",
+            f"without     {alone}, with noise for each by itself",
+        ]
+    if design.masks is not None:
+        lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
+    if design.task == "pca":
+        lines.append(f"center      {_CENTERS[design.mean]}")
+    else:
+        lines.append(f"size        {_capacity(design)}")
+    count = _COUNTS[design.count]
+    if design.cells is not None and design.count == "omitted":
+        count = "a noisy one, that of all cells together"
+    lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
+    if design.budget.unit.assumption:
+        lines.append(f"assuming    {design.budget.unit.assumption}")
+    lines += [f"careful     {text}" for text in cautions(design) if text not in said]
+    return "\n".join(lines)
+
+
+def _record_lines(design: Design) -> list[str]:
+    """Return lines about the domain and its columns, or about the schema."""
+    planned = f"planned for {design.n_records:g} of them"
+    if design.n_holders is not None:
+        planned = f"planned for {design.n_records:g} of each of {design.n_holders} holders"
+    columns, schema = design.columns, design.schema
+    if schema is not None:
+        lines = schema.describe().splitlines()
+        table = [f"{'' if index else 'table':<11} {line}" for index, line in enumerate(lines)]
+        return [*table, f"records     {schema.dim} numbers each; {planned}"]
+    names = "by position" if columns is None else ", ".join(map(as_line, columns[:_MAX_NAMES]))
+    more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
+    return [f"records     {design.domain.describe()}; {planned}", f"columns     {names}{more}"]
+
+
+def _features(design: Design) -> str:
+    recipe = design.frequencies
+    if design.cells is not None:
+        return f"{design.n_features} cells, {' x '.join(map(str, design.cells))}"
+    if recipe.law == NO_LAW:
+        return f"{design.n_features} ({design.feature_map})"
+    start = f"{design.n_features} ({design.feature_map}), "
+    if recipe.law in QUADRATIC_LAWS:
+        return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
+    low, high = recipe.scales
+    scale = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    if recipe.tail is not None:
+        scale += f" ({recipe.tail.share:.0%} of them below {recipe.tail.below:.4g})"
+    return f"{start}frequencies {recipe.law} at scales {scale}, public seed {recipe.seed}"

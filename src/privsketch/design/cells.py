@@ -1,8 +1,8 @@
-"""The grid of cells: how many there are along each axis, and what they tell, from public facts.
+"""Designs with a grid of cells: their number along each axis, and the errors to expect.
 
-With few cells records lie far from the middle of theirs, with many each has more noise for its
-records. Cells are cubes as nearly as whole numbers of them allow, because k-means measures
-distances in the units of the records: a wide column has more of them than a narrow one.
+If there are few cells, records lie far from the middle of theirs; if there are many, each has more
+noise for its records. Cells are cubes as nearly as whole numbers of them allow, because k-means
+measures distances in the units of the records: a wide column has more cells than a narrow one.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from scipy.stats import chi2
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
+from privsketch.design.recipe import Design
+from privsketch.design.request import Request
 from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS, CellContribution
+from privsketch.features.frequencies import NO_LAW
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
-MOST = 60_000  # cells that are planned: learners take a second or two with as many
-# Clusters are seen from about two cells for each on; how noise and width of cells trade follows
-# from their errors. Both numbers from prototypes on three families of data; 0.8 to 1.25 times as
-# many change little, and with 0.6 clusters are lost.
-_PER_CLUSTER, _ROUNDING = 1.7, 0.3
-# Relative error of the number of records as the sum of all cells, from which on a share of epsilon
-# buys a better one.
-_COUNT_ERROR = 0.1
-_RADII = 64  # at which a cluster is looked at; the mean over them is right to a percent
+MAX_CELLS = 60_000  # learners take a second or two with as many
+# A cluster shows if it has about two cells. The errors of noise and width of cells decide how these
+# trade. Both numbers come from prototypes on three families of data: 0.8 to 1.25 times as many
+# cells change little, and with 0.6 times as many clusters are lost.
+_CELLS_PER_CLUSTER, _ROUNDING = 1.7, 0.3
+# Relative error of the sum of all cells as the number of records, from which on a share of epsilon
+# buys a better number.
+_MAX_COUNT_ERROR = 0.1
+_N_RADII = 64  # distances from the center of a cluster; the mean over them is right to a percent
 
 
 def noise_of_cells(budget: Budget, kind: NoiseKind) -> float:
-    """Standard deviation of the noise of one cell, which does not depend on how many there are."""
+    """Return the standard deviation of the noise of a cell, whatever the number of cells."""
     count: CountMode = "public" if budget.neighbours == "replace" else "omitted"
     noise = plan_sum_noise(CellContribution(1, 1), budget, kind=kind, count=count, n_records=1.0)
     return math.sqrt(noise.sums_law.variance)
@@ -46,7 +49,7 @@ def plan_cells(
     noise_std: float,
     size: int | None = None,
 ) -> tuple[int, ...]:
-    """Cells along each axis; with `size` about as many in all, and not more."""
+    """Return the number of cells along each axis; with `size`, about as many in all, never more."""
     dim = len(half_widths)
     if dim > MAX_CELL_COLUMNS:
         raise ParameterError(
@@ -55,14 +58,14 @@ def plan_cells(
         )
     along = list(range(dim))
     while True:
-        number = float(size or _number(len(along), n_clusters, n_records, noise_std))
+        n_cells = float(size or _number_of_cells(len(along), n_clusters, n_records, noise_std))
         volume = math.prod(2 * float(half_widths[axis]) for axis in along)
-        side = (volume / number) ** (1 / len(along))
+        side = (volume / n_cells) ** (1 / len(along))
         thin = [axis for axis in along if 2 * float(half_widths[axis]) < side / 2]
-        if not thin:  # else those are not cut at all, and the others are as if they were alone
+        if not thin:  # otherwise thin axes stay whole, and the others are cut as if alone
             break
         along = [axis for axis in along if axis not in thin]
-    most = MOST if size is None else size
+    most = MAX_CELLS if size is None else size
     while True:
         shape = [1] * dim
         for axis in along:
@@ -72,22 +75,44 @@ def plan_cells(
         side *= 1.01
 
 
-def _number(dim: int, n_clusters: int, n_records: float, noise_std: float) -> int:
-    """Cells in all, for a cube."""
-    seen = n_records / n_clusters * math.sqrt(2) / noise_std  # epsilon is sqrt 2 / noise_std
-    ideal = _PER_CLUSTER * n_clusters ** (1 / dim) * seen ** (1 / (dim + 2))
-    return int(min(max(2, math.ceil(ideal - _ROUNDING)) ** dim, MOST))
+def _number_of_cells(dim: int, n_clusters: int, n_records: float, noise_std: float) -> int:
+    """Return the number of cells of a cube."""
+    signal = n_records / n_clusters * math.sqrt(2) / noise_std  # epsilon is sqrt 2 / noise_std
+    ideal = _CELLS_PER_CLUSTER * n_clusters ** (1 / dim) * signal ** (1 / (dim + 2))
+    return int(min(max(2, math.ceil(ideal - _ROUNDING)) ** dim, MAX_CELLS))
+
+
+def plan_grid(request: Request) -> Design:
+    """Plan counts of a grid, with Laplace noise: the least even if delta > 0 (docs/theory.md)."""
+    budget, kind = request.budget, request.noise or "laplace"
+    n_records = request.public_size(request.largest_size[0])
+    total = n_records * (request.n_holders or 1)
+    noise_std = noise_of_cells(budget, kind) * math.sqrt(request.noise_ratio)
+    half_widths, size = request.domain.half_widths, request.n_features
+    cells = plan_cells(half_widths, request.n_components, total, noise_std, size)
+    n_cells = math.prod(cells)
+    count = request.count
+    if count is None and budget.neighbours == "replace":
+        count = "public"
+    return request.design(
+        feature_map="cells",
+        frequencies=request.draw(NO_LAW, n_cells),
+        noise=kind,
+        count=count or count_of_cells(n_cells, total, noise_std),
+        n_records=n_records,
+        cells=cells,
+    )
 
 
 def count_of_cells(n_cells: int, n_records: float, noise_std: float) -> CountMode:
-    """Whether a number of records is released beside cells, whose sum is one already."""
+    """Return whether a number of records is released beside the cells, whose sum is one already."""
     error = math.sqrt(n_cells) * noise_std / n_records
-    return "released" if error > _COUNT_ERROR else "omitted"
+    return "released" if error > _MAX_COUNT_ERROR else "omitted"
 
 
 @dataclass(frozen=True)
 class CellError:
-    """What a grid tells about clusters of one width.
+    """Expected errors of a grid for clusters of one width.
 
     Attributes
     ----------
@@ -110,18 +135,18 @@ def cell_error(
     variance: float,
     width: float,
 ) -> CellError:
-    """What to expect of clusters of a = n / k records and `width` s, all of them alike.
+    """Return the errors to expect of k equal clusters of a = n / k records and `width` s.
 
-    A cell of volume V at distance u s from the center has l = a V f(u) of the cluster's records, f
-    being its Gaussian density, and tells the square of its derivative over the variance of its
-    count, v + l for noise of variance v. Summed over cells, information about a coordinate is
-    (a / (d s^2)) E[u^2 l / (v + l)], u from the standard normal law in d columns. Records are
-    spread over their cells, which widens s^2 by h^2 / 12 for cells of side h, and clusters much
-    narrower than their cell say nothing about where in it they are: what is left of aliases,
+    A cell of volume V at distance u s from the center has l = a V f(u) of the cluster's records,
+    where f is its Gaussian density. Its information is the squared derivative of l over the
+    variance of its count, v + l for noise of variance v. Summed over cells, the information about a
+    coordinate is (a / (d s^2)) E[u^2 l / (v + l)], u from the standard normal law in d columns.
+    Records are spread over their cells, which widens s^2 by h^2 / 12 for cells of side h. A cluster
+    much narrower than its cell does not show where in it it lies: what is left of aliases,
     exp(-2 pi^2 s^2 / h^2), is in error by h^2 / 12.
 
-    The cluster is seen with a signal-to-noise ratio of q^2 = a E[l / (v + l)] among as many places
-    as hold no more than one: noise alone reaches sqrt(2 ln places) of it.
+    The cluster has a signal-to-noise ratio of q^2 = a E[l / (v + l)]. It competes with as many
+    places as hold no more than one cluster: noise alone reaches sqrt(2 ln places).
     """
     sides = [2 * float(half) / g for half, g in zip(half_widths, cells, strict=True)]
     dim = len(sides)
@@ -129,19 +154,19 @@ def cell_error(
     spread = width**2 + math.fsum(squares) / dim  # along an axis, on average
     cluster, volume = n_records / n_components, math.prod(sides)
     # Radii by the quantiles of chi-square, in the middle of equal shares.
-    u_squared = chi2.ppf((np.arange(_RADII) + 0.5) / _RADII, dim)
+    u_squared = chi2.ppf((np.arange(_N_RADII) + 0.5) / _N_RADII, dim)
     peak = cluster * volume / (2 * math.pi * spread) ** (dim / 2)
-    here = np.minimum(peak, cluster) * np.exp(-u_squared / 2)
-    share = here / (variance + here)
-    told = cluster / dim * float(np.mean(u_squared * share))
-    excess = spread / width**2 / max(told, 1e-300)
+    records = np.minimum(peak, cluster) * np.exp(-u_squared / 2)
+    share = records / (variance + records)
+    information = cluster / dim * float(np.mean(u_squared * share))
+    excess = spread / width**2 / max(information, 1e-300)
     alias = math.fsum(
         square * math.exp(-2 * (math.pi * width / side) ** 2)
         for square, side in zip(squares, sides, strict=True)
     )
     excess += alias / dim / width**2
     signal = math.sqrt(cluster * float(np.mean(share)))
-    apart = 2 * math.sqrt(spread)
-    places = math.prod(max(1.0, 2 * float(half) / apart) for half in half_widths)
+    distance = 2 * math.sqrt(spread)
+    places = math.prod(max(1.0, 2 * float(half) / distance) for half in half_widths)
     noise_alone = math.sqrt(2 * math.log(max(places / n_components, math.e)))
     return CellError(excess, float(ndtr(noise_alone - signal)))

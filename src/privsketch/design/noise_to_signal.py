@@ -1,20 +1,19 @@
-"""How much of a sketch is noise, in closed form: CLP Lemmas 26 and 27, ICASSP (6) and (7).
+"""The noise-to-signal ratio of a sketch, in closed form: CLP Lemma 26.
 
 A mechanism estimates the mean of the features by
 
     s = (1 / n) (1 / beta) ((1 / alpha) sum over records of g_i (features_i masked by h_i) + noise),
 
-g_i says whether a record takes part (rate beta), h_i which of its features do (rate
+where g_i indicates whether a record takes part (rate beta), and h_i which of its features do (rate
 alpha, masks drawn independently for every record). The noise-to-signal ratio is
 E|s - z|^2 / |z|^2, where the reference z is
 
-- the expectation over the law the records come from ("law"): what learning a
-  population is about, and finitely many records are an error of their own;
-- or the mean over the records at hand ("records"): what learning these records is
-  about, as k-means on them would.
+- the expectation over the law that the records come from ("law"). This is the view of learning
+  about a population, to which finitely many records are an error of their own;
+- or the mean over the records at hand ("records"). This is the view of k-means on these records.
 
-The error is a sum of four uncorrelated ones, and the ratio is told by its parts, so that
-a plan can say which one to work on. Ratios do not change with the units of the features.
+The error is a sum of four uncorrelated parts. The ratio is returned by parts, so that a plan can
+show which one to work on. Ratios do not change with the units of the features.
 """
 
 from __future__ import annotations
@@ -25,13 +24,9 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from privsketch._base.errors import ParameterError
-from privsketch.noise.calibration import cube_variance, icassp_noise
-from privsketch.noise.mechanism import NoiseKind
-from privsketch.noise.sums import SIGNAL_OF_WAVES
 
 Reference = Literal["law", "records"]
 Sampling = Literal["poisson", "without-replacement"]
-ICASSP_SIGNAL = SIGNAL_OF_WAVES  # |z|^2 of the papers' mixtures and frequencies, features of norm 1
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,13 @@ class NoiseToSignal:
     Attributes
     ----------
     finite : float
-        Finitely many records stand for a law; 0 if they are the reference themselves.
+        Error of finitely many records as a sample of a law; 0 if they are the reference.
     sampled : float
-        Only some of the records take part.
+        Error of records that are left out.
     masked : float
-        Only some of the features of a record do.
+        Error of features that are left out.
     private : float
-        The noise that makes the release private.
+        Error of the noise that makes the release private.
     """
 
     finite: float
@@ -78,7 +73,7 @@ def noise_parts(
     reference: Reference = "law",
     sampling: Sampling = "poisson",
 ) -> NoiseToSignal:
-    """CLP Lemma 26, with its versions for records drawn without replacement (Appendix D).
+    """Return the parts of CLP Lemma 26, or of Appendix D for records without replacement.
 
     Parameters
     ----------
@@ -92,7 +87,7 @@ def noise_parts(
         Mean of |features|^2 over the reference: n_features for Fourier features.
     noise_variance : float
         Variance of the noise of one entry inside the brackets, before the division by
-        `record_rate` but after that by `feature_rate`; see `entry_variance`.
+        `record_rate` but after that by `feature_rate`.
     feature_rate, record_rate : float
         alpha and beta; 1 without sampling.
     reference : {"law", "records"}
@@ -108,7 +103,7 @@ def noise_parts(
     if not n_records > 0:
         raise ParameterError("n_records", n_records, "expected a positive number")
     if signal <= 0:
-        return NoiseToSignal(math.inf, 0.0, 0.0, 0.0)  # the reference itself cannot be seen
+        return NoiseToSignal(math.inf, 0.0, 0.0, 0.0)  # the features carry no signal
     n = n_records
     left_out = 1 / record_rate - 1
     finite = (energy - signal) / n if reference == "law" else 0.0
@@ -129,96 +124,19 @@ def _require_rate(name: str, value: float) -> None:
         raise ParameterError(name, value, "expected a share above 0, at most 1 (all of them)")
 
 
-def entry_variance(
-    kind: NoiseKind, scale: float, *, parts: int = 2, n_components: int | None = None
-) -> float:
-    """Variance of the noise of one entry with `parts` real parts, two if it is complex.
-
-    `scale` is b of Laplace noise, sigma of Gaussian noise, sensitivity / epsilon of the
-    cube over `n_components` real numbers. Complex: 4 b^2 and 2 sigma^2 (CLP section 3;
-    ICASSP's own complex Laplace law has another parameter, see `icassp_snr`).
-    """
-    if kind == "laplace":
-        return parts * 2 * scale**2
-    if kind == "gaussian":
-        return parts * scale**2
-    if n_components is None:
-        raise ParameterError("n_components=None: cube noise depends on how many numbers it is for")
-    return parts * scale**2 * cube_variance(n_components, 1, 1.0)
-
-
 def gaussian_second_moments(eigenvalues: Sequence[float]) -> tuple[float, float]:
-    """|C|_F^2 and E|x x'|_F^2 of normal records with these eigenvalues of C = E x x'.
+    """Return |C|_F^2 and E|x x'|_F^2 of normal records with these eigenvalues of C = E x x'.
 
-    The signal and the energy of all second moments, off-diagonal ones counted twice.
+    They are the signal and the energy of all second moments, off-diagonal ones counted twice.
     """
     squared = math.fsum(value**2 for value in eigenvalues)
     return squared, math.fsum(eigenvalues) ** 2 + 2 * squared
 
 
 def direction_moments(trace: float, squared: float, dim: int) -> tuple[float, float]:
-    """Mean signal and energy of (w.x)^2 over directions w of length 1, normal records.
+    """Return mean signal and energy of (w.x)^2 over directions w of length 1, normal records.
 
     (w'C w)^2 has the mean (tr(C)^2 + 2 tr(C^2)) / (d (d + 2)), and E (w.x)^4 = 3 (w'C w)^2.
     """
     signal = (trace**2 + 2 * squared) / (dim * (dim + 2))
     return signal, 3 * signal
-
-
-def with_noisy_count(
-    ratio: float, n_records: float, count_variance: float, *, kind: NoiseKind = "laplace"
-) -> float:
-    """CLP Lemma 27: a ratio, and what dividing by a noisy number of records adds to it.
-
-    This is a lower bound (Cramer-Rao, for unbiased estimates of 1 / n from n + noise) and
-    serves to compare plans. No estimate need reach it, and the variance of 1 / (n + noise)
-    is infinite. The Fisher information of n is 2 / variance for Laplace noise and, by
-    the same argument, 1 / variance for Gaussian noise.
-    """
-    if kind == "cube":
-        raise ParameterError("kind='cube': the bound is for Laplace and Gaussian counts")
-    information = (2 if kind == "laplace" else 1) / count_variance if count_variance else math.inf
-    return (1 + 1 / (information * n_records**2)) * (ratio + 1) - 1
-
-
-def icassp_snr(
-    *,
-    n_per_device: float,
-    n_devices: int = 1,
-    feature_rate: float,
-    sigma_xi: float,
-    signal: float = ICASSP_SIGNAL,
-) -> float:
-    """ICASSP (6): signal-to-noise ratio of the average of the devices' sketches.
-
-    In that paper features have norm 1 in all, so `signal` is |z|^2 / m in the units of CLP,
-    and `sigma_xi` is the standard deviation of a complex entry of noise that is then
-    divided by sqrt(alpha m n_0). Its inverse is Lemma 26 with the law as reference.
-    """
-    _require_rate("feature_rate", feature_rate)
-    seen = feature_rate * n_per_device * n_devices * signal
-    return seen / (1 - feature_rate * signal + sigma_xi**2)
-
-
-def icassp_snr_of_budget(
-    epsilon: float,
-    *,
-    n_per_device: float,
-    n_devices: int = 1,
-    n_features: int,
-    feature_rate: float,
-    signal: float = ICASSP_SIGNAL,
-) -> float:
-    """ICASSP (7): the same with the noise that epsilon needs under replace, Laplace noise."""
-    return icassp_snr(
-        n_per_device=n_per_device,
-        n_devices=n_devices,
-        feature_rate=feature_rate,
-        sigma_xi=icassp_noise(n_per_device, n_features, feature_rate, epsilon),
-        signal=signal,
-    )
-
-
-def laplace_scale_to_icassp(scale: float, n_per_device: float, feature_rate: float) -> float:
-    """sigma_xi of ICASSP for Laplace noise of scale b on the sums of CLP: 2 b sqrt(alpha / n_0)."""
-    return 2 * scale * math.sqrt(feature_rate / n_per_device)

@@ -1,18 +1,16 @@
-"""A design for principal components: second moments or quadratic features, how many, which noise.
+"""Designs for principal components: second moments or quadratic features, size, noise, forecast.
 
-Both release linear functions of the matrix C = sum (x - c)(x - c)'. Second moments are all
-of its d (d + 1) / 2 entries; m quadratic features determine it if its rank is low. Which is
-better depends on how noise grows: Gaussian noise hardly grows with the number of entries,
-so the matrix wins while it is affordable; Laplace noise grows with dim for the matrix and
-with m / dim for unions of orthonormal bases, so features win for low ranks. Candidates are
-ranked by the predicted loss, with noise estimated from their sizes
-alone; only the best one is drawn and calibrated.
+Both maps release linear functions of the matrix C = sum (x - c)(x - c)'. Second moments are all
+of its d (d + 1) / 2 entries; m quadratic features determine it if its rank is low. Which is better
+depends on how noise grows. Gaussian noise hardly grows with the number of entries, so the matrix
+wins while it is affordable. Laplace noise grows with dim for the matrix and with m / dim for unions
+of orthonormal bases, so features win for low ranks. The planner ranks candidates by their
+predicted loss, with noise estimated from their sizes alone. It draws and calibrates only the best
+one.
 
-What privacy noise costs principal components, before any record is read.
-
-An error E of the second-moment matrix turns an eigenvector v towards another one q by
-q'E v / gap, gap the distance of their eigenvalues. The k components found then hold less
-variance than the best k, by the sum over both of
+The prediction: an error E of the second-moment matrix turns an eigenvector v towards another one q
+by q'E v / gap, where gap is the distance of their eigenvalues. The k learned components then hold
+less variance than the best k, by the sum over both of
 
     Var(q'E v) / gap                                (Davis-Kahan to second order).
 
@@ -21,50 +19,44 @@ directions spread evenly, with noise of variance v each, least squares leaves
 
     v d (d + 2) / (4 m) / (1 - P / m),   P unknowns fitted together.
 
-Laplace noise costs a little less where there are many numbers per unknown, because learners
-use a robust loss. The reference records have k equal eigenvalues and 5 % of their variance
-spread evenly over all directions, and lie half a radius from the center, root mean square.
-Checked against simulations by `benchmarks/pca.py`.
-
-Whether principal components from a design can work, told before any record is read.
+Laplace noise costs a little less where there are many numbers per unknown, because learners use a
+robust loss. The reference records have k equal eigenvalues and 5 % of their variance spread evenly
+over all directions. Their root mean square distance from the center is half a radius.
+`benchmarks/pca.py` checks the prediction against simulations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError
 from privsketch.design.recipe import Design
-from privsketch.design.size import Verdict
+from privsketch.design.request import Request
+from privsketch.design.size import MAX_FEATURES, Verdict
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.facts.budget import Budget
-from privsketch.facts.domain import Domain
-from privsketch.facts.schema import Schema
-from privsketch.features.frequencies import NO_LAW, Frequencies, draw_frequencies, public_seed
+from privsketch.features.frequencies import NO_LAW
 from privsketch.features.maps import feature_map
-from privsketch.features.masks import Masks
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseKind
-from privsketch.noise.sharing.plan import planned_noises
-from privsketch.noise.sums import MAX_RECORDS, CountMode, SharingKind
+from privsketch.noise.sums import MAX_RECORDS
 
-MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
-MAX_FEATURES = 6000  # as in design/size.py: larger sketches take long to learn
-MAX_BASES = 512  # columns: beyond, drawing orthonormal bases takes minutes
+MAX_MATRIX_COLUMNS = 512  # beyond, a matrix has more than 130,000 entries
+MAX_BASIS_COLUMNS = 512  # beyond, drawing orthonormal bases takes minutes
 SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
-ISOTROPIC_SHARE = 0.05  # of the reference records, which are those of benchmarks/pca.py
+ISOTROPIC_SHARE = 0.05  # of the variance of the reference records (benchmarks/pca.py)
 UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
 EXTENT = 0.5  # root mean square distance from the center over the radius
-GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # of the variance of the components
-SCATTER = 2.0  # of the loss of data sets around what is expected
+GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # shares of the variance of the components
+SCATTER = 2.0  # factor by which the loss of data sets scatters around its expectation
 
 
 @dataclass(frozen=True)
 class PCACandidate:
-    """A feature map, the law of its vectors, how many, and the kind of noise."""
+    """A feature map, the law of its vectors, their number, and the kind of noise."""
 
     map_name: str
     law: str
@@ -72,56 +64,28 @@ class PCACandidate:
     noise: NoiseKind
 
 
-def plan_pca(
-    *,
-    n_components: int,
-    domain: Domain,
-    budget: Budget,
-    n_records: float,
-    seed: int | None,
-    n_features: int | None,
-    map_name: str | None,
-    noise: NoiseKind | None,
-    masks: Masks | None,
-    law: str | None,
-    count: CountMode | None,
-    mean: str,
-    columns: tuple[str, ...] | None,
-    schema: Schema | None = None,
-    n_holders: int | None = None,
-    sharing: SharingKind | None = None,
-) -> Design:
-    """The candidate of least predicted loss; what is given stays as given."""
-    dim = len(domain.half_widths)
-    require_components(n_components, dim, n_values=moment_count(dim))
+def plan_components(request: Request) -> Design:
+    """Plan the features of least predicted loss for principal components."""
+    dim, k, budget, masks = request.dim, request.n_components, request.budget, request.masks
+    n_records = request.public_size(request.n_features or 9 * k * dim)
+    require_components(k, dim, n_values=moment_count(dim))
     kinds: list[NoiseKind] = ["gaussian"] if budget.delta > 0 else ["laplace"]
-    if budget.delta == 0 and mean == "omitted" and (masks is None or masks.features == "all"):
+    masks_features = masks is not None and masks.features != "all"
+    if budget.delta == 0 and request.mean in (None, "omitted") and not masks_features:
         kinds.append("cube")
-    if noise is not None:
-        kinds = [noise]
-    in_all, noises = n_records * (n_holders or 1), 1.0
-    if sharing is not None and n_holders is not None:
-        noises = planned_noises(sharing, n_holders)
+    if request.noise is not None:
+        kinds = [request.noise]
+    total, noise_ratio = n_records * (request.n_holders or 1), request.noise_ratio
     best = min(
-        _candidates(dim, n_components, n_features, map_name, law, masks, kinds),
-        key=lambda one: estimated_loss(one, dim, n_components, in_all, budget, noises),
+        _candidates(request, kinds),
+        key=lambda candidate: estimated_loss(candidate, dim, k, total, budget, noise_ratio),
     )
-    return Design(
-        task="pca",
-        n_components=n_components,
-        domain=domain,
-        budget=budget,
+    return request.design(
         feature_map=best.map_name,
-        frequencies=_draw(domain, best.law, best.n_features, public_seed(seed)),
+        frequencies=request.draw(best.law, best.n_features),
         noise=best.noise,
-        count=count or ("public" if budget.neighbours == "replace" else "released"),
+        count=request.count or ("public" if budget.neighbours == "replace" else "released"),
         n_records=n_records,
-        columns=columns,
-        schema=schema,
-        masks=masks,
-        mean=mean,
-        n_holders=n_holders,
-        sharing=sharing,
     )
 
 
@@ -131,11 +95,11 @@ def estimated_loss(
     n_components: int,
     n_records: float,
     budget: Budget,
-    noises: float = 1.0,
+    noise_ratio: float = 1.0,
 ) -> float:
-    """Predicted loss with noise estimated from sizes alone, for a ball of radius 1.
+    """Predict the loss with noise estimated from sizes alone, for a ball of radius 1.
 
-    `noises` is the variance of the noise of a total over that of one release.
+    `noise_ratio` is the variance of the noise of a total over that of one release.
     """
     m, epsilon = candidate.n_features, budget.epsilon
     is_matrix = candidate.map_name == "second-moments"
@@ -152,30 +116,48 @@ def estimated_loss(
         variance = 2 * ((2 if replace else 1) * norm / epsilon) ** 2
     else:
         variance = (m + 1) * (m + 2) / 3 / epsilon / epsilon
-    variance *= noises
-    return lost_variance(
+    return _loss_of_map(
         dim,
         n_components,
         n_records,
-        feature_map=candidate.map_name,
-        n_features=None if is_matrix else m,
-        noise=candidate.noise,
-        variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,
-        diagonal_variance=variance if is_matrix else None,
+        candidate.map_name,
+        m,
+        candidate.noise,
+        noise_ratio * variance,
         uneven_share=UNEVEN_SHARE,
     )
 
 
-def _candidates(
+def _loss_of_map(
     dim: int,
-    n_components: int,
-    n_features: int | None,
-    map_name: str | None,
-    law: str | None,
-    masks: Masks | None,
-    kinds: list[NoiseKind],
-) -> Iterator[PCACandidate]:
-    """Feature maps with numbers of features and kinds of noise, from few features to many."""
+    rank: int,
+    n_records: float,
+    feature_map: str,
+    n_features: int,
+    noise: NoiseKind,
+    variance: float,
+    **options: float,
+) -> float:
+    """Return `lost_variance`; `variance` is that of a feature, or of a diagonal entry."""
+    if feature_map == "second-moments":
+        options |= {"diagonal_variance": variance}
+        variance *= (DIAGONAL / OFF_DIAGONAL) ** 2
+    return lost_variance(
+        dim,
+        rank,
+        n_records,
+        feature_map=feature_map,
+        n_features=n_features,
+        noise=noise,
+        variance=variance,
+        **options,
+    )
+
+
+def _candidates(request: Request, kinds: list[NoiseKind]) -> Iterator[PCACandidate]:
+    """Yield feature maps with numbers of features and kinds of noise, few features first."""
+    dim, map_name, law = request.dim, request.feature_map, request.frequencies
+    n_features, masks = request.n_features, request.masks
     only_features = n_features is not None or law not in (None, NO_LAW)
     only_features = only_features or (masks is not None and masks.features != "all")
     for name in [map_name] if map_name is not None else ["second-moments", "quadratic"]:
@@ -186,7 +168,7 @@ def _candidates(
                 "'second-moments'"
             )
         if name == "second-moments":
-            if map_name is None and (only_features or dim > MAX_MATRIX):
+            if map_name is None and (only_features or dim > MAX_MATRIX_COLUMNS):
                 continue
             if law not in (None, NO_LAW) or n_features not in (None, moment_count(dim)):
                 raise ParameterError(
@@ -195,36 +177,30 @@ def _candidates(
                 )
             sizes, vectors = [moment_count(dim)], NO_LAW
         else:
-            vectors = law or ("orthobases" if dim <= MAX_BASES else "normal")
+            vectors = law or ("orthobases" if dim <= MAX_BASIS_COLUMNS else "normal")
             if vectors not in chosen.laws:
                 raise ParameterError(
                     f"`frequencies={vectors!r}` with `feature_map='quadratic'`: expected "
                     "'orthobases' or 'normal'"
                 )
-            sizes = [n_features] if n_features is not None else _sizes(n_components, dim)
+            sizes = [n_features] if n_features is not None else _sizes(request.n_components, dim)
         for size in sizes:
             for kind in kinds:
                 yield PCACandidate(name, vectors, size, kind)
 
 
 def _sizes(n_components: int, dim: int) -> list[int]:
-    """Whole bases: the noise of a part of one is that of all of it."""
+    """Return sizes of whole bases: a part of a basis has as much noise as all of it."""
     bases = {max(2, round(factor * n_components)) for factor in SIZES}
     affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_FEATURES, 3 * dim)]
     return affordable or [2 * n_components * dim]
 
 
-def _draw(domain: Domain, law: str, n_features: int, seed: int) -> Frequencies:
-    return draw_frequencies(
-        domain, law=law, n_features=n_features, scales=(1.0, 1.0), seed=seed, dithered=False
-    )
-
-
 def robust_gain(noise: str, per_value: float) -> float:
-    """Variance of a fit to Laplace noise over that of least squares.
+    """Return the variance of a fit to Laplace noise over that of least squares.
 
-    `per_value` is the number of unknowns per value. From simulations; 0.5 is what a median
-    would reach with no unknowns to speak of.
+    `per_value` is the number of unknowns per value. The formula comes from simulations; a median
+    would reach 0.5 if there were hardly any unknowns.
     """
     return min(1.0, 0.6 + per_value) if noise == "laplace" else 1.0
 
@@ -239,7 +215,7 @@ def cross_variance(
     variance: float,
     diagonal_variance: float | None = None,
 ) -> float:
-    """Var(q'E v) of a fitted matrix, averaged over directions; infinite if not identifiable.
+    """Return Var(q'E v) of a fitted matrix, averaged over directions; infinite if unidentifiable.
 
     `variance` is that of a feature along a direction of length 1, or of an off-diagonal entry.
     """
@@ -261,9 +237,9 @@ def cross_variance(
 
 
 def _uneven_variance(dim: int, feature_map: str, n_features: int | None, size: float) -> float:
-    """Variance of a feature of a random symmetric matrix of this Frobenius norm.
+    """Return the variance of a feature of a random symmetric matrix of this Frobenius norm.
 
-    As far as the features do not tell it apart: d (d + 1) / 2 of them tell everything.
+    Only the part that the features do not determine counts: d (d + 1) / 2 of them determine all.
     """
     entries = moment_count(dim)
     if feature_map == "second-moments" or n_features is None or n_features >= entries:
@@ -284,9 +260,10 @@ def lost_variance(
     uneven_share: float = 0.0,
     radius: float = 1.0,
 ) -> float:
-    """Share of the best components' variance that privacy noise is expected to cost.
+    """Return the share of the best components' variance that privacy noise is expected to cost.
 
-    For all components together, which lose nothing, the squared relative error of a variance.
+    If all components are learned, none is lost; the result is then the squared relative error of
+    their variances.
 
     Parameters
     ----------
@@ -297,17 +274,16 @@ def lost_variance(
         Number of quadratic features.
     noise : {"gaussian", "laplace", "cube"}
     variance : float
-        Of the noise, all holders together: of a feature along a direction of length 1, or
-        of an off-diagonal entry of the matrix.
+        Variance of the noise of all holders together: of a feature along a direction of length 1,
+        or of an off-diagonal entry of the matrix.
     diagonal_variance : float, optional
-        Of a diagonal entry; twice the other if left out.
+        Variance of a diagonal entry; twice the other if left out.
     uneven_share : float
-        Frobenius norm of what the components leave, beyond an even rest, over the total
-        variance. Features take it for noise unless there are enough of them to tell the
-        whole matrix; `UNEVEN_SHARE` is one to choose between maps with, for records are
-        never quite of low rank.
+        Frobenius norm of what the components leave, beyond an even rest, over the total variance.
+        To features it is noise, unless there are enough of them to determine the whole matrix.
+        Records are never quite of low rank: the planner compares maps at `UNEVEN_SHARE`.
     radius : float
-        Of the domain.
+        Radius of the domain.
 
     Examples
     --------
@@ -331,11 +307,10 @@ def lost_variance(
         diagonal_variance=diagonal_variance,
     )
     if rank >= dim:
-        # Nothing is lost of all directions: the squared relative error of their variances
-        # instead, the noise of eigenvalues being 2 sqrt(dim) times that of an entry.
+        # The noise of eigenvalues is 2 sqrt(dim) times that of an entry.
         relative = 4 * dim * error / (n_records * total / dim) ** 2
         return relative / (1 + relative)
-    # Noise that drowns everything leaves random directions, which hold their share.
+    # Overwhelming noise leaves random directions, which hold their share.
     most = 1 - total * rank / dim / best
     if error == float("inf"):
         return most
@@ -345,16 +320,16 @@ def lost_variance(
 
 @dataclass(frozen=True)
 class PCAForecast:
-    """What to expect of one design for principal components, from public facts alone.
+    """Expected accuracy of a design for principal components, from public facts alone.
 
     Attributes
     ----------
     lost : float
-        Expected share of the best components' variance that noise costs, for records whose
-        variance lies in that many equal components but for 5 %.
+        Expected share of the best components' variance that noise costs, for records with 95 % of
+        their variance in that many equal components.
     verdict : {"good", "rough", "hopeless"}
     n_records_needed : float
-        The least number of records of one holder for which the design would be good.
+        Least number of records of one holder with a good forecast.
     """
 
     lost: float
@@ -362,68 +337,69 @@ class PCAForecast:
     n_records_needed: float
 
     def describe(self) -> str:
-        """The forecast in words, one line."""
-        enough = "good for no number of records"
-        if math.isfinite(self.n_records_needed):
-            enough = (
-                f"good from {float(f'{self.n_records_needed:.2g}'):,.0f} records of a holder on"
-            )
+        """Return the forecast as one line of text."""
+        enough = enough_text(self.n_records_needed, "good for no number of records")
         return (
             f"{self.verdict}: components lose about {100 * self.lost:.2g} % of the variance that "
             f"the best ones hold; {enough}"
         )
 
 
-def pca_forecast(design: Design, *, n_holders: int = 1, noises: float | None = None) -> PCAForecast:
-    """What to expect when `n_holders` sketches of `design.n_records` records are merged.
-
-    `noises` is the variance of the noise of all together over that of one: as many as there are
-    holders, if each adds its own.
-    """
-    require_count("n_holders", n_holders)
-    lost = predicted_loss(design, n_holders, noises)
+def pca_forecast(
+    design: Design, *, n_holders: int = 1, noise_ratio: float | None = None
+) -> PCAForecast:
+    """Forecast the merged sketches of `n_holders` holders; parameters as in `forecast.forecast`."""
+    lost = predicted_loss(design, n_holders, noise_ratio)
     verdict: Verdict = "rough"
     if lost * SCATTER <= GOOD_LOSS:
         verdict = "good"
     elif lost > HOPELESS_LOSS:
         verdict = "hopeless"
-    return PCAForecast(lost, verdict, _records_needed(design, n_holders, noises))
+
+    def is_good(n_records: float) -> bool:
+        loss = predicted_loss(replace(design, n_records=n_records), n_holders, noise_ratio)
+        return loss <= GOOD_LOSS / SCATTER
+
+    return PCAForecast(lost, verdict, least_records(is_good, precision=100))
 
 
-def predicted_loss(design: Design, n_holders: int = 1, noises: float | None = None) -> float:
-    """Share of the components' variance that merged sketches of this design are expected to lose.
+def predicted_loss(design: Design, n_holders: int = 1, noise_ratio: float | None = None) -> float:
+    """Return the share of the components' variance that merged sketches are expected to lose.
 
-    Masks leave out features (w.x)^2 of records of half the radius: 3 (1 / (4 d))^2 in the mean
-    square for directions w that are spread evenly.
+    Masks leave out features (w.x)^2 of records of half the radius. Their mean square is
+    3 (1 / (4 d))^2 for directions w that are spread evenly.
     """
     square = 3 * (EXTENT**2 / design.dim) ** 2
-    noises = float(n_holders) if noises is None else noises
+    noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     masking = design.masking_variance * square * design.n_records
-    variance = noises * design.noise_std**2 + n_holders * masking
-    is_matrix = design.feature_map == "second-moments"
-    return lost_variance(
+    variance = noise_ratio * design.noise_std**2 + n_holders * masking
+    return _loss_of_map(
         design.dim,
         design.n_components,
         design.n_records * n_holders,
-        feature_map=design.feature_map,
-        n_features=None if is_matrix else design.n_features,
-        noise=design.noise,
-        variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,
-        diagonal_variance=variance if is_matrix else None,
+        design.feature_map,
+        design.n_features,
+        design.noise,
+        variance,
     )
 
 
-def _records_needed(design: Design, n_holders: int, noises: float | None) -> float:
-    """The least whole number of records with a good forecast: the loss falls with it."""
+def least_records(is_good: Callable[[float], bool], precision: int = 0) -> float:
+    """Return the least whole number of records that is good, by bisection; infinite if none is.
 
-    def good(n_records: float) -> bool:
-        loss = predicted_loss(replace(design, n_records=n_records), n_holders, noises)
-        return loss <= GOOD_LOSS / SCATTER
-
+    The result is exact, or precise to one part in `precision`.
+    """
     low, high = 0, MAX_RECORDS
-    if not good(high):
+    if not is_good(high):
         return math.inf
-    while high - low > max(1, low // 100):
+    while high - low > max(1, low // precision if precision else 1):
         middle = (low + high) // 2
-        low, high = (low, middle) if good(middle) else (middle, high)
+        low, high = (low, middle) if is_good(middle) else (middle, high)
     return float(high)
+
+
+def enough_text(n_records_needed: float, otherwise: str) -> str:
+    """Return from which number of records on a forecast is good; `otherwise` if from none."""
+    if not math.isfinite(n_records_needed):
+        return otherwise
+    return f"good from {float(f'{n_records_needed:.2g}'):,.0f} records of a holder on"

@@ -1,391 +1,229 @@
-"""Fill in a design: sketch size, noise, frequencies, count.
+"""Planners: fill in a design's sketch size, noise, frequencies and count.
 
-Every choice depends on the task, the domain, the budget, the public order of magnitude
-of the number of records and what was asked for by name; none on a record.
+There is one planner for each kind of feature map: `plan_waves` here for Fourier and one-bit
+features, `plan_grid` in cells.py, `plan_components` in pca.py. Each is a function of a `Request`.
+
+The rest of this file chooses the scales of the frequencies. Nobody states how wide clusters are. A
+law of frequencies serves widths in proportion to the share of features near them
+(features/radii.py). A wide range therefore costs every width a little, and a width outside of the
+range costs the squared ratio to its end. The law of least regret has
+
+1. a main band where clusters are likely. It runs from the widest scale down to where k clusters
+   that fill the domain can be told apart, whose distances shrink like k^(-1/d);
+2. a tail: a share q of the features on finer scales, for clusters far tighter than the domain
+   suggests. With a chance p of such clusters, F and R the ranges of band and tail, the expected
+   error (1 - p) ln F / (1 - q) + p ln R / q is least at
+   q / (1 - q) = sqrt(p ln R / ((1 - p) ln F)), whatever the noise is;
+3. a finest scale that depends on the noise: the tail ends where the forecast for clusters in it
+   would no longer be good. There is no tail where the forecast could not be good at all, as with
+   strong noise, or where the main band cannot spare the features.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from privsketch._base.errors import (
-    ParameterError,
-    require_count,
-    require_gaussian_delta,
-    require_one_of,
-)
-from privsketch.design.cells import count_of_cells, noise_of_cells, plan_cells
-from privsketch.design.forecast import expected_range, harmonics_in_search
-from privsketch.design.pca import plan_pca
+from privsketch.design.cells import plan_grid
+from privsketch.design.forecast import expected_harmonics, expected_range
+from privsketch.design.pca import plan_components
 from privsketch.design.recipe import Design
-from privsketch.design.regimes import enough_records
-from privsketch.design.scales import default_radii, main_band
+from privsketch.design.request import Request
 from privsketch.design.size import (
-    checked_covariance_type,
+    center_error,
     choose_count,
     choose_size,
-    default_covariance_type,
-    largest_size,
+    kmeans_unknowns,
     noise_variance,
 )
-from privsketch.design.validity import TASKS, maps_for
-from privsketch.facts.budget import Budget
-from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.facts.schema import Schema, schema_of
+from privsketch.facts.domain import Box, Domain
 from privsketch.features.cells import MAX_CELL_COLUMNS
-from privsketch.features.frequencies import NO_LAW, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
+from privsketch.features.maps import FeatureMap
 from privsketch.features.maps import feature_map as map_named
-from privsketch.features.masks import Masks
-from privsketch.features.radii import RadialLaw
-from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sharing.plan import planned_noises
-from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
+from privsketch.features.radii import RadialLaw, Tail
 
-# Waves see clusters of any width if noise lets them, a grid those that are no narrower than its
-# cells: it is for studies in which waves are expected to lose that much to noise. Of 221 random
-# ones of up to 8 columns (benchmarks/worlds.py) a sketch that is chosen so lost 1.07 on average
-# against the better of both, waves alone 1.33 (and 268 in one study), grids alone 1.21 (and 106).
-LOST = 0.05
+# Expected relative loss of waves to noise from which on cells are planned instead. Waves can
+# resolve clusters of any width if noise permits, a grid only those no narrower than its cells. Of
+# 221 random studies of up to 8 columns (benchmarks/worlds.py) a sketch chosen by this rule lost
+# 1.07 on average against the better of both. Waves alone lost 1.33 (and 268 in one study), grids
+# alone 1.21 (and 106).
+MAX_WAVE_LOSS = 0.05
+# Widest scale over the domain's half-width. Frequencies of this scale turn about once over the
+# domain, which locates the records before anything else is known.
+WIDEST_SCALE = 0.5
+# Widest over finest scale of the main band: at least, and per k^(1/d). Touching clusters in a
+# quarter of the domain are 1 / (6 k^(1/d)) half-widths wide, twice the end of the band. The tail
+# serves much tighter ones: it costs less than a band as wide.
+MAIN_RANGE = 16.0
+MAIN_RANGE_PER_CLUSTER = 6.0
+# These shares follow from the formula above if 8 % of studies in few columns have such clusters,
+# and 3 % of others. In many columns the domain says more about the width of clusters.
+FEW_COLUMNS, TAIL_SHARE_OF_FEW, TAIL_SHARE = 3, 0.2, 0.125
+# Largest factor by which a tail may raise the error of clusters in the main band: 1.25 and 1.14 for
+# these shares, and some for the unknowns, which fewer features have to fit. A tail then needs about
+# five features per unknown: with four, under pure noise, correlated clusters lost more than a
+# quarter.
+MAX_COST_OF_FEW, MAX_COST = 1.35, 1.17
+TAIL_RANGES = (8.0, 4.0)  # in the order of trial; the main band covers shorter ones
+# Largest excess of clusters in the tail: half of that of a good forecast, whose range extends to
+# twice the expectation.
+MAX_TAIL_EXCESS = 0.075
+# Widest over finest scale of all. Frequencies are 16-bit integers, and the lowest ones need some
+# units too. The finest scale is then eight units of a quantised record.
+LARGEST_RANGE = 2048.0
 
 
-def plan_design(
-    *,
-    task: str = "kmeans",
-    covariance_type: str | None = None,
-    n_components: int,
-    domain: Domain | Schema,
-    budget: Budget,
-    n_records: float | None = None,
-    random_state: int | None = None,
-    n_features: int | None = None,
-    feature_map: str | None = None,
-    noise: str | None = None,
-    masks: Masks | str | Mapping[str, Any] | None = None,
-    frequencies: str | None = None,
-    frequency_scale: float | Sequence[float] | None = None,
-    count: str | None = None,
-    mean: str | None = None,
-    columns: Sequence[str] | None = None,
-    n_holders: int | None = None,
-    sharing: str | None = None,
-    drawn: bool = True,
-) -> Design:
-    """See `Design.plan`.
+def plan_design(**parameters: Any) -> Design:
+    """Return the design for a `Request` with these parameters, without warnings.
 
-    With drawn=False, for plans that compare designs: frequencies that nothing depends on are not
-    drawn, and such a design makes no sketch.
+    `Design.plan` documents the parameters.
     """
-    if task not in TASKS:
-        raise ParameterError("task", task, f"this version plans {', '.join(map(repr, TASKS))}")
-    if not isinstance(budget, Budget):
-        raise ParameterError("budget", budget, "expected a Budget")
-    schema = schema_of(domain)
-    if schema is not None:
-        if columns is not None and tuple(columns) != schema.coordinates:
-            raise ParameterError("columns: the schema has them; leave them out")
-        budget, columns = schema.charged(budget), schema.coordinates
-        # Structured frequencies need one width for all coordinates, which a ball has.
-        is_ball = task == "pca" or frequencies == "structured"
-        domain = schema.ball if is_ball else schema.box
-    if not isinstance(domain, Box | Ball):
-        raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
-    if isinstance(domain, Box) and domain.columns is not None:
-        columns = domain.columns if columns is None else columns
-        domain = domain.plain
-    n_components = require_count("n_components", n_components)
-    dim = len(domain.half_widths)
-    n_features = None if n_features is None else require_count("n_features", n_features)
-    shape = checked_covariance_type(covariance_type)
-    if task != "gaussian-mixture" and shape is not None:
-        raise ParameterError(
-            f"`covariance_type={covariance_type!r}` with `task={task!r}`: it steers the size of a "
-            "sketch for `task='gaussian-mixture'`; leave it out"
-        )
-    chosen_masks = Masks.parse(masks)
-    count_mode = _count_mode(count)
-    kind = _noise_kind(noise, budget)
-    shared = _sharing_kind(sharing, n_holders)
-    noises = 1.0  # of the total, in noises of one release; records are those of all holders
-    if shared is not None and n_holders is not None:
-        noises = planned_noises(shared, n_holders)
-        if shared == "holders":
-            require_gaussian_delta(budget.delta)
-            kind = kind or "gaussian"
-    names = None if columns is None else _column_names(columns)
-    if task == "pca":
-        if frequency_scale is not None:
-            raise ParameterError("frequency_scale: quadratic features have no scale; leave it out")
-        needed = n_features or 9 * n_components * dim
-        size = _public_size(n_records, n_components, dim, needed, budget.epsilon, n_holders, noises)
-        return plan_pca(
-            n_components=n_components,
-            domain=domain,
-            budget=budget,
-            n_records=size,
-            seed=random_state,
-            n_features=n_features,
-            map_name=feature_map,
-            noise=kind,
-            masks=chosen_masks,
-            law="normal" if frequencies == "gaussian" else frequencies,
-            count=count_mode,
-            mean=mean or "omitted",
-            columns=names,
-            schema=schema,
-            n_holders=n_holders,
-            sharing=shared,
-        )
-    shape = shape or default_covariance_type(n_components, dim)
-    largest, n_unknowns = largest_size(task, n_components, dim, shape)
-    chosen_map = map_named(feature_map or "fourier")
-    # What speaks of waves asks for them; shared noise has its own law.
-    stated = (n_features, kind, chosen_masks, frequencies, frequency_scale, shared)
-    is_open = feature_map is None and all(each is None for each in stated)
-    if chosen_map.for_components:
-        known = ", ".join(map(repr, maps_for(task)))
-        raise ParameterError(
-            f"`feature_map={chosen_map.name!r}` with `task={task!r}`: expected one of {known}"
-        )
-    if frequencies is not None and frequencies not in chosen_map.laws:
-        known = ", ".join(map(repr, chosen_map.laws))
-        raise ParameterError("frequencies", frequencies, f"expected one of {known}")
-    common: dict[str, Any] = {
-        "task": task,
-        "n_components": n_components,
-        "domain": domain,
-        "budget": budget,
-        "masks": chosen_masks,
-        "mean": mean or "omitted",
-        "columns": names,
-        "schema": schema,
-        "n_holders": n_holders,
-        "sharing": shared,
-    }
-    facts = n_records, n_components, dim, largest, budget.epsilon, n_holders, noises
-    grid = partial(  # before the size of waves is chosen
-        _plan_grid,
-        **common,
-        n_records=_public_size(*facts),
-        seed=random_state,
-        size=n_features,
-        noise=kind,
-        count=count_mode,
-        noises=noises,
-    )
+    request = Request(**parameters)
+    if request.task == "pca":
+        return plan_components(request)
+    if request.feature_map == "cells":
+        return plan_grid(request)
+    waves = plan_waves(request)
+    is_smooth = request.schema is None or request.schema.is_smooth
+    if request.is_map_open and is_smooth and _loses_to_cells(waves):
+        return plan_grid(request)
+    return waves
 
-    if chosen_map.name == "cells":
-        if frequency_scale is not None:
-            raise ParameterError("frequency_scale: cells have no scale; leave it out")
-        return grid()
-    law, scales = _frequency_law(frequencies, frequency_scale)
-    block = structured_size(dim) if law == "structured" else dim
-    if chosen_masks is not None:
-        if n_features is None and chosen_masks.kept is not None:
+
+def _loses_to_cells(waves: Design) -> bool:
+    """Return whether cells are expected to reveal more than the planned waves."""
+    has_few_columns = isinstance(waves.domain, Box) and waves.dim <= MAX_CELL_COLUMNS
+    if waves.task != "kmeans" or not has_few_columns:
+        return False
+    least, _ = expected_range(waves, waves.n_records)
+    return least > 1 + MAX_WAVE_LOSS
+
+
+def plan_waves(request: Request) -> Design:
+    """Plan Fourier or one-bit features."""
+    k, domain, budget, masks = request.n_components, request.domain, request.budget, request.masks
+    n_features, law = request.n_features, request.frequencies or "multi-scale"
+    chosen_map = map_named(request.feature_map or "fourier")
+    largest, n_unknowns = request.largest_size
+    block = structured_size(request.dim) if law == "structured" else request.dim
+    if masks is not None:
+        if n_features is None and masks.kept is not None:
             n_features = -(-largest // block) * block
-        chosen_masks.checked(n_features or largest, block if n_features else 1)
-    size = _public_size(
-        n_records, n_components, dim, n_features or largest, budget.epsilon, n_holders, noises
-    )
-    in_all = size * (n_holders or 1)
-    is_smooth = schema is None or schema.is_smooth
-    harmonics = 0.0
-    if chosen_map.dithered:
-        radii = main_band(domain, n_components) if scales is None else RadialLaw(scales).checked()
-        harmonics = harmonics_in_search(law, radii, domain, n_components, in_all)
-    chosen = choose_size(
+        masks.checked(n_features or largest, block if n_features else 1)
+    n_records = request.public_size(n_features or largest)
+    total = n_records * (request.n_holders or 1)
+    is_smooth = request.schema is None or request.schema.is_smooth
+    harmonics = _harmonics(request, chosen_map, law, total)
+    size = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
         n_features=n_features,
         feature_map=chosen_map,
         budget=budget,
-        noise=kind,
-        count=count_mode or ("public" if budget.neighbours == "replace" else "released"),
-        n_records=in_all,
-        masks=chosen_masks,
-        noises=noises,
+        noise=request.noise,
+        count=request.count or ("public" if budget.neighbours == "replace" else "released"),
+        n_records=total,
+        masks=masks,
+        noise_ratio=request.noise_ratio,
         harmonics=harmonics,
-        # Clusters of labels are piles at corners, of which a small sketch with pure noise loses
-        # some: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
+        # Clusters of labels are piles at corners, some of which a small sketch with pure noise
+        # loses: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
         all_features=not is_smooth,
     )
     if n_features is None:
-        n_features = chosen.n_features
+        n_features = size.n_features
         if law == "structured" and n_features > block:
             n_features = -(-n_features // block) * block  # a part of a block costs as much
-    chosen_count = count_mode or choose_count(
-        chosen_map, n_features, budget, chosen.noise, in_all, chosen_masks
-    )
-    law_of_scales: tuple[float, float] | RadialLaw | None = scales
-    if law_of_scales is None:
-        noise_facts = (chosen_map, n_features, budget, chosen.noise, chosen_count, in_all)
-        law_of_scales = default_radii(
+    count = request.count or choose_count(chosen_map, n_features, budget, size.noise, total, masks)
+    scales: tuple[float, float] | RadialLaw | None = request.frequency_scale
+    if scales is None:
+        variance = noise_variance(chosen_map, n_features, budget, size.noise, count, total, masks)
+        scales = default_radii(
             domain,
-            n_components,
+            k,
             n_features=n_features,
-            n_records=in_all,
+            n_records=total,
             # A phasor varies by at most 1, half of it along each axis.
-            variance=noises * noise_variance(*noise_facts, chosen_masks) + in_all / 2 + harmonics,
+            variance=request.noise_ratio * variance + total / 2 + harmonics,
             is_smooth=is_smooth,
         )
-    planned = Design(
-        **common,
+    return request.design(
         feature_map=chosen_map.name,
-        frequencies=draw_frequencies(
-            domain,
-            law=law,
-            n_features=n_features,
-            scales=law_of_scales,
-            seed=public_seed(random_state),
-            dithered=chosen_map.dithered,
-            drawn=drawn,
+        frequencies=request.draw(
+            law, n_features, scales, dithered=chosen_map.dithered, drawn=request.drawn
         ),
-        noise=chosen.noise,
-        count=chosen_count,
-        n_records=size,
-    )
-    return grid() if is_open and is_smooth and _is_for_cells(planned) else planned
-
-
-def _is_for_cells(planned: Design) -> bool:
-    """Whether a grid is expected to tell more than waves, from what is expected of these."""
-    few = isinstance(planned.domain, Box) and planned.dim <= MAX_CELL_COLUMNS
-    if planned.task != "kmeans" or not few:
-        return False
-    least, _ = expected_range(planned, planned.n_records)
-    return least > 1 + LOST
-
-
-def _plan_grid(
-    *,
-    domain: Domain,
-    budget: Budget,
-    n_components: int,
-    n_records: float,
-    seed: int | None,
-    size: int | None,
-    noise: NoiseKind | None,
-    count: CountMode | None,
-    n_holders: int | None,
-    noises: float,
-    **fields: Any,
-) -> Design:
-    """A histogram over a grid. Laplace noise, the least even with a delta (docs/theory.md)."""
-    kind = noise or "laplace"
-    noise_std, in_all = noise_of_cells(budget, kind), n_records * (n_holders or 1)
-    noise_std *= math.sqrt(noises)
-    cells = plan_cells(domain.half_widths, n_components, in_all, noise_std, size)
-    number = math.prod(cells)
-    if count is None and budget.neighbours == "replace":
-        count = "public"
-    elif count is None:
-        count = count_of_cells(number, in_all, noise_std)
-    return Design(
-        domain=domain,
-        budget=budget,
-        n_components=n_components,
-        n_records=n_records,
-        feature_map="cells",
-        frequencies=draw_frequencies(
-            domain,
-            law=NO_LAW,
-            n_features=number,
-            scales=(1.0, 1.0),
-            seed=public_seed(seed),
-            dithered=False,
-        ),
-        noise=kind,
+        noise=size.noise,
         count=count,
-        cells=cells,
-        n_holders=n_holders,
-        **fields,
+        n_records=n_records,
     )
 
 
-def _sharing_kind(sharing: str | None, n_holders: int | None) -> SharingKind | None:
-    if (sharing is None) != (n_holders is None):
-        raise ParameterError(
-            f"`n_holders={n_holders}` with `sharing={sharing!r}`: they go together; leave both out "
-            "for sketches that holders release by themselves"
-        )
-    if sharing is None:
-        return None
-    if n_holders is None or require_count("n_holders", n_holders) < 2:
-        raise ParameterError("n_holders", n_holders, "expected at least 2 that share noise")
-    return require_one_of("sharing", sharing, SHARING_KINDS)
+def _harmonics(request: Request, chosen_map: FeatureMap, law: str, n_records: float) -> float:
+    """Return the variance that harmonics of one-bit features add to what a search sees."""
+    if not chosen_map.dithered:
+        return 0.0
+    if request.frequency_scale is None:
+        radii = main_band(request.domain, request.n_components)
+    else:
+        radii = RadialLaw(request.frequency_scale).checked()
+    return expected_harmonics(law, radii, request.domain, request.n_components, n_records)
 
 
-def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
-    if noise in (None, "auto"):
-        return None
-    kind = require_one_of("noise", noise, NOISE_KINDS)
-    if kind == "gaussian":
-        require_gaussian_delta(budget.delta)
-    return kind
+def main_band(domain: Domain, n_components: int) -> RadialLaw:
+    """Return the scales where clusters are likely, whatever noise and size are."""
+    dim = len(domain.half_widths)
+    high = WIDEST_SCALE * domain.spread
+    fold = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
+    return RadialLaw((high / min(fold, LARGEST_RANGE), high))
 
 
-def _count_mode(count: str | None) -> CountMode | None:
-    if count is not None and count not in COUNT_MODES:
-        raise ParameterError("count", count, f"expected one of {', '.join(map(repr, COUNT_MODES))}")
-    return count
-
-
-def _frequency_law(
-    law: str | None,
-    scale: float | Sequence[float] | None,
-) -> tuple[str, tuple[float, float] | None]:
-    """The law of that name and its scales; None for those that follow from the plan."""
-    if scale is None:
-        if law not in (None, "multi-scale", "structured"):
-            raise ParameterError(
-                f"`frequencies={law!r}` needs `frequency_scale=`, between the width and the "
-                "distance of clusters; the multi-scale law needs none"
-            )
-        return law or "multi-scale", None
-    try:
-        given = np.asarray(scale, dtype=np.float64)
-    except (TypeError, ValueError):
-        given = np.full(3, np.nan)
-    if given.ndim == 0:
-        return law or "adapted-radius", (float(given), float(given))
-    if given.shape != (2,) or law not in (None, "multi-scale", "structured"):
-        raise ParameterError(
-            "frequency_scale", scale, "expected one number, or two for the multi-scale law"
-        )
-    return law or "multi-scale", (float(given[0]), float(given[1]))
-
-
-def _public_size(
-    n_records: float | None,
+def default_radii(
+    domain: Domain,
     n_components: int,
-    dim: int,
+    *,
     n_features: int,
-    epsilon: float,
-    n_holders: int | None,
-    noises: float,
-) -> float:
-    """The public number of records to plan for; if none is given, one that would suffice."""
-    if n_records is None:
-        enough = enough_records(n_features, n_components, dim, epsilon) * math.sqrt(noises)
-        return float(min(math.ceil(enough / (n_holders or 1)), MAX_RECORDS))
-    try:
-        size = float(n_records)
-    except (TypeError, ValueError):
-        raise ParameterError("n_records", n_records, "expected a number") from None
-    if isinstance(n_records, bool) or not 1 <= size <= MAX_RECORDS:
-        raise ParameterError(
-            "n_records", n_records, f"expected a public order of magnitude, from 1 to {MAX_RECORDS}"
+    n_records: float,
+    variance: float,
+    is_smooth: bool = True,
+) -> RadialLaw:
+    """Return the radial law for clusters of unknown width.
+
+    Parameters
+    ----------
+    n_features, n_records
+        Size of the sketch, and public order of magnitude of the number of records.
+    variance : float
+        Variance of noise and sampling per real component of the sums, in squared records.
+    is_smooth : bool
+        False if records have labels. They are then piles without a width: fine scales would
+        separate them, and no cluster of a few numbers explains that, so there is no tail.
+    """
+    dim = len(domain.half_widths)
+    plain = main_band(domain, n_components)
+    end, high = plain.scales
+    few = dim <= FEW_COLUMNS
+    share, cost = (TAIL_SHARE_OF_FEW, MAX_COST_OF_FEW) if few else (TAIL_SHARE, MAX_COST)
+
+    def error(law: RadialLaw, width: float) -> float:
+        return center_error(
+            n_components=n_components,
+            dim=dim,
+            n_records=n_records,
+            n_features=n_features,
+            variance=variance,
+            n_unknowns=kmeans_unknowns(n_components, dim),
+            band=law.band_share(width),
+            squared_band=law.squared_band_share(width),
         )
-    return size
 
-
-def _column_names(columns: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(columns)
-    if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
-        raise ParameterError("columns: expected a list of column names")
-    return names
+    likely = math.sqrt(end * high)
+    for ratio in TAIL_RANGES if is_smooth else ():
+        law = RadialLaw((end / ratio, high), Tail(share, end))
+        if (
+            high / law.scales[0] <= LARGEST_RANGE
+            and error(law, end / math.sqrt(ratio)) <= MAX_TAIL_EXCESS  # in the middle of the tail
+            and error(law, likely) <= cost * error(plain, likely)
+        ):
+            return law
+    return plain

@@ -1,10 +1,9 @@
 """The public recipe that all holders of a study share.
 
-A design says everything that turns records into a sketch: domain, feature map,
-frequencies, noise and budget. It is fixed before any record is read, contains nothing
-about the records, and has a fingerprint; sketches add up only if theirs agree. Noise
-scales are not stored but computed from the budget each time: a file can only ask for
-less noise by stating a larger budget.
+A design determines how records become a sketch: domain, feature map, frequencies, noise and budget.
+It is fixed before any record is read and contains nothing about the records. Sketches add up only
+if the fingerprints of their designs agree. Noise scales are not stored but computed from the budget
+each time: a file can only request less noise by stating a larger budget.
 """
 
 from __future__ import annotations
@@ -56,16 +55,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Design:
-    """What all holders of one study share. Made by `Design.plan`, read by `Design.load`.
+    """The public recipe of one study. `Design.plan` makes one, `Design.load` reads one.
 
     Attributes
     ----------
     task : {"kmeans", "gaussian-mixture", "pca"}
     n_components : int
-        Clusters, Gaussians or principal components that it is planned for.
+        Number of clusters, Gaussians or principal components that it is planned for.
     domain : Box or Ball
     budget : Budget
-        What the sketch of one holder costs.
+        Cost of the sketch of one holder.
     feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}
     frequencies : Frequencies
         How the public random matrix is drawn, and a checksum of it.
@@ -73,7 +72,7 @@ class Design:
     count : {"released", "omitted", "public"}
         Whether a number of records is part of the sketch.
     n_records : float
-        The public number of records of a holder that it is planned for.
+        Public number of records of one holder that it is planned for.
     columns : tuple of str, optional
     masks : Masks, optional
     mean : {"omitted", "released"}
@@ -85,8 +84,8 @@ class Design:
     n_holders : int, optional
         Number of holders that share the noise of their total.
     sharing : {"holders", "tellers"}, optional
-        Who adds that noise: each holder a part of it, or each teller all of it. It is planned for
-        the total then, of which `n_records` is still the number of one holder.
+        Who adds that noise: each holder a part of it, or each teller all of it. The plan is then
+        for the total of all holders; `n_records` is still the number of one.
 
     Examples
     --------
@@ -149,68 +148,68 @@ class Design:
         Parameters
         ----------
         task : {"kmeans", "gaussian-mixture", "pca"}
-            What the size of the sketch is chosen for. A sketch for clusters can be asked
-            for mixtures and the other way round; `describe` says how many it carries.
+            Task that the size of the sketch is chosen for. Mixtures can be learned from a sketch
+            for clusters, and clusters from one for mixtures; `describe` says how many.
         n_components : int
-            Number of clusters, Gaussians or principal components the sketch should carry;
-            more can be asked of it later, with less certainty.
+            Number of clusters, Gaussians or principal components that the sketch should carry.
+            More can be learned from it later, with less certainty.
         covariance_type : {"spherical", "diag", "tied", "full"}, optional
-            Shape of the Gaussians that the size of a sketch for mixtures is chosen for;
-            it is not stored, and learners may ask for another shape. If left out, full
-            where that is cheap, up to five columns, and diagonal beyond.
+            Shape of the Gaussians that the size of a sketch for mixtures is chosen for. It is not
+            stored, and learners may use another shape. If left out, full where that is cheap, up
+            to five columns, and diagonal beyond.
         domain : Schema, Box or Ball
-            The kinds and bounds of columns, or where records lie; public. Without a schema, a Ball
-            for principal components.
+            Public kinds and bounds of columns, or the set in which records lie. Principal
+            components need a Ball if there is no schema.
         budget : Budget
-            What the sketch may cost.
+            Largest cost of the sketch.
         n_records : float, optional
-            Public order of magnitude of the number of records of one holder. Steers
-            size and noise, and the forecast; one that would suffice if left out.
+            Public order of magnitude of the number of records of one holder. It affects size,
+            noise and forecast. If left out, a number that would suffice.
         random_state : int, optional
-            Public seed of the frequencies; drawn if left out, and stored.
+            Public seed of the frequencies, which is stored; drawn if left out.
         n_features : int, optional
-            Size of the sketch. If left out, that of least predicted error from these
-            public facts, within the time it costs: 8 * n_components * dim for k-means
-            with Gaussian noise, more where it dominates, less with pure noise, which grows
-            faster with the size.
+            Size of the sketch. If left out, the size of least predicted error from these public
+            facts, within the time it costs: 8 * n_components * dim for k-means with Gaussian
+            noise, more where noise dominates. Pure noise grows faster with the size, and leads to
+            fewer features.
         feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}, optional
-            Fourier features for clusters and mixtures; "cells", noisy counts of a grid, for
-            clusters of up to 8 columns of numbers where noise is expected to cost Fourier features
-            more than a twentieth and nothing is stated that only these have. For principal
-            components the one of least predicted error: all second moments where those are
+            If left out, Fourier features for clusters and mixtures. Clusters of up to 8 columns of
+            numbers get "cells", noisy counts of a grid, if noise is expected to cost Fourier
+            features more than a twentieth and no stated parameter needs these. Principal
+            components get the map of least predicted error: all second moments where those are
             affordable, else quadratic features.
         noise : {"gaussian", "cube", "laplace"}, optional
-            The one of least predicted error if left out: nearly always Gaussian if
-            delta > 0, else the cube, which is pure.
+            If left out, the noise of least predicted error: nearly always Gaussian if delta > 0,
+            else the cube, which is pure.
         masks : Masks or str, optional
             Secret subsampling of features or records: `Masks("uniform", kept=100)`, or
-            "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves
-            work where blocks or records are left out, never noise; none if left out.
+            "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves work
+            where it leaves out blocks or records, but never noise. No masks if left out.
         frequencies : str, optional
             Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
             "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
             quadratic features "orthobases" or "normal".
         frequency_scale : float or (float, float), optional
-            Scale of the features in the records' units, between the width of clusters
-            and the distance of neighbouring ones: one number for a single scale, two for
-            a log-uniform range. If left out, the range follows from the domain, the number of
-            clusters and the noise, and serves clusters of any likely width.
+            Scale of the features in the records' units, between the width of clusters and the
+            distance of neighbouring ones: one number for a single scale, two for a log-uniform
+            range. If left out, the range follows from the domain, the number of clusters and the
+            noise, and serves clusters of any likely width.
         count : {"released", "omitted", "public"}, optional
-            Whether a noisy number of records is part of the sketch. Released if left
-            out, as it costs next to nothing (omitted in the rare case that it would
-            cost much); public, and exact, under "replace".
+            Whether a noisy number of records is part of the sketch. If left out, it is released,
+            which costs next to nothing (omitted in the rare case that it would cost much). Under
+            "replace" it is public and exact.
         mean : {"omitted", "released"}, optional
-            Whether the mean of the records is released too, so that principal components can
-            be centered: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, they are
+            Whether the mean of the records is released too, so that principal components can be
+            centered: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, components are
             those around the domain's center.
         columns : list of str, optional
             Names of the columns of a record, in order.
         n_holders : int, optional
-            How many holders there are, if only their total is to be shown and they share its noise;
-            with `sharing`. `n_records` stays the number of one holder.
+            Number of holders, if only their total is shown and they share its noise; state it with
+            `sharing`. `n_records` is still the number of one holder.
         sharing : {"holders", "tellers"}, optional
             Who adds the noise of the total: each holder a part of it, which needs Gaussian noise,
-            or each teller all of it. Each sketch has noise of its own if left out.
+            or each teller all of it. If left out, each sketch has noise of its own.
         """
         from privsketch.design.cautions import stated_cautions, warn_of
         from privsketch.design.plan import plan_design
@@ -255,12 +254,12 @@ class Design:
 
     @property
     def contribution(self) -> Contribution:
-        """How far one record can move the sums."""
+        """Bounds on how far one record can move the sums."""
         return contribution_of(self.mapping, self.frequencies, self.domain)
 
     @property
     def n_values(self) -> int:
-        """Integers of a sketch that are sums of features."""
+        """Number of integers of a sketch that are sums of features."""
         return self.contribution.n_values
 
     @cached_property
@@ -280,18 +279,18 @@ class Design:
 
     @property
     def amplitude(self) -> float:
-        """What a feature of modulus 1 is in integers; squares are those of the radius."""
+        """Integer that stands for a feature of modulus 1, or for the square of the radius."""
         return amplitude_of(self.mapping, self.frequencies, self.domain)
 
     @property
     def unit(self) -> float:
-        """What one record's feature of modulus 1 adds to the released integers, on average."""
+        """Mean amount that a record's feature of modulus 1 adds to the released integers."""
         rate = 1.0 if self.masks is None else self.masks.total_rate(self.n_features)
         return self.amplitude * self.sum_noise.factor * rate
 
     @property
     def noise_std(self) -> float:
-        """Noise of one holder's sketch, per real component, in records."""
+        """Standard deviation of the noise of one holder's sketch per real component, in records."""
         return math.sqrt(self.sum_noise.sums_law.variance) / self.unit
 
     @property
@@ -303,8 +302,7 @@ class Design:
     def masking_variance(self) -> float:
         """Variance that masks of features add to a real component of modulus 1, for each record.
 
-        Records that are left out make a smaller sample, which is another matter: see
-        `Sketch.repetition`.
+        Records that are left out have an effect of their own: see `Sketch.repetition`.
         """
         if self.masks is None:
             return 0.0
@@ -313,7 +311,7 @@ class Design:
         return missing * square / (2 if self.mapping.has_table else 1)
 
     def radians(self) -> npt.NDArray[np.float64]:
-        """Frequencies in radians per unit of a record, (n_features, dim)."""
+        """Return the frequencies in radians per unit of a record, (n_features, dim)."""
         return self.frequencies.radians(self.domain)
 
     @cached_property
@@ -322,7 +320,7 @@ class Design:
         return fingerprint(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """The design as plain JSON values."""
+        """Return the design as plain JSON values."""
         return {
             "task": self.task,
             "n_components": self.n_components,
@@ -334,7 +332,7 @@ class Design:
             "count": self.count,
             "n_records": self.n_records,
             "columns": None if self.columns is None else list(self.columns),
-            # Only where it is used, so that other designs keep their fingerprint.
+            # Optional fields appear only if used, so that other designs keep their fingerprint.
             **({} if self.masks is None else {"masks": self.masks.to_json()}),
             **({} if self.mean == "omitted" else {"mean": self.mean}),
             **({} if self.schema is None else {"schema": self.schema.to_json()}),
@@ -345,7 +343,7 @@ class Design:
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
-        """The design from `to_json`; FileError for anything else."""
+        """Return the design from `to_json`; raise FileError for anything else."""
         optional = {"masks": None, "mean": "omitted", "schema": None, "cells": None}
         optional |= {"n_holders": None, "sharing": None}
         if isinstance(value, dict):
@@ -379,40 +377,43 @@ class Design:
         return cls.from_bytes(read_file(path), os.fspath(path))
 
     def to_bytes(self) -> bytes:
-        """The bytes of a design file."""
+        """Return the bytes of a design file."""
         return document("design", self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "design") -> Design:
-        """The design from `to_bytes`; FileError for anything but a whole, intact one."""
+        """Return the design from `to_bytes`; raise FileError unless it is complete and intact."""
         return cls.from_json(document_content(data, "design", what), what)
 
     def forecast(self, *, n_holders: int | None = None) -> Forecast | PCAForecast:
-        """What to expect of this design, from public facts alone. Charges nothing.
+        """Return what to expect of this design, from public facts alone. Charges nothing.
 
-        `n_holders` sketches of `n_records` records each are merged, one if left out. Where noise
-        is shared, it is then the total of all holders that is foretold.
+        The forecast is for merged sketches of `n_holders` holders with `n_records` records each,
+        one if left out. Where noise is shared, it is then for the total of all holders.
         """
         from privsketch.design.forecast import forecast
         from privsketch.design.pca import pca_forecast
 
-        if n_holders not in self._forecasts:
-            told = pca_forecast if self.task == "pca" else forecast
-            merged, noises = n_holders, None
-            if merged is None:
-                merged = self.n_holders or 1
-                noises = None if self.sharing is None else planned_noises(self.sharing, merged)
-            self._forecasts[n_holders] = told(self, n_holders=merged, noises=noises)
-        return self._forecasts[n_holders]
+        noise_ratio = None
+        if n_holders is None:
+            n_holders = self.n_holders or 1
+            if self.sharing is not None:
+                noise_ratio = planned_noises(self.sharing, n_holders)
+        n_holders = require_count("n_holders", n_holders)
+        key = n_holders, noise_ratio
+        if key not in self._forecasts:
+            compute = pca_forecast if self.task == "pca" else forecast
+            self._forecasts[key] = compute(self, n_holders=n_holders, noise_ratio=noise_ratio)
+        return self._forecasts[key]
 
     @cached_property
-    def _forecasts(self) -> dict[int | None, Forecast | PCAForecast]:
-        """What was foretold, by the number of holders."""
+    def _forecasts(self) -> dict[tuple[int, float | None], Forecast | PCAForecast]:
+        """Forecasts by number of holders and noise ratio, which texts of one design share."""
         return {}
 
     def describe(self) -> str:
-        """The design in plain words, several lines."""
-        from privsketch.design.words import describe_design
+        """Return the design as several lines of text."""
+        from privsketch.design.cautions import describe_design
 
         return describe_design(self)
 
@@ -425,16 +426,16 @@ _UNIT_FIELDS = ("person", "max_records")
 
 
 def _budget_to_json(budget: Budget) -> dict[str, Any]:
-    found = {name: getattr(budget, name) for name in _BUDGET_FIELDS}
+    fields = {name: getattr(budget, name) for name in _BUDGET_FIELDS}
     if budget.unit != ONE_RECORD:
-        found["unit"] = {name: getattr(budget.unit, name) for name in _UNIT_FIELDS}
-    return found
+        fields["unit"] = {name: getattr(budget.unit, name) for name in _UNIT_FIELDS}
+    return fields
 
 
 def _budget_from_json(value: Any, what: str) -> Budget:
     if not isinstance(value, dict) or "unit" not in value:
         return Budget(**require_fields(value, _BUDGET_FIELDS, what))
-    found = require_fields(value, (*_BUDGET_FIELDS, "unit"), what)
-    unit = require_fields(found["unit"], _UNIT_FIELDS, what)
+    fields = require_fields(value, (*_BUDGET_FIELDS, "unit"), what)
+    unit = require_fields(fields["unit"], _UNIT_FIELDS, what)
     require_count("max_records", unit["max_records"])
-    return Budget(**{**found, "unit": Unit(**unit)})
+    return Budget(**{**fields, "unit": Unit(**unit)})

@@ -1,4 +1,4 @@
-"""Which designs are refused: facts that do not go together, and more than a sketch can carry."""
+"""Checks of designs: facts that contradict each other, and more than a sketch can carry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_gaussian_delta, require_one_of
+from privsketch._base.errors import (
+    ParameterError,
+    require_gaussian_delta,
+    require_one_of,
+    require_records,
+)
 from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
@@ -15,7 +20,7 @@ from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
 from privsketch.noise.sharing.plan import MAX_HOLDERS
-from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS
+from privsketch.noise.sums import COUNT_MODES, SHARING_KINDS
 
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
@@ -25,28 +30,23 @@ MEAN_MODES = ("omitted", "released")
 
 
 def require_design(design: Design) -> None:
-    """Refuse a design whose facts do not go together."""
+    """Refuse a design whose facts contradict each other."""
     require_one_of("task", design.task, TASKS)
     if isinstance(design.n_components, bool) or not isinstance(design.n_components, int):
         raise ParameterError("n_components", design.n_components, "expected an integer")
     if design.domain.dim is None:
-        raise ParameterError("domain: dim is missing; give `dim=`, the number of columns")
+        raise ParameterError("domain: dim is missing; state `dim=`, the number of columns")
     require_one_of("noise", design.noise, NOISE_KINDS)
     if design.noise == "gaussian":
         require_gaussian_delta(design.budget.delta)
     require_one_of("count", design.count, COUNT_MODES)
-    if isinstance(design.n_records, bool) or not 1 <= design.n_records <= MAX_RECORDS:
-        raise ParameterError(
-            "n_records",
-            design.n_records,
-            f"expected a public order of magnitude, from 1 to {MAX_RECORDS}",
-        )
+    require_records(design.n_records)
     if design.columns is not None and len(design.columns) != design.dim:
         raise ParameterError(
             f"columns: {len(design.columns)} names for a domain of dim={design.dim}"
         )
     if design.columns is not None and len(set(design.columns)) != design.dim:
-        raise ParameterError("columns: a name occurs twice")
+        raise ParameterError("columns: a name occurs twice; rename one of them")
     if design.frequencies.dithered != design.mapping.dithered:
         raise ParameterError("frequencies: dither does not go with the feature map")
     _require_map(design)
@@ -55,11 +55,11 @@ def require_design(design: Design) -> None:
     elif design.budget.unit.person is not None:
         raise ParameterError(
             "budget: its unit is a person, and only a schema says which records are whose; "
-            "give one with `person=` as the domain"
+            "state a schema with `person=` as the domain"
         )
     if design.masks is not None:
         design.masks.checked(design.n_features, design.frequencies.block_size(design.dim))
-    _require_sharing(design)
+    require_sharing(design.sharing, design.n_holders)
     if design.mean not in MEAN_MODES:
         raise ParameterError("mean", design.mean, "expected 'omitted' or 'released'")
     if design.mean == "released" and not design.mapping.for_components:
@@ -70,7 +70,7 @@ def require_design(design: Design) -> None:
         require_cells(design.n_components, design.n_features, "n_components")
     else:
         require_features(design.n_components, design.dim, design.n_features, "n_components")
-    _ = design.sum_noise  # refuses budgets and sizes that do not go together
+    _ = design.sum_noise  # raises an error if the noise cannot be drawn for this budget and size
 
 
 def _require_schema(design: Design, schema: Schema) -> None:
@@ -80,24 +80,23 @@ def _require_schema(design: Design, schema: Schema) -> None:
         raise ParameterError("schema: domain, columns or unit are those of another one")
 
 
-def _require_sharing(design: Design) -> None:
-    """Refuse a way to share noise without those who do, and the other way round."""
-    if design.sharing is None and design.n_holders is None:
+def require_sharing(sharing: str | None, n_holders: int | None) -> None:
+    """Refuse shared noise without a number of holders, and a number of holders without it."""
+    if (sharing is None) != (n_holders is None):
+        raise ParameterError(
+            f"`n_holders={n_holders}` with `sharing={sharing!r}`: they go together; leave both out "
+            "for sketches that holders release by themselves"
+        )
+    if sharing is None:
         return
-    if design.sharing is None or design.n_holders is None:
-        raise ParameterError(
-            f"`n_holders={design.n_holders}` with `sharing={design.sharing!r}`: they go together; "
-            "leave both out for sketches that holders release by themselves"
-        )
-    require_one_of("sharing", design.sharing, SHARING_KINDS)
-    if type(design.n_holders) is not int or not 2 <= design.n_holders <= MAX_HOLDERS:
-        raise ParameterError(
-            "n_holders", design.n_holders, f"expected 2 to {MAX_HOLDERS} that share noise"
-        )
+    if type(n_holders) is not int or not 2 <= n_holders <= MAX_HOLDERS:
+        expected = f"expected at least 2 holders that share noise, at most {MAX_HOLDERS}"
+        raise ParameterError("n_holders", n_holders, expected)
+    require_one_of("sharing", sharing, SHARING_KINDS)
 
 
 def _require_map(design: Design) -> None:
-    """Refuse maps, frequencies and domains that do not go together."""
+    """Refuse a map that does not fit the task, the frequencies or the domain."""
     if design.mapping.for_components != (design.task == "pca"):
         known = ", ".join(repr(name) for name in maps_for(design.task))
         raise ParameterError(
@@ -122,7 +121,7 @@ def _require_map(design: Design) -> None:
     if is_matrix and design.n_features != moment_count(design.dim):
         raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
     if (design.feature_map == "cells") != (design.cells is not None):
-        raise ParameterError("cells: numbers of them go with `feature_map='cells'`, and only")
+        raise ParameterError("cells: only `feature_map='cells'` has them, and it needs them")
     if design.cells is not None:
         _require_cells(design, design.cells)
 
@@ -144,13 +143,13 @@ def unknown_harmonics(design: Design) -> ParameterError:
 
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
-    """Refuse a grid that does not fit, and what has no proof, or no use, with one."""
+    """Refuse a grid of the wrong size, and masks and noise that do not go with a grid."""
     if math.prod(checked_cells(cells, design.dim)) != design.n_features:
         raise ParameterError("n_features: expected the number of all cells")
     if design.masks is not None:
         raise ParameterError(
-            "masks with `feature_map='cells'`: a record is in one cell, and there is nothing "
-            "to leave out; use no masks"
+            "masks with `feature_map='cells'`: a record is in one cell, so there is nothing to "
+            "leave out; use no masks"
         )
     if design.noise == "cube":
         raise ParameterError(
@@ -160,7 +159,7 @@ def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
 
 
 def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
-    """Refuse more components than the numbers of a sketch can determine."""
+    """Refuse more components than a sketch of this size can determine."""
     if n_components < 1:
         raise ParameterError(f"{name}={n_components}: expected at least 1")
     most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
@@ -176,12 +175,12 @@ def require_cells(n_components: int, n_cells: int, name: str) -> None:
     if not 1 <= n_components <= n_cells:
         raise ParameterError(
             f"{name}={n_components}: expected 1 to {n_cells}, the number of cells; plan a design "
-            "with more of them"
+            "with more cells"
         )
 
 
 def require_components(n_components: int, dim: int, n_values: int) -> None:
-    """Refuse more principal components than there are columns, or than the values can tell."""
+    """Refuse more principal components than there are columns, or than values determine."""
     if not 1 <= n_components <= dim:
         raise ParameterError(
             f"`n_components={n_components}`: expected 1 to {dim}, the number of columns"
@@ -196,13 +195,13 @@ def require_components(n_components: int, dim: int, n_values: int) -> None:
 
 
 def pca_unknowns(rank: int, dim: int) -> int:
-    """Free numbers of a matrix of this rank plus an isotropic one."""
+    """Count the free numbers of a matrix of this rank plus an isotropic one."""
     if rank >= dim:
         return moment_count(dim)
     return rank * dim - rank * (rank - 1) // 2 + 1
 
 
 def maps_for(task: str) -> list[str]:
-    """Names of the feature maps that serve a task."""
-    for_components = task == "pca"
-    return [name for name, each in FEATURE_MAPS.items() if each.for_components == for_components]
+    """Return the names of the feature maps that serve a task."""
+    is_pca = task == "pca"
+    return [name for name, known in FEATURE_MAPS.items() if known.for_components == is_pca]

@@ -28,7 +28,7 @@ from privsketch.models.base import (
     require_fingerprint,
     require_numbers,
 )
-from privsketch.models.plots import plot_centers
+from privsketch.models.drawing.centers import plot_centers
 
 DECODERS = ("joint", "cl-ompr")  # that can be asked for by name
 _KNOWN_DECODERS = (*DECODERS, "cells")

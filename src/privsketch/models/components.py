@@ -30,11 +30,8 @@ from privsketch.models.base import (
     require_numbers,
     turned_lines,
 )
-from privsketch.models.drawing.axes import plot_axis
-from privsketch.models.drawing.components import draw_variances, variances_size
-from privsketch.models.drawing.heat import draw_heat, heat_size
+from privsketch.models.drawing.components import draw_variances, plot_loadings, plot_variances
 
-_MAX_LOADINGS = 40  # columns of a picture; by trial
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
 
@@ -254,29 +251,11 @@ class PCAModel(Model):
             Where to draw; a new figure if left out.
         """
         require_one_of("what", what, ("variances", "loadings"))
-        if what == "variances":
-            axis = plot_axis(ax, *variances_size(self.n_components))
-            self.draw_variances(axis)
-            return axis
-        names, texts, tones = self.readable_loadings()
-        shown = slice(_MAX_LOADINGS)
-        axis = plot_axis(ax, *heat_size(len(names[shown]), self.n_components))
-        heads = [f"{k + 1}\n{part:.1%}" for k, part in enumerate(self.explained_variance_ratio)]
-        turned = [[row[j] for row in texts] for j in range(len(names))[shown]]
-        draw_heat(axis, names[shown], heads, turned, tones.T[shown])
-        return axis
+        return (plot_variances if what == "variances" else plot_loadings)(self, ax)
 
     def draw_variances(self, axis: Any) -> None:
-        """Variances on an axis; with a schema as shares, since columns have different units."""
-        in_shares = self.schema is not None
-        unit = max(self.total_variance, 1e-300) / 100 if in_shares else 1.0
-        draw_variances(
-            axis,
-            self.explained_variance / unit,
-            self.standard_errors / unit,
-            self.noise_variance / unit,
-            in_percent=in_shares,
-        )
+        """Draw the variances on an axis; with a schema as shares, since units of columns differ."""
+        draw_variances(axis, self)
 
     def _opening_lines(self) -> list[str]:
         """What they are and how well they fit, with which a description begins."""

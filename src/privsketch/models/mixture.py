@@ -29,7 +29,7 @@ from privsketch.models.base import (
     require_fingerprint,
     require_numbers,
 )
-from privsketch.models.plots import plot_centers
+from privsketch.models.drawing.centers import plot_centers
 
 _REDRAWS = 30  # of records outside of their bounds: leaves 1e-9 of those with an even chance
 ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column

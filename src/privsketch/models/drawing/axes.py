@@ -1,9 +1,10 @@
-"""What all plots share: colours, type, figures, and axes in the units of a table."""
+"""What plots share: colours, figures, axes in the units of a table, and coloured tables."""
 
 from __future__ import annotations
 
 import colorsys
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +41,8 @@ STYLE = {
     "axes.spines.right": False,
     "svg.fonttype": "none",
 }
-MAX_TICKS = 5  # along an axis in units; by trial
+_MAX_OPACITY = 0.6  # of a colour, so that text on it can be read
+_MAX_UNIT_TICKS = 5  # along an axis in units; by trial
 
 
 def label(name: str) -> str:
@@ -95,7 +97,7 @@ def unit_ticks(column: Column) -> tuple[Floats, list[str]]:
     if isinstance(column, Date):
         first, last = (datetime.fromisoformat(day) for day in (column.first, column.last))
         years = range(first.year, last.year + 1)
-        step = max(1, -(-len(years) // MAX_TICKS))
+        step = max(1, -(-len(years) // _MAX_UNIT_TICKS))
         days = [datetime(year, 1, 1) for year in years[::step]]
         days = [day for day in days if first <= day <= last]
         written = [str(day.year) for day in days]
@@ -114,7 +116,7 @@ def _round_values(column: Number) -> Floats:
     from matplotlib.ticker import MaxNLocator
 
     if column.scale == "linear":
-        values = np.asarray(MaxNLocator(MAX_TICKS).tick_values(column.low, column.high))
+        values = np.asarray(MaxNLocator(_MAX_UNIT_TICKS).tick_values(column.low, column.high))
     else:
         top = math.floor(math.log10(column.high))
         values = 10.0 ** np.arange(top - 2 if column.low == 0 else top - 12, top + 1)
@@ -138,3 +140,34 @@ def drawn_columns(schema: Schema) -> dict[int, Column]:
         for column, place in schema.places()
         if isinstance(column, Number | Date)
     }
+
+
+def heat_size(n_rows: int, n_columns: int) -> tuple[float, float]:
+    """Width and height in inches at which words fit into cells."""
+    return 2.0 + 0.85 * n_columns, 0.8 + 0.27 * n_rows
+
+
+def draw_heat(
+    axis: Any,
+    names: Sequence[str],
+    heads: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    tones: Floats,
+) -> None:
+    """Rows of words with tones (n_rows, n_columns) from -1 to 1; NaN for no colour."""
+    from matplotlib.colors import to_rgb
+
+    strength = np.clip(np.nan_to_num(tones), -1.0, 1.0)
+    cells = np.empty((*strength.shape, 4))
+    cells[..., :3] = np.where(strength[..., None] >= 0, to_rgb(PALETTE[0]), to_rgb(PALETTE[1]))
+    cells[..., 3] = _MAX_OPACITY * np.abs(strength)
+    axis.imshow(cells, aspect="auto", interpolation="nearest")
+    for down, row in enumerate(texts):
+        for across, text in enumerate(row):
+            words = label(text)
+            axis.text(across, down, words, ha="center", va="center", color=INK, fontsize=8)
+    axis.set_yticks(range(len(names)), [label(name) for name in names])
+    axis.set_xticks(range(len(heads)), [label(head) for head in heads])
+    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)

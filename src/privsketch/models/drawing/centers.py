@@ -1,17 +1,33 @@
-"""Centers with shares, shapes and errors, on a line or in two columns."""
+"""Centers of a model as a picture: on a line, in two columns, or all fields in a coloured table."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.models.drawing.axes import INK, cluster_colors
+from privsketch.facts.columns import Column
+from privsketch.facts.domain import Domain
+from privsketch.facts.units import field_columns, field_places
+from privsketch.models.base import Model
+from privsketch.models.drawing.axes import (
+    INK,
+    cluster_colors,
+    draw_heat,
+    drawn_columns,
+    heat_size,
+    label,
+    plot_axis,
+    set_axis,
+)
 
-INTERVAL = 1.64  # standard errors on either side: nine cases of ten
+INTERVAL = 1.64  # standard errors on either side of a 90 % interval
+MAX_FIELDS = 30  # rows of a table; beyond, those in which centers differ most; by trial
 
 
 def dot_sizes(weights: Floats) -> Floats:
@@ -86,3 +102,105 @@ def ellipse_of(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
     variances, axes = np.linalg.eigh(covariance)
     angle = math.degrees(math.atan2(axes[1, 0], axes[0, 0]))
     return 2 * np.sqrt(np.maximum(variances, 0.0)), angle
+
+
+def plot_centers(
+    model: Model,
+    centers: Floats,
+    weights: Floats,
+    *,
+    covariances: Floats | None,
+    errors: Floats | None,
+    domain: Domain | None,
+    columns: str | Sequence[str] | None,
+    ax: Any,
+) -> Any:
+    """The axes with centers (n, dim) in one or two columns, or a table of all that were chosen."""
+    chosen = chosen_places(model, columns)
+    drawn = _drawn(model)
+    places = [place.start for place in chosen.values()]
+    if len(places) > 2 or not set(places) <= set(drawn):
+        return _plot_table(model, centers, weights, errors, domain, list(chosen), ax)
+    shapes = None if covariances is None else covariances[:, places][:, :, places]
+    known = None if errors is None else errors[:, places]
+    if len(places) == 1:
+        axis = plot_axis(ax, *line_size(len(centers)))
+        widths = None if shapes is None else np.sqrt(shapes[:, 0, 0])
+        points = centers[:, places[0]]
+        draw_line(axis, points, weights, widths, None if known is None else known[:, 0])
+    else:
+        axis = plot_axis(ax, 5.6, 4.4)
+        draw_pair(axis, centers[:, places], weights, shapes, known)
+        number_dots(axis, centers[:, places])
+        axis.margins(0.08)
+    for which, coordinate in zip("xy", places, strict=False):
+        column = drawn[coordinate]
+        if column is not None:
+            set_axis(axis, which, column)
+        else:
+            getattr(axis, f"set_{which}label")(label(model.column_names[coordinate]))
+    return axis
+
+
+def chosen_places(model: Model, columns: str | Sequence[str] | None) -> dict[str, slice]:
+    """Columns that were chosen by name, all if None, with their coordinates."""
+    if model.schema is None:
+        known = {name: slice(j, j + 1) for j, name in enumerate(model.column_names)}
+    else:
+        known = {column.name: place for column, place in model.schema.places()}
+    names = list(known) if columns is None else [columns] if isinstance(columns, str) else columns
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ParameterError("columns", unknown[0], f"expected names of {', '.join(known)}")
+    if not names or len(set(names)) < len(names):
+        raise ParameterError("columns: expected a name, or several different ones")
+    return {name: known[name] for name in names}
+
+
+def _drawn(model: Model) -> dict[int, Column | None]:
+    """Coordinates that have an axis, and their columns if there is a schema."""
+    if model.schema is None:
+        return dict.fromkeys(range(model.dim))
+    return {**drawn_columns(model.schema)}
+
+
+def _plot_table(
+    model: Model,
+    centers: Floats,
+    weights: Floats,
+    errors: Floats | None,
+    domain: Domain | None,
+    chosen: Sequence[str],
+    ax: Any,
+) -> Any:
+    """Fields down, centers across; colours are places between public bounds."""
+    names, rows = model.shown_rows(centers, errors)
+    between = _places_between(model, centers, domain)
+    fields = _fields_of(model, chosen)
+    if len(fields) > MAX_FIELDS:
+        spread = np.nan_to_num(np.ptp(between[:, fields], axis=0))
+        most = np.argsort(-spread, kind="stable")[:MAX_FIELDS]
+        fields = sorted(fields[int(j)] for j in most)
+    heads = [f"{k + 1}\n{weight:.1%}" for k, weight in enumerate(weights)]
+    axis = plot_axis(ax, *heat_size(len(fields), len(heads)))
+    texts = [[row[j] for row in rows] for j in fields]
+    draw_heat(axis, [names[j] for j in fields], heads, texts, between[:, fields].T)
+    return axis
+
+
+def _fields_of(model: Model, chosen: Sequence[str]) -> list[int]:
+    if model.schema is None:
+        return [model.column_names.index(name) for name in chosen]
+    places = {column.name: place for column, place in field_columns(model.schema)}
+    return [j for name in chosen for j in range(places[name].start, places[name].stop)]
+
+
+def _places_between(model: Model, centers: Floats, domain: Domain | None) -> Floats:
+    """Where fields lie between their bounds, 0 to 1; without any, between the centers."""
+    if model.schema is not None:
+        return field_places(model.schema, centers)
+    if domain is not None:
+        low, size = domain.center_vector - domain.half_widths, 2 * domain.half_widths
+    else:
+        low, size = centers.min(axis=0), np.ptp(centers, axis=0)
+    return np.clip((centers - low) / np.where(size > 0, size, 1.0), 0.0, 1.0)

@@ -1,0 +1,269 @@
+"""A request for a design: what people state, checked once.
+
+Planners take a request and choose what it leaves open. Nothing in it depends on a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from privsketch._base.errors import (
+    ParameterError,
+    require_count,
+    require_gaussian_delta,
+    require_one_of,
+    require_records,
+)
+from privsketch.design.recipe import Design
+from privsketch.design.size import (
+    CovarianceType,
+    checked_covariance_type,
+    default_covariance_type,
+    largest_size,
+)
+from privsketch.design.validity import TASKS, maps_for, require_sharing
+from privsketch.facts.budget import Budget
+from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.facts.schema import Schema, schema_of
+from privsketch.features.frequencies import Frequencies, draw_frequencies, public_seed
+from privsketch.features.maps import feature_map as map_named
+from privsketch.features.masks import Masks
+from privsketch.features.radii import RadialLaw
+from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sharing.plan import planned_noises
+from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode, SharingKind
+
+RECORDS_PER_UNKNOWN = 1000.0  # CLP: noise-to-signal at most m / (1000 k d)
+_SCALE_FREE = (None, "multi-scale", "structured")  # laws whose range of scales can be planned
+
+
+def enough_records(n_features: int, n_components: int, dim: int, epsilon: float) -> float:
+    """Return n_0 of CLP (29): the number of records that suffices for k-means with any masks."""
+    unknowns = RECORDS_PER_UNKNOWN * n_components * dim
+    return max(unknowns, math.sqrt(unknowns * n_features) / epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Parameters of `Design.plan`, checked and in their own types.
+
+    The constructor accepts values as people write them. It raises `ParameterError` for values that
+    no design can have, or that contradict each other.
+
+    Attributes
+    ----------
+    domain, budget, columns
+        With a schema, those of encoded records.
+    schema : Schema, optional
+        The schema, if the domain was given as one.
+    frequencies : str, optional
+        Name of the law; never None for Fourier and one-bit features.
+    frequency_scale : (float, float), optional
+        Ends of the range of scales; None if the planner chooses them.
+    is_map_open : bool
+        Whether the planner may choose cells instead of Fourier features: no parameter names a map,
+        or anything that only one of them has.
+    noise_ratio : float
+        Variance of the noise of the total over that of one release; above 1 if noise is shared.
+    drawn : bool
+        False for plans that compare designs. Planners then skip drawing frequencies that nothing
+        depends on, and such a design makes no sketch.
+    """
+
+    n_components: int
+    domain: Domain
+    budget: Budget
+    task: str = "kmeans"
+    covariance_type: CovarianceType | None = None
+    n_records: float | None = None
+    random_state: int | None = None
+    n_features: int | None = None
+    feature_map: str | None = None
+    noise: NoiseKind | None = None
+    masks: Masks | None = None
+    frequencies: str | None = None
+    frequency_scale: tuple[float, float] | None = None
+    count: CountMode | None = None
+    mean: str | None = None
+    columns: tuple[str, ...] | None = None
+    n_holders: int | None = None
+    sharing: SharingKind | None = None
+    drawn: bool = True
+    schema: Schema | None = field(init=False)
+    is_map_open: bool = field(init=False)
+    noise_ratio: float = field(init=False, default=1.0)
+
+    def __post_init__(self) -> None:
+        settle = partial(object.__setattr__, self)
+        if self.task not in TASKS:
+            known = ", ".join(map(repr, TASKS))
+            raise ParameterError("task", self.task, f"this version plans {known}")
+        if not isinstance(self.budget, Budget):
+            raise ParameterError("budget", self.budget, "expected a Budget")
+        self._settle_domain(settle)
+        settle("n_components", require_count("n_components", self.n_components))
+        if self.n_features is not None:
+            settle("n_features", require_count("n_features", self.n_features))
+        settle("covariance_type", checked_covariance_type(self.covariance_type))
+        if self.task != "gaussian-mixture" and self.covariance_type is not None:
+            raise ParameterError(
+                f"`covariance_type={self.covariance_type!r}` with `task={self.task!r}`: it only "
+                "affects the size of a sketch for `task='gaussian-mixture'`; leave it out"
+            )
+        settle("masks", Masks.parse(self.masks))
+        if self.count is not None:
+            settle("count", require_one_of("count", self.count, COUNT_MODES))
+        self._settle_noise(settle)
+        if self.columns is not None:
+            settle("columns", _column_names(self.columns))
+        wave_choices = (self.n_features, self.noise, self.masks, self.frequencies)
+        wave_choices += (self.feature_map, self.frequency_scale, self.sharing)
+        settle("is_map_open", all(choice is None for choice in wave_choices))
+        self._settle_frequencies(settle)
+        if self.n_records is not None:
+            settle("n_records", require_records(self.n_records))
+
+    def _settle_domain(self, settle: Any) -> None:
+        schema = schema_of(self.domain)
+        settle("schema", schema)
+        if schema is not None:
+            if self.columns is not None and tuple(self.columns) != schema.coordinates:
+                raise ParameterError("columns: the schema has them; leave them out")
+            settle("budget", schema.charged(self.budget))
+            settle("columns", schema.coordinates)
+            # Structured frequencies need one width for all coordinates, which a ball has.
+            is_ball = self.task == "pca" or self.frequencies == "structured"
+            settle("domain", schema.ball if is_ball else schema.box)
+        if not isinstance(self.domain, Box | Ball):
+            raise ParameterError("domain", self.domain, "expected a Schema, a Box or a Ball")
+        if isinstance(self.domain, Box) and self.domain.columns is not None:
+            if self.columns is None:
+                settle("columns", self.domain.columns)
+            settle("domain", self.domain.plain)
+
+    def _settle_noise(self, settle: Any) -> None:
+        noise = None if self.noise in (None, "auto") else self.noise
+        settle("noise", noise and require_one_of("noise", noise, NOISE_KINDS))
+        if self.noise == "gaussian":
+            require_gaussian_delta(self.budget.delta)
+        require_sharing(self.sharing, self.n_holders)
+        if self.sharing is None or self.n_holders is None:
+            return
+        settle("noise_ratio", planned_noises(self.sharing, self.n_holders))
+        if self.sharing == "holders":
+            require_gaussian_delta(self.budget.delta)
+            settle("noise", self.noise or "gaussian")
+
+    def _settle_frequencies(self, settle: Any) -> None:
+        if self.task == "pca":
+            if self.frequency_scale is not None:
+                raise ParameterError(
+                    "frequency_scale: quadratic features have no scale; leave it out"
+                )
+            if self.frequencies == "gaussian":
+                settle("frequencies", "normal")
+            return
+        chosen = map_named(self.feature_map or "fourier")
+        if chosen.for_components:
+            known = ", ".join(map(repr, maps_for(self.task)))
+            raise ParameterError(
+                f"`feature_map={chosen.name!r}` with `task={self.task!r}`: expected one of {known}"
+            )
+        if self.frequencies is not None:
+            require_one_of("frequencies", self.frequencies, chosen.laws)
+        if chosen.name != "cells":
+            law, scales = _frequency_law(self.frequencies, self.frequency_scale)
+            settle("frequencies", law)
+            settle("frequency_scale", scales)
+        elif self.frequency_scale is not None:
+            raise ParameterError("frequency_scale: cells have no scale; leave it out")
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return len(self.domain.half_widths)
+
+    @property
+    def largest_size(self) -> tuple[int, int]:
+        """The most features that are worth their time for clusters, and the number of unknowns."""
+        shape = self.covariance_type or default_covariance_type(self.n_components, self.dim)
+        return largest_size(self.task, self.n_components, self.dim, shape)
+
+    def public_size(self, n_features: int) -> float:
+        """Return the number of records of one holder: the stated one, or one that would suffice."""
+        if self.n_records is not None:
+            return self.n_records
+        enough = enough_records(n_features, self.n_components, self.dim, self.budget.epsilon)
+        enough *= math.sqrt(self.noise_ratio)
+        return float(min(math.ceil(enough / (self.n_holders or 1)), MAX_RECORDS))
+
+    def draw(
+        self,
+        law: str,
+        n_features: int,
+        scales: tuple[float, float] | RadialLaw = (1.0, 1.0),
+        *,
+        dithered: bool = False,
+        drawn: bool = True,
+    ) -> Frequencies:
+        """Draw the frequencies of a design from the public seed."""
+        return draw_frequencies(
+            self.domain,
+            law=law,
+            n_features=n_features,
+            scales=scales,
+            seed=public_seed(self.random_state),
+            dithered=dithered,
+            drawn=drawn,
+        )
+
+    def design(self, **choices: Any) -> Design:
+        """Return the design that adds a planner's choices to what was stated."""
+        return Design(
+            task=self.task,
+            n_components=self.n_components,
+            domain=self.domain,
+            budget=self.budget,
+            columns=self.columns,
+            masks=self.masks,
+            mean=self.mean or "omitted",
+            schema=self.schema,
+            n_holders=self.n_holders,
+            sharing=self.sharing,
+            **choices,
+        )
+
+
+def _column_names(columns: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(columns)
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
+        raise ParameterError("columns: expected a list of column names")
+    return names
+
+
+def _frequency_law(law: str | None, scale: Any) -> tuple[str, tuple[float, float] | None]:
+    """Return the law and its scales; None for scales that the planner chooses."""
+    if scale is None:
+        if law not in _SCALE_FREE:
+            raise ParameterError(
+                f"`frequencies={law!r}` needs `frequency_scale=`, between the width and the "
+                "distance of clusters; the multi-scale law needs none"
+            )
+        return law or "multi-scale", None
+    try:
+        scales = np.asarray(scale, dtype=np.float64)
+    except (TypeError, ValueError):
+        scales = np.full(3, np.nan)
+    if scales.ndim == 0:
+        return law or "adapted-radius", (float(scales), float(scales))
+    if scales.shape != (2,) or law not in _SCALE_FREE:
+        raise ParameterError(
+            "frequency_scale", scale, "expected one number, or two for the multi-scale law"
+        )
+    return law or "multi-scale", (float(scales[0]), float(scales[1]))
