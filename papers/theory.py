@@ -32,8 +32,8 @@ from privsketch._base.errors import ParameterError
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.design.request import RECORDS_PER_UNKNOWN
 from privsketch.noise.calibration import cube_variance, icassp_noise, sums_share
+from privsketch.noise.laws import amplified
 from privsketch.noise.mechanism import NoiseKind
-from privsketch.noise.subsampling import amplified
 from privsketch.noise.sums import SIGNAL_OF_WAVES
 
 CLP_UNKNOWNS = RECORDS_PER_UNKNOWN  # CLP: noise-to-signal at most m / (1000 k d), for m >= 2 k d
