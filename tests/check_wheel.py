@@ -49,8 +49,8 @@ def require_contents(wheel: Path, sdist: Path) -> None:
     """Code and its marker of types in the wheel and nothing else; tests in the sdist."""
     names = zipfile.ZipFile(wheel).namelist()
     strange = [n for n in names if not n.startswith("privsketch") or n.endswith((".pyc", ".png"))]
-    pages = "privsketch/service/pages"
-    needed = {"privsketch/py.typed", f"{pages}/style.css", f"{pages}/templates/base.html"}
+    templates = "privsketch/pages/report/templates"
+    needed = {"privsketch/py.typed", f"{templates}/style.css", f"{templates}/page.html"}
     if strange or not needed <= set(names):
         sys.exit(f"{wheel.name}: {strange or f'{needed - set(names)} missing'}")
     with tarfile.open(sdist) as archive:

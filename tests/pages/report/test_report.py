@@ -1,11 +1,12 @@
 """The report: one HTML file that loads nothing, states what was spent, and believes no name."""
 
+import html
 import re
 from dataclasses import replace
-from html import escape
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import privsketch as ps
 from privsketch.pages.report import html as report_page
@@ -189,7 +190,7 @@ def test_column_names_are_not_formulas(make_design, name):
     page = page_of(*study(make_design, columns=[name, "b", "c"]))
     table, plots = page.split("<svg", 1)
     assert f'<th scope="col">{escape(name)} <small>' in table
-    assert f">{escape(name, quote=False)}</text>" in plots
+    assert f">{html.escape(name, quote=False)}</text>" in plots
 
 
 def test_without_matplotlib_the_page_has_no_plots(example, monkeypatch):

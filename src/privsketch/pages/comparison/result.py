@@ -257,7 +257,7 @@ class Comparison:
 
     def plot(self) -> Any:
         """A matplotlib figure: how unlike the sources are, and their shares of clusters."""
-        from privsketch.pages.comparison.picture import picture_of
+        from privsketch.pages.comparison.page import picture_of
 
         return picture_of(self)
 

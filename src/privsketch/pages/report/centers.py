@@ -5,14 +5,12 @@ Plots of centers that come without widths: nothing but where they are and how mu
 
 from __future__ import annotations
 
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.types import Floats
-from privsketch.facts.budget import number_text
 from privsketch.facts.columns import Column
 from privsketch.facts.domain import Ball
 from privsketch.models.clusters import ClusterModel
@@ -31,72 +29,44 @@ from privsketch.models.drawing.centers import (
     line_size,
     number_dots,
 )
-from privsketch.pages.report.cost import (
-    protected_thing,
-    receipt_words,
-    release_details,
-    several_records,
-    step_table,
-)
-from privsketch.pages.report.drawing import NO_PLOTS, Content, notes_of, plot_of
+from privsketch.pages.report.cost import protected_thing
 from privsketch.pages.report.fields import parts_of
-from privsketch.pages.report.tables import part_table, portraits
+from privsketch.pages.report.rendering import Content, Plots, svg_of
+from privsketch.pages.report.tables import tables_of
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _COST = {"squares": "squared distances", "distances": "distances"}
 _GRID = 240  # points of a picture along each side
 
 
 def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
-    """The parts of the page that are about the clusters."""
+    """Return the parts of the page that are about the clusters."""
     receipt = model.receipt
-    plots = center_plots(model) if with_plots else []
-    parts = parts_of(model, model.domain)
+    known = {"released": "noisy", "public": "a public number", "stated": "as was stated"}
+    hides = "" if receipt.cautions else f" that hides single {protected_thing(receipt)}s"
     return Content(
+        template="clusters.html",
         title="Private clusters",
         cards=[
             (f"{model.n_clusters}", "cluster" if model.n_clusters == 1 else "clusters"),
-            _record_card(model),
-            (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
-            (escape(model.method), "method"),
+            (f"{model.n_records:,.0f}", f"records, {known[model.count]}"),
+            (model.method, "method"),
         ],
-        notes=notes_of(
-            (*model.receipt.cautions, *model.concerns),
-            f"Centers that make the {_COST[model.loss]} of records to their nearest center small "
-            f"({model.task}), with noise on the way"
-            + (
-                "."
-                if model.receipt.cautions
-                else f" that hides single {protected_thing(model.receipt)}s."
-            ),
-        ),
-        sections=[
-            "<h2>Clusters</h2>",
-            portraits(parts),
-            part_table(parts),
-            *(f"<h3>{heading}</h3>{svg}" for heading, svg in plots),
-            *([] if with_plots else [NO_PLOTS]),
-        ],
+        remark=f"Centers that make the {_COST[model.loss]} of records to their nearest center "
+        f"small ({model.task}), with noise on the way{hides}.",
         public_fact="where the clusters lie",
-    )
-
-
-def center_cost(model: ClusterModel, public_fact: str) -> str:
-    """What the whole run cost, and which step had how much of it."""
-    words = receipt_words(
-        model.receipt,
-        "the model",
-        "Using the model costs nothing; another run on the same records adds to the cost.",
-        f"{public_fact}; {several_records(model.receipt)}and what "
-        "was stated as public: the bounds of the records, their columns and the number of clusters",
-    )
-    return (
-        f"{words}<details><summary>Which step had how much of the budget</summary>"
-        f"{step_table(model.receipt)}</details>{release_details(model.receipt)}"
+        values={
+            "tables": tables_of(parts_of(model, model.domain)),
+            "plots": _center_plots(model) if with_plots else [],
+            "fit": None,
+        },
     )
 
 
 def center_facts(model: ClusterModel) -> str:
-    """Method, reason and public facts."""
+    """Return method, reason and public facts, a line for each."""
     schema = model.schema
     n_columns = model.dim if schema is None else len(schema.columns)
     facts = {
@@ -107,26 +77,19 @@ def center_facts(model: ClusterModel) -> str:
         "source": model.receipt.source or "",
         "cost": model.receipt.summary(),
     }
-    lines = [f"{name:<12}{text}" for name, text in facts.items() if text]
-    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+    return "\n".join(f"{name:<12}{text}" for name, text in facts.items() if text)
 
 
-def _record_card(model: ClusterModel) -> tuple[str, str]:
-    known = {"released": "noisy", "public": "a public number", "stated": "as was stated"}
-    return f"{model.n_records:,.0f}", f"records, {known[model.count]}"
-
-
-def center_plots(model: ClusterModel) -> list[tuple[str, str]]:
-    """Heading and SVG of every plot of the report."""
+def _center_plots(model: ClusterModel) -> list[Plots]:
     k, dim = model.centers.shape
     drawn = _drawn(model)
     plots = []
     if dim == 1 and len(drawn) == 1:
-        plots.append(("Centers", _line_plot(model)))
+        plots.append(Plots("Centers", (_line_plot(model),)))
     elif dim == 2 and len(drawn) == 2:
-        plots.append(("Centers and the region of each", _region_plot(model)))
+        plots.append(Plots("Centers and the region of each", (_region_plot(model),)))
     if dim > 2 and k > 2:
-        plots.append(("How centers lie to each other", _plane_plot(model)))
+        plots.append(Plots("How centers lie to each other", (_plane_plot(model),)))
     return plots
 
 
@@ -169,15 +132,15 @@ def _window(model: ClusterModel, column: int) -> tuple[float, float]:
     return low, high
 
 
-def _line_plot(model: ClusterModel) -> str:
+def _line_plot(model: ClusterModel) -> Markup:
     """Records of one column: the centers on a line."""
     figure, axis = axis_of(*line_size(model.n_clusters))
     draw_line(axis, model.centers[:, 0], model.weights)
     _set_axis(axis, "x", model, 0)
-    return plot_of(figure, "line", "Centers")
+    return svg_of(figure, "line", "Centers")
 
 
-def _region_plot(model: ClusterModel) -> str:
+def _region_plot(model: ClusterModel) -> Markup:
     """Two columns: the centers, and in faint colour the region nearest to each."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Circle
@@ -206,14 +169,14 @@ def _region_plot(model: ClusterModel) -> str:
     number_dots(axis, model.centers)
     _set_axis(axis, "x", model, 0)
     _set_axis(axis, "y", model, 1)
-    return plot_of(figure, "regions", "Centers and the region of each")
+    return svg_of(figure, "regions", "Centers and the region of each")
 
 
 def _inside(ball: Ball, points: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.linalg.norm(points - ball.center_vector, axis=1) <= ball.radius)
 
 
-def _plane_plot(model: ClusterModel) -> str:
+def _plane_plot(model: ClusterModel) -> Markup:
     """Centers in the plane that keeps most of the distances between them."""
     weights = _positive(model.weights)
     as_they_are = isinstance(model.domain, Ball) or model.schema is not None
@@ -236,7 +199,7 @@ def _plane_plot(model: ClusterModel) -> str:
         axis.set_xticks([])
         axis.set_yticks([])
     axis.set_xlabel(f"plane of the centers: {kept:.0%} of their spread is in it")
-    return plot_of(figure, "plane", "How centers lie to each other")
+    return svg_of(figure, "plane", "How centers lie to each other")
 
 
 def _positive(weights: Floats) -> Floats:

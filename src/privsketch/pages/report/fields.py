@@ -102,26 +102,68 @@ def parts_of(model: ClusterModel | GaussianMixtureModel, domain: Domain | None) 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value in words, its error, its place between the bounds from 0 to 1, and its spread."""
+    """One cell of a table.
+
+    Attributes
+    ----------
+    text, error : str
+        The value and its standard error, as people write them.
+    place : float or None
+        Position of the value between the public bounds, from 0 to 1; it colours the cell.
+    spread : float
+        Standard deviation of records around the value, in parts of the range.
+    is_share : bool
+        Whether the value is a share, which is drawn as a bar.
+    tone : float or None
+        Size of a loading from -1 to 1; it colours the cell if there is no place.
+    """
 
     text: str
     error: str = ""
     place: float | None = None
     spread: float = 0.0
+    is_share: bool = False
+    tone: float | None = None
+
+    @property
+    def classes(self) -> str:
+        """CSS classes of the cell."""
+        if self.place is not None:
+            return "p s" if self.is_share else "p h"
+        return "d" if self._has_tone else ""
+
+    @property
+    def style(self) -> str:
+        """CSS variables of the cell."""
+        if self.place is not None:
+            spread = f";--w:{min(self.spread, 1.0):.3f}" if self.spread > 0 else ""
+            return f"--p:{min(max(self.place, 0.0), 1.0):.3f}{spread}"
+        if self.tone is None or not self._has_tone:
+            return ""
+        color = "--heat" if self.tone >= 0 else "--cool"
+        return f"--tone:var({color});--p:{min(abs(self.tone), 1.0):.3f}"
+
+    @property
+    def _has_tone(self) -> bool:
+        return self.tone is not None and math.isfinite(self.tone)
 
 
 @dataclass(frozen=True)
 class Row:
     """A field: its name, what is public about it, and a cell for every part.
 
-    `of` is the category whose share it is; such rows are drawn as bars.
+    `category` is the column whose label it is, if it is one.
     """
 
     name: str
     note: str
     cells: tuple[Cell, ...]
-    of: str = ""
-    is_share: bool = False
+    category: str = ""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the cells are shares."""
+        return self.cells[0].is_share
 
 
 def center_rows(parts: Parts) -> tuple[list[Row], int]:
@@ -215,8 +257,8 @@ def _column_rows(
                 text, small = "all around", ""
         elif not isinstance(column, Flag) and widths is not None:
             spread = float(widths[k, 0] / column.weight / 2)
-        cells.append(Cell(text, small, place, spread))
-    yield Row(column.name, bounds_words(column), tuple(cells), is_share=isinstance(column, Flag))
+        cells.append(Cell(text, small, place, spread, is_share=isinstance(column, Flag)))
+    yield Row(column.name, bounds_words(column), tuple(cells))
 
 
 def _label_rows(column: Category | Flag, shares: Floats, errors: Floats | None) -> Iterator[Row]:
@@ -227,22 +269,20 @@ def _label_rows(column: Category | Flag, shares: Floats, errors: Floats | None) 
         by_share = np.argsort(-shares.max(axis=0), kind="stable")
         shown = sorted(int(j) for j in by_share[:MAX_LABELS])
     for j in shown:
-        known = [None if errors is None else float(error) for error in _of(errors, j, len(shares))]
-        yield Row(labels[j], "", _share_cells(shares[:, j], known), column.name, is_share=True)
+        known = [None] * len(shares) if errors is None else errors[:, j].tolist()
+        yield Row(labels[j], "", _share_cells(shares[:, j], known), column.name)
     rest = [j for j in range(len(labels)) if j not in shown]
     if rest:
         name = f"{len(rest)} further values"
         total = shares[:, rest].sum(axis=1)
-        yield Row(name, "", _share_cells(total, [None] * len(total)), column.name, is_share=True)
-
-
-def _of(errors: Floats | None, j: int, size: int) -> Sequence[float]:
-    return [0.0] * size if errors is None else errors[:, j].tolist()
+        yield Row(name, "", _share_cells(total, [None] * len(total)), column.name)
 
 
 def _share_cells(shares: Floats, errors: Sequence[float | None]) -> tuple[Cell, ...]:
     pairs = zip(shares, errors, strict=True)
-    return tuple(Cell(*share_text(float(s), error), place=float(s)) for s, error in pairs)
+    return tuple(
+        Cell(*share_text(float(s), error), place=float(s), is_share=True) for s, error in pairs
+    )
 
 
 def share_text(share: float, error: float | None = None) -> tuple[str, str]:

@@ -1,18 +1,45 @@
-"""A picture of a comparison: how unlike sources are, and their shares of clusters."""
+"""The page and the picture of a comparison: verdicts, differences, and shares of clusters."""
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from privsketch._base.formats import write_file
 from privsketch.models.drawing.axes import INK, figure_of
-from privsketch.pages.comparison.result import Comparison
+from privsketch.pages.comparison.result import Comparison, center_text
+from privsketch.pages.report.rendering import render, svg_of
 
 _ON_LIGHT = "#1f2328"  # pages replace INK where they are dark
 _ALARM, _DIFFERS, _ALIKE = "#dc6a1e", "#3366cc", "#8c959f"
 MAX_DRAWN = 40  # sources, the most unlike ones
 HEIGHT = 0.3  # inches for a source
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the comparison as HTML text."""
+    plot = None
+    if find_spec("matplotlib") is not None:
+        title = "How unlike the sources are, and their shares of clusters"
+        plot = svg_of(picture_of(comparison, 8.6, 0.9), "sources", title)
+    clusters = comparison.clusters
+    return render(
+        "comparison.html",
+        title="Sources beside each other",
+        comparison=comparison,
+        plot=plot,
+        centers=None
+        if clusters is None
+        else [center_text(comparison.design, center) for center in clusters.centers],
+    )
+
+
+def save_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Write the page to a file."""
+    write_file(path, comparison_page(comparison).encode("utf-8"))
 
 
 def drawn_sources(comparison: Comparison) -> list[int]:
@@ -63,10 +90,10 @@ def draw_shares(comparison: Comparison, axis: Any) -> None:
     axis.set_xlabel("share of cluster, % (* only here)")
 
 
-def picture_of(comparison: Comparison) -> Any:
-    """A matplotlib figure of both."""
+def picture_of(comparison: Comparison, width: float = 8.0, margin: float = 1.2) -> Any:
+    """Return a matplotlib figure of both, `width` inches wide, `margin` inches around the rows."""
     n_rows = len(drawn_sources(comparison))
-    figure, axes = figure_of(8.0, 1.2 + HEIGHT * max(n_rows, 3), 1, 2)
+    figure, axes = figure_of(width, margin + HEIGHT * max(n_rows, 3), 1, 2)
     first, second = axes[0]
     draw_differences(comparison, first)
     draw_shares(comparison, second)
