@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from privsketch._base.types import Floats
+from privsketch.facts.units import MEASURES, conversion
 from privsketch.pages.comparison.observation import Fit, Observation
 from privsketch.pages.comparison.reference import Change, Reference
-from privsketch.pages.comparison.units import MISTAKES, UnitMistake
 
 MAX_COLUMNS = 4  # that are changed at once
 # Shifts that are tried first, in standard deviations of a column.
@@ -29,6 +29,65 @@ MIN_PART = 0.08  # of what own shares leave unexplained, for a column
 N_EXACT = 6  # units whose cost is computed in full
 TIE = 1.0  # of chi-square: no reason to prefer one of two explanations
 MIN_GAIN = 40.0  # of chi-square for a column: far beyond the best of a few hundred tries
+
+
+@dataclass(frozen=True)
+class UnitMistake:
+    """A unit in the place of another: a source has `factor * value + shift`, others `value`."""
+
+    words: str
+    factor: float
+    shift: float
+    meant: str
+
+    def is_for(self, unit: str) -> bool:
+        """Return whether the mistaken unit is the one that a schema states."""
+        return unit.strip().lower() in MEASURES[self.meant].symbols
+
+
+def _mistake(used: str, meant: str) -> UnitMistake:
+    return UnitMistake(f"{used} instead of {meant}", *conversion(meant, used), meant)
+
+
+# Units that are mistaken for each other, both ways.
+_PAIRS = (
+    ("pounds", "kilograms"),
+    ("stones", "kilograms"),
+    ("pounds", "stones"),
+    ("ounces", "grams"),
+    ("inches", "centimetres"),
+    ("inches", "metres"),
+    ("feet", "centimetres"),
+    ("feet", "metres"),
+    ("inches", "feet"),
+    ("miles", "kilometres"),
+    ("acres", "hectares"),
+    ("US gallons", "litres"),
+    ("fluid ounces", "millilitres"),
+    ("degrees Fahrenheit", "degrees Celsius"),
+    ("kelvins", "degrees Celsius"),
+    ("millimetres of mercury", "kilopascals"),
+    ("kilocalories", "kilojoules"),
+    ("glucose in mg/dl", "mmol/l"),
+    ("cholesterol in mg/dl", "mmol/l"),
+    ("µmol/l", "creatinine in mg/dl"),
+    ("HbA1c in mmol/mol", "HbA1c in percent"),
+    ("minutes", "hours"),
+    ("seconds", "hours"),
+    ("hours", "days"),
+    ("days", "weeks"),
+    ("months", "years"),
+    ("weeks", "years"),
+    ("days", "years"),
+    ("degrees", "radians"),
+    ("tenths", "wholes"),
+    ("hundredths (percent, cm for m)", "wholes"),
+    ("thousandths (g for kg, mm for m)", "wholes"),
+    ("millionths", "wholes"),
+)
+MISTAKES = tuple(
+    mistake for one, other in _PAIRS for mistake in (_mistake(one, other), _mistake(other, one))
+)
 
 
 @dataclass(frozen=True)
