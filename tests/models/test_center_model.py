@@ -296,14 +296,14 @@ def test_a_number_of_records_is_called_what_it_is(tmp_path):
     table = np.zeros((60, 2))
     for method in ("sample-aggregate", "k-variates"):
         for neighbours, n_records, words in (
-            ("add-remove", 500, "as was stated"),
+            ("add-remove", 500, "as stated"),
             ("add-remove", None, "noisy"),
-            ("replace", None, "a public number"),
+            ("replace", None, "public"),
         ):
             budget = ps.Budget(1.0, 1e-6, neighbours)
             model = cluster_by(method, table, 2, budget=budget, n_records=n_records, **options)
-            assert f"records, {words}" in report_page(model, None)
+            assert f"records ({words})" in report_page(model, None)
             model.save(tmp_path / "model.json")
             assert ClusterModel.load(tmp_path / "model.json").count == model.count
     model = cluster_by("lloyd", table, 2, budget=ps.Budget(1.0, 1e-6), n_records=500, **options)
-    assert "records, noisy" in report_page(model, None)
+    assert "records (noisy)" in report_page(model, None)

@@ -13,22 +13,22 @@ from privsketch.models.drawing.axes import INK, figure_of
 from privsketch.pages.comparison.result import Comparison, center_text
 from privsketch.pages.report.rendering import render, svg_of
 
-_ON_LIGHT = "#1f2328"  # pages replace INK where they are dark
+_DARK_TEXT = "#1f2328"  # on light cells; unlike INK, it stays in dark mode
 _ALARM, _DIFFERS, _ALIKE = "#dc6a1e", "#3366cc", "#8c959f"
-MAX_DRAWN = 40  # sources, the most unlike ones
-HEIGHT = 0.3  # inches for a source
+MAX_DRAWN = 40  # sources in a picture, those that differ most
+HEIGHT = 0.3  # inches for each source
 
 
 def comparison_page(comparison: Comparison) -> str:
     """Return the comparison as HTML text."""
     plot = None
     if find_spec("matplotlib") is not None:
-        title = "How unlike the sources are, and their shares of clusters"
+        title = "Differences of the sources, and their shares of clusters"
         plot = svg_of(picture_of(comparison, 8.6, 0.9), "sources", title)
     clusters = comparison.clusters
     return render(
         "comparison.html",
-        title="Sources beside each other",
+        title="Comparison of sources",
         comparison=comparison,
         plot=plot,
         centers=None
@@ -43,49 +43,47 @@ def save_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
 
 
 def drawn_sources(comparison: Comparison) -> list[int]:
-    """Places of the sources that are drawn, in their order."""
+    """Return the numbers of the sources in the picture, in their order."""
     order = sorted(range(len(comparison.sources)), key=lambda s: -comparison.sources[s].difference)
     return sorted(order[:MAX_DRAWN])
 
 
 def draw_differences(comparison: Comparison, axis: Any) -> None:
-    """A bar for each source: how unlike the others it is."""
-    places = drawn_sources(comparison)
-    shown = [comparison.sources[s] for s in places]
-    sizes = [100 * one.difference if one.differs else 0.0 for one in shown]
-    colors = [_ALARM if one.is_alarm else _DIFFERS if one.differs else _ALIKE for one in shown]
+    """Draw a bar for each source: how much it differs from the others."""
+    shown = [comparison.sources[s] for s in drawn_sources(comparison)]
+    sizes = [100 * item.difference if item.differs else 0.0 for item in shown]
+    colors = [_ALARM if item.is_alarm else _DIFFERS if item.differs else _ALIKE for item in shown]
     rows = np.arange(len(shown))
     axis.barh(rows, sizes, color=colors, height=0.6)
-    for row, (one, size) in enumerate(zip(shown, sizes, strict=True)):
-        if one.is_alarm:
-            told = ", ".join(change.column for change in one.changes)
-            told = f"alarm: {told}"
+    for row, (item, size) in enumerate(zip(shown, sizes, strict=True)):
+        if item.is_alarm:
+            text = f"alarm: {', '.join(change.column for change in item.changes)}"
         else:
-            told = "" if one.differs else "like the others"
-        axis.text(size + 1, row, _plain(told, 34), va="center", fontsize=8, color=INK)
-    axis.set_yticks(rows, [_plain(one.source, 22) for one in shown])
+            text = "" if item.differs else "like the others"
+        axis.text(size + 1, row, _plain(text, 34), va="center", fontsize=8, color=INK)
+    axis.set_yticks(rows, [_plain(item.source, 22) for item in shown])
     axis.set_xlim(0, max(*sizes, 10.0) * 1.6)
     axis.invert_yaxis()
-    axis.set_xlabel("unlike the others, % of the features' size")
+    axis.set_xlabel("difference from the others, % of the features' size")
 
 
 def draw_shares(comparison: Comparison, axis: Any) -> None:
-    """Shares of clusters as shades, a row for each source; a dot where only one has a cluster."""
+    """Draw shares of clusters as shades; a star marks a cluster that only one source has."""
     clusters = comparison.clusters
     if clusters is None:
         axis.set_axis_off()
         return
-    places = drawn_sources(comparison)
-    shares = clusters.shares[places]
+    sources = drawn_sources(comparison)
+    shares = clusters.shares[sources]
     axis.imshow(100 * shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
     for row, line in enumerate(shares):
         for column, share in enumerate(line):
             if shares.shape[1] <= 12:
-                color = "white" if share > 0.55 else _ON_LIGHT
-                mark = "*" if (column, places[row]) in clusters.alone else ""
+                color = "white" if share > 0.55 else _DARK_TEXT
+                mark = "*" if (column, sources[row]) in clusters.alone else ""
                 text = f"{100 * share:.0f}{mark}"
                 axis.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
-    axis.set_yticks(range(len(places)), ["" for _ in places])
+    axis.set_yticks(range(len(sources)), [""] * len(sources))
     axis.set_xticks(range(shares.shape[1]), [str(c + 1) for c in range(shares.shape[1])])
     axis.set_xlabel("share of cluster, % (* only here)")
 
@@ -101,6 +99,6 @@ def picture_of(comparison: Comparison, width: float = 8.0, margin: float = 1.2) 
 
 
 def _plain(text: str, longest: int) -> str:
-    """Text that is not too long, and never read as a formula."""
+    """Return text that is not too long and that matplotlib never reads as a formula."""
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return short.replace("$", r"\$")

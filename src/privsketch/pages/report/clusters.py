@@ -1,4 +1,4 @@
-"""What a report shows of a model, whichever learner made it.
+"""The report's content about clusters and mixtures that were learned from a sketch.
 
 Clusters and Gaussian components are both centers with shares, shapes and errors, and
 both come from a fitted mixture that predicts the sketch. Plots are inline SVG, drawn with
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
-MAX_PAIR_COLUMNS = 4  # six pairs: two rows of three pictures; by trial
+MAX_PAIR_COLUMNS = 4  # columns drawn in pairs: six pairs are two rows of three plots; by trial
 
 
 def cluster_content(
@@ -58,7 +58,7 @@ def cluster_content(
         template="clusters.html",
         title=_TITLES[picture.noun],
         cards=[
-            (f"{picture.size}", f"{picture.noun}s"),
+            (f"{picture.size}", picture.noun if picture.size == 1 else f"{picture.noun}s"),
             record_card(picture.n_records, sketch),
             _quality_card(picture),
         ],
@@ -77,18 +77,18 @@ def _quality_card(picture: Picture) -> tuple[str, str]:
     """Return how good the parts are: the cost of clusters, the fit of components."""
     ratio = picture.cost_ratio
     if ratio is None:
-        return f"{picture.misfit:.2f}", "misfit / what noise leaves"
+        return f"{picture.misfit:.2f}", "misfit, relative to noise and sampling"
     estimate, low, high = ratio.texts
     return estimate, f"times the k-means cost on the records themselves ({low} to {high})"
 
 
 def _remark(picture: Picture) -> str:
     if picture.explained:
-        words = "explain the sketch: what they leave over is what noise and sampling leave."
+        words = "explain the sketch: the misfit is no larger than noise and sampling explain."
     else:
         words = (
-            "explain the sketch but for a little more than noise and sampling leave: records have "
-            "shapes of their own."
+            "explain most of the sketch. The misfit is a little larger than noise and sampling "
+            "explain, because records are not exactly Gaussian."
         )
     cost = picture.cost_ratio
     quality = "" if cost is None else f" Their k-means cost is {cost.describe()}."
@@ -106,7 +106,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A model as reports and plots see it.
+    """What reports and plots need of a model, whichever learner made it.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Picture:
     explained : bool
         Whether noise and sampling account for the residual.
     cost_ratio : CostRatio or None
-        Of clusters: what they cost over what k-means on the records would.
+        Cost of clusters relative to k-means on the records.
     """
 
     noun: str
@@ -160,9 +160,9 @@ class Picture:
         return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     def moments(self, sketch: Sketch, multiple: int = 1) -> npt.NDArray[np.complex128]:
-        """What the fitted mixture predicts for `sketch.moments()`, (n_features,).
+        """Return the mixture's prediction of `sketch.moments()`, (n_features,).
 
-        At `multiple` times the frequencies, for harmonics.
+        Harmonics are moments at a `multiple` of the frequencies.
         """
         frequencies = multiple * sketch.design.radians()
         means = self.mixture.means - sketch.design.domain.center_vector
@@ -174,11 +174,11 @@ class Picture:
         return result
 
     def expected_variances(self, sketch: Sketch) -> Floats:
-        """Variance of noise and sampling per real component of the moments, (n_features,).
+        """Return variances of noise and sampling per real component of the moments, (n_features,).
 
-        A sum of n unit phasors of mean phi varies by n (1 - |phi|^2), half of it along
-        each axis. Signs have harmonics, which the dither turns into noise as well: the one
-        of order h has the amplitude 1 / h of the first.
+        A sum of n unit phasors of mean phi has the variance n (1 - |phi|^2), half of it along
+        each axis. Signs have harmonics, which the dither turns into noise as well: the
+        harmonic of order h has the amplitude 1 / h of the first.
         """
         n_records = max(self.n_records, 1.0)
         modulus = np.minimum(np.abs(self.moments(sketch)) / n_records, 1.0)
@@ -191,7 +191,7 @@ class Picture:
 
 
 def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
-    """The picture of a model."""
+    """Return what reports and plots need of a model."""
     density = model.density if isinstance(model, ClusterModel) else None
     if isinstance(model, ClusterModel) and density is not None:
         mixture = Mixture(
@@ -236,7 +236,7 @@ def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
 
 def _pair_plots(picture: Picture, low: Floats, high: Floats) -> tuple[Markup, ...]:
     """Draw centers in every pair of the columns that separate them most, with ellipses."""
-    shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
+    shown = _separating_columns(picture, MAX_PAIR_COLUMNS)
     pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
     return tuple(_pair_plot(picture, a, b, low, high) for a, b in pairs)
 
@@ -256,17 +256,17 @@ def _pair_plot(picture: Picture, a: int, b: int, low: Floats, high: Floats) -> M
     return svg_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
 
 
-def _most_telling_columns(picture: Picture, count: int) -> list[int]:
-    """Columns in which the centers differ most, in units of the clusters' width."""
+def _separating_columns(picture: Picture, count: int) -> list[int]:
+    """Return the columns in which centers differ most, in units of the clusters' width."""
     mean = picture.weights @ picture.centers
     spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
     within = np.sqrt(picture.weights @ picture.axis_widths**2)
-    telling = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
-    return sorted([int(j) for j in np.argsort(-telling) if int(j) in picture.drawn][:count])
+    separation = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
+    return sorted([int(j) for j in np.argsort(-separation) if int(j) in picture.drawn][:count])
 
 
 def _window(picture: Picture, column: int, low: Floats, high: Floats) -> tuple[float, float]:
-    """Where the clusters are, with a margin, inside the domain."""
+    """Return the range of the clusters, with a margin, inside the domain."""
     edge = 0.04 * (high[column] - low[column])
     margin = 3 * picture.axis_widths[:, column].max() + edge
     values = picture.centers[:, column]
@@ -277,8 +277,10 @@ def _window(picture: Picture, column: int, low: Floats, high: Floats) -> tuple[f
 def _line_plot(picture: Picture, low: Floats, high: Floats) -> Markup:
     """Draw the fitted density of records of one column, and the centers on it."""
     figure, axis = axis_of(7.5, 2.6)
-    is_whole = picture.schema is not None  # the public bounds, not the centers, make the axis
-    window = (float(low[0]), float(high[0])) if is_whole else _window(picture, 0, low, high)
+    if picture.schema is not None:  # the axis shows the public bounds
+        window = float(low[0]), float(high[0])
+    else:
+        window = _window(picture, 0, low, high)
     grid = np.linspace(*window, 600)
     mixture = picture.mixture
     widths = np.maximum(np.sqrt(mixture.covariances[:, 0, 0]), (window[1] - window[0]) / 600)
@@ -321,7 +323,7 @@ def _modulus_plot(
     draw_moduli(axis, norms, np.abs(observed) / scale, encoded=picture.schema is not None)
     axis.scatter(norms, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
     axis.legend(frameon=False, fontsize=8, labelcolor=INK)
-    return svg_of(figure, "fit", "Released numbers beside those of the model")
+    return svg_of(figure, "fit", "Released numbers and those of the model")
 
 
 def _residual_plot(rest: npt.NDArray[np.complex128]) -> Markup:
@@ -338,7 +340,7 @@ def _residual_plot(rest: npt.NDArray[np.complex128]) -> Markup:
     axis.set_xlabel("standard deviations of expected noise and sampling")
     axis.set_yticks([])
     axis.legend(frameon=False, fontsize=8, labelcolor=INK)
-    return svg_of(figure, "rest", "What the model leaves over against the expected noise")
+    return svg_of(figure, "rest", "Residuals of the model and the expected noise")
 
 
 def _center_plots(picture: Picture, sketch: Sketch) -> list[Plots]:

@@ -1,4 +1,4 @@
-"""What a report shows of principal components: variances with errors, and loadings."""
+"""The report's content about principal components: variances with errors, and loadings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privsketch.pages.report.rendering import Content, Plots, record_card, svg_o
 from privsketch.pages.report.tables import Head, Table, tone_table
 from privsketch.sketching.sketch import Sketch
 
-MAX_TABLE_COLUMNS = 50  # of all there are; by trial
+MAX_TABLE_COLUMNS = 50  # columns in the table of loadings; by trial
 
 
 def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:
@@ -26,13 +26,16 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
     about = "the noisy mean" if model.centered else "the center of the domain"
     records = record_card(model.n_records, sketch)
     if sketch.exact_count is None:
-        records = (records[0], "records, noisy" if sketch.n_records is not None else "planned for")
+        records = (
+            records[0],
+            "records (noisy)" if sketch.n_records is not None else "records (planned)",
+        )
     loadings, n_hidden = _loading_table(model)
     return Content(
         template="components.html",
         title="Private principal components",
         cards=[
-            (f"{model.n_components}", "components"),
+            (f"{model.n_components}", "component" if model.n_components == 1 else "components"),
             records,
             (f"{share:.1%}", f"of the variance about {about}"),
         ],
@@ -50,7 +53,9 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
 
 def _remark(model: PCAModel) -> str:
     subject = "The component stands" if model.n_components == 1 else "All components stand"
-    about = "" if model.centered else " They are about the center of the domain, not the mean."
+    about = (
+        "" if model.centered else " They are computed about the center of the domain, not the mean."
+    )
     return f"{subject} out of the noise.{about}"
 
 
@@ -86,11 +91,11 @@ def _loading_table(model: PCAModel) -> tuple[Table, int]:
     if model.schema is None:
         names = [Head(name) for name in model.column_names]
         rows = _loading_rows(model)
-        caption = "Loadings: columns down, components across"
+        caption = "Loadings of each column on the components"
     else:
         names, rows = _unit_rows(model, model.schema)
         across = [*(["mean"] if model.centered else []), *across]
-        caption = "How far each column moves with one standard deviation along a component"
+        caption = "Change of each column with one standard deviation along a component"
     shown = slice(MAX_TABLE_COLUMNS)
     table = tone_table(names[shown], across, rows[shown], caption, "")
     return table, max(0, len(names) - MAX_TABLE_COLUMNS)

@@ -30,7 +30,7 @@ from privsketch.pages.report.cost import (
 from privsketch.pages.report.rendering import Content, render
 from privsketch.sketching.sketch import Sketch
 
-PAGE_VERSION = 2  # what pages say and how; the footer names it
+PAGE_VERSION = 2  # version of the content and layout of pages, in their footer
 Model = ClusterModel | GaussianMixtureModel | PCAModel
 
 
@@ -140,9 +140,9 @@ def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, 
     design, receipt = sketch.design, model.receipt
     count = len(sketch.ids)
     if sketch.shared:
-        sketches = "holders in the sum, with shared noise"
+        sketches = "holders in the total, with shared noise"
     else:
-        sketches = "sketch added up" if count == 1 else "sketches added up"
+        sketches = "sketch" if count == 1 else "sketches added up"
     return {
         "origin": "Learned from a differentially private sketch of "
         f"{len(sketch.values):,} integers.",
@@ -171,7 +171,7 @@ def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, 
 def _center_values(model: ClusterModel, content: Content) -> dict[str, Any]:
     """Return the values of the page of centers that came with noise from the records."""
     return {
-        "origin": "Learned with differential privacy by a holder of all records.",
+        "origin": "Learned with differential privacy where all records are.",
         "cards": [*content.cards[:2], _budget_card(model), content.cards[2]],
         "statement": (
             "the model",

@@ -123,8 +123,13 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
     return Markup(svg)  # noqa: S704 (matplotlib escapes the text of figures)
 
 
+def several(count: int, noun: str) -> str:
+    """Return a number of things in words: "1 cluster", "2 clusters"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
     """Return the number of records, and how it is known."""
     if sketch.exact_count is not None:
-        return f"{sketch.exact_count:,}", "records, a public number"
-    return f"{n_records:,.0f}", "records, as the fit sees them"
+        return f"{sketch.exact_count:,}", "records (public)"
+    return f"{n_records:,.0f}", "records (estimated)"

@@ -1,4 +1,4 @@
-"""The page of a ledger: limits, what was spent of them and when. For its holder alone."""
+"""The page of a ledger, for its holder only: limits, and what was spent of them and when."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privsketch.ledger.history import Step, span_text, spending
 from privsketch.pages.report.rendering import render
 
 _WIDTH, _HEIGHT = 760, 180
-_LEFT, _TOP, _BOTTOM = 48, 10, 24  # room for the axes
+_LEFT, _TOP, _BOTTOM = 48, 10, 24  # margins for the axes
 _RIGHT = _WIDTH - 8
 
 
@@ -80,7 +80,8 @@ def _picture(steps: Sequence[Step], begin: datetime, end: datetime) -> dict[str,
         "height": _HEIGHT,
         "left": _LEFT,
         "right": _RIGHT,
-        "label": f"{steps[-1].used:.0%} of the limit were spent by {len(steps)} entries",
+        "label": f"{steps[-1].used:.0%} of the limit was spent by "
+        f"{len(steps)} {'entry' if len(steps) == 1 else 'entries'}",
         "lines": [{"share": share, "y": y(share)} for share in (0, 0.5, 1)],
         "path": path,
         "area": f"{path} V{y(0):.1f} Z",

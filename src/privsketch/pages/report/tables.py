@@ -1,7 +1,7 @@
-"""Tables of a page: columns as rows and clusters as columns, or the other way round if that fits.
+"""Tables of a page: a row for each column of the records, or for each cluster if columns are few.
 
-On a phone, and where there are more clusters than fit beside each other, a row becomes a heading
-with its cells below, so that nothing is cut off. Colours are places between the public bounds.
+On a phone, and if there are many clusters, a row becomes a heading with its cells below, so that
+nothing is cut off. The colour of a cell shows its position between the public bounds.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from privsketch.pages.report.words import words_of
 
 MAX_ACROSS = 6  # fields beside each other, on a page as wide as paper; by trial
 MAX_PARTS = 8  # clusters beside each other
-ON_PHONES, ON_DESKS = 4, 11  # cells beside each other where rows are folded
+MAX_ON_PHONES, MAX_ON_DESKS = 4, 11  # cells beside each other where rows are folded
 
 _ERROR_WORDS = (
     "The small numbers are standard errors of the centers, from the privacy noise and from the "
-    "sampling of records: a center is off by more than 1.6 of them in one case of ten."
+    "sampling of records. The error exceeds 1.6 standard errors in one case of ten."
 )
 DISTANCE_WORDS = (
-    "Distances are those by which clusters are made: the whole range of a number is 2, two "
-    "different categories, yes and no, or opposite places of a cycle are 1 apart, times the "
-    "weight of the column."
+    "Distances are those of the clustering: the whole range of a number is 2. Two different "
+    "categories, yes and no, or opposite points of a cycle are 1 apart. The weight of a column "
+    "multiplies its distances."
 )
 
 
@@ -68,17 +68,17 @@ class Table:
     @property
     def n_narrow(self) -> int:
         """Cells beside each other on a phone."""
-        return _even(len(self.heads), ON_PHONES)
+        return _even(len(self.heads), MAX_ON_PHONES)
 
     @property
     def n_wide(self) -> int:
         """Cells beside each other on a desk, if the table is folded there."""
-        return _even(len(self.heads), ON_DESKS)
+        return _even(len(self.heads), MAX_ON_DESKS)
 
 
-def _even(count: int, most: int) -> int:
+def _even(count: int, maximum: int) -> int:
     """Return how many cells to put in a line, so that all lines are about as long."""
-    return -(-count // max(1, -(-count // most)))
+    return -(-count // max(1, -(-count // maximum)))
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def tables_of(parts: Parts) -> PartTables:
     if parts.size > 1:
         rows.append(Row(f"nearest other {parts.noun}", "", _nearest_others(parts)))
     turned = _is_turned(rows)
-    caption = f"{parts.noun.title()}s: " + (
-        "columns down, each with its public bounds" if turned else "columns across"
-    )
+    caption = f"{parts.noun.title()} centers."
+    if any(row.cells[0].place is not None and not row.is_share for row in fields):
+        caption += " The bar shows where each value lies between the column's public bounds."
     return PartTables(
         noun=parts.noun,
         portraits=_portraits(parts),
@@ -168,14 +168,10 @@ def _nearest_others(parts: Parts) -> tuple[Cell, ...]:
 
 def _legend(parts: Parts, fields: Sequence[Row]) -> tuple[str, ...]:
     sentences = []
-    if any(row.cells[0].place is not None and not row.is_share for row in fields):
-        has_spread = any(cell.spread > 0 for row in fields for cell in row.cells)
-        sentences.append(
-            "Colours and marks show where a center lies between the public bounds of its column"
-            + (", with the standard deviation of records around it." if has_spread else ".")
-        )
+    if any(cell.spread > 0 for row in fields for cell in row.cells):
+        sentences.append("Around its mark, a bar shows the standard deviation of records.")
     if any(row.is_share for row in fields):
-        sentences.append("Bars are shares.")
+        sentences.append("Bars of categories and of yes or no show shares.")
     if parts.errors is not None:
         sentences.append(_ERROR_WORDS)
     if parts.size > 1 and parts.schema is not None:
