@@ -2,6 +2,8 @@
 
 import html
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -74,6 +76,11 @@ def test_links_are_references_inside_the_page(page):
             assert attrs.get(name, "#").startswith("#")
 
 
+def test_templates_are_loaded_with_the_first_page():
+    code = "import sys, privsketch.pages.report.html; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_the_page_is_one_complete_document(page):
     assert page.startswith("<!doctype html>")
     assert page.rstrip().endswith("</html>")
@@ -90,6 +97,13 @@ def test_the_saved_page_is_the_page(example, tmp_path):
 @pytest.mark.slow
 def test_the_page_of_the_same_model_is_the_same(example):
     assert page_of(*example) == page_of(*example)
+
+
+def test_report_writes_the_page_and_returns_its_path(example, tmp_path):
+    model, sketch = example
+    path = ps.report(model, tmp_path / "report.html", sketch=sketch)
+    assert path == tmp_path / "report.html"
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 # ---------------------------------------------------------------- what it states
@@ -325,7 +339,7 @@ def test_a_hostile_name_in_every_place_of_a_ledger_is_text(tmp_path):
     page = spending_page(
         name,
         accounting,
-        [replace(found, name=data_set, note=note) for found in [ledger["visits"]]],
+        [replace(found, name=data_set, note=note) for found in ledger.datasets()],
         [replace(entry, data_set=data_set, what=what, output=output) for entry in ledger.entries()],
     )
     assert_harmless(page, [name, data_set, note, what, output, accounting])

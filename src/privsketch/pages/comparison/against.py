@@ -95,7 +95,7 @@ def fit_sources(
     return fits, notes
 
 
-def kept_features(design: Design) -> npt.NDArray[np.intp]:
+def compared_features(design: Design) -> npt.NDArray[np.intp]:
     """Return rows of the features that are compared: all, or evenly spaced ones."""
     m = design.n_features
     if m <= MAX_FEATURES:
@@ -122,8 +122,10 @@ def _without_tail(problem: Problem, design: Design) -> Problem:
     tail = design.frequencies.tail
     if tail is None:
         return problem
-    kept = np.linalg.norm(problem.frequencies, axis=1) <= _MAX_NORM / tail.below
-    return replace(problem, frequencies=problem.frequencies[kept], moments=problem.moments[kept])
+    is_short = np.linalg.norm(problem.frequencies, axis=1) <= _MAX_NORM / tail.below
+    return replace(
+        problem, frequencies=problem.frequencies[is_short], moments=problem.moments[is_short]
+    )
 
 
 def learn_reference(
@@ -147,27 +149,31 @@ def fit_source(observation: Observation, reference: Reference) -> SourceFit:
     n = fit.n_numbers
     if chi2 < n + 60 + 4 * math.sqrt(2 * n):
         return SourceFit(reference, chi2, n, weights)
-    found = explain(observation, reference)
-    return SourceFit(reference, chi2, n, found.weights, found, _is_alarm(found, reference))
+    explanation = explain(observation, reference)
+    return SourceFit(
+        reference, chi2, n, explanation.weights, explanation, _is_alarm(explanation, reference)
+    )
 
 
-def _is_alarm(found: Explanation, reference: Reference) -> bool:
+def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
     """Return whether a shift, or units' factors of few columns, explain a source."""
-    if not found.changes or found.explained < MIN_EXPLAINED:
+    if not explanation.changes or explanation.explained < MIN_EXPLAINED:
         return False
-    major = major_changes(found)
-    if all(found.mistakes[coordinate] is not None for coordinate in major):
-        factors = [found.changes[coordinate].factor for coordinate in major]
+    major = major_changes(explanation)
+    if all(explanation.mistakes[coordinate] is not None for coordinate in major):
+        factors = [explanation.changes[coordinate].factor for coordinate in major]
         if not all(factor > MIN_FACTOR or factor < 1 / MIN_FACTOR for factor in factors):
             return False
         # Factors of most columns can move a single cluster anywhere.
         few = 2 * len(major) <= reference.n_columns
-        stated = all(_is_stated(found, reference, coordinate) for coordinate in major)
-        return few or stated or _has_clusters(found.weights, reference, min_gap=_MIN_GAP_UNITS)
+        stated = all(_is_stated(explanation, reference, coordinate) for coordinate in major)
+        return (
+            few or stated or _has_clusters(explanation.weights, reference, min_gap=_MIN_GAP_UNITS)
+        )
     # A shift must be large, of one column, and of more than one cluster: a single shifted cluster
     # may as well be a cluster of its own.
-    coordinate, change = major[0], found.changes[major[0]]
-    if len(major) > 1 or change.factor != 1.0 or not _has_clusters(found.weights, reference):
+    coordinate, change = major[0], explanation.changes[major[0]]
+    if len(major) > 1 or change.factor != 1.0 or not _has_clusters(explanation.weights, reference):
         return False
     line = reference.features.lines[coordinate]
     spread = reference.spread(coordinate)
@@ -177,17 +183,19 @@ def _is_alarm(found: Explanation, reference: Reference) -> bool:
     return abs(change.shift) >= abs(line.value(least / 2) - line.value(-least / 2))
 
 
-def major_changes(found: Explanation) -> list[int]:
+def major_changes(explanation: Explanation) -> list[int]:
     """Return coordinates whose change explains a large part."""
-    whole = max(found.baseline_chi2 - found.chi2, 1e-12)
+    whole = max(explanation.baseline_chi2 - explanation.chi2, 1e-12)
     return [
-        coordinate for coordinate, gain in found.gains.items() if gain >= MIN_MAJOR_PART * whole
+        coordinate
+        for coordinate, gain in explanation.gains.items()
+        if gain >= MIN_MAJOR_PART * whole
     ]
 
 
-def _is_stated(found: Explanation, reference: Reference, coordinate: int) -> bool:
+def _is_stated(explanation: Explanation, reference: Reference, coordinate: int) -> bool:
     """Return whether the schema states the unit that would have been mistaken."""
-    column, mistake = reference.features.lines[coordinate].column, found.mistakes[coordinate]
+    column, mistake = reference.features.lines[coordinate].column, explanation.mistakes[coordinate]
     return column is not None and mistake is not None and mistake.is_for(column.unit)
 
 

@@ -22,8 +22,8 @@ from privsketch.features.maps import Contribution
 from privsketch.pages.comparison.against import (
     SourceFit,
     cluster_shares,
+    compared_features,
     fit_sources,
-    kept_features,
     learn_reference,
     major_changes,
     public_rng,
@@ -86,7 +86,7 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
 def _compare_features(parts: list[Sketch]) -> Comparison:
     """Compare sketches of Fourier or one-bit features."""
     design = parts[0].design
-    rows = kept_features(design)
+    rows = compared_features(design)
     features = Features(design, rows)
     observations = [observe(part, rows) for part in parts]
     rng = public_rng(design)

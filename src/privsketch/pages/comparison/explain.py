@@ -139,11 +139,11 @@ def fit_shares(observation: Observation, reference: Reference) -> tuple[Fit, flo
     moments = _moments(reference.weights / max(reference.weights.sum(), 1e-300) @ vectors)
     fit = Fit(observation, moments)
     for _ in range(2):  # variances depend, a little, on the fit
-        chi_square, weights = fit.solve(vectors)
+        chi2, weights = fit.solve(vectors)
         total = max(float(weights.sum()), 1e-12)
         fit = Fit(observation, _moments(weights / total @ vectors))
-    chi_square, weights = fit.solve(vectors)
-    return fit, chi_square, weights
+    chi2, weights = fit.solve(vectors)
+    return fit, chi2, weights
 
 
 def _moments(real: Floats) -> np.ndarray:

@@ -171,7 +171,7 @@ def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, 
 def _center_values(model: ClusterModel, content: Content) -> dict[str, Any]:
     """Return the values of the page of centers that came with noise from the records."""
     return {
-        "origin": "Learned with differential privacy where all records are.",
+        "origin": "Learned with differential privacy by the holder of all records.",
         "cards": [*content.cards[:2], _budget_card(model), content.cards[2]],
         "statement": (
             "the model",
