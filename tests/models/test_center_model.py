@@ -196,7 +196,7 @@ SHAPES = [(1, 1), (4, 1), (1, 2), (2, 2), (2, 3), (3, 12), (13, 3), (60, 4), (10
 def test_a_report_of_every_shape_can_be_made(n_clusters, dim, kind):
     domains = {"box": ps.Box(-1, 1, dim=dim), "ball": ps.Ball(dim=dim, radius=9.0), "none": None}
     page = report_page(some_model(n_clusters, dim, domain=domains[kind]))
-    assert f"{n_clusters} clusters" in Page(page).text
+    assert f"{n_clusters} cluster" in Page(page).text
     assert "nan" not in Page(page).text.lower().split()
     assert len(page) < 2e6
 

@@ -198,7 +198,7 @@ def test_an_insecure_sampler_is_shown(make_design, no_noise):
 def test_a_report_of_every_shape_can_be_made(make_design, choices):
     model, sketch = study(make_design, **choices)
     text = Page(page_of(model, sketch)).text
-    assert f"{model.n_clusters} clusters" in text
+    assert f"{model.n_clusters} cluster" in text
 
 
 @pytest.mark.slow
