@@ -25,7 +25,12 @@ PYTHONS = ("python3.11", "python3.12", "python3.13")
 FOLDERS = {"privsketch": ROOT, "privsketch_studies": ROOT / "studies"}
 # Files that are no code, and those that an sdist must have.
 NEEDED = {
-    "privsketch": {"py.typed", "__init__.pyi"},
+    "privsketch": {
+        "py.typed",
+        "__init__.pyi",
+        "pages/report/templates/style.css",
+        "pages/report/templates/page.html",
+    },
     "privsketch_studies": {
         "py.typed",
         "__init__.pyi",

@@ -42,6 +42,7 @@ from .noise.composition import Composition as Composition
 from .noise.composition import compose as compose
 from .pages.comparison.compare import compare as compare
 from .pages.comparison.result import Comparison as Comparison
+from .pages.report.html import report as report
 from .projection.description import ReleaseDescription as ReleaseDescription
 from .projection.distances import Distances as Distances
 from .projection.distances import Released as Released

@@ -195,7 +195,7 @@ def test_the_page_has_pictures_and_escapes_names(tmp_path, path):
     succeeded("ledger", "show", path, "--report", page)
     text = page.read_text()
     assert "<h2>a &amp; &lt;b&gt;</h2>" in text
-    assert "For its holder alone" in text
+    assert "Do not publish this page" in text
     picture = text[text.index("<svg") : text.index("</svg>") + 6]
     assert "75% of the limit" in ElementTree.fromstring(picture).get("aria-label")
     assert "exists" in refused(tmp_path, "ledger", "show", path, "--report", page, code=DATA)

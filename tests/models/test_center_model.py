@@ -196,7 +196,7 @@ SHAPES = [(1, 1), (4, 1), (1, 2), (2, 2), (2, 3), (3, 12), (13, 3), (60, 4), (10
 def test_a_report_of_every_shape_can_be_made(n_clusters, dim, kind):
     domains = {"box": ps.Box(-1, 1, dim=dim), "ball": ps.Ball(dim=dim, radius=9.0), "none": None}
     page = report_page(some_model(n_clusters, dim, domain=domains[kind]))
-    assert f"{n_clusters} clusters" in Page(page).text
+    assert f"{n_clusters} cluster" in Page(page).text
     assert "nan" not in Page(page).text.lower().split()
     assert len(page) < 2e6
 
@@ -296,14 +296,14 @@ def test_a_number_of_records_is_called_what_it_is(tmp_path):
     table = np.zeros((60, 2))
     for method in ("sample-aggregate", "k-variates"):
         for neighbours, n_records, words in (
-            ("add-remove", 500, "as was stated"),
+            ("add-remove", 500, "as stated"),
             ("add-remove", None, "noisy"),
-            ("replace", None, "a public number"),
+            ("replace", None, "public"),
         ):
             budget = ps.Budget(1.0, 1e-6, neighbours)
             model = cluster_by(method, table, 2, budget=budget, n_records=n_records, **options)
-            assert f"records, {words}" in report_page(model, None)
+            assert f"records ({words})" in report_page(model, None)
             model.save(tmp_path / "model.json")
             assert ClusterModel.load(tmp_path / "model.json").count == model.count
     model = cluster_by("lloyd", table, 2, budget=ps.Budget(1.0, 1e-6), n_records=500, **options)
-    assert "records, noisy" in report_page(model, None)
+    assert "records (noisy)" in report_page(model, None)

@@ -234,7 +234,7 @@ def test_a_report_tells_that_noise_is_shared(tmp_path):
     total = joined(design_of())
     save_report(ps.learn_kmeans(total, 3, n_init=1), total, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "holders in the sum, with shared noise" in page
+    assert "holders in the total, with shared noise" in page
     assert "sketches added up" not in page
 
 
@@ -270,10 +270,10 @@ def test_a_report_tells_what_those_who_took_part_risk(kind, tmp_path):
     total = joined(design_of(**KINDS[kind]))
     save_report(ps.learn_kmeans(total, 3, n_init=1), total, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("What those who took part risk") == 1
+    assert page.count("Risks for participants") == 1
     for cost in total.shared[0].costs(total.design.sum_noise):
         number = cost.text.split(",")[0].removeprefix("epsilon = ")
         assert f"<td>{cost.who}</td><td>{number}</td>" in page
     alone = ps.sketch(records_of(0), design_of(), source="one")
     save_report(ps.learn_kmeans(alone, 3, n_init=1), alone, tmp_path / "report.html")
-    assert "risk</h2>" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Risks for participants" not in (tmp_path / "report.html").read_text(encoding="utf-8")

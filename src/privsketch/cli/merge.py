@@ -109,7 +109,7 @@ def compare(
         require_free(report, force, "it would be replaced")
     found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
     if report is not None:  # before any words, whose reader may leave
-        from privsketch.pages.report.sources import save_comparison
+        from privsketch.pages.comparison.page import save_comparison
 
         write(lambda path: save_comparison(found, path), report)
     say(found.describe(), report)

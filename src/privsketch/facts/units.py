@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -210,3 +212,94 @@ def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
         return f"{sign}{100 * size:.1f} %"
     unit = f" {column.unit}" if with_unit and isinstance(column, Number) and column.unit else ""
     return f"{sign}{digits(size, size / 10 or 1.0)}{unit}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A unit of measurement: `factor * value + offset` is the value in the unit of its group.
+
+    `symbols` are the ways in which schemas write it, in lower case.
+    """
+
+    factor: Fraction
+    offset: Fraction = Fraction(0)
+    symbols: tuple[str, ...] = ()
+
+
+def _measure(factor: float | str, *symbols: str, offset: str = "0") -> Measure:
+    return Measure(Fraction(factor), Fraction(offset), symbols)
+
+
+# Units by name, in groups of one quantity. The definitions are exact (NIST SP 811, appendix B), but
+# for molar masses of laboratory values, degrees of arc, and the Julian year.
+MEASURES = {
+    "kilograms": _measure(1, "kg", "kilogram", "kilograms"),
+    "grams": _measure("1/1000", "g", "gram", "grams"),
+    "pounds": _measure("0.45359237", "lb", "lbs", "pound", "pounds"),
+    "stones": Measure(14 * Fraction("0.45359237")),
+    "ounces": Measure(Fraction("0.45359237") / 16),
+    "metres": _measure(1, "m", "metre", "metres", "meter", "meters"),
+    "millimetres": _measure("0.001"),
+    "centimetres": _measure("0.01", "cm", "centimetre", "centimetres", "centimeter", "centimeters"),
+    "kilometres": _measure(1000, "km", "kilometre", "kilometres", "kilometer", "kilometers"),
+    "inches": _measure("0.0254", "in", "inch", "inches"),
+    "feet": _measure("0.3048", "ft", "foot", "feet"),
+    "miles": _measure("1609.344", "mi", "mile", "miles"),
+    "hectares": _measure(10_000),
+    "acres": _measure("4046.8564224"),
+    "litres": _measure(1),
+    "millilitres": _measure("0.001"),
+    "US gallons": _measure("3.785411784"),
+    "fluid ounces": Measure(Fraction("3.785411784") / 128),
+    "kelvins": _measure(1, "k", "kelvin"),
+    "degrees Celsius": _measure(1, "c", "°c", "celsius", offset="273.15"),
+    "degrees Fahrenheit": Measure(
+        Fraction(5, 9), Fraction("459.67") * 5 / 9, ("f", "°f", "fahrenheit")
+    ),
+    "kilopascals": _measure(1, "kpa"),
+    "millimetres of mercury": _measure("0.133322387415", "mmhg"),
+    "kilojoules": _measure(1),
+    "kilocalories": _measure("4.184"),
+    "mmol/l": _measure(1, "mmol/l"),
+    "glucose in mg/dl": Measure(1 / Fraction("18.016")),
+    "cholesterol in mg/dl": Measure(1 / Fraction("38.67")),
+    "µmol/l": _measure(1),
+    "creatinine in mg/dl": _measure("88.42", "mg/dl"),
+    "HbA1c in percent": _measure("10.929", offset="-23.5"),
+    "HbA1c in mmol/mol": _measure(1),
+    "days": _measure(1, "d", "day", "days"),
+    "seconds": _measure("1/86400"),
+    "minutes": _measure("1/1440", "min", "minute", "minutes"),
+    "hours": _measure("1/24", "h", "hour", "hours"),
+    "weeks": _measure(7),
+    "months": Measure(Fraction("365.25") / 12, symbols=("month", "months")),
+    "years": _measure("365.25", "y", "a", "year", "years"),
+    "radians": _measure(1),
+    "degrees": _measure(math.pi / 180),
+    "wholes": _measure(1),
+    "tenths": _measure("0.1"),
+    "hundredths (percent, cm for m)": _measure("0.01"),
+    "thousandths (g for kg, mm for m)": _measure("0.001"),
+    "millionths": _measure("0.000001"),
+    "whole units": _measure(1),
+    "cents": _measure("0.01"),
+    "thousands": _measure(1000),
+    "shares": _measure(1),
+    "percent": _measure("0.01"),
+}
+
+
+def conversion(source: str, target: str) -> tuple[float, float]:
+    """Return `factor` and `offset`: `factor * value + offset` turns one unit into the other.
+
+    Both are names of the same group of `MEASURES`.
+
+    Examples
+    --------
+    >>> conversion("pounds", "kilograms")
+    (0.45359237, 0.0)
+    >>> conversion("degrees Celsius", "degrees Fahrenheit")
+    (1.8, 32.0)
+    """
+    one, other = MEASURES[source], MEASURES[target]
+    return float(one.factor / other.factor), float((one.offset - other.offset) / other.factor)

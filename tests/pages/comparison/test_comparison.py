@@ -266,6 +266,6 @@ def test_a_picture_can_be_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     found = ps.compare([site(planned(), name) for name in ("a $x^2$", "b<b>", "c")])
     found.plot().savefig(tmp_path / "picture.png")
-    from privsketch.pages.report.sources import comparison_page
+    from privsketch.pages.comparison.page import comparison_page
 
     assert "b&lt;b&gt;" in comparison_page(found)

@@ -1,16 +1,28 @@
 """The report: one HTML file that loads nothing, states what was spent, and believes no name."""
 
+import html
 import re
+import subprocess
+import sys
 from dataclasses import replace
-from html import escape
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import privsketch as ps
+from privsketch.ledger.cost import Cost
+from privsketch.pages.comparison.page import comparison_page
+from privsketch.pages.comparison.result import (
+    ClusterShares,
+    ColumnChange,
+    Comparison,
+    SourceComparison,
+)
 from privsketch.pages.report import html as report_page
 from privsketch.pages.report.html import report_page as page_of
 from privsketch.pages.report.html import save_report
+from privsketch.pages.report.spending import spending_page
 from studies.tests.pages import Page
 
 ATTACK = "<script>alert(1)</script>"
@@ -64,6 +76,11 @@ def test_links_are_references_inside_the_page(page):
             assert attrs.get(name, "#").startswith("#")
 
 
+def test_templates_are_loaded_with_the_first_page():
+    code = "import sys, privsketch.pages.report.html; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_the_page_is_one_complete_document(page):
     assert page.startswith("<!doctype html>")
     assert page.rstrip().endswith("</html>")
@@ -80,6 +97,13 @@ def test_the_saved_page_is_the_page(example, tmp_path):
 @pytest.mark.slow
 def test_the_page_of_the_same_model_is_the_same(example):
     assert page_of(*example) == page_of(*example)
+
+
+def test_report_writes_the_page_and_returns_its_path(example, tmp_path):
+    model, sketch = example
+    path = ps.report(model, tmp_path / "report.html", sketch=sketch)
+    assert path == tmp_path / "report.html"
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 # ---------------------------------------------------------------- what it states
@@ -174,13 +198,13 @@ def test_an_insecure_sampler_is_shown(make_design, no_noise):
 def test_a_report_of_every_shape_can_be_made(make_design, choices):
     model, sketch = study(make_design, **choices)
     text = Page(page_of(model, sketch)).text
-    assert f"{model.n_clusters} clusters" in text
+    assert f"{model.n_clusters} cluster" in text
 
 
 @pytest.mark.slow
 def test_a_wide_table_is_cut_and_says_so(make_design):
     text = Page(page_of(*study(make_design, dim=60))).text
-    assert "The 20 columns in which centers differ most; 40 more columns" in text
+    assert "shows the 20 columns in which centers differ most. The model file has 40 more." in text
 
 
 @pytest.mark.mostly_slow(quick_every=8)
@@ -189,7 +213,7 @@ def test_column_names_are_not_formulas(make_design, name):
     page = page_of(*study(make_design, columns=[name, "b", "c"]))
     table, plots = page.split("<svg", 1)
     assert f'<th scope="col">{escape(name)} <small>' in table
-    assert f">{escape(name, quote=False)}</text>" in plots
+    assert f">{html.escape(name, quote=False)}</text>" in plots
 
 
 def test_without_matplotlib_the_page_has_no_plots(example, monkeypatch):
@@ -250,6 +274,75 @@ def test_a_malicious_receipt_is_escaped(example):
     words = dict.fromkeys(("mechanism", "norm", "calibration", "sampler", "source"), ATTACK)
     attacked = page_of(replace(model, receipt=replace(model.receipt, **words)), sketch)
     assert "<script" not in attacked
+
+
+NAMES = iter(range(10**6))
+
+
+def hostile():
+    """A name that would run a script, unlike all others."""
+    return f"<script>alert({next(NAMES)})</script>\"'&"
+
+
+def assert_harmless(page, names):
+    """All names are there as text, and made no element and no attribute."""
+    read = Page(page)
+    assert "script" not in read.tags
+    assert all(not name.startswith("on") for _, attrs in read.elements for name in attrs)
+    shown = html.unescape(page)
+    assert all(name in shown for name in names)
+
+
+def test_a_hostile_name_in_every_place_of_a_report_is_text(monkeypatch):
+    monkeypatch.setattr(report_page, "find_spec", lambda name: None)  # plots shorten names
+    column, label, other, flag, unit, person, title = (hostile() for _ in range(7))
+    schema = ps.Schema(
+        [ps.Number(column, 0, 1, unit=unit), ps.Category(other, [label, "b"]), ps.Flag(flag)],
+        person=person,
+    )
+    texts = ("mechanism", "norm", "calibration", "sampler", "source", "assumption", "unit")
+    words = {name: hostile() for name in texts}
+    receipt = ps.Receipt(
+        epsilon=1.0, delta=0.0, neighbours="add-remove", sensitivity=1.0, scale=1.0, **words
+    )
+    said = {name: hostile() for name in ("method", "reason")}
+    model = ps.ClusterModel(
+        centers=np.array([[-0.9, 0.7, 0.0, 0.0, 0.4], [0.9, 0.0, 0.7, 0.0, -0.4]]),
+        weights=np.array([0.4, 0.6]),
+        n_records=100.0,
+        receipt=receipt,
+        columns=schema.coordinates,
+        schema=schema,
+        concerns=(concern := hostile(),),
+        **said,
+    )
+    names = (column, label, other, flag, unit, person, title, concern)
+    assert_harmless(page_of(model, title=title), [*names, *words.values(), *said.values()])
+
+
+def test_a_hostile_name_in_every_place_of_a_comparison_is_text(make_design):
+    source, column, unit, note = (hostile() for _ in range(4))
+    change = ColumnChange(column, 2.0, 0.0, unit)
+    odd = SourceComparison(source, 9.0, True, 0.5, 3.0, 0.9, (column,), (change,), True)
+    shares = ClusterShares(np.zeros((1, 3)), np.ones((2, 1)), np.ones((2, 1)), ((0, 0),))
+    design = make_design(columns=[column, "b", "c"])
+    like = replace(odd, is_alarm=False, changes=())
+    page = comparison_page(Comparison(design, (odd, like), shares, (note,)))
+    assert_harmless(page, [source, column, unit, note])
+
+
+def test_a_hostile_name_in_every_place_of_a_ledger_is_text(tmp_path):
+    name, data_set, note, what, output, accounting = (hostile() for _ in range(6))
+    ledger = ps.Ledger.create(tmp_path / "a.ledger")
+    ledger.add("visits", epsilon=1)
+    ledger.reserve("visits", Cost(0.1), what="x")
+    page = spending_page(
+        name,
+        accounting,
+        [replace(found, name=data_set, note=note) for found in ledger.datasets()],
+        [replace(entry, data_set=data_set, what=what, output=output) for entry in ledger.entries()],
+    )
+    assert_harmless(page, [name, data_set, note, what, output, accounting])
 
 
 # ---------------------------------------------------------------- refusals

@@ -12,7 +12,7 @@ from privsketch.facts.domain import Box
 from privsketch.facts.units import digits, field_errors, field_values, step_text
 from privsketch.pages.report.fields import Parts, center_rows, field_text, share_text, width_rows
 from privsketch.pages.report.html import PAGE_VERSION, report_page
-from privsketch.pages.report.tables import MAX_PARTS, part_table
+from privsketch.pages.report.tables import MAX_PARTS, tables_of
 from studies.tests.pages import Page
 from tests.chance import fixed_noise
 
@@ -199,7 +199,7 @@ def test_categories_are_bars_of_all_labels_and_many_are_summed_up():
     shares[:12] = np.arange(12, 0, -1) / 78
     rows, _ = center_rows(parts(schema, [shares * schema.columns[0].corner]))
     assert [row.name for row in rows] == [*labels[:8], "5 further values"]
-    assert all(row.is_share and row.of == "ward" for row in rows)
+    assert all(row.is_share and row.category == "ward" for row in rows)
     assert sum(row.cells[0].place for row in rows) == pytest.approx(1.0)
     assert rows[0].cells[0].text == "15 %"
 
@@ -261,17 +261,18 @@ def test_spread_is_in_units_and_of_columns_that_have_one():
 def test_a_wide_table_is_turned_and_a_small_one_is_not():
     small = ps.Schema([ps.Number("a", 0, 1), ps.Number("b", 0, 1)])
     wide = ps.Schema([ps.Number(f"c{j}", 0, 1) for j in range(20)])
-    upright = part_table(parts(small, np.zeros((3, 2))))
-    turned = part_table(parts(wide, np.zeros((3, 20))))
-    assert upright.count("<tr>") == 1 + 3
-    assert turned.count("<tr>") == 1 + 20 + 2  # with shares and nearest others
-    assert "folding" not in turned
+    upright = tables_of(parts(small, np.zeros((3, 2)))).centers
+    turned = tables_of(parts(wide, np.zeros((3, 20)))).centers
+    assert len(upright.rows) == 3
+    assert len(turned.rows) == 20 + 2  # with shares and nearest others
+    assert not turned.is_folding
 
 
 def test_more_clusters_than_fit_are_folded():
     wide = ps.Schema([ps.Number(f"c{j}", 0, 1) for j in range(20)])
-    page = part_table(parts(wide, np.zeros((MAX_PARTS + 1, 20))))
-    assert 'class="parts folding"' in page
+    table = tables_of(parts(wide, np.zeros((MAX_PARTS + 1, 20)))).centers
+    assert table.is_folding
+    assert table.classes == "parts folding"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -327,4 +328,4 @@ def test_distances_are_explained_with_a_schema_only(pages):
     plain = Parts(
         "cluster", np.zeros((2, 2)), np.ones(2) / 2, None, None, ["a", "b"], Box(-1, 1, dim=2), None
     )
-    assert "whole range" not in part_table(plain)
+    assert "whole range" not in " ".join(tables_of(plain).legend)

@@ -88,7 +88,7 @@ def test_several_things_come_in_the_order_of_their_size():
 def test_no_more_than_four_things_are_named():
     changes = {"age": 90, "glucose": 20, "smoker": 1.0, "admitted": "2029-01-01", "hour": 0}
     found = words_of(parts([point(**changes), point()]))[0]
-    assert len(found.split(", ")) == words.MAX_THINGS == 4
+    assert len(found.split(", ")) == words.MAX_NAMED == 4
 
 
 def test_only_one_of_the_older_ones_can_be_the_oldest():
@@ -120,7 +120,7 @@ def test_noise_is_not_described():
 
 
 def test_noise_would_be_described_if_errors_were_not_looked_at(monkeypatch):
-    monkeypatch.setattr(words, "BEYOND", 1.0)
+    monkeypatch.setattr(words, "MIN_ERRORS", 1.0)
     assert false_words() > 100
 
 
@@ -144,7 +144,7 @@ def test_without_errors_a_tenth_of_the_bounds_counts():
 
 def test_clusters_of_nobody_have_no_portrait():
     found = words_of(parts([point(age=90), point(), point()], weights=[0.001, 0.5, 0.499]))
-    assert found == [words.NOBODY, "", ""]
+    assert found == ["hardly any records", "", ""]
 
 
 def test_weights_of_columns_do_not_change_words():

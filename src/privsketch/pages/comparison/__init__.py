@@ -1,4 +1,4 @@
-"""Sketches of several sources beside each other: who is unlike the others, does a unit explain it?
+"""Comparison of sources by their sketches: which one differs, and whether a unit explains it.
 
-Everything here is a function of public sketches, and costs nothing.
+Everything here is computed from public sketches and costs nothing.
 """

@@ -1,47 +1,53 @@
-"""One source against a mixture of the others: own shares of clusters, then shifts and units."""
+"""Each source against a mixture of the others: own shares of clusters, then shifts and units."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.problem import Atoms, Problem, problem_of
-from privsketch.pages.comparison.explain import Explanation, explain, plain_fit
-from privsketch.pages.comparison.observation import Observation
-from privsketch.pages.comparison.reference import Features, Reference
+from privsketch.pages.comparison.explain import Explanation, explain, fit_shares
+from privsketch.pages.comparison.observation import Fit, Observation
+from privsketch.pages.comparison.reference import Change, Features, Reference
+from privsketch.pages.comparison.result import ClusterShares
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 
-MAX_FEATURES = 1500  # that are looked at; more tell little more
-_LONGEST = 3.0  # of a frequency at a scale, which one of a hundred exceeds
-N_INIT = 3  # searches at most; the first one misses a cluster in one of twelve references
-MAX_WORK = 4 * 10**6  # components x features x columns of all searches: some seconds
-# Of alarms, by trial on honest studies (benchmarks/compare_sites.py).
-EXPLAINED = 0.9  # share of what own shares leave that the changes must explain
-MINOR = 0.1  # share of that which a column may have without a reason of its own
-MIN_SHIFT = 1.5  # standard deviations of a column, over all records of the others
-MIN_WIDTHS = 3.0  # standard deviations inside of clusters
-MIN_FACTOR = 1.3  # or its inverse
-_LEAST = 0.005  # share of a component that counts
-_LARGE = 0.1  # share of a cluster that counts
-_APART, _APART_UNITS = 3.0, 2.0  # widths between two of them, for a shift and for units
+MAX_FEATURES = 1500  # features that are compared; more add little
+_MAX_NORM = 3.0  # of a frequency relative to its scale; 1 % are longer
+N_INIT = 3  # searches for a mixture at most; one alone misses a cluster in 1 of 12 references
+MAX_WORK = 4 * 10**6  # components x features x columns of all fits: some seconds
+# Conditions of alarms, chosen on honest studies (benchmarks/compare_sites.py).
+MIN_EXPLAINED = 0.9  # share of the excess misfit that the changes must explain
+MIN_MAJOR_PART = 0.1  # share of the explained misfit from which a column's change is major
+MIN_SHIFT = 1.5  # smallest shift, in standard deviations of the column over all other records
+MIN_WIDTHS = 3.0  # smallest shift, in standard deviations inside clusters
+MIN_FACTOR = 1.3  # smallest factor; its inverse is the largest below 1
+_MIN_COMPONENT = 0.005  # smallest share of a component of a reference
+_MIN_CLUSTER = 0.1  # share of records from which a component counts as a cluster of its own
+_MIN_GAP, _MIN_GAP_UNITS = 3.0, 2.0  # widths between two clusters, for a shift and for units
+# Clusters that only one source has.
+MAX_FALSE_ALONE = 1e-3  # probability that noise makes any cluster look like one source's alone
+MIN_ALONE_SHARE = 0.03  # smallest share of such a cluster
+_ABSENT = 2.5  # standard errors up to which the share of another source may be zero
+_MAX_RATIO = 0.25  # of the largest share, below which the others' must lie with certainty
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """What was seen of one source against the others; `weights` (K,) are its own, in records."""
+class SourceFit:
+    """The fit of one source by a mixture of the others; `weights` (K,) are in records."""
 
-    place: int
     reference: Reference
-    plain: float
+    chi2: float
     n_numbers: int
     weights: Floats
     explanation: Explanation | None = None
@@ -49,47 +55,48 @@ class Look:
 
     @property
     def misfit(self) -> float:
-        """What own shares leave over what noise and sampling leave."""
-        return self.plain / self.n_numbers
+        """Chi-square of own shares relative to its expectation."""
+        return self.chi2 / self.n_numbers
 
 
-def all_looks(
-    parts: Sequence[Sketch], features: Features, seen: Sequence[Observation]
-) -> tuple[dict[int, Look], list[str]]:
-    """Sources against the others, the most unlike first; one that alarms is none of them after.
+def fit_sources(
+    parts: Sequence[Sketch], features: Features, observations: Sequence[Observation]
+) -> tuple[dict[int, SourceFit], list[str]]:
+    """Fit sources by mixtures of the others, and return notes on what was left out.
 
-    Work is bounded: of large studies only the most unlike sources are looked at, or none.
+    The most different source comes first; a source with an alarm is left out of later mixtures.
+    Work is bounded: in large studies only the most different sources are fitted, or none.
     """
     design = parts[0].design
     work = n_components(design) * design.n_features * design.dim
     if work > MAX_WORK:
-        return {}, ["the study is too large to look for clusters and units here"]
-    order = [1] if len(parts) == 2 else by_distance(seen)
-    n_looks = max(2, MAX_WORK // work)
+        return {}, ["the study is too large to search for clusters and units here"]
+    order = [1] if len(parts) == 2 else by_distance(observations)
+    n_fits = max(2, MAX_WORK // work)
     notes = []
-    if n_looks < len(order):
+    if n_fits < len(order):
         notes.append(
-            f"clusters and units were looked for at the {n_looks} most unlike sources alone"
+            f"clusters and units were searched at the {n_fits} most different sources only"
         )
-    found: dict[int, Look] = {}
-    odd: set[int] = set()
+    fits: dict[int, SourceFit] = {}
+    alarms: set[int] = set()
 
-    def look(place: int) -> Look:
-        others = [part for s, part in enumerate(parts) if s != place and s not in odd]
-        return look_at(place, seen[place], learn_reference(others, features))
+    def fit(source: int) -> SourceFit:
+        others = [part for s, part in enumerate(parts) if s != source and s not in alarms]
+        return fit_source(observations[source], learn_reference(others, features))
 
-    for place in order[:n_looks]:
-        found[place] = look(place)
-        if found[place].is_alarm and len(parts) - len(odd) > 2:
-            odd.add(place)
-    if len(odd) > 1:  # each against those that are left
-        for place in sorted(odd):
-            found[place] = look(place)
-    return found, notes
+    for source in order[:n_fits]:
+        fits[source] = fit(source)
+        if fits[source].is_alarm and len(parts) - len(alarms) > 2:
+            alarms.add(source)
+    if len(alarms) > 1:  # each against the sources without an alarm
+        for source in sorted(alarms):
+            fits[source] = fit(source)
+    return fits, notes
 
 
-def kept_features(design: Design) -> npt.NDArray[np.intp]:
-    """Rows of the features that are looked at: all, or evenly spaced ones."""
+def compared_features(design: Design) -> npt.NDArray[np.intp]:
+    """Return rows of the features that are compared: all, or evenly spaced ones."""
     m = design.n_features
     if m <= MAX_FEATURES:
         return np.arange(m)
@@ -97,110 +104,178 @@ def kept_features(design: Design) -> npt.NDArray[np.intp]:
 
 
 def n_components(design: Design) -> int:
-    """Components of a mixture of others: twice those of the study, if it carries them."""
+    """Return the size of a mixture of others: twice that of the study, if a sketch allows it."""
     most = max(1, 2 * design.n_features // (4 * (design.dim + 1)))
     return int(min(2 * design.n_components, max(design.n_components, most), 40))
 
 
 def public_rng(design: Design) -> np.random.Generator:
-    """Randomness that follows from the design."""
+    """Return a generator whose seed follows from the design."""
     return public_generator(design.frequencies.seed, Purpose.COMPARISON)
 
 
 def _without_tail(problem: Problem, design: Design) -> Problem:
-    """The frequencies that see clusters of likely widths.
+    """Return the problem at the frequencies for clusters of likely widths.
 
-    Whether sources are alike does not depend on the finest scales, and a search has less to be led
-    astray by.
+    The finest scales do not matter for the comparison, and they mislead the search.
     """
     tail = design.frequencies.tail
     if tail is None:
         return problem
-    kept = np.linalg.norm(problem.frequencies, axis=1) <= _LONGEST / tail.below
-    return replace(problem, frequencies=problem.frequencies[kept], moments=problem.moments[kept])
+    is_short = np.linalg.norm(problem.frequencies, axis=1) <= _MAX_NORM / tail.below
+    return replace(
+        problem, frequencies=problem.frequencies[is_short], moments=problem.moments[is_short]
+    )
 
 
 def learn_reference(
     sketches: Sequence[Sketch], features: Features, size: int | None = None
 ) -> Reference:
-    """A mixture of the sum of sketches; of `size` clusters if that is given."""
+    """Learn a mixture from the sum of sketches; of `size` clusters if it is given."""
     total = merge(sketches, same_records=True, allow_weights=True)
     design = total.design
     wanted = n_components(design) if size is None else size
     problem = _without_tail(problem_of(total), design)
     solution = decode_joint(problem, wanted, public_rng(design), n_init=N_INIT)
-    found: Atoms = solution.density if size is None else solution.atoms
+    atoms: Atoms = solution.density if size is None else solution.atoms
     if size is None:
-        found = found.subset(np.flatnonzero(found.weights > _LEAST * found.weights.sum()))
-    return Reference(features, found.weights, found.centers, np.sqrt(found.axis_variances()))
+        atoms = atoms.subset(np.flatnonzero(atoms.weights > _MIN_COMPONENT * atoms.weights.sum()))
+    return Reference(features, atoms.weights, atoms.centers, np.sqrt(atoms.axis_variances()))
 
 
-def look_at(place: int, seen: Observation, reference: Reference) -> Look:
-    """One source against a mixture of the others."""
-    fit, plain, weights = plain_fit(seen, reference)
+def fit_source(observation: Observation, reference: Reference) -> SourceFit:
+    """Fit one source by a mixture of the others, and search for changes if the misfit is large."""
+    fit, chi2, weights = fit_shares(observation, reference)
     n = fit.n_numbers
-    if plain < n + 60 + 4 * math.sqrt(2 * n):
-        return Look(place, reference, plain, n, weights)
-    found = explain(seen, reference)
-    alarm = alarming(found, reference)
-    return Look(place, reference, plain, n, found.weights, found, alarm)
+    if chi2 < n + 60 + 4 * math.sqrt(2 * n):
+        return SourceFit(reference, chi2, n, weights)
+    explanation = explain(observation, reference)
+    return SourceFit(
+        reference, chi2, n, explanation.weights, explanation, _is_alarm(explanation, reference)
+    )
 
 
-def alarming(found: Explanation, reference: Reference) -> bool:
-    """Whether a shift, or units' factors of few columns, explain a source."""
-    if not found.changes or found.explained < EXPLAINED:
+def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
+    """Return whether a shift, or units' factors of few columns, explain a source."""
+    if not explanation.changes or explanation.explained < MIN_EXPLAINED:
         return False
-    major = major_changes(found)
-    if all(found.mistakes[place] is not None for place in major):
-        factors = [found.changes[place].factor for place in major]
+    major = major_changes(explanation)
+    if all(explanation.mistakes[coordinate] is not None for coordinate in major):
+        factors = [explanation.changes[coordinate].factor for coordinate in major]
         if not all(factor > MIN_FACTOR or factor < 1 / MIN_FACTOR for factor in factors):
             return False
-        # Factors of most columns put one cluster anywhere.
+        # Factors of most columns can move a single cluster anywhere.
         few = 2 * len(major) <= reference.n_columns
-        stated = all(is_stated(found, reference, place) for place in major)
-        return few or stated or has_several(found.weights, reference, apart=_APART_UNITS)
-    # A shift alone: of one column, large, and of more than one cluster, which might as well be
-    # one of the source's own.
-    place, change = major[0], found.changes[major[0]]
-    if len(major) > 1 or change.factor != 1.0 or not has_several(found.weights, reference):
+        stated = all(_is_stated(explanation, reference, coordinate) for coordinate in major)
+        return (
+            few or stated or _has_clusters(explanation.weights, reference, min_gap=_MIN_GAP_UNITS)
+        )
+    # A shift must be large, of one column, and of more than one cluster: a single shifted cluster
+    # may as well be a cluster of its own.
+    coordinate, change = major[0], explanation.changes[major[0]]
+    if len(major) > 1 or change.factor != 1.0 or not _has_clusters(explanation.weights, reference):
         return False
-    line = reference.features.lines[place]
-    spread = reference.spread(place)
+    line = reference.features.lines[coordinate]
+    spread = reference.spread(coordinate)
     shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    width = math.sqrt(float(shares @ np.square(reference.widths[:, place])))
+    width = math.sqrt(float(shares @ np.square(reference.widths[:, coordinate])))
     least = max(MIN_SHIFT * spread, MIN_WIDTHS * width)
     return abs(change.shift) >= abs(line.value(least / 2) - line.value(-least / 2))
 
 
-def major_changes(found: Explanation) -> list[int]:
-    """Columns without whose change much would be unexplained."""
-    whole = max(found.plain - found.left, 1e-12)
-    return [place for place, gain in found.gains.items() if gain >= MINOR * whole]
+def major_changes(explanation: Explanation) -> list[int]:
+    """Return coordinates whose change explains a large part."""
+    whole = max(explanation.baseline_chi2 - explanation.chi2, 1e-12)
+    return [
+        coordinate
+        for coordinate, gain in explanation.gains.items()
+        if gain >= MIN_MAJOR_PART * whole
+    ]
 
 
-def is_stated(found: Explanation, reference: Reference, place: int) -> bool:
-    """Whether the schema states the unit that would have been mistaken."""
-    column, mistake = reference.features.lines[place].column, found.mistakes[place]
+def _is_stated(explanation: Explanation, reference: Reference, coordinate: int) -> bool:
+    """Return whether the schema states the unit that would have been mistaken."""
+    column, mistake = reference.features.lines[coordinate].column, explanation.mistakes[coordinate]
     return column is not None and mistake is not None and mistake.is_for(column.unit)
 
 
-def has_several(weights: Floats, reference: Reference, apart: float = _APART) -> bool:
-    """Whether records of these weights (K,) lie in clusters that are apart."""
+def _has_clusters(weights: Floats, reference: Reference, min_gap: float = _MIN_GAP) -> bool:
+    """Return whether records of these weights (K,) lie in clusters with a gap between them."""
     shares = weights / max(float(weights.sum()), 1e-300)
-    large = np.flatnonzero(shares > _LARGE)
+    large = np.flatnonzero(shares > _MIN_CLUSTER)
     means, widths = reference.means[large], reference.widths[large]
     away = np.abs(means[:, None] - means[None])
     both = np.sqrt(np.square(widths)[:, None] + np.square(widths)[None])
-    return bool((away > apart * both).any())
+    return bool((away > min_gap * both).any())
 
 
-def by_distance(seen: Sequence[Observation]) -> list[int]:
-    """Places of sources, those farthest from most others first."""
-    means = np.array([one.mean for one in seen])
-    noise = np.array(
-        [2 * one.noise_variance / one.n_records**2 + 1 / one.n_records for one in seen]
+def by_distance(observations: Sequence[Observation]) -> list[int]:
+    """Return the numbers of the sources, those farthest from most others first."""
+    means = np.array([source.mean for source in observations])
+    counts = np.array([source.n_records for source in observations])
+    noise = (
+        2 * np.array([source.noise_variance for source in observations]) / counts**2 + 1 / counts
     )
-    apart = np.mean(np.abs(means[:, None] - means[None]) ** 2, axis=2)
-    apart = apart - noise[:, None] - noise[None]
-    middle = [float(np.median(np.delete(apart[s], s))) for s in range(len(seen))]
-    return [int(s) for s in np.argsort(-np.array(middle))]
+    distances = np.mean(np.abs(means[:, None] - means[None]) ** 2, axis=2)
+    distances = distances - noise[:, None] - noise[None]
+    medians = [float(np.median(np.delete(row, s))) for s, row in enumerate(distances)]
+    return [int(s) for s in np.argsort(-np.array(medians))]
+
+
+def cluster_shares(
+    reference: Reference,
+    observations: Sequence[Observation],
+    changes: Mapping[int, Mapping[int, Change]],
+) -> ClusterShares:
+    """Fit the share of each cluster at each source by least squares.
+
+    Standard errors are those of noise and sampling, with the misfit as further noise. `changes`
+    are those of sources whose columns are changed.
+    """
+    fits = [
+        _source_shares(reference, observation, changes.get(source, {}))
+        for source, observation in enumerate(observations)
+    ]
+    shares, errors = (np.array(values) for values in zip(*fits, strict=True))
+    center = reference.features.design.domain.center_vector
+    return ClusterShares(reference.means + center, shares, errors, tuple(_alone(shares, errors)))
+
+
+def _source_shares(
+    reference: Reference, observation: Observation, changes: Mapping[int, Change]
+) -> tuple[Floats, Floats]:
+    """Return non-negative shares (k,) of one source and their standard errors."""
+    fit, _, _ = fit_shares(observation, reference)
+    vectors = reference.vectors(changes)[0]
+    if changes:
+        mean = reference.weights / max(float(reference.weights.sum()), 1e-300) @ vectors
+        real, imaginary = mean.reshape(2, -1)
+        fit = Fit(observation, real + 1j * imaginary)
+    chi2, weights = fit.solve(vectors)
+    rows = fit.whitened(vectors)
+    dispersion = max(chi2 / fit.n_numbers, 1.0)
+    gram = rows @ rows.T
+    gram.flat[:: len(gram) + 1] *= 1 + 1e-9
+    variances = np.diag(np.linalg.pinv(gram, hermitian=True)) * dispersion
+    total = max(float(weights.sum()), 1.0)
+    shares = weights / total
+    sampling = shares * (1 - shares) * observation.repetition / observation.n_records
+    return shares, np.sqrt(variances / total**2 + sampling)
+
+
+def _alone(shares: Floats, errors: Floats) -> list[tuple[int, int]]:
+    """Return pairs of a cluster and the only source that has it."""
+    n_sources, k = shares.shape
+    beyond = float(norm.isf(MAX_FALSE_ALONE / (n_sources * k)))
+    pairs = []
+    for cluster in range(k):
+        source = int(np.argmax(shares[:, cluster]))
+        share, error = float(shares[source, cluster]), float(errors[source, cluster])
+        others = np.arange(n_sources) != source
+        rest, rest_errors = shares[others, cluster], errors[others, cluster]
+        if share < MIN_ALONE_SHARE or share < beyond * error or not math.isfinite(error):
+            continue
+        absent = (rest < _ABSENT * rest_errors) & (rest + 2 * rest_errors < _MAX_RATIO * share)
+        if absent.all():
+            pairs.append((cluster, source))
+    return pairs

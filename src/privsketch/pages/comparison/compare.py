@@ -1,34 +1,35 @@
-"""`compare`: sketches of one study beside each other.
+"""`compare`: find sources of one study that differ from the others.
 
-Every source is held against a mixture learned from the others. Sources differ in their shares of
-clusters; beyond that, a shift or a unit's factor of a few columns may explain a source, which is an
-alarm, or nothing does, which is information (docs/comparing.md).
+Every source is compared with a mixture learned from the others. Honest sources differ in their
+shares of clusters. Beyond that, a shift or a unit's factor of few columns may explain a source,
+which is an alarm. If nothing explains it, that is information (docs/comparing.md).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import norm
+from scipy.optimize import minimize_scalar
+from scipy.stats import chi2, norm
 
 from privsketch._base.errors import MergeError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.features.maps import Contribution
 from privsketch.pages.comparison.against import (
-    Look,
-    all_looks,
-    kept_features,
+    SourceFit,
+    cluster_shares,
+    compared_features,
+    fit_sources,
     learn_reference,
     major_changes,
     public_rng,
 )
-from privsketch.pages.comparison.clusters import cluster_shares
-from privsketch.pages.comparison.difference import Difference, difference_of
-from privsketch.pages.comparison.observation import observe
-from privsketch.pages.comparison.reference import Features
+from privsketch.pages.comparison.observation import Observation, observe
+from privsketch.pages.comparison.reference import Features, Reference
 from privsketch.pages.comparison.result import (
     ClusterShares,
     ColumnChange,
@@ -38,27 +39,27 @@ from privsketch.pages.comparison.result import (
 from privsketch.sketching.merge import merge, weight_lines
 from privsketch.sketching.sketch import Sketch
 
-CHANCE = 1e-4  # that one of alike sources is said to differ, in all
-MIN_MEANS = 0.25  # difference of means that is worth a word, in standard deviations of a column
-MIN_SINGLE = 0.05  # share of a misfit that a change of one column alone explains
+MAX_FALSE_ALARM = 1e-4  # probability that any of several equal sources is said to differ
+MIN_MEANS = 0.25  # difference of means from which a column is named, in standard deviations
+MIN_SINGLE = 0.05  # share of the excess misfit from which a column is named
 MAX_NAMED = 3  # columns that are named
+N_DRAWS = 300  # records drawn for the covariance of features
 
 
 def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Comparison:
-    """Hold sketches of one study beside each other. Charges nothing.
+    """Compare sketches of one study with each other. Charges nothing.
 
-    Says which source is unlike the others beyond noise and sampling, by how much and along which
-    columns, and whether a shift or the factor of a unit (pounds for kilograms) explains it, which
-    is an alarm. Sources may differ in their shares of clusters; that is none. Clusters that only
-    one source has are said to be so. Sketches that no records can have led to are refused, as by
-    `merge`.
+    The result says which source differs from the others beyond noise and sampling, by how much and
+    in which columns. If a shift or the factor of a unit (pounds for kilograms) explains the
+    difference, that is an alarm. Other shares of the same clusters are not. Clusters that only one
+    source has are listed. Sketches that no records can lead to are refused, as by `merge`.
 
     Parameters
     ----------
     sketches : list of Sketch
         At least two, of the same design. A merged one counts as one source.
     allow_weights : bool
-        Take sketches whose records count more often than once, too.
+        Accept sketches whose records count more often than once.
 
     Examples
     --------
@@ -71,141 +72,204 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     ...     centers = np.array([[60, 160], [90, 185]])[rng.integers(2, size=5000)]
     ...     records = centers + rng.normal(size=(5000, 2)) * [6, 5]
     ...     return ps.sketch(records * [factor, 1], design, source=name)
-    >>> found = ps.compare([site("a", 1), site("b", 1), site("c", 2.2046)])
-    >>> print(*found.alarm_lines())
+    >>> comparison = ps.compare([site("a", 1), site("b", 1), site("c", 2.2046)])
+    >>> print(*comparison.alarm_lines())
     c: weight: 2.205 times what the others have (pounds instead of kilograms)
     """
     parts = _checked(sketches, allow_weights)
-    found = _compared(parts)
-    weighted = [line for part in parts for line in weight_lines(part)]
-    return replace(found, notes=(*weighted, *found.notes)) if weighted else found
-
-
-def _compared(parts: list[Sketch]) -> Comparison:
-    """The same of sketches that may be compared."""
-    design = parts[0].design
+    mapping = parts[0].design.mapping
     # Harmonics of a dithered map of another package are not part of the reference's model.
-    has_model = design.mapping.origin is None or not design.mapping.dithered
-    if not (design.mapping.has_table and has_model):
-        return _compare_moments(parts)
-    rows = kept_features(design)
+    has_model = mapping.has_table and (mapping.origin is None or not mapping.dithered)
+    comparison = _compare_features(parts) if has_model else _compare_moments(parts)
+    weighted = [line for part in parts for line in weight_lines(part)]
+    return replace(comparison, notes=(*weighted, *comparison.notes))
+
+
+def _compare_features(parts: list[Sketch]) -> Comparison:
+    """Compare sketches of Fourier or one-bit features."""
+    design = parts[0].design
+    rows = compared_features(design)
     features = Features(design, rows)
-    seen = [observe(part, rows) for part in parts]
+    observations = [observe(part, rows) for part in parts]
     rng = public_rng(design)
     with one_thread():
-        looks, notes = all_looks(parts, features, seen)
-        odd = {place for place, look in looks.items() if look.is_alarm} if len(parts) > 2 else set()
-        found = []
-        for place, part in enumerate(parts):
-            # An odd one among the others would make all of them unlike.
-            kept = [other for s, other in enumerate(parts) if s != place and s not in odd]
-            others = merge(kept, same_records=True, allow_weights=True)
-            look = looks.get(place)
-            reference = None if look is None else look.reference
-            difference = difference_of(seen[place], observe(others, rows), reference, rng)
-            found.append(_told(part, look, difference, len(parts)))
+        fits, notes = fit_sources(parts, features, observations)
+        alarms = {source: fit for source, fit in fits.items() if fit.is_alarm}
+        sources = []
+        for source, part in enumerate(parts):
+            # A source with an alarm among the others would make all of them differ from it.
+            rest = [
+                other
+                for s, other in enumerate(parts)
+                if s != source and (s not in alarms or len(parts) == 2)
+            ]
+            others = observe(merge(rest, same_records=True, allow_weights=True), rows)
+            fit = fits.get(source)
+            reference = None if fit is None else fit.reference
+            p_value, size = _difference(observations[source], others, reference, rng)
+            sources.append(
+                _source_comparison(part, fit, size, p_value < MAX_FALSE_ALARM / len(parts))
+            )
         clusters: ClusterShares | None = None
-        if looks:
-            alarms = {place: look for place, look in looks.items() if look.is_alarm}
-            kept = [part for place, part in enumerate(parts) if place not in alarms]
-            reference = learn_reference(kept or parts, features, size=design.n_components)
+        if fits:
+            rest = [part for source, part in enumerate(parts) if source not in alarms]
+            reference = learn_reference(rest or parts, features, size=design.n_components)
             changes = {
-                place: look.explanation.changes
-                for place, look in alarms.items()
-                if look.explanation is not None
+                source: fit.explanation.changes
+                for source, fit in alarms.items()
+                if fit.explanation is not None
             }
-            clusters = cluster_shares(reference, seen, changes)
-    return Comparison(design, tuple(found), clusters, tuple(notes))
+            clusters = cluster_shares(reference, observations, changes)
+    return Comparison(design, tuple(sources), clusters, tuple(notes))
 
 
 def _checked(sketches: Iterable[Sketch], allow_weights: bool) -> list[Sketch]:
     parts = list(sketches) if isinstance(sketches, Iterable) else []
     if len(parts) < 2 or not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("compare: expected two sketches or more, in a list")
-    # Refuses what is of another study, or of no records.
+    # Refuses sketches of other studies, and those that no records can lead to.
     merge(parts, same_records=True, allow_weights=allow_weights)
     return parts
 
 
-def _told(part: Sketch, look: Look | None, difference: Difference, n: int) -> SourceComparison:
-    """What was found of one source."""
-    differs = difference.chance < CHANCE / n
+def _source_comparison(
+    part: Sketch, fit: SourceFit | None, size: float, differs: bool
+) -> SourceComparison:
+    """Return the verdict on one source, whose difference has this size."""
     changes: tuple[ColumnChange, ...] = ()
     columns: tuple[str, ...] = ()
     explained = 0.0
-    if look is not None and look.explanation is not None:
-        found, lines = look.explanation, look.reference.features.lines
-        explained = max(found.explained, 0.0) if found.changes else 0.0
-        mistakes = found.mistakes
-        told = [
-            place
-            for place in sorted(found.changes)
-            if place in major_changes(found) or mistakes[place] is not None
-        ]
+    if fit is not None and fit.explanation is not None:
+        explanation, lines = fit.explanation, fit.reference.features.lines
+        explained = max(explanation.explained, 0.0) if explanation.changes else 0.0
+        mistakes, major = explanation.mistakes, major_changes(explanation)
         changes = tuple(
             ColumnChange(
-                lines[place].name,
-                found.changes[place].factor,
-                found.changes[place].shift,
-                getattr(mistakes[place], "words", ""),
+                lines[coordinate].name,
+                change.factor,
+                change.shift,
+                getattr(mistakes[coordinate], "words", ""),
             )
-            for place in told
+            for coordinate, change in sorted(explanation.changes.items())
+            if coordinate in major or mistakes[coordinate] is not None
         )
-        parts = {lines[place].name: gain for place, gain in found.singles.items()}
-        columns = _largest(parts, MIN_SINGLE * found.excess)
-    elif look is not None and differs:
-        columns = _largest(_mean_differences(look), MIN_MEANS)
+        gains = {lines[coordinate].name: gain for coordinate, gain in explanation.singles.items()}
+        columns = _largest(gains, MIN_SINGLE * explanation.excess)
+    elif fit is not None and differs:
+        columns = _largest(_mean_differences(fit), MIN_MEANS)
     return SourceComparison(
         source=", ".join(part.sources),
         n_records=part.n_records,
-        differs=differs or (look is not None and look.is_alarm),
-        difference=difference.size,
-        misfit=None if look is None else look.misfit,
+        differs=differs or (fit is not None and fit.is_alarm),
+        difference=size,
+        misfit=None if fit is None else fit.misfit,
         explained=explained,
         columns=columns,
         changes=changes,
-        is_alarm=look is not None and look.is_alarm,
+        is_alarm=fit is not None and fit.is_alarm,
     )
 
 
-def _largest(sizes: dict[str, float], least: float) -> tuple[str, ...]:
+def _largest(sizes: dict[str, float], smallest: float) -> tuple[str, ...]:
+    """Return the names of the largest sizes."""
     names = sorted(sizes, key=lambda name: -sizes[name])
-    return tuple(name for name in names[:MAX_NAMED] if sizes[name] >= least)
+    return tuple(name for name in names[:MAX_NAMED] if sizes[name] >= smallest)
 
 
-def _mean_differences(look: Look) -> dict[str, float]:
-    """Differences of the means of columns, in standard deviations, by own shares."""
-    reference = look.reference
-    own = look.weights / max(float(look.weights.sum()), 1e-300)
-    all_ = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    found = {}
-    for place, line in reference.features.lines.items():
-        away = abs(float((own - all_) @ reference.means[:, place]))
-        found[line.name] = away / max(reference.spread(place), 1e-300)
-    return found
+def _mean_differences(fit: SourceFit) -> dict[str, float]:
+    """Return differences of the means of columns, in standard deviations."""
+    reference = fit.reference
+    own = fit.weights / max(float(fit.weights.sum()), 1e-300)
+    others = reference.weights / max(float(reference.weights.sum()), 1e-300)
+    differences = {}
+    for coordinate, line in reference.features.lines.items():
+        difference = abs(float((own - others) @ reference.means[:, coordinate]))
+        differences[line.name] = difference / max(reference.spread(coordinate), 1e-300)
+    return differences
+
+
+# ---------------------------------------------------------------- sums against sums
+
+
+def _difference(
+    source: Observation, others: Observation, reference: Reference | None, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Compare the sums of a source with those of the others, and return p-value and size.
+
+    No mixture has to fit for that. Sums of equal sources differ by a quadratic form of normal
+    errors, which sampling correlates. Its distribution is approximated as Satterthwaite's, with a
+    covariance from draws of the mixture if there is one.
+    """
+    own_variances, other_variances = source.variances(others.mean), others.variances(others.mean)
+
+    def chi2_at(ratio: float) -> float:
+        return float(
+            np.sum(
+                (source.sums - ratio * others.sums) ** 2
+                / (own_variances + ratio**2 * other_variances)
+            )
+        )
+
+    # Counts are noisy or unknown, so the ratio of the counts is fitted.
+    start = source.n_records / others.n_records
+    best = minimize_scalar(chi2_at, bounds=(0.0, 3 * start), method="bounded")
+    ratio, statistic = float(best.x), float(best.fun)
+    variances = own_variances + ratio**2 * other_variances
+    noise = source.noise_variance + ratio**2 * others.noise_variance
+    sampling = (
+        source.n_records * source.repetition + ratio**2 * others.n_records * others.repetition
+    )
+    squares = _squares(noise / variances, sampling / variances, reference, rng)
+    mean = float(len(variances))
+    p_value = float(chi2.sf(statistic * mean / squares, mean**2 / squares))
+    signal = float(np.sum((ratio * others.sums) ** 2 - ratio**2 * other_variances))
+    excess = float(np.sum((source.sums - ratio * others.sums) ** 2 - variances))
+    size = math.sqrt(max(excess, 0.0) / max(signal, 1e-300)) if signal > 0 else 0.0
+    return p_value, min(size, 2.0)
+
+
+def _squares(
+    noise: Floats, sampling: Floats, reference: Reference | None, rng: np.random.Generator
+) -> float:
+    """Return the trace of V^2, V being the covariance of the differences in units of variances."""
+    if reference is None:  # as if sampling correlated all features completely
+        return float(np.sum(np.square(noise)) + np.sum(1 - noise) ** 2 + 2 * noise @ (1 - noise))
+    shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
+    label = rng.choice(reference.size, size=N_DRAWS, p=shares)
+    normal = rng.standard_normal((N_DRAWS, reference.means.shape[1]))
+    records = reference.means[label] + reference.widths[label] * normal
+    phases = records @ reference.features.frequencies.T
+    values = np.hstack([np.cos(phases), np.sin(phases)])
+    values = (values - values.mean(axis=0)) * np.sqrt(sampling)
+    gram = values @ values.T / (N_DRAWS - 1)
+    # A finite number of draws inflates the norm of a covariance; subtract what it adds.
+    trace = float(np.trace(gram))
+    squared_norm = max(float(np.sum(gram**2)) - trace**2 / N_DRAWS, trace**2 / len(noise))
+    own = values.var(axis=0)
+    return float(np.sum(np.square(noise)) + 2 * noise @ own + squared_norm)
 
 
 # ---------------------------------------------------------------- principal components
 
 
 def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
-    """Sketches of squares and products: each number against that of the others.
+    """Compare sketches of squares and products, number by number.
 
-    No unit is looked for: records of other shapes change second moments as units do.
+    There is no search for units: other shapes of records change second moments as units do.
     """
     design = parts[0].design
-    found = []
-    level = float(norm.isf(CHANCE / (2 * len(parts) * design.n_values)))
+    sources = []
+    level = float(norm.isf(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
     for part in parts:
         rest = [other for other in parts if other is not part]
         others = merge(rest, same_records=True, allow_weights=True)
-        means, variances = zip(*(_mean_moments(one) for one in (part, others)), strict=True)
+        means, variances = zip(_mean_moments(part), _mean_moments(others), strict=True)
         away = means[0] - means[1]
         deviation = np.sqrt(variances[0] + variances[1])
-        left = max(float(np.sum(away**2 - deviation**2)), 0.0)
-        size = float(np.sqrt(left / max(float(np.sum(means[1] ** 2)), 1e-300)))
+        excess = max(float(np.sum(away**2 - deviation**2)), 0.0)
+        size = float(np.sqrt(excess / max(float(np.sum(means[1] ** 2)), 1e-300)))
         differs = bool((np.abs(away) > level * deviation).any())
-        found.append(
+        sources.append(
             SourceComparison(
                 source=", ".join(part.sources),
                 n_records=part.n_records,
@@ -218,12 +282,12 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
                 is_alarm=False,
             )
         )
-    notes = ("shifts and units are looked for in sketches of Fourier and one-bit features only",)
-    return Comparison(design, tuple(found), None, notes)
+    notes = ("only sketches of Fourier and one-bit features are searched for shifts and units",)
+    return Comparison(design, tuple(sources), None, notes)
 
 
 def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
-    """(n_values,) sums per record in units of the largest, and their variances, from above."""
+    """Return sums per record (n_values,) relative to the largest, and bounds of their variances."""
     design = sketch.design
     contribution: Contribution = design.contribution
     unit = float(contribution.largest * design.sum_noise.factor)
@@ -232,7 +296,7 @@ def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
     means = sketch.sums / (unit * rate * count)
     law = design.sum_noise.sums_law
     noise = sketch.noises(law) * law.variance / (unit * rate * count) ** 2
-    # A number between 0 and 1 varies by no more than its mean, one between -1 and 1 by 1.
+    # The variance of a number between 0 and 1 is at most its mean; between -1 and 1, at most 1.
     scatter = np.clip(means, 0.0, 1.0) if not contribution.signed else np.ones(len(means))
     spread = sketch.repetition * (scatter / rate + 1 / rate - 1) / count
     counted = sketch.count_variance / count**2 * means**2
@@ -240,7 +304,7 @@ def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
 
 
 def _moment_columns(part: Sketch, away: Floats, limits: Floats) -> tuple[str, ...]:
-    """Columns whose own second moment differs."""
+    """Return the columns whose own second moment differs."""
     design = part.design
     if design.feature_map != "second-moments":
         return ()

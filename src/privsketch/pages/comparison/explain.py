@@ -1,8 +1,8 @@
-"""Does a shift, or the factor of a unit, of a few columns make a source like the others?
+"""Search for a shift or a unit's factor, of few columns, that makes a source like the others.
 
-A source has its own shares of the others' clusters, whatever they are: that is what honest sources
-differ in. What that leaves unexplained is compared with what is left if, besides, one column is
-`factor * value + shift`, then another one, as long as that helps (docs/comparing.md).
+Honest sources differ in their shares of the same clusters, so every fit has shares of its own. The
+misfit of these shares alone is compared with the misfit if one column is `factor * value + shift`
+besides, then another one, as long as that helps (docs/comparing.md).
 """
 
 from __future__ import annotations
@@ -15,32 +15,103 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from privsketch._base.types import Floats
+from privsketch.facts.units import MEASURES, conversion
 from privsketch.pages.comparison.observation import Fit, Observation
 from privsketch.pages.comparison.reference import Change, Reference
-from privsketch.pages.comparison.units import MISTAKES, UnitMistake
 
-MAX_COLUMNS = 4  # that are changed at once
+MAX_CHANGED = 4  # columns that are changed at once
 # Shifts that are tried first, in standard deviations of a column.
 SHIFTS = (-8.0, -5.0, -3.0, -2.0, -1.2, -0.7, 0.7, 1.2, 2.0, 3.0, 5.0, 8.0)
-FAR = 0.1  # share of a source's signal that own shares leave, from which on pairs are tried
-FEW = 3  # columns of which all pairs of changes are tried
-MAX_STARTS, N_TOPS = 8, 2  # changes that a second one is added to; of a column
-MIN_PART = 0.08  # of what own shares leave unexplained, for a column
-N_EXACT = 6  # units whose cost is computed in full
-TIE = 1.0  # of chi-square: no reason to prefer one of two explanations
-MIN_GAIN = 40.0  # of chi-square for a column: far beyond the best of a few hundred tries
+MIN_EXCESS_FOR_PAIRS = 0.1  # excess misfit, as a share of the signal, from which pairs are tried
+MAX_ALL_PAIRS = 3  # columns up to which all pairs of changes are tried
+MAX_STARTS = 8  # changes that a second one is added to, if there are more columns
+N_TOPS = 2  # best changes of each column among them
+MIN_PART = 0.08  # share of the excess misfit that a changed column must explain
+N_EXACT = 6  # units whose chi-square is computed in full
+TIE = 1.0  # difference of chi-square below which no explanation is better
+MIN_GAIN = 40.0  # gain of chi-square for a column: far beyond the best of a few hundred trials
+
+
+@dataclass(frozen=True)
+class UnitMistake:
+    """A unit in the place of another: a source has `factor * value + shift`, others `value`."""
+
+    words: str
+    factor: float
+    shift: float
+    meant: str
+
+    def is_for(self, unit: str) -> bool:
+        """Return whether the mistaken unit is the one that a schema states."""
+        return unit.strip().lower() in MEASURES[self.meant].symbols
+
+
+def _mistake(used: str, meant: str) -> UnitMistake:
+    return UnitMistake(f"{used} instead of {meant}", *conversion(meant, used), meant)
+
+
+# Units that are mistaken for each other, both ways.
+_PAIRS = (
+    ("pounds", "kilograms"),
+    ("stones", "kilograms"),
+    ("pounds", "stones"),
+    ("ounces", "grams"),
+    ("inches", "centimetres"),
+    ("inches", "metres"),
+    ("feet", "centimetres"),
+    ("feet", "metres"),
+    ("inches", "feet"),
+    ("miles", "kilometres"),
+    ("acres", "hectares"),
+    ("US gallons", "litres"),
+    ("fluid ounces", "millilitres"),
+    ("degrees Fahrenheit", "degrees Celsius"),
+    ("kelvins", "degrees Celsius"),
+    ("millimetres of mercury", "kilopascals"),
+    ("kilocalories", "kilojoules"),
+    ("glucose in mg/dl", "mmol/l"),
+    ("cholesterol in mg/dl", "mmol/l"),
+    ("µmol/l", "creatinine in mg/dl"),
+    ("HbA1c in mmol/mol", "HbA1c in percent"),
+    ("minutes", "hours"),
+    ("seconds", "hours"),
+    ("hours", "days"),
+    ("days", "weeks"),
+    ("months", "years"),
+    ("weeks", "years"),
+    ("days", "years"),
+    ("degrees", "radians"),
+    ("tenths", "wholes"),
+    ("hundredths (percent, cm for m)", "wholes"),
+    ("thousandths (g for kg, mm for m)", "wholes"),
+    ("millionths", "wholes"),
+)
+MISTAKES = tuple(
+    mistake for one, other in _PAIRS for mistake in (_mistake(one, other), _mistake(other, one))
+)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a source would have done with its columns, and what that explains.
+    """Changes of columns that explain a source best, and how much they explain.
 
-    `plain` is the chi-square of own shares alone, `left` the one with the changes, out of
-    `n_numbers`; `gains` are falls of it by each column.
+    Attributes
+    ----------
+    baseline_chi2, chi2 : float
+        Chi-square of own shares alone, and with the changes.
+    n_numbers : int
+        Number of fitted numbers: what noise and sampling make of chi-square.
+    changes, mistakes : dict
+        By coordinate, the change, and the mistake of units that it is, if it is one.
+    gains, singles : dict
+        By coordinate, the part of chi-square that its change explains: given the other changes,
+        and alone.
+    weights : (K,) float64
+        Weights of the components, in records.
     """
 
-    plain: float
-    left: float
+    baseline_chi2: float
+    chi2: float
     n_numbers: int
     changes: dict[int, Change] = field(default_factory=dict)
     mistakes: dict[int, UnitMistake | None] = field(default_factory=dict)
@@ -50,31 +121,29 @@ class Explanation:
 
     @property
     def excess(self) -> float:
-        """What own shares leave beyond noise and sampling."""
-        return max(self.plain - self.n_numbers, 0.0)
+        """Chi-square of own shares beyond what noise and sampling explain."""
+        return max(self.baseline_chi2 - self.n_numbers, 0.0)
 
     @property
     def explained(self) -> float:
-        """The share of that which the changes explain."""
-        return min((self.plain - self.left) / max(self.excess, 1e-12), 1.0)
-
-    @property
-    def misfit(self) -> float:
-        """What is left over what noise and sampling leave."""
-        return self.left / self.n_numbers
+        """Share of the excess that the changes explain."""
+        return min((self.baseline_chi2 - self.chi2) / max(self.excess, 1e-12), 1.0)
 
 
-def plain_fit(seen: Observation, reference: Reference) -> tuple[Fit, float, Floats]:
-    """A source by own shares of the reference's components."""
+def fit_shares(observation: Observation, reference: Reference) -> tuple[Fit, float, Floats]:
+    """Fit a source by reweighting the reference's components.
+
+    Returns the fit, its chi-square and the weights (K,) in records.
+    """
     vectors = reference.vectors({})[0]
     moments = _moments(reference.weights / max(reference.weights.sum(), 1e-300) @ vectors)
-    fit = Fit(seen, moments)
-    for _ in range(2):  # variances depend, a little, on what is fitted
-        chi_square, weights = fit.solve(vectors)
+    fit = Fit(observation, moments)
+    for _ in range(2):  # variances depend, a little, on the fit
+        chi2, weights = fit.solve(vectors)
         total = max(float(weights.sum()), 1e-12)
-        fit = Fit(seen, _moments(weights / total @ vectors))
-    chi_square, weights = fit.solve(vectors)
-    return fit, chi_square, weights
+        fit = Fit(observation, _moments(weights / total @ vectors))
+    chi2, weights = fit.solve(vectors)
+    return fit, chi2, weights
 
 
 def _moments(real: Floats) -> np.ndarray:
@@ -82,193 +151,214 @@ def _moments(real: Floats) -> np.ndarray:
     return np.asarray(first + 1j * second)
 
 
-def explain(seen: Observation, reference: Reference) -> Explanation:
-    """The best changes of a few columns: one by one, two at once where one does not help."""
-    fit, plain, _ = plain_fit(seen, reference)
+def explain(observation: Observation, reference: Reference) -> Explanation:
+    """Find the best changes of few columns: one by one, two at once where one does not help."""
+    fit, baseline_chi2, _ = fit_shares(observation, reference)
     search = _Search(fit, reference)
-    excess = max(plain - fit.n_numbers, 0.0)
+    excess = max(baseline_chi2 - fit.n_numbers, 0.0)
     enough = max(MIN_GAIN, MIN_PART * excess)
     first = search.tops({})
-    singles = {place: max(plain - tops[0][0], 0.0) for place, tops in first.items()}
+    singles = {
+        coordinate: max(baseline_chi2 - tops[0][0], 0.0) for coordinate, tops in first.items()
+    }
     changes: dict[int, Change] = {}
-    left = plain
-    is_far = excess > FAR * max(fit.square - fit.n_numbers, 1.0)
+    chi2 = baseline_chi2
+    is_far = excess > MIN_EXCESS_FOR_PAIRS * max(fit.square - fit.n_numbers, 1.0)
     if max(singles.values(), default=0.0) < excess / 2 and is_far and len(first) > 1:
         cost, pair = search.refined(search.best_pair(first))
-        if plain - cost >= 2 * enough:
-            changes, left = pair, cost
-    while len(changes) < min(MAX_COLUMNS, len(first)):
+        if baseline_chi2 - cost >= 2 * enough:
+            changes, chi2 = pair, cost
+    while len(changes) < min(MAX_CHANGED, len(first)):
         tops = search.tops(changes) if changes else first
-        place = min(tops, key=lambda place: tops[place][0][0])
-        cost, tried = search.refined({**changes, place: tops[place][0][1]})
-        if left - cost < enough:
+        coordinate = min(tops, key=lambda coordinate: tops[coordinate][0][0])
+        cost, tried = search.refined({**changes, coordinate: tops[coordinate][0][1]})
+        if chi2 - cost < enough:
             break
-        changes, left = tried, cost
-    changes, mistakes = search.named(changes, plain)
-    left, weights = fit.solve(reference.vectors(changes)[0])
+        changes, chi2 = tried, cost
+    changes, mistakes = search.name_units(changes, baseline_chi2)
+    chi2, weights = fit.solve(reference.vectors(changes)[0])
     gains = {
-        place: search.cost({other: c for other, c in changes.items() if other != place}) - left
-        for place in changes
+        coordinate: search.cost({other: c for other, c in changes.items() if other != coordinate})
+        - chi2
+        for coordinate in changes
     }
-    return Explanation(plain, left, fit.n_numbers, changes, mistakes, gains, singles, weights)
+    return Explanation(
+        baseline_chi2, chi2, fit.n_numbers, changes, mistakes, gains, singles, weights
+    )
 
 
 class _Search:
-    """Trials of changes for one source."""
+    """Search for changes of one source."""
 
     def __init__(self, fit: Fit, reference: Reference) -> None:
         self.fit, self.reference = fit, reference
-        self.trials = {place: _candidates(reference, place) for place in reference.features.lines}
+        self.trials = {
+            coordinate: _candidates(reference, coordinate)
+            for coordinate in reference.features.lines
+        }
 
     def cost(self, changes: dict[int, Change]) -> float:
-        """Chi-square under given changes."""
+        """Return chi-square under given changes."""
         return self.fit.solve(self.reference.vectors(changes)[0])[0]
 
     def tops(self, changes: dict[int, Change]) -> dict[int, list[tuple[float, Change]]]:
-        """For every column that is not changed yet the best further changes, best first."""
-        found = {}
-        for place, trials in self.trials.items():
-            if place not in changes:
-                costs = self.fit.costs(self.reference.vectors(changes, place, trials))
+        """Return the best further changes of every unchanged column, best first."""
+        tops = {}
+        for coordinate, trials in self.trials.items():
+            if coordinate not in changes:
+                costs = self.fit.costs(self.reference.vectors(changes, coordinate, trials))
                 best = np.argsort(costs)[:N_TOPS]
-                found[place] = [(float(costs[c]), trials[int(c)]) for c in best]
-        return found
+                tops[coordinate] = [(float(costs[c]), trials[int(c)]) for c in best]
+        return tops
 
     def best_pair(self, first: dict[int, list[tuple[float, Change]]]) -> dict[int, Change]:
-        """Changes of two columns: of few columns all units, of many those that help most alone."""
+        """Return the best changes of two columns.
+
+        Of few columns all pairs are tried; of many, those with changes that help most alone.
+        """
         starts: list[tuple[int, Change]]
-        if len(self.trials) <= FEW:
-            places = list(self.trials)[:-1]
-            starts = [(place, change) for place in places for change in self.trials[place]]
+        if len(self.trials) <= MAX_ALL_PAIRS:
+            coordinates = list(self.trials)[:-1]
+            starts = [
+                (coordinate, change)
+                for coordinate in coordinates
+                for change in self.trials[coordinate]
+            ]
         else:
             ranked = sorted(
-                (cost, place, t)
-                for place, tops in first.items()
+                (cost, coordinate, t)
+                for coordinate, tops in first.items()
                 for t, (cost, _) in enumerate(tops)
             )
-            starts = [(place, first[place][t][1]) for _, place, t in ranked[:MAX_STARTS]]
+            starts = [
+                (coordinate, first[coordinate][t][1]) for _, coordinate, t in ranked[:MAX_STARTS]
+            ]
         best: tuple[float, dict[int, Change]] | None = None
-        for place, change in starts:
+        for coordinate, change in starts:
             for other, trials in self.trials.items():
-                if other == place or (len(self.trials) <= FEW and other < place):
+                if other == coordinate or (
+                    len(self.trials) <= MAX_ALL_PAIRS and other < coordinate
+                ):
                     continue
-                costs = self.fit.costs(self.reference.vectors({place: change}, other, trials))
+                costs = self.fit.costs(self.reference.vectors({coordinate: change}, other, trials))
                 if best is None or costs.min() < best[0]:
-                    best = float(costs.min()), {place: change, other: trials[int(costs.argmin())]}
+                    best = (
+                        float(costs.min()),
+                        {coordinate: change, other: trials[int(costs.argmin())]},
+                    )
         return {} if best is None else best[1]
 
     def refined(self, changes: dict[int, Change]) -> tuple[float, dict[int, Change]]:
-        """All changes together, moved to where they explain most."""
-        places = list(changes)
+        """Refine all changes together, and return their chi-square as well."""
+        coordinates = list(changes)
 
         def changed(t: Floats) -> dict[int, Change]:
-            found = {}
-            for place, step in zip(places, t, strict=True):
-                old, more = changes[place], math.exp(min(max(float(step), -3.0), 3.0))
+            moved = {}
+            for coordinate, step in zip(coordinates, t, strict=True):
+                old, ratio = changes[coordinate], math.exp(min(max(float(step), -3.0), 3.0))
                 if old.factor == 1.0:
-                    found[place] = Change(1.0, old.shift * more)
+                    moved[coordinate] = Change(1.0, old.shift * ratio)
                 else:
-                    found[place] = Change(old.factor * more, old.shift)
-            return found
+                    moved[coordinate] = Change(old.factor * ratio, old.shift)
+            return moved
 
-        start = np.zeros(len(places))
+        start = np.zeros(len(coordinates))
         steps: Any = {
-            "maxfev": 24 * len(places),
-            "initial_simplex": np.vstack([start, 0.08 * np.eye(len(places))]),
+            "maxfev": 24 * len(coordinates),
+            "initial_simplex": np.vstack([start, 0.08 * np.eye(len(coordinates))]),
             "xatol": 1e-3,
             "fatol": 0.5,
         }
-        search: Any = minimize  # its types do not know this method with a plain function
-        found = search(lambda t: self.cost(changed(t)), start, method="Nelder-Mead", options=steps)
-        return float(found.fun), changed(found.x)
+        search: Any = minimize  # its type stubs lack this method for plain functions
+        best = search(lambda t: self.cost(changed(t)), start, method="Nelder-Mead", options=steps)
+        return float(best.fun), changed(best.x)
 
-    def named(
-        self, changes: dict[int, Change], plain: float
+    def name_units(
+        self, changes: dict[int, Change], baseline_chi2: float
     ) -> tuple[dict[int, Change], dict[int, UnitMistake | None]]:
-        """Known units in the place of fitted numbers, where they explain as much."""
+        """Replace fitted numbers by known units where those explain as much."""
         mistakes: dict[int, UnitMistake | None] = dict.fromkeys(changes)
         for _ in range(2 if len(changes) > 1 else 1):
-            for place in changes:
-                others = {other: change for other, change in changes.items() if other != place}
+            for coordinate in changes:
+                others = {other: change for other, change in changes.items() if other != coordinate}
                 trials = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
-                rough = self.fit.costs(self.reference.vectors(others, place, trials))
+                rough = self.fit.costs(self.reference.vectors(others, coordinate, trials))
                 near = rough <= np.sort(rough)[N_EXACT - 1] + TIE
                 exact = {
-                    int(c): self.cost({**others, place: trials[int(c)]})
+                    int(c): self.cost({**others, coordinate: trials[int(c)]})
                     for c in np.flatnonzero(near)
                 }
                 fitted = self.cost(changes)
                 least = min(fitted, *exact.values())
-                allowed = least + max(12.0, 0.03 * (plain - least))
-                unit = self._unit(place)
+                allowed = least + max(12.0, 0.03 * (baseline_chi2 - least))
+                unit = self._unit(coordinate)
                 good = [
                     (not MISTAKES[c].is_for(unit), MISTAKES[c].shift != 0, cost, c)
                     for c, cost in exact.items()
                     if cost <= allowed
                 ]
-                mistakes[place] = None
-                # Numbers are fitted: what a shift explains clearly better than any unit is one.
-                shifted = self._shift(others, place)
-                told = {**others, place: shifted}
-                # A mistake of the unit that is stated is likely; that the others' clusters are
-                # not quite as they were fitted is likely, too.
+                mistakes[coordinate] = None
+                # A shift has a fitted number, so it must explain clearly more than any unit.
+                shifted = self._shift(others, coordinate)
+                shift_cost = self.cost({**others, coordinate: shifted})
+                # A mistake of the stated unit is likely, so the shift must explain even more.
                 is_stated = bool(good) and not min(good)[0]
-                better = max(12.0, (0.02 if is_stated else 0.005) * (plain - least))
-                if good and min(good)[2] <= self.cost(told) + better:
+                better = max(12.0, (0.02 if is_stated else 0.005) * (baseline_chi2 - least))
+                if good and min(good)[2] <= shift_cost + better:
                     best = _likeliest(good)
-                    mistakes[place] = MISTAKES[best]
-                    changes = {**changes, place: trials[best]}
-                elif self.cost(told) <= allowed:
-                    changes = {**changes, place: shifted}
+                    mistakes[coordinate] = MISTAKES[best]
+                    changes = {**changes, coordinate: trials[best]}
+                elif shift_cost <= allowed:
+                    changes = {**changes, coordinate: shifted}
         return changes, mistakes
 
-    def _shift(self, others: dict[int, Change], place: int) -> Change:
-        """The best change of a column that is a shift, the others being changed as they are."""
-        trials = [change for change in self.trials[place] if change.factor == 1.0]
+    def _shift(self, others: dict[int, Change], coordinate: int) -> Change:
+        """Return the best shift of a column, given the changes of the others."""
+        trials = [change for change in self.trials[coordinate] if change.factor == 1.0]
         if not trials:
             return Change()
-        costs = self.fit.costs(self.reference.vectors(others, place, trials))
+        costs = self.fit.costs(self.reference.vectors(others, coordinate, trials))
         start = trials[int(costs.argmin())].shift
-        found = minimize_scalar(
-            lambda t: self.cost({**others, place: Change(1.0, start * t)}),
+        best = minimize_scalar(
+            lambda t: self.cost({**others, coordinate: Change(1.0, start * t)}),
             bounds=(0.5, 1.7),
             method="bounded",
             options={"maxiter": 15},
         )
-        return Change(1.0, start * float(found.x))
+        return Change(1.0, start * float(best.x))
 
-    def _unit(self, place: int) -> str:
-        column = self.reference.features.lines[place].column
+    def _unit(self, coordinate: int) -> str:
+        column = self.reference.features.lines[coordinate].column
         return "" if column is None else column.unit
 
 
 def _likeliest(good: list[tuple[bool, bool, float, int]]) -> int:
-    """Of units that explain as much as the best one, the one that changes values least.
+    """Return the unit that changes values least, of those that explain as much as the best one.
 
-    Where all values end at a bound of the column, inches, feet and metres explain it alike.
+    If all values are clipped to a bound of the column, inches, feet and metres explain them alike.
     """
     is_other, is_shifted, cost, _ = min(good)
     ties = [
         number
-        for other, shifted, one, number in good
-        if (other, shifted) == (is_other, is_shifted) and one <= cost + TIE
+        for other, shifted, chi2, number in good
+        if (other, shifted) == (is_other, is_shifted) and chi2 <= cost + TIE
     ]
     return min(ties, key=lambda number: (abs(math.log(MISTAKES[number].factor)), number))
 
 
-def _candidates(reference: Reference, place: int) -> list[Change]:
-    """Known units and a few shifts, those left out that put all records at the same edge."""
-    line = reference.features.lines[place]
-    spread = reference.spread(place)
+def _candidates(reference: Reference, coordinate: int) -> list[Change]:
+    """Return known units and some shifts, without those whose effect another one has."""
+    line = reference.features.lines[coordinate]
+    spread = reference.spread(coordinate)
     shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    middle = float(shares @ reference.means[:, place])
+    middle = float(shares @ reference.means[:, coordinate])
     at = middle + spread * np.array([-1.5, 0.0, 1.5])
     unit = max(abs(line.value(at[2]) - line.value(at[0])) / 3, 1e-300)
-    found = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
-    found += [Change(1.0, size * unit) for size in SHIFTS]
+    changes = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
+    changes += [Change(1.0, size * unit) for size in SHIFTS]
     different: dict[tuple[int, ...], Change] = {}
     step = (line.high - line.low) / 400
-    for change in found:
+    for change in changes:
         moved = np.clip(line.moved(at, change.factor, change.shift), line.low, line.high)
         different.setdefault(tuple(int(x) for x in np.rint(moved / step)), change)
     return list(different.values())

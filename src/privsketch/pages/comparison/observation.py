@@ -1,4 +1,4 @@
-"""One source's numbers, in records, with the variance that noise and sampling give them."""
+"""The released sums of one source with their variances, and the fit of a mixture to them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.problem import nonnegative_solution
 from privsketch.sketching.sketch import Sketch
 
-_RIDGE = 1e-9  # of a Gram matrix, relative; keeps twins invertible
-_STEPS = 60  # of a first choice among changes; by trial
-LEAST_SAMPLING = 0.02  # share of the largest sampling variance that is always counted
+_RIDGE = 1e-9  # relative ridge of a Gram matrix, which keeps equal components invertible
+_N_STEPS = 60  # gradient steps of the quick costs; by trial
+MIN_SAMPLING = 0.02  # smallest sampling variance of a feature, as a share of the largest
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Sums of one source, (2 m,) real parts before imaginary ones, and their variances.
+    """Sums (2 m,) of one source, real parts before imaginary ones, and their variances.
 
-    `count` is the number of records and its variance where the sketch tells it.
+    `count` is the number of records and its variance, if the sketch contains it.
     """
 
-    source: str
     sums: Floats
     noise_variance: float
     n_records: float
     repetition: float
-    scatter: float  # squared modulus of a record's feature
+    squared_modulus: float  # of a record's feature
     count: tuple[float, float] | None
 
     @cached_property
@@ -40,17 +39,17 @@ class Observation:
         return np.asarray((real + 1j * imaginary) / self.n_records)
 
     def variances(self, moments: npt.NDArray[np.complex128]) -> Floats:
-        """(2 m,) of the sums, for records whose characteristic function is `moments`.
+        """Return variances (2 m,) of the sums, if `moments` is the characteristic function.
 
-        Sampling leaves `scatter - |phi|^2` for each record over both parts of a feature.
+        Each record adds `squared_modulus - |phi|^2` to the two parts of a feature together.
         """
-        left = np.maximum(self.scatter - np.abs(moments) ** 2, LEAST_SAMPLING)
-        sampling = self.n_records * self.repetition * left / 2
+        per_record = np.maximum(self.squared_modulus - np.abs(moments) ** 2, MIN_SAMPLING)
+        sampling = self.n_records * self.repetition * per_record / 2
         return np.tile(self.noise_variance + sampling, 2)
 
 
 def observe(sketch: Sketch, rows: npt.NDArray[np.intp]) -> Observation:
-    """The features at `rows` of one sketch."""
+    """Return the features at `rows` of one sketch."""
     design = sketch.design
     moments = sketch.moments()[rows]
     known = sketch.n_records
@@ -60,71 +59,70 @@ def observe(sketch: Sketch, rows: npt.NDArray[np.intp]) -> Observation:
     if known is not None:
         count = float(known), sketch.count_variance + 1.0
     return Observation(
-        source=", ".join(sketch.sources),
         sums=np.concatenate([moments.real, moments.imag]),
         noise_variance=sketch.noise_variance + sketch.masking_variance,
         n_records=max(n_records, 1.0),
         repetition=sketch.repetition,
-        scatter=1 + SIGN_VARIANCE if design.mapping.dithered else 1.0,
+        squared_modulus=1 + SIGN_VARIANCE if design.mapping.dithered else 1.0,
         count=count,
     )
 
 
 class Fit:
-    """Non-negative weights of given components that explain a source best, in whitened numbers."""
+    """Non-negative least squares: weights of given components that explain a source best."""
 
-    def __init__(self, seen: Observation, moments: npt.NDArray[np.complex128]) -> None:
-        self.seen = seen
-        self.scale = 1 / np.sqrt(seen.variances(moments))
-        self.right = seen.sums * self.scale
-        if seen.count is not None:
-            self.right = np.append(self.right, seen.count[0] / np.sqrt(seen.count[1]))
+    def __init__(self, observation: Observation, moments: npt.NDArray[np.complex128]) -> None:
+        self.count = observation.count
+        self.scale = 1 / np.sqrt(observation.variances(moments))
+        self.right = observation.sums * self.scale
+        if self.count is not None:
+            self.right = np.append(self.right, self.count[0] / np.sqrt(self.count[1]))
         self.square = float(self.right @ self.right)
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers are explained."""
+        """Number of fitted numbers."""
         return len(self.right)
 
     def whitened(self, vectors: Floats) -> Floats:
-        """(K, n_numbers) of features (K, 2 m) of a record."""
+        """Return features (K, 2 m) of a record in standard deviations, (K, n_numbers)."""
         rows = vectors * self.scale
-        if self.seen.count is not None:
-            one = np.full((len(rows), 1), 1 / np.sqrt(self.seen.count[1]))
-            rows = np.hstack([rows, one])
+        if self.count is not None:
+            counts = np.full((len(rows), 1), 1 / np.sqrt(self.count[1]))
+            rows = np.hstack([rows, counts])
         return rows
 
     def solve(self, vectors: Floats) -> tuple[float, Floats]:
-        """Chi-square, and weights (K,) in records."""
+        """Return chi-square, and weights (K,) in records."""
         rows = self.whitened(vectors)
         gram = rows @ rows.T
         gram.flat[:: len(gram) + 1] += _RIDGE * float(np.max(np.diag(gram))) + 1e-300
         inner = rows @ self.right
         weights = nonnegative_solution(gram, inner)
-        left = self.right - weights @ rows
-        return float(left @ left), weights
+        residual = self.right - weights @ rows
+        return float(residual @ residual), weights
 
     def costs(self, vectors: Floats) -> Floats:
-        """Chi-squares, from above, for each of (n, K, 2 m) features: quick, for a first choice.
+        """Return upper bounds of chi-square for each of (n, K, 2 m) features, quickly.
 
-        Accelerated gradient steps, all trials at once (Beck and Teboulle 2009).
+        All trials take accelerated gradient steps at once (Beck and Teboulle 2009).
         """
         rows = vectors * self.scale
         right = self.right[: rows.shape[2]]
         gram = rows @ rows.transpose(0, 2, 1)
         inner = rows @ right
-        if self.seen.count is not None:
-            precision = 1 / self.seen.count[1]
+        if self.count is not None:
+            precision = 1 / self.count[1]
             gram = gram + precision
-            inner = inner + precision * self.seen.count[0]
+            inner = inner + precision * self.count[0]
         step = 1 / np.maximum(np.abs(gram).sum(axis=2).max(axis=1), 1e-300)[:, None]
         weights = np.zeros_like(inner)
-        ahead, pace = weights, 1.0
-        for _ in range(_STEPS):
+        ahead, momentum = weights, 1.0
+        for _ in range(_N_STEPS):
             slopes = (gram @ ahead[:, :, None])[:, :, 0] - inner
             new = np.maximum(ahead - step * slopes, 0.0)
-            faster = (1 + np.sqrt(1 + 4 * pace**2)) / 2
-            ahead = new + (pace - 1) / faster * (new - weights)
-            weights, pace = new, faster
+            next_momentum = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+            ahead = new + (momentum - 1) / next_momentum * (new - weights)
+            weights, momentum = new, next_momentum
         fitted = (weights * ((gram @ weights[:, :, None])[:, :, 0] - 2 * inner)).sum(axis=1)
         return np.asarray(self.square + fitted)

@@ -1,18 +1,16 @@
-"""What a report shows of centers that were learned with noise on the way: there is no sketch.
+"""The report's content about clusters that were learned from the records, without a sketch.
 
-Plots of centers that come without widths: nothing but where they are and how much they hold.
+Such centers come without widths: plots show where they lie and how many records they have.
 """
 
 from __future__ import annotations
 
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.types import Floats
-from privsketch.facts.budget import number_text
 from privsketch.facts.columns import Column
 from privsketch.facts.domain import Ball
 from privsketch.models.clusters import ClusterModel
@@ -31,107 +29,73 @@ from privsketch.models.drawing.centers import (
     line_size,
     number_dots,
 )
-from privsketch.pages.report.cost import (
-    protected_thing,
-    receipt_words,
-    release_details,
-    several_records,
-    step_table,
-)
-from privsketch.pages.report.drawing import NO_PLOTS, Content, notes_of, plot_of
+from privsketch.pages.report.cost import protected_thing
 from privsketch.pages.report.fields import parts_of
-from privsketch.pages.report.tables import part_table, portraits
+from privsketch.pages.report.rendering import Content, Plots, several, svg_of
+from privsketch.pages.report.tables import tables_of
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _COST = {"squares": "squared distances", "distances": "distances"}
-_GRID = 240  # points of a picture along each side
+_N_PIXELS = 240  # along each side of the picture of regions
 
 
 def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
-    """The parts of the page that are about the clusters."""
+    """Return the parts of the page that are about the clusters."""
     receipt = model.receipt
-    plots = center_plots(model) if with_plots else []
-    parts = parts_of(model, model.domain)
+    known = {"released": "noisy", "public": "public", "stated": "as stated"}
+    hides = "" if receipt.cautions else f" that hides single {protected_thing(receipt)}s"
     return Content(
+        template="clusters.html",
         title="Private clusters",
         cards=[
             (f"{model.n_clusters}", "cluster" if model.n_clusters == 1 else "clusters"),
-            _record_card(model),
-            (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
-            (escape(model.method), "method"),
+            (f"{model.n_records:,.0f}", f"records ({known[model.count]})"),
+            (model.method, "method"),
         ],
-        notes=notes_of(
-            (*model.receipt.cautions, *model.concerns),
-            f"Centers that make the {_COST[model.loss]} of records to their nearest center small "
-            f"({model.task}), with noise on the way"
-            + (
-                "."
-                if model.receipt.cautions
-                else f" that hides single {protected_thing(model.receipt)}s."
-            ),
-        ),
-        sections=[
-            "<h2>Clusters</h2>",
-            portraits(parts),
-            part_table(parts),
-            *(f"<h3>{heading}</h3>{svg}" for heading, svg in plots),
-            *([] if with_plots else [NO_PLOTS]),
-        ],
+        remark=f"The centers approximately minimize the {_COST[model.loss]} of records to their "
+        f"nearest center ({model.task}). They contain noise{hides}.",
         public_fact="where the clusters lie",
-    )
-
-
-def center_cost(model: ClusterModel, public_fact: str) -> str:
-    """What the whole run cost, and which step had how much of it."""
-    words = receipt_words(
-        model.receipt,
-        "the model",
-        "Using the model costs nothing; another run on the same records adds to the cost.",
-        f"{public_fact}; {several_records(model.receipt)}and what "
-        "was stated as public: the bounds of the records, their columns and the number of clusters",
-    )
-    return (
-        f"{words}<details><summary>Which step had how much of the budget</summary>"
-        f"{step_table(model.receipt)}</details>{release_details(model.receipt)}"
+        values={
+            "tables": tables_of(parts_of(model, model.domain)),
+            "plots": _center_plots(model) if with_plots else [],
+            "fit": None,
+        },
     )
 
 
 def center_facts(model: ClusterModel) -> str:
-    """Method, reason and public facts."""
+    """Return method, reason and public facts, a line for each."""
     schema = model.schema
     n_columns = model.dim if schema is None else len(schema.columns)
     facts = {
-        "problem": f"{model.task}, {model.n_clusters} clusters, {n_columns} columns",
+        "problem": f"{model.task}, {several(model.n_clusters, 'cluster')}, "
+        f"{several(n_columns, 'column')}",
         "method": model.receipt.mechanism,
         "reason": model.reason,
         "domain": "" if model.domain is None or schema is not None else model.domain.describe(),
         "source": model.receipt.source or "",
         "cost": model.receipt.summary(),
     }
-    lines = [f"{name:<12}{text}" for name, text in facts.items() if text]
-    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+    return "\n".join(f"{name:<12}{text}" for name, text in facts.items() if text)
 
 
-def _record_card(model: ClusterModel) -> tuple[str, str]:
-    known = {"released": "noisy", "public": "a public number", "stated": "as was stated"}
-    return f"{model.n_records:,.0f}", f"records, {known[model.count]}"
-
-
-def center_plots(model: ClusterModel) -> list[tuple[str, str]]:
-    """Heading and SVG of every plot of the report."""
+def _center_plots(model: ClusterModel) -> list[Plots]:
     k, dim = model.centers.shape
     drawn = _drawn(model)
     plots = []
     if dim == 1 and len(drawn) == 1:
-        plots.append(("Centers", _line_plot(model)))
+        plots.append(Plots("Centers", (_line_plot(model),)))
     elif dim == 2 and len(drawn) == 2:
-        plots.append(("Centers and the region of each", _region_plot(model)))
+        plots.append(Plots("Centers and their regions", (_region_plot(model),)))
     if dim > 2 and k > 2:
-        plots.append(("How centers lie to each other", _plane_plot(model)))
+        plots.append(Plots("Distances between the centers", (_plane_plot(model),)))
     return plots
 
 
 def _drawn(model: ClusterModel) -> dict[int, Column | None]:
-    """Coordinates that have an axis, and their columns if there is a schema."""
+    """Return the coordinates that have an axis, and their columns if there is a schema."""
     if model.schema is None:
         return dict.fromkeys(range(model.centers.shape[1]))
     return {**drawn_columns(model.schema)}
@@ -146,8 +110,8 @@ def _set_axis(axis: Any, which: str, model: ClusterModel, coordinate: int) -> No
     getattr(axis, f"set_{which}label")(label(model.column_names[coordinate]))
 
 
-def column_scales(model: ClusterModel) -> Floats:
-    """What makes columns comparable: half-widths of the domain, else ranges of the centers."""
+def _column_scales(model: ClusterModel) -> Floats:
+    """Return scales of the columns: half-widths of the domain, else ranges of the centers."""
     if model.domain is not None:
         return model.domain.half_widths
     spread = np.asarray(np.ptp(model.centers, axis=0))
@@ -155,13 +119,13 @@ def column_scales(model: ClusterModel) -> Floats:
 
 
 def _window(model: ClusterModel, column: int) -> tuple[float, float]:
-    """Where the centers are, with a margin, inside the domain."""
-    if model.schema is not None:  # the public bounds, whatever the centers are
-        edge = 1.04 * float(column_scales(model)[column])
+    """Return the range of the centers, with a margin, inside the domain."""
+    if model.schema is not None:  # the axis shows the public bounds
+        edge = 1.04 * float(_column_scales(model)[column])
         return -edge, edge
     values = model.centers[:, column]
     low, high = float(values.min()), float(values.max())
-    margin = 0.18 * (high - low) or 0.5 * float(column_scales(model)[column])
+    margin = 0.18 * (high - low) or 0.5 * float(_column_scales(model)[column])
     low, high = low - margin, high + margin
     if model.domain is not None:
         middle, half = model.domain.center_vector[column], 1.03 * model.domain.half_widths[column]
@@ -169,23 +133,25 @@ def _window(model: ClusterModel, column: int) -> tuple[float, float]:
     return low, high
 
 
-def _line_plot(model: ClusterModel) -> str:
-    """Records of one column: the centers on a line."""
+def _line_plot(model: ClusterModel) -> Markup:
+    """Draw the centers of one column on a line."""
     figure, axis = axis_of(*line_size(model.n_clusters))
     draw_line(axis, model.centers[:, 0], model.weights)
     _set_axis(axis, "x", model, 0)
-    return plot_of(figure, "line", "Centers")
+    return svg_of(figure, "line", "Centers")
 
 
-def _region_plot(model: ClusterModel) -> str:
-    """Two columns: the centers, and in faint colour the region nearest to each."""
+def _region_plot(model: ClusterModel) -> Markup:
+    """Draw the centers of two columns, and the region nearest to each in a faint colour."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Circle
 
     colors = cluster_colors(model.n_clusters)
     figure, axis = axis_of(6.4, 4.8)
     (left, right), (bottom, top) = _window(model, 0), _window(model, 1)
-    across, up = np.meshgrid(np.linspace(left, right, _GRID), np.linspace(bottom, top, _GRID))
+    across, up = np.meshgrid(
+        np.linspace(left, right, _N_PIXELS), np.linspace(bottom, top, _N_PIXELS)
+    )
     points = np.column_stack([across.ravel(), up.ravel()])
     nearest = model.predict(points).reshape(across.shape).astype(np.float64)
     if isinstance(model.domain, Ball):
@@ -206,40 +172,38 @@ def _region_plot(model: ClusterModel) -> str:
     number_dots(axis, model.centers)
     _set_axis(axis, "x", model, 0)
     _set_axis(axis, "y", model, 1)
-    return plot_of(figure, "regions", "Centers and the region of each")
+    return svg_of(figure, "regions", "Centers and their regions")
 
 
 def _inside(ball: Ball, points: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.linalg.norm(points - ball.center_vector, axis=1) <= ball.radius)
 
 
-def _plane_plot(model: ClusterModel) -> str:
-    """Centers in the plane that keeps most of the distances between them."""
+def _plane_plot(model: ClusterModel) -> Markup:
+    """Draw the centers in the plane that keeps most of the distances between them."""
     weights = _positive(model.weights)
-    as_they_are = isinstance(model.domain, Ball) or model.schema is not None
-    scales = 1.0 if as_they_are else column_scales(model)
+    is_scaled = isinstance(model.domain, Ball) or model.schema is not None
+    scales = 1.0 if is_scaled else _column_scales(model)
     scaled = model.centers / scales
     scaled = scaled - np.average(scaled, axis=0, weights=weights)
-    _, lengths, axes_found = np.linalg.svd(
-        scaled * np.sqrt(weights)[:, np.newaxis], full_matrices=False
-    )
-    places = scaled @ axes_found[:2].T
-    kept = float(np.square(lengths[:2]).sum() / max(float(np.square(lengths).sum()), 1e-300))
+    _, lengths, axes = np.linalg.svd(scaled * np.sqrt(weights)[:, np.newaxis], full_matrices=False)
+    points = scaled @ axes[:2].T
+    share = float(np.square(lengths[:2]).sum() / max(float(np.square(lengths).sum()), 1e-300))
     figure, axis = axis_of(6.4, 4.2)
-    draw_pair(axis, places, model.weights)
-    number_dots(axis, places)
-    reach = max(float(np.ptp(places, axis=0).max()), 1e-9)
-    for limits, values in ((axis.set_xlim, places[:, 0]), (axis.set_ylim, places[:, 1])):
+    draw_pair(axis, points, model.weights)
+    number_dots(axis, points)
+    reach = max(float(np.ptp(points, axis=0).max()), 1e-9)
+    for limits, values in ((axis.set_xlim, points[:, 0]), (axis.set_ylim, points[:, 1])):
         limits(values.min() - 0.12 * reach, values.max() + 0.12 * reach)
     axis.set_aspect("equal")
-    if model.schema is not None:  # distances have no unit; `DISTANCE_WORDS` say what they are
+    if model.schema is not None:  # distances have no unit; the legend of the table explains them
         axis.set_xticks([])
         axis.set_yticks([])
-    axis.set_xlabel(f"plane of the centers: {kept:.0%} of their spread is in it")
-    return plot_of(figure, "plane", "How centers lie to each other")
+    axis.set_xlabel(f"plane of the centers: {share:.0%} of their spread")
+    return svg_of(figure, "plane", "Distances between the centers")
 
 
 def _positive(weights: Floats) -> Floats:
-    """Weights that can be averaged with, also where noise left none."""
+    """Return weights for an average: positive, even if noise made all of them negative."""
     clipped = np.maximum(weights, 0.0)
     return clipped if clipped.sum() > 0 else np.ones(len(weights))

@@ -1,4 +1,4 @@
-"""What a report shows of a model, whichever learner made it.
+"""The report's content about clusters and mixtures that were learned from a sketch.
 
 Clusters and Gaussian components are both centers with shares, shapes and errors, and
 both come from a fitted mixture that predicts the sketch. Plots are inline SVG, drawn with
@@ -8,9 +8,8 @@ matplotlib.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +35,64 @@ from privsketch.models.drawing.axes import (
 from privsketch.models.drawing.centers import draw_pair
 from privsketch.models.drawing.moments import draw_moduli
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.pages.report.drawing import beside, plot_of
+from privsketch.pages.report.fields import parts_of
+from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
+from privsketch.pages.report.tables import tables_of
 from privsketch.sketching.sketch import Sketch
 
-MAX_PAIR_COLUMNS = 4  # six pairs: two rows of three pictures; by trial
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
+MAX_PAIR_COLUMNS = 4  # columns drawn in pairs: six pairs are two rows of three plots; by trial
+
+
+def cluster_content(
+    model: ClusterModel | GaussianMixtureModel, sketch: Sketch, *, with_plots: bool
+) -> Content:
+    """Return the parts of the page about clusters or components that explain a sketch."""
+    picture = picture_of(model)
+    if model.design_fingerprint != sketch.design.fingerprint:
+        raise ParameterError("report: the model was learned from a sketch of another design")
+    return Content(
+        template="clusters.html",
+        title=_TITLES[picture.noun],
+        cards=[
+            (f"{picture.size}", picture.noun if picture.size == 1 else f"{picture.noun}s"),
+            record_card(picture.n_records, sketch),
+            _quality_card(picture),
+        ],
+        remark=_remark(picture),
+        public_fact="where the clusters lie",
+        values={
+            "tables": tables_of(parts_of(model, sketch.design.domain)),
+            "plots": _center_plots(picture, sketch) if with_plots else [],
+            "misfit": picture.misfit,
+            "fit": _fit_plots(picture, sketch) if with_plots else None,
+        },
+    )
+
+
+def _quality_card(picture: Picture) -> tuple[str, str]:
+    """Return how good the parts are: the cost of clusters, the fit of components."""
+    ratio = picture.cost_ratio
+    if ratio is None:
+        return f"{picture.misfit:.2f}", "misfit, relative to noise and sampling"
+    estimate, low, high = ratio.texts
+    return estimate, f"times the k-means cost on the records themselves ({low} to {high})"
+
+
+def _remark(picture: Picture) -> str:
+    if picture.explained:
+        words = "explain the sketch: the misfit is no larger than noise and sampling explain."
+    else:
+        words = (
+            "explain most of the sketch. The misfit is a little larger than noise and sampling "
+            "explain, because records are not exactly Gaussian."
+        )
+    cost = picture.cost_ratio
+    quality = "" if cost is None else f" Their k-means cost is {cost.describe()}."
+    return f"The {picture.noun}s {words}{quality}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +106,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A model as reports and plots see it.
+    """What reports and plots need of a model, whichever learner made it.
 
     Attributes
     ----------
@@ -70,7 +123,7 @@ class Picture:
     explained : bool
         Whether noise and sampling account for the residual.
     cost_ratio : CostRatio or None
-        Of clusters: what they cost over what k-means on the records would.
+        Cost of clusters relative to k-means on the records.
     """
 
     noun: str
@@ -107,9 +160,9 @@ class Picture:
         return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     def moments(self, sketch: Sketch, multiple: int = 1) -> npt.NDArray[np.complex128]:
-        """What the fitted mixture predicts for `sketch.moments()`, (n_features,).
+        """Return the mixture's prediction of `sketch.moments()`, (n_features,).
 
-        At `multiple` times the frequencies, for harmonics.
+        Harmonics are moments at a `multiple` of the frequencies.
         """
         frequencies = multiple * sketch.design.radians()
         means = self.mixture.means - sketch.design.domain.center_vector
@@ -121,11 +174,11 @@ class Picture:
         return result
 
     def expected_variances(self, sketch: Sketch) -> Floats:
-        """Variance of noise and sampling per real component of the moments, (n_features,).
+        """Return variances of noise and sampling per real component of the moments, (n_features,).
 
-        A sum of n unit phasors of mean phi varies by n (1 - |phi|^2), half of it along
-        each axis. Signs have harmonics, which the dither turns into noise as well: the one
-        of order h has the amplitude 1 / h of the first.
+        A sum of n unit phasors of mean phi has the variance n (1 - |phi|^2), half of it along
+        each axis. Signs have harmonics, which the dither turns into noise as well: the
+        harmonic of order h has the amplitude 1 / h of the first.
         """
         n_records = max(self.n_records, 1.0)
         modulus = np.minimum(np.abs(self.moments(sketch)) / n_records, 1.0)
@@ -138,7 +191,7 @@ class Picture:
 
 
 def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
-    """The picture of a model."""
+    """Return what reports and plots need of a model."""
     density = model.density if isinstance(model, ClusterModel) else None
     if isinstance(model, ClusterModel) and density is not None:
         mixture = Mixture(
@@ -181,17 +234,14 @@ def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
     )
 
 
-def pair_plots(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """Centers in every pair of the columns that separate them most, with one-width ellipses."""
-    shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
-    low, high = np.asarray(low), np.asarray(high)
+def _pair_plots(picture: Picture, low: Floats, high: Floats) -> tuple[Markup, ...]:
+    """Draw centers in every pair of the columns that separate them most, with ellipses."""
+    shown = _separating_columns(picture, MAX_PAIR_COLUMNS)
     pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
-    return beside([_pair_plot(picture, a, b, low, high) for a, b in pairs])
+    return tuple(_pair_plot(picture, a, b, low, high) for a, b in pairs)
 
 
-def _pair_plot(
-    picture: Picture, a: int, b: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
-) -> str:
+def _pair_plot(picture: Picture, a: int, b: int, low: Floats, high: Floats) -> Markup:
     figure, axis = axis_of(3.1, 2.9)
     shapes = picture.covariances[:, [a, b]][:, :, [a, b]]
     draw_pair(axis, picture.centers[:, [a, b]], picture.weights, shapes)
@@ -203,22 +253,20 @@ def _pair_plot(
         getattr(axis, f"set_{which}lim")(*_window(picture, coordinate, low, high))
         getattr(axis, f"set_{which}label")(label(picture.column_names[coordinate]))
     names = f"{picture.column_names[a]} and {picture.column_names[b]}"
-    return plot_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
+    return svg_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
 
 
-def _most_telling_columns(picture: Picture, count: int) -> list[int]:
-    """Columns in which the centers differ most, in units of the clusters' width."""
+def _separating_columns(picture: Picture, count: int) -> list[int]:
+    """Return the columns in which centers differ most, in units of the clusters' width."""
     mean = picture.weights @ picture.centers
     spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
     within = np.sqrt(picture.weights @ picture.axis_widths**2)
-    telling = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
-    return sorted([int(j) for j in np.argsort(-telling) if int(j) in picture.drawn][:count])
+    separation = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
+    return sorted([int(j) for j in np.argsort(-separation) if int(j) in picture.drawn][:count])
 
 
-def _window(
-    picture: Picture, column: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
-) -> tuple[float, float]:
-    """Where the clusters are, with a margin, inside the domain."""
+def _window(picture: Picture, column: int, low: Floats, high: Floats) -> tuple[float, float]:
+    """Return the range of the clusters, with a margin, inside the domain."""
     edge = 0.04 * (high[column] - low[column])
     margin = 3 * picture.axis_widths[:, column].max() + edge
     values = picture.centers[:, column]
@@ -226,12 +274,13 @@ def _window(
     return bottom, min(high[column] + edge, values.max() + margin)
 
 
-def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """For records of one column: the fitted density, and the centers on it."""
+def _line_plot(picture: Picture, low: Floats, high: Floats) -> Markup:
+    """Draw the fitted density of records of one column, and the centers on it."""
     figure, axis = axis_of(7.5, 2.6)
-    low, high = np.asarray(low), np.asarray(high)
-    is_whole = picture.schema is not None  # the public bounds, not the centers, make the axis
-    window = (float(low[0]), float(high[0])) if is_whole else _window(picture, 0, low, high)
+    if picture.schema is not None:  # the axis shows the public bounds
+        window = float(low[0]), float(high[0])
+    else:
+        window = _window(picture, 0, low, high)
     grid = np.linspace(*window, 600)
     mixture = picture.mixture
     widths = np.maximum(np.sqrt(mixture.covariances[:, 0, 0]), (window[1] - window[0]) / 600)
@@ -245,18 +294,21 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
         axis.set_xlabel(label(picture.column_names[0]))
     else:
         set_axis(axis, "x", column)
-    return plot_of(figure, "line", "Centers and fitted density")
+    return svg_of(figure, "line", "Centers and fitted density")
 
 
-def fit_plots(picture: Picture, sketch: Sketch) -> str:
-    """Released numbers against the model, and what is left against the expected noise."""
+def _fit_plots(picture: Picture, sketch: Sketch) -> Plots:
+    """Draw released numbers against the model, and residuals against the expected noise."""
+    heading = "Does the model explain the sketch?"
     if sketch.design.cells is not None:
         figure, axis = axis_of(4.6, 3.1)
         sketch.plot(axis)
-        return plot_of(figure, "cells", "Released numbers of records in the cells")
+        svg = svg_of(figure, "cells", "Released numbers of records in the cells")
+        return Plots(heading, (svg,))
     observed, predicted = sketch.moments(), picture.moments(sketch)
     rest = (observed - predicted) / np.sqrt(picture.expected_variances(sketch))
-    return beside([_modulus_plot(picture, sketch, observed, predicted), _rest_plot(rest)])
+    svgs = (_modulus_plot(picture, sketch, observed, predicted), _residual_plot(rest))
+    return Plots(heading, svgs, is_row=True)
 
 
 def _modulus_plot(
@@ -264,18 +316,18 @@ def _modulus_plot(
     sketch: Sketch,
     observed: npt.NDArray[np.complex128],
     predicted: npt.NDArray[np.complex128],
-) -> str:
+) -> Markup:
     scale = max(picture.n_records, 1.0)
     norms = np.linalg.norm(sketch.design.radians(), axis=1)
     figure, axis = axis_of(4.6, 3.1)
     draw_moduli(axis, norms, np.abs(observed) / scale, encoded=picture.schema is not None)
     axis.scatter(norms, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
     axis.legend(frameon=False, fontsize=8, labelcolor=INK)
-    return plot_of(figure, "fit", "Released numbers beside those of the model")
+    return svg_of(figure, "fit", "Released numbers and those of the model")
 
 
-def _rest_plot(rest: npt.NDArray[np.complex128]) -> str:
-    """What the model leaves over, in standard deviations of what it should."""
+def _residual_plot(rest: npt.NDArray[np.complex128]) -> Markup:
+    """Draw a histogram of residuals in units of their expected standard deviation."""
     figure, axis = axis_of(4.6, 3.1)
     values = np.concatenate([rest.real, rest.imag])
     edge = max(4.0, float(np.abs(values).max(initial=0.0)) * 1.02)
@@ -288,16 +340,17 @@ def _rest_plot(rest: npt.NDArray[np.complex128]) -> str:
     axis.set_xlabel("standard deviations of expected noise and sampling")
     axis.set_yticks([])
     axis.legend(frameon=False, fontsize=8, labelcolor=INK)
-    return plot_of(figure, "rest", "What the model leaves over against the expected noise")
+    return svg_of(figure, "rest", "Residuals of the model and the expected noise")
 
 
-def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
-    """Heading and SVG of every plot of centers; those of a schema are of numbers and dates."""
+def _center_plots(picture: Picture, sketch: Sketch) -> list[Plots]:
+    """Draw the centers; with a schema, only numbers and dates have an axis."""
     domain = sketch.design.domain
     low = domain.center_vector - domain.half_widths
     high = domain.center_vector + domain.half_widths
     if picture.centers.shape[1] == 1 and len(picture.drawn) == 1:
-        return [("Centers and density", line_plot(picture, low, high))]
+        return [Plots("Centers and density", (_line_plot(picture, low, high),))]
     if len(picture.drawn) > 1:
-        return [("Centers in pairs of columns", pair_plots(picture, low, high))]
+        svgs = _pair_plots(picture, low, high)
+        return [Plots("Centers in pairs of columns", svgs, is_row=True)]
     return []

@@ -1,136 +1,132 @@
-"""What a report shows of principal components: variances with errors, and loadings."""
+"""The report's content about principal components: variances with errors, and loadings."""
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import field_columns, field_values
 from privsketch.models.components import PCAModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.components import variances_size
-from privsketch.pages.report.drawing import Content, notes_of, plot_of, record_card
-from privsketch.pages.report.fields import bounds_words, field_text
-from privsketch.pages.report.tables import tone_table
+from privsketch.pages.report.fields import Cell, bounds_words, field_text
+from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
+from privsketch.pages.report.tables import Head, Table, tone_table
 from privsketch.sketching.sketch import Sketch
 
-MAX_TABLE_COLUMNS = 50  # of all there are; by trial
+MAX_TABLE_COLUMNS = 50  # columns in the table of loadings; by trial
 
 
 def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:
-    """The parts of the page that are about principal components."""
+    """Return the parts of the page that are about principal components."""
+    if model.design_fingerprint != sketch.design.fingerprint:
+        raise ParameterError("report: the model was learned from a sketch of another design")
     share = float(model.explained_variance_ratio.sum())
     about = "the noisy mean" if model.centered else "the center of the domain"
-    sections = [_variance_table(model), _loading_table(model)]
-    if with_plots:
-        sections.insert(1, f"<h3>Variance along the components</h3>{variance_plot(model)}")
     records = record_card(model.n_records, sketch)
     if sketch.exact_count is None:
-        records = (records[0], "records, noisy" if sketch.n_records is not None else "planned for")
+        records = (
+            records[0],
+            "records (noisy)" if sketch.n_records is not None else "records (planned)",
+        )
+    loadings, n_hidden = _loading_table(model)
     return Content(
+        template="components.html",
         title="Private principal components",
         cards=[
-            (f"{model.n_components}", "components"),
+            (f"{model.n_components}", "component" if model.n_components == 1 else "components"),
             records,
             (f"{share:.1%}", f"of the variance about {about}"),
         ],
-        notes=notes_of((*model.receipt.cautions, *model.concerns), _all_well(model)),
-        sections=sections,
+        remark=_remark(model),
         public_fact="the directions in which records vary",
+        values={
+            "variances": _variance_table(model),
+            "total": max(model.total_variance, 1e-300),
+            "plots": [_variance_plot(model)] if with_plots else [],
+            "loadings": loadings,
+            "n_hidden": n_hidden,
+        },
     )
 
 
-def _all_well(model: PCAModel) -> str:
-    found = "The component stands" if model.n_components == 1 else "All components stand"
-    about = "" if model.centered else " They are about the center of the domain, not the mean."
-    return f"{found} out of the noise.{about}"
+def _remark(model: PCAModel) -> str:
+    subject = "The component stands" if model.n_components == 1 else "All components stand"
+    about = (
+        "" if model.centered else " They are computed about the center of the domain, not the mean."
+    )
+    return f"{subject} out of the noise.{about}"
 
 
-def _variance_table(model: PCAModel) -> str:
-    """Variances with errors; with a schema their shares, since columns have different units."""
+def _variance_table(model: PCAModel) -> Table:
+    """Return variances with errors; with a schema their shares, since columns differ in units."""
     ratios = model.explained_variance_ratio
-    in_shares = model.schema is not None
     total = max(model.total_variance, 1e-300)
-    parts = zip(
+    rows = zip(
         model.explained_variance, model.standard_errors, ratios, np.cumsum(ratios), strict=True
     )
     cells = []
-    for variance, error, part, so_far in parts:
-        shares = [(f"{part:.1%}", None), (f"{so_far:.1%}", None)]
-        if in_shares:
-            shares[0] = (f"{part:.1%} ± {100 * error / total:.2g}", None)
-            cells.append(shares)
-        else:
-            cells.append([(f"{variance:.4g} ± {error:.2g}", None), *shares])
-    names = ("share of the variance", "so far") if in_shares else ("variance", "share", "so far")
-    table = tone_table(
-        [(str(k + 1), "") for k in range(model.n_components)],
+    for variance, error, share, so_far in rows:
+        texts = [f"{variance:.4g} ± {error:.2g}", f"{share:.1%}", f"{so_far:.1%}"]
+        if model.schema is not None:
+            texts = [f"{share:.1%} ± {100 * error / total:.2g}", f"{so_far:.1%}"]
+        cells.append([Cell(text) for text in texts])
+    names = ("variance", "share", "so far")
+    if model.schema is not None:
+        names = ("share of the variance", "so far")
+    return tone_table(
+        [Head(str(k + 1)) for k in range(model.n_components)],
         names,
         cells,
         "Variance of the records along each component",
         "component",
-        narrow=True,
-    )
-    more = f" {escape(model.more_words, quote=False)}." if model.more_words else ""
-    left = (
-        f"Per further direction, {model.noise_variance / total:.2%} of the variance are left."
-        if in_shares
-        else f"Total variance {model.total_variance:.4g}; per direction, "
-        f"{model.noise_variance:.4g} are left."
-    )
-    return (
-        f"{table}<p>{left} The noise is expected to cost "
-        f"{100 * model.lost_variance:.2g} % of what the best components hold. Numbers after ± "
-        "are standard errors, from the privacy noise and from the sampling of records. The signs "
-        "of a component are a convention: its largest loading is positive.</p>"
-        f"<p>Fit: {model.fit_words}.{more}</p>"
+        is_narrow=True,
     )
 
 
-def _loading_table(model: PCAModel) -> str:
-    """One row for every column of the records, one column for every component."""
+def _loading_table(model: PCAModel) -> tuple[Table, int]:
+    """Return a row for every column, a column for every component, and how many are left out."""
     across = [str(k + 1) for k in range(model.n_components)]
     if model.schema is None:
-        names = [(name, "") for name in model.column_names]
+        names = [Head(name) for name in model.column_names]
         rows = _loading_rows(model)
-        caption = "Loadings: columns down, components across"
+        caption = "Loadings of each column on the components"
     else:
         names, rows = _unit_rows(model, model.schema)
         across = [*(["mean"] if model.centered else []), *across]
-        caption = "How far each column moves with one standard deviation along a component"
-    hidden = max(0, len(names) - MAX_TABLE_COLUMNS)
-    more = f"<p>{hidden} more columns are in the model file.</p>" if hidden else ""
+        caption = "Change of each column with one standard deviation along a component"
     shown = slice(MAX_TABLE_COLUMNS)
-    return f"<h3>Loadings</h3>{tone_table(names[shown], across, rows[shown], caption, '')}{more}"
+    table = tone_table(names[shown], across, rows[shown], caption, "")
+    return table, max(0, len(names) - MAX_TABLE_COLUMNS)
 
 
-def _loading_rows(model: PCAModel) -> list[list[tuple[str, float | None]]]:
-    """Words and tones, a row for every field."""
+def _loading_rows(model: PCAModel) -> list[list[Cell]]:
+    """Return loadings with their tones, a row for every field."""
     _, texts, tones = model.readable_loadings()
     columns = zip(zip(*texts, strict=True), tones.T.tolist(), strict=True)
-    return [list(zip(words, shades, strict=True)) for words, shades in columns]
+    return [
+        [Cell(text, tone=tone) for text, tone in zip(*column, strict=True)] for column in columns
+    ]
 
 
-def _unit_rows(
-    model: PCAModel, schema: Schema
-) -> tuple[list[tuple[str, str]], list[list[tuple[str, float | None]]]]:
-    """Loadings in units, with the mean before them if it is known."""
+def _unit_rows(model: PCAModel, schema: Schema) -> tuple[list[Head], list[list[Cell]]]:
+    """Return loadings in units, with the mean before them if it is known."""
     means = field_values(schema, model.mean[np.newaxis])[0]
     rows, names = _loading_rows(model), []
     for column, fields in field_columns(schema):
         is_label = fields.stop - fields.start > 1
         for number, field in enumerate(range(fields.start, fields.stop)):
             name = column.fields[number] if is_label else column.name
-            names.append((name, "" if is_label else bounds_words(column)))
+            names.append(Head(name, "" if is_label else bounds_words(column)))
             if model.centered:
-                rows[field].insert(0, (field_text(column, float(means[field]), None)[0], None))
+                rows[field].insert(0, Cell(field_text(column, float(means[field]), None)[0]))
     return names, rows
 
 
-def variance_plot(model: PCAModel) -> str:
-    """Bars of the explained variances with errors, and what is left per direction."""
+def _variance_plot(model: PCAModel) -> Plots:
+    """Draw the explained variances with errors, and what is left per direction."""
     figure, axis = axis_of(*variances_size(model.n_components))
     model.draw_variances(axis)
-    return plot_of(figure, "variances", "Variance along the components")
+    heading = "Variance along the components"
+    return Plots(heading, (svg_of(figure, "variances", heading),))

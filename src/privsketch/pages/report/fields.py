@@ -1,14 +1,14 @@
-"""What reports show of clusters, components and means: rows of cells, a row for each field.
+"""Rows of tables for clusters, components and means: a row for each field, a cell for each part.
 
 With a schema everything is in the units of the table: values with the digits that their errors
-leave, dates as dates, shares of categories. A cell also knows its place between the public bounds
-of its column, by which it is coloured, whatever the centers are.
+allow, dates as dates, shares of categories. A cell also has a position between the public bounds
+of its column, which colours it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,27 +31,27 @@ from privsketch.facts.units import (
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
 
-MAX_COLUMNS = 50  # of a table; beyond, only those in which centers differ most; by trial
-TELLING_COLUMNS = 20  # shown of more columns than that
-MAX_LABELS = 8  # of a category; the others are shown as one; by trial
-_MONTH, _YEAR = 15.0, 180.0  # days of error from which a date is told by its month, its year
+MAX_COLUMNS = 50  # columns up to which a table shows all of them; by trial
+N_SHOWN_COLUMNS = 20  # columns of larger tables that are shown: centers differ most in them
+MAX_LABELS = 8  # labels of a category that are shown; the others are summed up; by trial
+_MONTH, _YEAR = 15.0, 180.0  # days of error from which a date is shown as month, as year
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Clusters or components as tables and words see them.
+    """Clusters or components, as tables and portraits need them.
 
     Attributes
     ----------
     noun : str
-        What one is called: cluster or component.
+        What one part is called: cluster or component.
     centers, weights : (size, dim) and (size,) float64
     errors, widths : (size, dim) float64 or None
-        Standard errors of the centers, and standard deviations inside, along the coordinates.
+        Standard errors of the centers, and standard deviations of records around them.
     names : list of str
-        Of the coordinates.
+        Names of the coordinates.
     domain : Box, Ball or None
-        Where coordinates lie.
+        Public bounds of the coordinates.
     schema : Schema or None
     """
 
@@ -66,12 +66,12 @@ class Parts:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of parts."""
         return len(self.centers)
 
     @property
     def scales(self) -> Floats:
-        """Half of each coordinate's range: by the public bounds, else by the centers."""
+        """Half of each coordinate's range: of the public bounds, else of the centers."""
         if self.domain is not None:
             return self.domain.half_widths
         spread = np.asarray(np.ptp(self.centers, axis=0)) / 2
@@ -79,14 +79,14 @@ class Parts:
 
     @property
     def middles(self) -> Floats:
-        """The middle of each coordinate's range."""
+        """Middle of each coordinate's range."""
         if self.domain is not None:
             return self.domain.center_vector
         return np.asarray((self.centers.min(axis=0) + self.centers.max(axis=0)) / 2)
 
 
 def parts_of(model: ClusterModel | GaussianMixtureModel, domain: Domain | None) -> Parts:
-    """The parts of a model whose records lie in `domain`."""
+    """Return the parts of a model whose records lie in `domain`."""
     is_cluster = isinstance(model, ClusterModel)
     return Parts(
         noun="cluster" if is_cluster else "component",
@@ -102,68 +102,110 @@ def parts_of(model: ClusterModel | GaussianMixtureModel, domain: Domain | None) 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value in words, its error, its place between the bounds from 0 to 1, and its spread."""
+    """One cell of a table.
+
+    Attributes
+    ----------
+    text, error : str
+        The value and its standard error, as people write them.
+    place : float or None
+        Position of the value between the public bounds, from 0 to 1; it colours the cell.
+    spread : float
+        Standard deviation of records around the value, in parts of the range.
+    is_share : bool
+        Whether the value is a share, which is drawn as a bar.
+    tone : float or None
+        Size of a loading from -1 to 1; it colours the cell if there is no place.
+    """
 
     text: str
     error: str = ""
     place: float | None = None
     spread: float = 0.0
+    is_share: bool = False
+    tone: float | None = None
+
+    @property
+    def classes(self) -> str:
+        """CSS classes of the cell."""
+        if self.place is not None:
+            return "p s" if self.is_share else "p h"
+        return "d" if self._has_tone else ""
+
+    @property
+    def style(self) -> str:
+        """CSS variables of the cell."""
+        if self.place is not None:
+            spread = f";--w:{min(self.spread, 1.0):.3f}" if self.spread > 0 else ""
+            return f"--p:{min(max(self.place, 0.0), 1.0):.3f}{spread}"
+        if self.tone is None or not self._has_tone:
+            return ""
+        color = "--heat" if self.tone >= 0 else "--cool"
+        return f"--tone:var({color});--p:{min(abs(self.tone), 1.0):.3f}"
+
+    @property
+    def _has_tone(self) -> bool:
+        return self.tone is not None and math.isfinite(self.tone)
 
 
 @dataclass(frozen=True)
 class Row:
     """A field: its name, what is public about it, and a cell for every part.
 
-    `of` is the category whose share it is; such rows are drawn as bars.
+    `category` is the column whose label it is, if it is one.
     """
 
     name: str
     note: str
     cells: tuple[Cell, ...]
-    of: str = ""
-    is_share: bool = False
+    category: str = ""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the cells are shares."""
+        return self.cells[0].is_share
 
 
 def center_rows(parts: Parts) -> tuple[list[Row], int]:
-    """A row for each field of the centers, and how many columns are left out."""
+    """Return a row for each field of the centers, and the number of columns left out."""
     if parts.schema is None:
-        shown = _telling(np.ptp(parts.centers / parts.scales, axis=0))
+        shown = _shown_columns(np.ptp(parts.centers / parts.scales, axis=0))
         return [_plain_row(parts, j) for j in shown], len(parts.names) - len(shown)
     schema = parts.schema
-    differs = [
-        float(np.ptp(parts.centers[:, place], axis=0).max() / column.weight)
-        for column, place in schema.places()
+    differences = [
+        float(np.ptp(parts.centers[:, span], axis=0).max() / column.weight)
+        for column, span in schema.places()
     ]
-    shown = _telling(np.array(differs))
+    shown = _shown_columns(np.array(differences))
     values = field_values(schema, parts.centers)
     between = field_places(schema, parts.centers)
     errors = None if parts.errors is None else field_errors(schema, parts.centers, parts.errors)
     rows: list[Row] = []
     both = zip(schema.places(), field_columns(schema), strict=True)
-    for number, ((column, place), (_, fields)) in enumerate(both):
+    for number, ((column, span), (_, fields)) in enumerate(both):
         if number in shown:
             known = None if errors is None else errors[:, fields]
-            widths = None if parts.widths is None else parts.widths[:, place]
+            widths = None if parts.widths is None else parts.widths[:, span]
             rows += _column_rows(
                 column,
                 values[:, fields],
                 known,
-                parts.centers[:, place],
+                parts.centers[:, span],
                 widths,
                 between[:, fields],
             )
     return rows, len(schema.columns) - len(shown)
 
 
-def _telling(differs: Floats) -> list[int]:
-    """All columns, or those in which centers differ most."""
-    if len(differs) <= MAX_COLUMNS:
-        return list(range(len(differs)))
-    return sorted(int(j) for j in np.argsort(-differs, kind="stable")[:TELLING_COLUMNS])
+def _shown_columns(differences: Floats) -> list[int]:
+    """Return all columns, or those in which centers differ most."""
+    if len(differences) <= MAX_COLUMNS:
+        return list(range(len(differences)))
+    return sorted(int(j) for j in np.argsort(-differences, kind="stable")[:N_SHOWN_COLUMNS])
 
 
 def _plain_row(parts: Parts, j: int) -> Row:
-    """A coordinate without a schema."""
+    """Return the row of a coordinate without a schema."""
     low, high = parts.middles[j] - parts.scales[j], parts.middles[j] + parts.scales[j]
     places = np.clip((parts.centers[:, j] - low) / (high - low), 0.0, 1.0)
     cells = []
@@ -180,13 +222,13 @@ def _plain_row(parts: Parts, j: int) -> Row:
 
 
 def _numbers(value: float, error: float | None, span: float | None = None) -> tuple[str, str]:
-    """A number and its error, both with the digits that the error leaves.
+    """Return a number and its error as text, both with the digits that the error allows.
 
-    Without an error, with three digits of the range it lies in.
+    Without an error, the number has three digits of its range.
     """
     if error is None:
         return digits(value, span if span is None or span < 1e-3 else span / 50), ""
-    if not 1e-6 < error < math.inf:  # of the smallest units all digits count
+    if not 1e-6 < error < math.inf:  # tiny units need significant digits
         return f"{value:.4g}", f"± {error:.2g}"
     return digits(value, error), f"± {digits(error, error)}"
 
@@ -199,7 +241,7 @@ def _column_rows(
     widths: Floats | None,
     between: Floats,
 ) -> Iterator[Row]:
-    """The rows of one column of a schema."""
+    """Yield the rows of one column of a schema."""
     if isinstance(column, Category | Flag) and values.shape[1] > 1:
         yield from _label_rows(column, values, errors)
         return
@@ -215,38 +257,36 @@ def _column_rows(
                 text, small = "all around", ""
         elif not isinstance(column, Flag) and widths is not None:
             spread = float(widths[k, 0] / column.weight / 2)
-        cells.append(Cell(text, small, place, spread))
-    yield Row(column.name, bounds_words(column), tuple(cells), is_share=isinstance(column, Flag))
+        cells.append(Cell(text, small, place, spread, is_share=isinstance(column, Flag)))
+    yield Row(column.name, bounds_words(column), tuple(cells))
 
 
 def _label_rows(column: Category | Flag, shares: Floats, errors: Floats | None) -> Iterator[Row]:
-    """A row of shares for each label; the rarest of many are one row."""
+    """Yield a row of shares for each label; the rarest of many labels share one row."""
     labels = column.labels
     shown = list(range(len(labels)))
     if len(labels) > MAX_LABELS + 1:
         by_share = np.argsort(-shares.max(axis=0), kind="stable")
         shown = sorted(int(j) for j in by_share[:MAX_LABELS])
     for j in shown:
-        known = [None if errors is None else float(error) for error in _of(errors, j, len(shares))]
-        yield Row(labels[j], "", _share_cells(shares[:, j], known), column.name, is_share=True)
+        known = [None] * len(shares) if errors is None else errors[:, j].tolist()
+        yield Row(labels[j], "", _share_cells(shares[:, j], known), column.name)
     rest = [j for j in range(len(labels)) if j not in shown]
     if rest:
         name = f"{len(rest)} further values"
         total = shares[:, rest].sum(axis=1)
-        yield Row(name, "", _share_cells(total, [None] * len(total)), column.name, is_share=True)
-
-
-def _of(errors: Floats | None, j: int, size: int) -> Sequence[float]:
-    return [0.0] * size if errors is None else errors[:, j].tolist()
+        yield Row(name, "", _share_cells(total, [None] * len(total)), column.name)
 
 
 def _share_cells(shares: Floats, errors: Sequence[float | None]) -> tuple[Cell, ...]:
     pairs = zip(shares, errors, strict=True)
-    return tuple(Cell(*share_text(float(s), error), place=float(s)) for s, error in pairs)
+    return tuple(
+        Cell(*share_text(float(s), error), place=float(s), is_share=True) for s, error in pairs
+    )
 
 
 def share_text(share: float, error: float | None = None) -> tuple[str, str]:
-    """A share in percent, and its error."""
+    """Return a share in percent, and its error, as text."""
     if error is None:
         return f"{share:.0%}".replace("%", " %"), ""
     form = ".0f" if error >= 0.01 else ".1f"
@@ -254,7 +294,7 @@ def share_text(share: float, error: float | None = None) -> tuple[str, str]:
 
 
 def field_text(column: Column, value: float, error: float | None) -> tuple[str, str]:
-    """A field without its unit, and its error, as people write them."""
+    """Return a field without its unit, and its error, as text."""
     if isinstance(column, Date):
         return _date_text(value, error)
     if isinstance(column, Category | Flag):
@@ -266,7 +306,7 @@ def field_text(column: Column, value: float, error: float | None) -> tuple[str, 
 
 
 def _date_text(seconds: float, error: float | None) -> tuple[str, str]:
-    """A date as far as its error, in days, lets it be known."""
+    """Return a date as precisely as its error in days allows."""
     day = str(as_dates(np.array([seconds]))[0])
     if error is None:
         return day, ""
@@ -277,15 +317,15 @@ def _date_text(seconds: float, error: float | None) -> tuple[str, str]:
 
 
 def bounds_words(column: Column) -> str:
-    """The public bounds of a column, with its unit."""
+    """Return the public bounds of a column, with its unit."""
     if isinstance(column, Number):
         unit = f" {column.unit}" if column.unit else ""
-        log = ", by ratios" if column.scale == "log" else ""
+        log = ", on a log scale" if column.scale == "log" else ""
         return f"{_bound(column.low)} to {_bound(column.high)}{unit}{log}"
     if isinstance(column, Date):
         return f"{column.first} to {column.last}"
     if isinstance(column, Cycle):
-        return f"comes round after {column.period:g}"
+        return f"repeats after {column.period:g}"
     return "share of yes" if isinstance(column, Flag) else "shares"
 
 
@@ -294,26 +334,22 @@ def _bound(value: float) -> str:
 
 
 def width_rows(parts: Parts) -> list[Row]:
-    """A row for each number, date and cycle: how far records lie around the center."""
+    """Return a row of standard deviations for each number, date and cycle."""
     if parts.widths is None:
         return []
     if parts.schema is None:
-        shown = _telling(np.ptp(parts.centers / parts.scales, axis=0))
+        shown = _shown_columns(np.ptp(parts.centers / parts.scales, axis=0))
         return [
             Row(parts.names[j], "", tuple(Cell(f"{width:.3g}") for width in parts.widths[:, j]))
             for j in shown
         ]
     widths = field_errors(parts.schema, parts.centers, parts.widths)
     rows = []
-    for column, place in field_columns(parts.schema):
+    for column, fields in field_columns(parts.schema):
         if isinstance(column, Number | Date | Cycle):
-            says = _width_words(column)
-            cells = tuple(Cell(says(float(width))) for width in widths[:, place.start])
+            cells = tuple(
+                Cell(span_text(width) if isinstance(column, Date) else digits(width, width))
+                for width in widths[:, fields.start].tolist()
+            )
             rows.append(Row(column.name, getattr(column, "unit", ""), cells))
     return rows[:MAX_COLUMNS]
-
-
-def _width_words(column: Column) -> Callable[[float], str]:
-    if isinstance(column, Date):
-        return span_text
-    return lambda width: digits(width, width)

@@ -1,8 +1,8 @@
-"""A cluster in a few words, from released numbers only: "older, higher glucose, mostly north".
+"""Portraits of clusters in a few words: "older, higher glucose, mostly north".
 
-Every cluster is compared with the mean of the others, column by column. A column is named if the
-difference is larger than its standard error explains, `BEYOND` of them, and large enough to
-matter; the largest differences, in parts of the public bounds, come first.
+They follow from released numbers only. Every cluster is compared with the mean of the others,
+column by column. A column is named if the difference exceeds `MIN_ERRORS` standard errors and is
+large enough to matter. The largest differences, relative to the public bounds, come first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Cycle, Date
@@ -19,62 +20,64 @@ from privsketch.facts.labels import MISSING, OTHER, Category, Flag, Labelled
 from privsketch.facts.units import digits
 from privsketch.pages.report.fields import Parts
 
-FEW, NOBODY = 0.005, "hardly any records"  # a center of so few is noise
-MAX_THINGS = 4  # that a cluster is described by
-BEYOND = 4.0  # standard errors of a difference: one false word in 16,000 comparisons
-# Differences that matter, in half-ranges of a number or as shares; larger where a method tells no
-# errors. Shares from a sketch were off by up to 0.1 in the demo, which their errors do not tell.
-MATTERS, MATTERS_OF_SHARES, MATTERS_UNKNOWN = 0.1, 0.15, 0.2
-_MOSTLY, _SELDOM = 0.5, 0.2
+MIN_SHARE = 0.005  # share of records below which a center is noise
+MAX_NAMED = 4  # columns that describe a cluster
+MIN_ERRORS = 4.0  # standard errors of a difference: one false word in 16,000 comparisons
+# Smallest differences that matter: of a number in half-ranges, of a share, and of either if errors
+# are unknown. Shares from a sketch were off by up to 0.1 in the demo, beyond their errors.
+MIN_NUMBER, MIN_LABEL, MIN_UNKNOWN = 0.1, 0.15, 0.2
+_MIN_MOSTLY, _MAX_SELDOM, _MAX_HARDLY = 0.5, 0.2, 0.1  # shares that are called so
+_MIN_STRENGTH = 0.25  # mean length, relative to the radius, from which values of a cycle gather
 
 
 @dataclass(frozen=True, eq=False)
 class _Difference:
-    """One part against the mean of the others, in some coordinates of a column of weight 1."""
+    """The difference of a part from the mean of the others, in coordinates of weight 1."""
 
     own: Floats
-    away: Floats  # own minus the others'
+    difference: Floats  # own values minus the mean of the others
     error: Floats | None
     others: Floats  # (size - 1, n_coordinates)
     other_errors: Floats | None
     own_error: Floats | None
-    matters: float = MATTERS
+    smallest: float = MIN_NUMBER
 
-    def stands_out(self) -> bool:
-        """Whether some coordinate differs by more than errors explain, and enough to matter."""
-        return bool(self.places().any())
-
-    def places(self) -> Floats:
-        """Which coordinates stand out."""
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """Return which coordinates differ beyond errors, and enough to matter."""
         if self.error is None:
-            return np.asarray(np.abs(self.away) >= MATTERS_UNKNOWN)
-        enough = np.abs(self.away) >= self.matters
-        return np.asarray(enough & (np.abs(self.away) > BEYOND * self.error))
+            return np.asarray(np.abs(self.difference) >= MIN_UNKNOWN)
+        enough = np.abs(self.difference) >= self.smallest
+        return np.asarray(enough & (np.abs(self.difference) > MIN_ERRORS * self.error))
 
     def is_extreme(self, coordinate: int) -> bool:
-        """Whether no other part reaches so far, errors allowed for."""
-        sign = math.copysign(1.0, self.away[coordinate])
+        """Return whether this part is beyond all others, errors included."""
+        sign = math.copysign(1.0, self.difference[coordinate])
         gaps = sign * (self.own[coordinate] - self.others[:, coordinate])
         if self.own_error is None or self.other_errors is None:
-            return bool((gaps >= MATTERS_UNKNOWN).all())
+            return bool((gaps >= MIN_UNKNOWN).all())
         errors = np.hypot(self.own_error[coordinate], self.other_errors[:, coordinate])
-        return bool((gaps > BEYOND * errors).all())
+        return bool((gaps > MIN_ERRORS * errors).all())
 
 
 def words_of(parts: Parts) -> list[str]:
-    """A few words for every part; empty where nothing stands out."""
+    """Return a few words for every part; none if no column stands out."""
     if parts.size < 2:
         return [""] * parts.size
-    return [_portrait(parts, k) if parts.weights[k] >= FEW else NOBODY for k in range(parts.size)]
+    return [
+        _portrait(parts, k) if parts.weights[k] >= MIN_SHARE else "hardly any records"
+        for k in range(parts.size)
+    ]
 
 
 def _portrait(parts: Parts, k: int) -> str:
-    found: list[tuple[float, str]] = []
+    phrases: list[tuple[float, str]] = []
     if parts.schema is None:
         for j, name in enumerate(parts.names):
             difference = _difference(parts, k, slice(j, j + 1), float(parts.scales[j]))
-            if difference.stands_out():
-                found.append((abs(float(difference.away[0])), _number_words(name, difference)))
+            if difference.mask().any():
+                phrases.append(
+                    (abs(float(difference.difference[0])), _number_words(name, difference))
+                )
     else:
         labels = Counter(
             label
@@ -82,25 +85,25 @@ def _portrait(parts: Parts, k: int) -> str:
             if isinstance(column, Category)
             for label in column.labels
         )
-        for column, place in parts.schema.places():
-            difference = _difference(parts, k, place, _unit(column))
+        for column, span in parts.schema.places():
+            difference = _difference(parts, k, span, _unit(column))
             if isinstance(column, Labelled):
-                difference = replace(difference, matters=MATTERS_OF_SHARES)
-            if difference.stands_out():
-                size = float(np.linalg.norm(difference.away))
-                found.append((size, _column_words(column, difference, labels)))
-    found.sort(key=lambda one: -one[0])
-    return ", ".join(text for _, text in found[:MAX_THINGS])
+                difference = replace(difference, smallest=MIN_LABEL)
+            if difference.mask().any():
+                size = float(np.linalg.norm(difference.difference))
+                phrases.append((size, _column_words(column, difference, labels)))
+    phrases.sort(key=lambda phrase: -phrase[0])
+    return ", ".join(text for _, text in phrases[:MAX_NAMED])
 
 
 def _unit(column: Column) -> float:
-    """What a coordinate of a column of weight 1 would be divided by: shares are shares."""
+    """Return the divisor that turns coordinates into half-ranges, or into shares of labels."""
     is_corner = isinstance(column, Category) or (isinstance(column, Flag) and not column.is_line)
     return column.weight / math.sqrt(2) if is_corner else column.weight
 
 
-def _difference(parts: Parts, k: int, place: slice, unit: float) -> _Difference:
-    values = parts.centers[:, place] / unit
+def _difference(parts: Parts, k: int, span: slice, unit: float) -> _Difference:
+    values = parts.centers[:, span] / unit
     others = np.delete(np.arange(parts.size), k)
     weights = np.maximum(parts.weights[others], 0.0)
     weights = (
@@ -109,7 +112,7 @@ def _difference(parts: Parts, k: int, place: slice, unit: float) -> _Difference:
     away = values[k] - weights @ values[others]
     if parts.errors is None:
         return _Difference(values[k], away, None, values[others], None, None)
-    errors = parts.errors[:, place] / unit
+    errors = parts.errors[:, span] / unit
     error = np.sqrt(errors[k] ** 2 + weights**2 @ errors[others] ** 2)
     return _Difference(values[k], away, error, values[others], errors[others], errors[k])
 
@@ -123,12 +126,12 @@ def _column_words(column: Column, difference: _Difference, labels: Counter[str])
         return _cycle_words(column, difference)
     if isinstance(column, Date):
         end = "st" if difference.is_extreme(0) else "r"
-        return f"{column.name} {'late' if difference.away[0] > 0 else 'earlie'}{end}"
+        return f"{column.name} {'late' if difference.difference[0] > 0 else 'earlie'}{end}"
     return _number_words(column.name, difference)
 
 
 def _number_words(name: str, difference: _Difference) -> str:
-    more, extreme = difference.away[0] > 0, difference.is_extreme(0)
+    more, extreme = difference.difference[0] > 0, difference.is_extreme(0)
     if name.lower() in ("age", "age_years", "age in years"):
         return {
             (True, False): "older",
@@ -141,33 +144,37 @@ def _number_words(name: str, difference: _Difference) -> str:
 
 def _flag_words(column: Flag, difference: _Difference) -> str:
     if column.is_line:
-        share, away = float(difference.own[0] + 0.5), float(difference.away[0])
+        share, away = float(difference.own[0] + 0.5), float(difference.difference[0])
     else:
-        share, away = float(difference.own[1]), float(difference.away[1])
-        if difference.places()[2] and abs(difference.away[2]) > abs(away):  # the larger difference
-            return f"{column.name} {'more' if difference.away[2] > 0 else 'less'} often missing"
+        share, away = float(difference.own[1]), float(difference.difference[1])
+        if difference.mask()[2] and abs(difference.difference[2]) > abs(
+            away
+        ):  # the larger difference
+            return (
+                f"{column.name} {'more' if difference.difference[2] > 0 else 'less'} often missing"
+            )
     if away > 0:
-        return f"mostly {column.name}" if share >= _MOSTLY else f"{column.name} more often"
-    return f"seldom {column.name}" if share <= _SELDOM else f"{column.name} less often"
+        return f"mostly {column.name}" if share >= _MIN_MOSTLY else f"{column.name} more often"
+    return f"seldom {column.name}" if share <= _MAX_SELDOM else f"{column.name} less often"
 
 
 def _category_words(column: Category, difference: _Difference, labels: Counter[str]) -> str:
-    """By the label whose share is larger than elsewhere, if there is one."""
-    away = np.where(difference.places(), difference.away, 0.0)
+    """Name the label whose share is larger than elsewhere, or else smaller."""
+    away = np.where(difference.mask(), difference.difference, 0.0)
     j = int(away.argmax()) if away.max() > 0 else int(away.argmin())
     label, share = column.labels[j], float(difference.own[j])
-    told = label
+    name = label
     if labels[label] > 1 or label in (OTHER, MISSING) or not label[0].isalpha() or len(label) < 3:
-        told = f"{column.name} {label}"
+        name = f"{column.name} {label}"
     if away[j] > 0:
-        return f"mostly {told}" if share >= _MOSTLY else f"more {told}"
-    return f"hardly any {told}" if share < 0.1 else f"less {told}"
+        return f"mostly {name}" if share >= _MIN_MOSTLY else f"more {name}"
+    return f"hardly any {name}" if share < _MAX_HARDLY else f"less {name}"
 
 
 def _cycle_words(column: Cycle, difference: _Difference) -> str:
-    """Where on the circle values gather, or that they do not."""
-    length = float(np.linalg.norm(difference.own)) * 2  # the circle has the radius 1 / 2
-    if length < 0.25:
+    """Name the value around which values gather, or say that they do not gather."""
+    length = float(np.linalg.norm(difference.own)) * 2  # the radius of the circle is 1 / 2
+    if length < _MIN_STRENGTH:
         return f"{column.name} all around"
     value = float(column.decode((difference.own * column.weight)[np.newaxis])[0, 0])
     return f"{column.name} around {digits(value, column.period / 2)}"

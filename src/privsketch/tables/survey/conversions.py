@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from privsketch._base.types import Floats, Integers
+from privsketch.facts.units import conversion
 
 MANY_OUTSIDE = 0.25  # of the values, from which on another unit is looked for
 NARROW = 0.02  # part of the range that nearly all values lie in, below which one is
@@ -51,35 +52,33 @@ _SUGAR = ("glucose", "sugar", "mmol/l", "mg/dl")
 _FAT = ("cholesterol", "ldl", "hdl", "mmol/l", "mg/dl")
 
 
-def _both(
-    found: str, wanted: str, factor: float, offset: float = 0.0, hints: tuple[str, ...] = ()
-) -> tuple[Conversion, Conversion]:
+def _both(found: str, wanted: str, hints: tuple[str, ...]) -> tuple[Conversion, Conversion]:
     return (
-        Conversion(found, wanted, factor, offset, hints),
-        Conversion(wanted, found, 1 / factor, -offset / factor, hints),
+        Conversion(found, wanted, *conversion(found, wanted), hints),
+        Conversion(wanted, found, *conversion(wanted, found), hints),
     )
 
 
 CONVERSIONS: tuple[Conversion, ...] = (
-    *_both("pounds", "kilograms", 0.45359237, hints=_WEIGHTS),
-    *_both("grams", "kilograms", 0.001, hints=_WEIGHTS),
-    *_both("inches", "centimetres", 2.54, hints=_LENGTHS),
-    *_both("centimetres", "metres", 0.01, hints=_LENGTHS),
-    *_both("millimetres", "centimetres", 0.1, hints=_LENGTHS),
-    *_both("feet", "metres", 0.3048, hints=_LENGTHS),
-    *_both("miles", "kilometres", 1.609344, hints=("distance", "km", "speed")),
-    *_both("degrees Fahrenheit", "degrees Celsius", 5 / 9, -160 / 9, _HEAT),
-    *_both("kelvins", "degrees Celsius", 1.0, -273.15, _HEAT),
-    *_both("cents", "whole units", 0.01, hints=_MONEY),
-    *_both("whole units", "thousands", 0.001, hints=_MONEY),
-    *_both("percent", "shares", 0.01, hints=_SHARES),
-    *_both("months", "years", 1 / 12, hints=_TIMES),
-    *_both("days", "years", 1 / 365.25, hints=_TIMES),
-    *_both("minutes", "hours", 1 / 60, hints=_TIMES),
-    *_both("hours", "days", 1 / 24, hints=_TIMES),
-    *_both("glucose in mg/dl", "mmol/l", 1 / 18.016, hints=_SUGAR),
-    *_both("cholesterol in mg/dl", "mmol/l", 1 / 38.67, hints=_FAT),
-    *_both("creatinine in mg/dl", "µmol/l", 88.42, hints=("creatinine", "µmol/l", "umol/l")),
+    *_both("pounds", "kilograms", _WEIGHTS),
+    *_both("grams", "kilograms", _WEIGHTS),
+    *_both("inches", "centimetres", _LENGTHS),
+    *_both("centimetres", "metres", _LENGTHS),
+    *_both("millimetres", "centimetres", _LENGTHS),
+    *_both("feet", "metres", _LENGTHS),
+    *_both("miles", "kilometres", ("distance", "km", "speed")),
+    *_both("degrees Fahrenheit", "degrees Celsius", _HEAT),
+    *_both("kelvins", "degrees Celsius", _HEAT),
+    *_both("cents", "whole units", _MONEY),
+    *_both("whole units", "thousands", _MONEY),
+    *_both("percent", "shares", _SHARES),
+    *_both("months", "years", _TIMES),
+    *_both("days", "years", _TIMES),
+    *_both("minutes", "hours", _TIMES),
+    *_both("hours", "days", _TIMES),
+    *_both("glucose in mg/dl", "mmol/l", _SUGAR),
+    *_both("cholesterol in mg/dl", "mmol/l", _FAT),
+    *_both("creatinine in mg/dl", "µmol/l", ("creatinine", "µmol/l", "umol/l")),
 )
 
 
@@ -109,11 +108,11 @@ def looks_like(
     if not (is_outside or is_narrow):
         return ()
     found = []
-    for conversion in _known(datetime.now(UTC).year):
-        fits, spread = _fit(conversion(values), counts, low, high, place)
+    for known in _known(datetime.now(UTC).year):
+        fits, spread = _fit(known(values), counts, low, high, place)
         if fits >= NEARLY_ALL and spread > (_WIDER * width if is_narrow else NARROW):
-            is_hinted = bool(set(conversion.hints) & set(hints))
-            found.append((not is_hinted, -round(fits, 2), -spread, conversion.text))
+            is_hinted = bool(set(known.hints) & set(hints))
+            found.append((not is_hinted, -round(fits, 2), -spread, known.text))
     best = sorted(found)
     if best and not best[0][0]:  # where the name tells what it is, others are not told
         best = [one for one in best if not one[0]]

@@ -24,7 +24,7 @@ def answer_to(question: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any
     task, number, title = question["task"], question["number"], question["title"]
     if task == COMPARE:
         from privsketch.pages.comparison.compare import compare
-        from privsketch.pages.report.sources import comparison_page
+        from privsketch.pages.comparison.page import comparison_page
 
         found = compare(sketches)
         page, model = comparison_page(found), None

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from privsketch import __version__
-from privsketch.pages.report.style import STYLE
+from privsketch.pages.report.rendering import STYLE
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.pages.access import Visit
 from privsketch_studies.collector.pages.sheets import policy_digest

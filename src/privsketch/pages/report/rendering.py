@@ -1,0 +1,135 @@
+"""Rendering of pages: Jinja templates with autoescape, the style sheet, and plots as inline SVG.
+
+Templates escape every value. The exceptions are marked as `Markup` here and nowhere else: the
+style sheet, and SVG that matplotlib wrote, which escapes the text in it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privsketch import __version__
+from privsketch.facts.budget import number_text
+from privsketch.models.drawing import axes
+from privsketch.sketching.sketch import Sketch
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+_FOLDER = Path(__file__).parent / "templates"
+STYLE = (_FOLDER / "style.css").read_text(encoding="utf-8").strip()
+# Colours of plots that follow the page into dark mode.
+_CSS_VARIABLES = {axes.INK: "var(--ink)", axes.FAINT: "var(--faint)"}
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number_text,
+        "factor": lambda epsilon: f"{math.exp(epsilon):.3g}",
+    }
+    environment.globals |= {
+        "style": Markup(STYLE),  # noqa: S704 (a file of this package)
+        "version": __version__,
+    }
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the page that a template makes of these values."""
+    return _environment().get_template(template).render(values)
+
+
+def render_macro(template: str, macro: str, *values: Any) -> Markup:
+    """Return the HTML that one macro of a template makes of these values."""
+    html: Markup = getattr(_environment().get_template(template).module, macro)(*values)
+    return html
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """The parts of a page that depend on the kind of model.
+
+    Attributes
+    ----------
+    template : str
+        Name of the template.
+    title : str
+    cards : list of three (str, str)
+        A number, and what it is.
+    remark : str
+        What the page says if there are no concerns.
+    public_fact : str
+        An example of what a private model reveals all the same.
+    values : dict
+        Tables and plots, as the template names them.
+    """
+
+    template: str
+    title: str
+    cards: list[tuple[str, str]]
+    remark: str
+    public_fact: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plots:
+    """Plots below one heading; those of a row stand beside each other, as many as fit."""
+
+    heading: str
+    svgs: tuple[Markup, ...]
+    is_row: bool = False
+
+
+def svg_of(figure: Any, name: str, title: str) -> Markup:
+    """Return a figure as an `<svg>` element that follows the page's colours.
+
+    `name` starts all ids of the element, so that those of two plots never collide.
+    """
+    import matplotlib
+    from markupsafe import Markup
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({**axes.STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # browsers have glyphs that a font lacks
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    for color, variable in _CSS_VARIABLES.items():
+        svg = svg.replace(color, variable)
+    return Markup(svg)  # noqa: S704 (matplotlib escapes the text of figures)
+
+
+def several(count: int, noun: str) -> str:
+    """Return a number of things in words: "1 cluster", "2 clusters"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
+    """Return the number of records, and how it is known."""
+    if sketch.exact_count is not None:
+        return f"{sketch.exact_count:,}", "records (public)"
+    return f"{n_records:,.0f}", "records (estimated)"
