@@ -246,8 +246,8 @@ def test_what_was_written_can_be_inspected(folder):
 
 
 def test_every_method_can_be_asked_for():
-    assert set(command_file.METHODS["squares"]) == {"auto", "sketch", *methods.METHODS}
-    assert set(command_file.METHODS["distances"]) == {"auto", *medians.METHODS}
+    assert set(command_file.methods_of("squares")) == set(methods.method_names())
+    assert set(command_file.methods_of("distances")) == {"auto", *medians.METHODS}
 
 
 # ---------------------------------------------------------------- a dry run

@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
+from privsketch.clustering.choose import Choice, Method, chosen_method, cluster_by, method_names
 from privsketch.estimators.base import PrivateLearner, centers_of, documented, validated
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
@@ -118,7 +118,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,
         "grid" a noisy histogram, "sample-aggregate" the average of many small runs (Nissim et
         al., 2007), "k-variates" noisy seeds (Nock et al., 2016). "auto" takes the one whose
-        forecast is best, from public facts alone; the receipt says which, and why.
+        forecast is best, from public facts alone; the receipt says which, and why. Packages can
+        register more methods by entry points of the group `privsketch.methods`.
     neighbours : {"add-remove", "replace"}
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X, unless
@@ -195,7 +196,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         if choice.method == "sketch":
             model = self._from_sketch(table, domain, budget, n_records, choice, largest)
         else:
-            own = {"noise": options.noise} if choice.method in CHOOSE_NOISE else {}
+            own = {} if options.noise is None else {"noise": options.noise}
             model = cluster_by(
                 choice,
                 table,
@@ -233,7 +234,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         given.pop("n_nonzero", None)
         if isinstance(self.n_clusters, str):
             given["n_clusters"] = self.n_clusters
-        if self.method in CHOOSE_NOISE:
+        reads = isinstance(self.method, str) and self.method in method_names()[2:]
+        if reads and Method.find(self.method).takes_noise:
             given.pop("noise", None)
         told = [f"{name}={value!r}" for name, value in given.items()]
         if given and options.n_nonzero is not None:
@@ -243,11 +245,11 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             )
         if given and self.method == "auto":
             return Choice("sketch", f"{told[0]} is an option of sketches")
-        if given and self.method in METHODS and self.method != "sketch":
-            others = "".join(f" or {name!r}" for name in CHOOSE_NOISE if [*given] == ["noise"])
+        if given and reads:
+            others = ", or one whose noise can be chosen, such as 'lloyd'"
             raise ParameterError(
                 f"{told[0]} with `method={self.method!r}`: that is an option of sketches; leave it "
-                f"out, or use `method='sketch'`{others}"
+                f"out, or use `method='sketch'`{others if [*given] == ['noise'] else ''}"
             )
         number = 1 if isinstance(self.n_clusters, str) else self.n_clusters
         return chosen_method(
