@@ -36,7 +36,8 @@ from privsketch.clustering.medians.rounds import (
     unit_vectors,
 )
 from privsketch.clustering.medians.start import start_losses
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import share_weights as tree_share_weights
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses

@@ -10,7 +10,8 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.cubes import (
     SIDE_BITS,
     Tree,

@@ -9,6 +9,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
     cluster,
@@ -20,7 +21,7 @@ from privsketch.clustering.pipeline.method import (
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
 from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, residual_sums
 from privsketch.clustering.pipeline.subspace import Subspace, spread_directions
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.run import clustered
 from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget

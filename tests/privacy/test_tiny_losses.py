@@ -20,15 +20,16 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import run as passes
+from privsketch.clustering import passes
 from privsketch.clustering.baselines import grid, lloyd
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import (
     Bins,
     residual_lengths,
     residual_sums,
     round_sensitivities,
 )
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree import cubes as candidates
 from privsketch.clustering.tree import cubes as tree
 from privsketch.clustering.tree import swap

@@ -28,9 +28,10 @@ from privsketch.cli.main import main
 from privsketch.clustering import cells
 from privsketch.clustering.baselines import em, grid, lloyd
 from privsketch.clustering.medians.method import cluster_medians
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import PipelinePlan
-from privsketch.clustering.run import Passes, Run, clustered
+from privsketch.clustering.run import Run, clustered
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.engines import spark as spark_engine

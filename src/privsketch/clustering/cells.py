@@ -16,7 +16,8 @@ import numpy as np
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Bits, Floats, Indices, Integers, Whole
-from privsketch.clustering.run import Passes, Run, shares_of
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run, shares_of
 from privsketch.design.cells import noise_of_cells, plan_cells
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator

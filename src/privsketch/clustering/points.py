@@ -14,7 +14,7 @@ from typing import Literal
 
 from privsketch._base.errors import require_gaussian_delta, require_one_of
 from privsketch._base.types import Floats, Integers
-from privsketch.clustering.run import Passes
+from privsketch.clustering.passes import Passes
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Domain
 from privsketch.noise.account import Account

@@ -3,45 +3,34 @@
 A method is a function of a run and of a number of clusters. It opens the passes over the records,
 learns how many there are, cuts the budget into shares, and pays for every answer out of one
 account; the model that it returns carries the receipt of all of them.
-
-Records are read several times, each time in constant memory. A pass gives every record to a
-function that returns integers, and adds these up exactly: what a record contributes must depend on
-that record and on public numbers alone, not on its block. Records arrive quantised, as whole
-numbers in float64, the same unit in all columns: products below 2^53 are exact in any order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from inspect import signature
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError, RecordError, require_records
-from privsketch._base.threads import chunks, in_threads
+from privsketch._base.errors import ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.design.plan import plan_design
-from privsketch.facts.budget import Budget, Neighbours
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
-from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, entered
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
-from privsketch.noise.sums import saturating_add
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.files import expanded
@@ -49,13 +38,7 @@ from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.persons import kept_rows
-from privsketch.tables.reading import (
-    chosen_columns,
-    naming_columns,
-    part_blocks,
-    read_blocks,
-    stops_nothing,
-)
+from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, stops_nothing
 from privsketch.tables.spill import KeptRows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
@@ -67,12 +50,6 @@ PERSONS = "persons"
 REST = "clusters"
 COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nobody gave
 _Model = TypeVar("_Model", bound=Model)
-Progress = Callable[[str, int], None]
-Work = Callable[[Whole], tuple[Integers, ...]]
-BlockWork = Callable[[Iterable[Whole]], tuple[Integers, ...]]
-_MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
-_CHANGED_ROWS = 4096  # records at a time: 32 KB of float64 for each column
-_CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 
 
 class Run:
@@ -432,223 +409,3 @@ def clustered(
         model = method(run, n_clusters, **options)
         entry.commit(model.receipt)
         return model
-
-
-class Passes:
-    """A table that can be read as often as needed.
-
-    `progress` is called at the beginning of a pass with its name and 0, and then with the name
-    and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
-    of records is private. `max_bits` is the resolution: coordinates are below 2^max_bits. With
-    `within`, a box about the center of the ball that `domain` then is, records are moved into both.
-    """
-
-    def __init__(
-        self,
-        data: Any,
-        domain: Domain,
-        *,
-        columns: Sequence[str | int] | None = None,
-        format: FileFormat = PLAIN,
-        missing_to_center: bool = False,
-        n_threads: int | None = None,
-        neighbours: Neighbours = "add-remove",
-        progress: Progress | None = None,
-        max_bits: int | None = None,
-        within: Box | None = None,
-        schema: Schema | None = None,
-        noter: Noter | None = None,
-    ) -> None:
-        parts = data if isinstance(data, list | tuple) else [data]
-        self._is_on_spark = kind_of(data) == "spark"
-        if any(isinstance(part, Iterator) for part in parts):
-            raise RecordError(
-                "records are read several times, and an iterator can be read once; give an array, "
-                "a table, paths, or a list of blocks"
-            )
-        self.domain, self._neighbours, self._to_center = domain, neighbours, missing_to_center
-        self._data, self._columns, self._format = data, columns, format
-        self._schema, self._noter = schema, noter
-        self._n_threads, self._progress = n_threads, progress
-        self._n_found: int | None = None  # by the first pass
-        self.dim = len(domain.half_widths)
-        # Squared norms stay exact in float64, and products of two records too.
-        bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
-        self.bits = min(_MAX_BITS if max_bits is None else max_bits, bits)
-        self._quantise = CompiledQuantiser(
-            domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
-        )
-        self._box_limits: Integers | None = None
-        if within is not None:
-            if not np.array_equal(within.center_vector, domain.center_vector):
-                raise ParameterError("within: the box and the ball need one center")
-            self._box_limits = np.floor(within.half_widths / self.unit).astype(np.int64)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Work goes to the workers of a cluster, with what it knows of passes: never the records.
-        return self.__dict__ | {"_data": None, "_progress": None, "_noter": None}
-
-    @property
-    def unit(self) -> float:
-        """Length of one integer, in the units of the records."""
-        return float(self.domain.half_widths.max() / 2.0**self.bits)
-
-    @property
-    def limits(self) -> Integers:
-        """Largest magnitude of each coordinate, (dim,)."""
-        return self._quantise.limits
-
-    @property
-    def l1(self) -> int:
-        """Largest sum of magnitudes of a record, in whole numbers.
-
-        |x|_1 <= sqrt(d) |x|_2 in a ball; in a box, limits add up.
-        """
-        bounds = [int(self.limits.sum())]
-        if isinstance(self.domain, Ball):
-            bounds.append(math.isqrt(self.dim * int(self.limits[0]) ** 2))
-        if self._box_limits is not None:
-            bounds.append(int(self._box_limits.sum()))
-        return min(bounds)
-
-    @property
-    def l2_squared(self) -> int:
-        """Largest squared length of a record, in whole numbers."""
-        if isinstance(self.domain, Ball):
-            return int(self.limits[0]) ** 2
-        return sum(int(limit) ** 2 for limit in self.limits)
-
-    def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
-        """One pass: `work` on quantised records (n, dim), its results added up.
-
-        `name` is for the progress bar.
-        """
-        return self._sums(lambda chunk: work(self.quantised(chunk)), name)
-
-    def sums_of_blocks(self, work: BlockWork, name: str) -> tuple[Integers, ...]:
-        """The same for work on small blocks that stay in the cache, one after the other."""
-        return self._sums(lambda chunk: work(self._small_blocks(chunk)), name)
-
-    def _sums(
-        self, work: Callable[[Block], tuple[Integers, ...]], name: str
-    ) -> tuple[Integers, ...]:
-        if self._is_on_spark:
-            return self._sums_on_spark(work, name)
-        total: tuple[Integers, ...] | None = None
-        rows = max(1, _CHUNK_VALUES // self.dim)
-        for parts in in_threads(work, chunks(self.blocks(name), rows), self._n_threads):
-            total = parts if total is None else added(total, parts)
-        if total is None:  # an empty table contributes what no record does
-            total = work(np.zeros((0, self.dim)))
-        return total
-
-    def _sums_on_spark(
-        self, work: Callable[[Block], tuple[Integers, ...]], name: str
-    ) -> tuple[Integers, ...]:
-        """The same on the workers: each sends what its records add up to, and how many they are."""
-        tell = self._progress or (lambda name, count: None)
-        tell(name, 0)
-        compute = partial(_part_sums, work, max(1, _CHUNK_VALUES // self.dim))
-        total, found = work(np.zeros((0, self.dim))), 0
-        is_first = self._n_found is None
-        for parts, count in self._data.each(compute, note=is_first):
-            found += count
-            total = total if parts is None else added(total, parts)
-            tell(name, count)
-        self._found(found)
-        return total
-
-    def changed(self, change: Callable[[Block], Block], name: str) -> Iterable[Block] | OnSpark:
-        """One pass: what `change` makes of the records as they are, for a sketch.
-
-        What a record becomes must depend on that record alone.
-        """
-        if self._is_on_spark:
-            (self._progress or (lambda name, count: None))(name, 0)
-            pieces = partial(_changed_pieces, change)
-            return self._data.mapped(pieces)  # type: ignore[no-any-return]
-        return chain.from_iterable(_changed_pieces(change, block) for block in self.blocks(name))
-
-    def require_here(self, method: str) -> None:
-        """Refuse records on a cluster for methods that go through them one after the other."""
-        if self._is_on_spark:
-            raise ParameterError(
-                f"{method} goes through the records in one process, and these are on Spark; use "
-                "`method='pipeline'`, 'cells', 'lloyd', 'grid' or 'sketch'"
-            )
-
-    def blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        """One pass: the records as they are."""
-        self.require_here("this method")
-        tell = self._progress or (lambda name, count: None)
-        tell(name, 0)
-        found = 0
-        for block in self._read():
-            if block.shape[0]:
-                found += block.shape[0]
-                yield block
-                tell(name, block.shape[0])
-        self._found(found)
-
-    def _found(self, found: int) -> None:
-        """Note how many records a pass has found."""
-        if self._n_found not in (None, found):
-            raise RecordError(
-                "records are read several times, and there were not as many as the first time; "
-                "give a table that stays as it is, not a stream"
-            )
-        self._n_found = found
-        if not found and self._neighbours == "replace":
-            raise RecordError(
-                "there are no records; with `neighbours='replace'` their number is public and must "
-                "be at least 1"
-            )
-
-    def _read(self) -> Iterator[Any]:
-        # Later passes see the same records.
-        noter = self._noter if self._n_found is None else None
-        return read_blocks(
-            self._data,
-            self.dim,
-            self._columns,
-            format=self._format,
-            schema=self._schema,
-            noter=noter,
-            neighbours=self._neighbours,
-            to_center=self._to_center,
-        )
-
-    def quantised(self, block: npt.NDArray[Any]) -> Whole:
-        """Records (n, dim) as whole numbers."""
-        return self._in_box(self._quantise.whole_numbers(block))
-
-    def _small_blocks(self, block: npt.NDArray[Any]) -> Iterator[Whole]:
-        return map(self._in_box, self._quantise.blocks_of_whole_numbers(block))
-
-    def _in_box(self, records: Whole) -> Whole:
-        if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
-            np.clip(records, -self._box_limits, self._box_limits, out=records)
-        return records
-
-
-def _part_sums(
-    work: Callable[[Block], tuple[Integers, ...]], rows: int, blocks: Iterable[Block]
-) -> tuple[tuple[Integers, ...] | None, int]:
-    """What the records of one part add up to, None without any, and how many they are."""
-    total: tuple[Integers, ...] | None = None
-    found = 0
-    for chunk in chunks(blocks, rows):
-        found += len(chunk)
-        parts = work(chunk)
-        total = parts if total is None else added(total, parts)
-    return total, found
-
-
-def _changed_pieces(change: Callable[[Block], Block], block: Block) -> Iterator[Block]:
-    for first in range(0, len(block), _CHANGED_ROWS):
-        yield change(block[first : first + _CHANGED_ROWS])
-
-
-def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
-    """Results of two blocks, added up."""
-    return tuple(saturating_add(a, b) for a, b in zip(total, parts, strict=True))

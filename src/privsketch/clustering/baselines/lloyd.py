@@ -43,7 +43,8 @@ from privsketch._base.errors import (
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.edge import Means, cut_records
-from privsketch.clustering.run import Passes, Run, shares_of
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run, shares_of
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.facts.domain import Ball, Domain
 from privsketch.kernels.nearest import CompiledClusters

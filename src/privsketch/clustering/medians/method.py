@@ -17,7 +17,8 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Integers, Whole
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import Bins, residual_lengths
-from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.swap import moved_into_ball
 from privsketch.kernels.nearest import nearest
 from privsketch.noise.account import Account

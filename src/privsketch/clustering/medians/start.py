@@ -15,8 +15,9 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._base.types import Block, Floats, Integers, Whole
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.swap import WIDTH, moved_into_ball, whole_losses
 from privsketch.facts.domain import Ball
 from privsketch.learning.kmeans.learner import learn_kmeans

@@ -30,6 +30,7 @@ from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.rounds import (
     Bins,
@@ -45,7 +46,7 @@ from privsketch.clustering.pipeline.subspace import (
     release_subspace,
     spread_directions,
 )
-from privsketch.clustering.run import Passes, Run, shares_of
+from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.kernels.nearest import Norm
 from privsketch.learning.kmeans.learner import learn_kmeans

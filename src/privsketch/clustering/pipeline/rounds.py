@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.types import Floats, Integers, Whole
-from privsketch.clustering.run import Passes
+from privsketch.clustering.passes import Passes
 from privsketch.kernels.nearest import CompiledClusters, Norm
 
 N_BINS = 48  # from a hundredth on, each 100^(1/47) = 1.10 times as long as the one before

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.types import Block, Floats
-from privsketch.clustering.run import Passes
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.plan import plan_design
 from privsketch.facts.domain import enclosing_ball

@@ -17,13 +17,13 @@ import numpy as np
 from privsketch._base.errors import MissingError, ParameterError, require_count
 from privsketch._base.threads import in_threads
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.run import Passes, added
+from privsketch.clustering.passes import Passes, added
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
-_MAX_BITS = 18  # as in clustering/run.py: sums of 2^40 records stay below 2^58
+_MAX_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
 
 
 class SparsePasses(Passes):

@@ -17,7 +17,8 @@ from fractions import Fraction
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
     MAX_LEVELS,
     candidate_centers,

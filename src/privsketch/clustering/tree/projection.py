@@ -15,7 +15,7 @@ import numpy as np
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.run import Passes, Work
+from privsketch.clustering.passes import Passes, Work
 from privsketch.features.stream import PublicStream
 
 RADIUS_BITS = 16  # the ball of projections has this radius, in bits

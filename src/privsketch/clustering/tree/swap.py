@@ -28,7 +28,7 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._base.types import Floats, Indices, Integers, Whole
-from privsketch.clustering.run import Passes
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
 from privsketch.kernels.nearest import nearest
