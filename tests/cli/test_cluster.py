@@ -16,8 +16,8 @@ from privsketch._base.errors import AccessError
 from privsketch.cli import cluster as command_file
 from privsketch.cli.shell import progress
 from privsketch.clustering import choose as methods
+from privsketch.clustering import medians as medians
 from privsketch.clustering.choose import cluster_by
-from privsketch.clustering.medians import method as medians
 from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
 from tests import commands

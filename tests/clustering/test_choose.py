@@ -21,7 +21,7 @@ from privsketch.clustering import choose as methods
 from privsketch.clustering.baselines import aggregate
 from privsketch.clustering.choose import Choice, chosen_method, cluster_by, method_names
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.sparse import start as sparse_start
+from privsketch.clustering.sparse import method as sparse_start
 from privsketch.estimators import kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.testing import Tape

@@ -12,14 +12,16 @@ import privsketch as ps
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
+    Bins,
     cluster,
     largest_of,
     pulled_counts,
+    residual_lengths,
+    residual_sums,
     shrunk_steps,
     shrunk_together,
 )
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
-from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, residual_sums
 from privsketch.clustering.pipeline.subspace import Subspace, spread_directions
 from privsketch.clustering.run import clustered
 from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest

@@ -23,7 +23,7 @@ import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.clustering import cells, passes
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.medians.method import cluster_medians
+from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered

@@ -19,14 +19,13 @@ from sklearn.metrics import adjusted_rand_score
 import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import document
+from privsketch.projection import analysis as kmeans_module
+from privsketch.projection import analysis as neighbours_module
 from privsketch.projection import distances as distances_module
-from privsketch.projection import kmeans as kmeans_module
-from privsketch.projection import neighbours as neighbours_module
+from privsketch.projection.analysis import cluster_released, inertia, nearest_rows
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.distances import Distances, Released
-from privsketch.projection.kmeans import cluster_released, inertia
 from privsketch.projection.matrix import fresh_matrix
-from privsketch.projection.neighbours import nearest_rows
 from privsketch.projection.rows import Projection
 
 LIMIT = 5.5  # standard errors

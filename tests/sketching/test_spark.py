@@ -27,7 +27,7 @@ from privsketch._base.errors import MissingError, ParameterError, PrivsketchErro
 from privsketch.cli.main import main
 from privsketch.clustering import cells
 from privsketch.clustering.baselines import em, grid, lloyd
-from privsketch.clustering.medians.method import cluster_medians
+from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import PipelinePlan

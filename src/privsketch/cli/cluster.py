@@ -395,7 +395,7 @@ def _learned(
     """
     import privsketch as ps
     from privsketch.clustering.choose import cluster_by
-    from privsketch.clustering.medians.method import cluster_medians
+    from privsketch.clustering.medians import cluster_medians
     from privsketch.clustering.run import clustered
     from privsketch.facts.schema import schema_of
     from privsketch.tables.reading import checked_missing

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.base import ClusterMixin
 
 from privsketch._base.errors import require_count
-from privsketch.clustering.medians.method import checked_method, cluster_medians
+from privsketch.clustering.medians import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
 from privsketch.estimators.base import PrivateLearner, centers_of, documented
 

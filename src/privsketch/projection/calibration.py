@@ -29,8 +29,7 @@ from privsketch.noise.fresh import (
     half_normal_tail,
 )
 from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
-from privsketch.projection.change import Change
-from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Matrix
+from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Change, Matrix
 
 CALIBRATIONS = ("auto", "realised", "fresh", "union", "paper")
 NOISES = ("auto", "laplace", "gaussian")

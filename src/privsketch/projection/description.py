@@ -20,8 +20,7 @@ from privsketch._base.formats import as_line, document, document_content, read_f
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
 from privsketch.projection.calibration import CALIBRATIONS, NOISES
-from privsketch.projection.change import PROTECTS
-from privsketch.projection.matrix import public_matrix
+from privsketch.projection.matrix import PROTECTS, public_matrix
 from privsketch.projection.rows import Projection
 
 KIND = "release"

@@ -40,8 +40,7 @@ from privsketch.projection.calibration import (
     paper_noise,
     realised,
 )
-from privsketch.projection.change import Protection
-from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.projection.matrix import UNIT, Matrix, Protection, fresh_matrix, public_matrix
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 

@@ -23,10 +23,14 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import chunks, one_thread_of_kmeans
 from privsketch._base.types import Integers, Whole
+from privsketch.clustering.baselines.points import (
+    PointNoise,
+    checked_noise,
+    noisy_points,
+    start_centers,
+)
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.run import Run
-from privsketch.clustering.starts import start_centers
 from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about

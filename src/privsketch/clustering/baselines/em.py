@@ -33,9 +33,9 @@ import numpy.typing as npt
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
-from privsketch.clustering.starts import start_centers
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.receipt import Receipt

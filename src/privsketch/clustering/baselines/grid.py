@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count, require_records
 from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
-from privsketch.clustering.starts import start_centers
 from privsketch.facts.domain import Box, Domain
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel

@@ -42,10 +42,10 @@ from privsketch._base.errors import (
 )
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.baselines.points import Start, start_centers
 from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
-from privsketch.clustering.starts import Start, start_centers
 from privsketch.facts.domain import Ball, Domain
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.models.clusters import ClusterModel

@@ -23,8 +23,8 @@ import numpy as np
 from privsketch._base.errors import require_count
 from privsketch._base.threads import chunks
 from privsketch._base.types import Integers, Whole
+from privsketch.clustering.baselines.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
 

@@ -1,43 +1,42 @@
 """K-means in many columns: directions, sketch, residual rounds, on one budget.
 
-1. Directions in which clusters are looked for: released, random, or the columns themselves.
+1. Directions in which clusters are searched for: released, random, or the columns themselves.
 2. A sketch of the records' coordinates along them gives centers to start from; where noise would
-   hide clusters from it, they lie around the mean of all records.
+   hide clusters from it, the centers start around the mean of all records.
 3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
-   residuals cut to it move the centers, and what is mostly noise in the moves is shrunk away.
+   residuals cut to it move the centers, and steps that are mostly noise are shrunk.
 
 Every number that a step uses was released before or is public. With a delta all noise is
-Gaussian, in one zCDP composition; without it the sketch has cube noise and the rounds Laplace
+Gaussian, in one zCDP composition. Without it the sketch has cube noise, and the rounds have Laplace
 noise for residuals cut in the L1 norm.
 
-What to make of noisy steps: pull them towards 0 as far as they are noise.
+Rounds. A record belongs to its nearest released center c. A round sums its residual x - c, cut to a
+radius r, instead of x: the noise is then in proportion to the width of clusters, not to the domain.
+A noisy histogram of the residuals' lengths gives r. Labels, residuals and lengths depend on the
+record and on released numbers only, and are computed in integers.
 
-Counts and steps of all clusters are judged together. If they vary no more than their noise would
-make them, nothing is left of them; if they vary much more, all of it (empirical Bayes). Steps are
-judged in groups of directions, strong ones first: between strong directions clusters differ,
-along weak ones there is mostly noise. A cluster that still has a long way to go, when all others
-have arrived, is judged by itself. Public numbers in, public numbers out.
+Shrinkage. Counts and steps of all clusters are judged together (empirical Bayes). If they vary no
+more than their noise, nothing is left of them; if they vary much more, all of it. Steps are judged
+in groups of directions, strong ones first: clusters differ along strong directions, and weak ones
+have mostly noise. A cluster that is still far from its mean, when all others have arrived, is
+judged by itself. This is post-processing of released numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
-from privsketch.clustering.pipeline.rounds import (
-    Bins,
-    residual_lengths,
-    residual_sums,
-    round_sensitivities,
-)
+from privsketch.clustering.pipeline.plan import N_BINS, PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -48,7 +47,7 @@ from privsketch.clustering.pipeline.subspace import (
 )
 from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.kernels.nearest import Norm
+from privsketch.kernels.nearest import CompiledClusters, Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
@@ -304,3 +303,68 @@ def shrunk_alone(steps: Floats, variances: Floats) -> Floats:
 def _noise_at_most(variances: Floats, size: int) -> Floats:
     """What the mean square of so many numbers of noise hardly exceeds: three deviations more."""
     return np.asarray(variances * (1 + 3 * math.sqrt(2 / size)))
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Public edges of lengths, growing by a constant factor up to the diameter.
+
+    `edges` are as `kernels/nearest.lengths` gives them: squares for the L2 norm.
+    """
+
+    edges: Whole
+    norm: Norm
+
+    @classmethod
+    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS) -> Bins:
+        """Edges from a hundredth of the diameter on; the first bin starts at 0."""
+        edges = np.ceil(np.geomspace(0.01 * diameter, diameter, n_bins))
+        return cls(np.unique(edges**norm), norm)
+
+    def quantile(self, counts: Floats, share: float) -> int:
+        """Upper edge of the bin that holds the quantile of noisy counts."""
+        smooth = np.maximum.accumulate(np.cumsum(counts))
+        place = int(np.searchsorted(smooth, share * max(smooth[-1], 1.0)))
+        edge = int(self.edges[min(place, len(self.edges) - 1)])
+        return edge if self.norm == 1 else math.isqrt(edge)
+
+
+def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
+    """One pass: how many residuals have which length."""
+    clusters = CompiledClusters(centers)
+
+    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+        return (clusters.lengths(blocks, bins.edges, bins.norm),)
+
+    return passes.sums_of_blocks(work, "lengths of residuals")[0]
+
+
+def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
+    """How far one record moves `residual_sums`: a residual and a weight of one cluster.
+
+    A record that is replaced moves them in two clusters; or in one, where residuals may point apart
+    and weights, which are not negative, differ by at most one of them.
+    """
+    squared = radius**2 + weight**2
+    return {
+        "l1": radius + weight,
+        "l2_squared": squared,
+        "l2_replaced": max(2 * squared, 4 * radius**2 + weight**2),
+    }
+
+
+def residual_sums(
+    passes: Passes, centers: Whole, radius: int, weight: int, norm: Norm
+) -> tuple[Integers, Integers]:
+    """One pass: per cluster the sum of cut residuals, (k, dim), and of weights, (k,).
+
+    What a record adds is in `Clusters.residuals`: one moves the first by at most the radius in
+    the norm, and the second by at most the weight.
+    """
+    clusters = CompiledClusters(centers)
+
+    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+        return clusters.residuals(blocks, radius, weight, norm)
+
+    sums, counts = passes.sums_of_blocks(work, "sums of residuals")
+    return sums, counts

@@ -24,7 +24,6 @@ from functools import cache
 from typing import Literal
 
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.pipeline.rounds import N_BINS
 from privsketch.design.forecast import excess, expected_range, references
 from privsketch.design.pca import predicted_loss
 from privsketch.design.plan import plan_design
@@ -35,6 +34,9 @@ from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 
 Directions = Literal["columns", "released", "random", "mean"]
+# Bins of the lengths of residuals: from a hundredth of the diameter on, each is 100^(1/47) = 1.10
+# times as long as the one before.
+N_BINS = 48
 # More of them are not sketched without a choice of directions; pure noise hides more.
 MAX_COLUMNS, MAX_PURE_COLUMNS = 20, 10
 # Columns and clusters: pure noise buries directions of more, and planning them takes long.

@@ -16,7 +16,7 @@ import numpy as np
 
 from privsketch._base.types import Block, Floats
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.tree.projection import projected_radius
+from privsketch.clustering.tree.cubes import projected_radius
 from privsketch.design.plan import plan_design
 from privsketch.facts.domain import enclosing_ball
 from privsketch.features.stream import PublicStream, Purpose

@@ -1,9 +1,22 @@
 """K-means of records with many columns, of which each record uses few.
 
 1. Clusters in few public random directions: from a sketch, or from the partition trees and swaps
-   of Balcan et al. (2017).
-2. Sparse centers of these clusters in all columns (sparse_recovery), and again of the clusters
-   that these centers make: sums of sparse records need little noise, so rounds are cheap.
+   of Balcan et al. (2017). A record belongs to the cluster whose center is nearest to its
+   projection, in integers.
+2. Sparse centers of these clusters in all columns, and again of the clusters that these centers
+   make: sums of sparse records need little noise, so rounds are cheap.
+
+A record with s entries of at most L moves the sums of its cluster by at most s L in L1. There are
+two ways from noisy sums to sparse centers.
+
+"largest" adds noise of scale s L / epsilon to all sums and keeps those that noise alone hardly
+reaches. This decision comes after the noise and costs nothing. With a delta the noise is Gaussian,
+for sqrt(s) L in L2.
+
+"picks" is Algorithm 5 of Balcan et al. (2017), with corrected scales: the exponential mechanism
+picks a number of coordinates, then their sums get noise. That noise has the same scale
+s L / epsilon, as a record may touch s of the picks, and picking takes a share of epsilon. It cannot
+be better unless fewer are picked than a record has entries. docs/sparse.md compares.
 
 Nothing of size n d is ever held. docs/sparse.md has sensitivities and measurements.
 """
@@ -11,26 +24,37 @@ Nothing of size n d is ever held. docs/sparse.md has sensitivities and measureme
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
-from privsketch.clustering.sparse.recovery import (
-    RECOVERIES,
-    Labels,
-    Recovery,
-    SparseCenters,
-    merged,
-    noise_reach,
-    release_largest,
-    release_picks,
+from privsketch.clustering.tree.cubes import (
+    MAX_DIMENSIONS,
+    RADIUS,
+    Projected,
+    candidate_centers,
+    default_threshold,
+    release_candidates,
 )
-from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
-from privsketch.clustering.tree.method import TreeSettings
+from privsketch.clustering.tree.method import MAX_CANDIDATES, MAX_LOSS, TreeSettings
+from privsketch.clustering.tree.swap import WIDTH, release_swaps
+from privsketch.facts.domain import Ball
+from privsketch.features.stream import PublicStream, Purpose
+from privsketch.kernels.nearest import nearest
+from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
+from privsketch.noise.choice import picks_law
+from privsketch.noise.mechanism import choose
 
 Start = Literal["sketch", "trees"]
 STARTS: tuple[Start, ...] = ("sketch", "trees")
@@ -183,3 +207,184 @@ def _recovered(
     if recovery == "largest":
         return release_largest(passes, labels, n_clusters, account, *names)
     return release_picks(passes, labels, n_clusters, n_picks, account, *names)
+
+
+def start_by_sketch(
+    run: Run, passes: SparsePasses, n_clusters: int, settings: TreeSettings, n_records: float
+) -> Labels:
+    """Clusters from a sketch of the projections.
+
+    Charges: the share "sketch".
+    """
+    # Enough directions for k clusters to lie apart; more of them make the sketch larger.
+    dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
+    tail = settings.fail_prob / n_records
+    data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
+
+    def blocks() -> Iterator[Whole]:
+        for block in passes.blocks("sketch"):
+            yield data(passes.quantised(block)) / RADIUS
+
+    unit_ball = Ball(dim=data.n_dimensions, radius=1.0)
+    released = run.sketch(blocks(), unit_ball, n_clusters, n_records)
+    centers = np.rint(learn_kmeans(released, n_clusters).centers * RADIUS)
+    return lambda records: nearest(data(records), centers)
+
+
+def start_by_trees(
+    passes: SparsePasses,
+    n_clusters: int,
+    settings: TreeSettings,
+    n_records: float,
+    account: Account,
+    seed: int,
+) -> Labels:
+    """Clusters from partition trees and swaps of their cubes.
+
+    Charges: the shares "candidates" and "swaps".
+    """
+    swaps, trees = account.shares.part("swaps"), account.shares.part("candidates")
+    each = 1 if swaps.neighbours == "add-remove" else 2
+    settings = settings.filled(n_clusters, passes.dim, n_records, swaps.epsilon / each)
+    stream = PublicStream(seed, Purpose.SPARSE_TREES)
+    levels = settings.n_levels or 1
+    data = Projected.draw(
+        passes, settings.n_dimensions or 1, stream, settings.fail_prob / n_records
+    )
+    one_tree = replace(trees, epsilon=trees.epsilon / settings.n_trees)
+    threshold = settings.threshold or default_threshold(
+        data.n_dimensions, levels, one_tree, settings.fail_prob
+    )
+    with one_thread():  # blocks of records already share the cores
+        grown = release_candidates(
+            data, settings.n_trees, levels, threshold, stream, account, "candidates"
+        )
+        n_least = 2 * n_clusters
+        candidates = candidate_centers(grown, n_least, max(MAX_CANDIDATES, n_least), stream)
+        width = max(1, round(WIDTH * (settings.loss_share or MAX_LOSS)))
+        n_swaps = settings.n_swaps or 1
+        centers = release_swaps(
+            data, candidates, n_clusters, n_swaps, stream, account, "swaps", width
+        )
+    return lambda records: nearest(data(records), centers)
+
+
+Labels = Callable[[Any], npt.NDArray[np.intp]]
+Recovery = Literal["largest", "picks"]
+RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")
+
+
+@dataclass(frozen=True, eq=False)
+class SparseCenters:
+    """Whole centers (k, dim) and noisy counts (k,)."""
+
+    centers: Floats
+    counts: Floats
+
+    def labels(self, records: Any) -> npt.NDArray[np.intp]:
+        """Index of the nearest center of CSR records, the first of several: exact."""
+        scores = records @ (-2 * self.centers.T)
+        scores += np.vecdot(self.centers, self.centers)
+        return np.asarray(scores.argmin(axis=1))
+
+
+def sparse_sums(passes: SparsePasses, labels: Labels, n_clusters: int) -> tuple[Integers, Integers]:
+    """One pass: sums (k, dim) of the records of each cluster, and their numbers (k,)."""
+    from scipy.sparse import csr_array
+
+    def work(records: Any) -> tuple[Integers, ...]:
+        label = labels(records)
+        n = len(label)
+        member = csr_array((np.ones(n), (label, np.arange(n))), shape=(n_clusters, n))
+        sums = (member @ records).toarray()  # whole numbers: exact in any order
+        return sums.astype(np.int64), np.bincount(label, minlength=n_clusters)
+
+    sums, counts = passes.sums(work, "cluster sums")
+    return sums, counts
+
+
+def release_largest(
+    passes: SparsePasses,
+    labels: Labels,
+    n_clusters: int,
+    account: Account,
+    count_name: str,
+    sum_name: str,
+) -> SparseCenters:
+    """Means of the clusters, 0 where the noise may be all there is.
+
+    Charges: the shares `count_name` and `sum_name`.
+    """
+    sums, counts = sparse_sums(passes, labels, n_clusters)
+    noisy_counts, _ = account.counts(count_name, counts)
+    reach = noise_reach(passes, account.shares, sum_name)
+    noisy_sums, _ = account.noisy(
+        sum_name,
+        sums,
+        l1=passes.l1,
+        l2_squared=passes.l2_squared,
+        l2_replaced=passes.l2_replaced,
+    )
+    kept = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
+    return SparseCenters(_whole_means(kept, noisy_counts, passes), noisy_counts)
+
+
+def release_picks(
+    passes: SparsePasses,
+    labels: Labels,
+    n_clusters: int,
+    n_picks: int,
+    account: Account,
+    count_name: str,
+    pick_name: str,
+    sum_name: str,
+) -> SparseCenters:
+    """Means of the clusters at `n_picks` coordinates each (Algorithm 5), 0 elsewhere.
+
+    Charges: the shares `count_name`, `pick_name` and `sum_name`.
+    """
+    sums, counts = sparse_sums(passes, labels, n_clusters)
+    noisy_counts, _ = account.laplace(count_name, counts, l1=1)
+    l1 = passes.l1_over(n_picks)
+    budget = account.budget(pick_name)
+    law = picks_law(passes.linf, l1, passes.dim, n_picks, budget.epsilon, budget.neighbours)
+    places, receipt = choose(sums, law, source=None)
+    account.charge(receipt, 0.0)
+    noisy_sums, _ = account.laplace(sum_name, np.take_along_axis(sums, places, axis=1), l1=l1)
+    kept = np.zeros(sums.shape)
+    np.put_along_axis(kept, places, noisy_sums, axis=1)
+    return SparseCenters(_whole_means(kept, noisy_counts, passes), noisy_counts)
+
+
+def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
+    """What about one of the noises of a center's sums reaches, or none."""
+    is_replaced = shares.budget.neighbours == "replace"
+    log = math.log(max(passes.dim, 2))
+    if shares.is_pure:
+        return (1 + is_replaced) * passes.l1 / shares.part(name).epsilon * log
+    squared = passes.l2_replaced if is_replaced else passes.l2_squared
+    return math.sqrt(squared / shares.rho(name) * log)
+
+
+def merged(found: SparseCenters, n_clusters: int) -> SparseCenters:
+    """Fewer centers, made of those whose union adds least to the cost of k-means.
+
+    Charges: nothing; centers and counts were released.
+    """
+    centers, counts = found.centers.copy(), np.maximum(found.counts, 1.0)
+    while len(centers) > n_clusters:
+        squared = np.vecdot(centers, centers)
+        apart = squared + squared[:, np.newaxis] - 2 * centers @ centers.T
+        added = apart * (counts * counts[:, np.newaxis]) / (counts + counts[:, np.newaxis])
+        np.fill_diagonal(added, np.inf)
+        i, j = np.unravel_index(added.argmin(), added.shape)
+        both = counts[i] + counts[j]
+        centers[i] = np.rint((counts[i] * centers[i] + counts[j] * centers[j]) / both)
+        counts[i] = both
+        centers, counts = np.delete(centers, j, axis=0), np.delete(counts, j)
+    return SparseCenters(centers, counts)
+
+
+def _whole_means(sums: Floats, counts: Floats, passes: SparsePasses) -> Floats:
+    means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
+    return np.rint(np.clip(means, -passes.linf, passes.linf))

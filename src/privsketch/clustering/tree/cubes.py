@@ -1,35 +1,119 @@
-"""A private partition tree: cubes that hold many records, split level by level (Algorithm 1).
+"""Private partition trees of projected records, and the candidates for centers that they give.
 
 Balcan et al. (2017), "Differentially Private Clustering in High-Dimensional Euclidean Spaces".
-A cube that holds all projections, shifted at random, is split into 2^p; a child goes on if its
-count reaches a threshold with noise; and so on for a public number of levels. A record is in one
-cube of a level, so that a level costs one count, whatever the number of cubes; levels add up.
-Empty cubes take part as all others do (noise/choice.py): leaving them out would tell that
+
+Projection. Records are projected on few public random directions, in integers. The rows of the
+matrix are sqrt(d / p) times orthonormal ones, so that lengths are kept on average. The paper
+divides by sqrt(d), which keeps none, and takes the radius of the records for that of their
+projections, which may be longer. Here a projection that is longer than a radius which nearly all
+keep is cut to it. Both depend on the record and on public numbers only.
+
+Tree (Algorithm 1). A cube that holds all projections, shifted at random, is split into 2^p cubes. A
+child is split again if its count reaches a threshold with noise, for a public number of levels. A
+record is in one cube of a level, so a level costs one count, whatever the number of cubes; levels
+add up. Empty cubes are treated like all others (noise/choice.py): omitting them would reveal that
 they are empty.
 
-Candidates for centers: middles of the cubes of several shifted trees (Algorithm 2).
-
-Cube centers may lie far outside the ball of the records, where a loss has no bound; all are
-moved into the ball, and what coincides counts once. Both need no privacy: trees are released.
+Candidates (Algorithm 2). Centers of the cubes of several shifted trees. They may lie far outside
+the ball of the records, where a loss has no bound. All are moved into the ball, and points that
+coincide count once. Neither step needs privacy: the trees are released.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from threading import Lock
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, cut_to_ball
+from privsketch.clustering.passes import Passes, Work
 from privsketch.facts.budget import Budget
 from privsketch.features.stream import PublicStream
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import threshold_law
 from privsketch.noise.mechanism import choose
+
+RADIUS_BITS = 16  # the ball of projections has this radius, in bits
+RADIUS = 2**RADIUS_BITS
+MAX_DIMENSIONS = 30  # 2^30 children of each of up to 2^32 cubes have places below 2^62
+_MATRIX_BITS = 14  # behind the point; products with 18-bit records stay below 2^53 in 2^15 columns
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """Passes over projected records: whole numbers in the ball of radius 2^16.
+
+    `matrix` is (dim, p), in whole numbers; a projection is the product divided by 2^14 and
+    rounded. `radius` is that of the ball, in units of the passes.
+    """
+
+    passes: Passes
+    matrix: Whole = field(repr=False)
+    radius: float
+
+    @classmethod
+    def draw(
+        cls, passes: Passes, n_dimensions: int, stream: PublicStream, tail: float
+    ) -> Projected:
+        """A public projection; a record is cut with a chance of at most `tail`."""
+        if not 1 <= n_dimensions <= MAX_DIMENSIONS:
+            raise ParameterError(
+                "n_dimensions",
+                n_dimensions,
+                f"expected 1 to {MAX_DIMENSIONS}",
+                "the private partition has 2^n_dimensions cubes in every cube",
+            )
+        dim, p = passes.dim, min(n_dimensions, passes.dim)
+        if p < dim:
+            rows = np.linalg.qr(stream.normal(dim * p).reshape(dim, p))[0].T
+        else:
+            rows = np.eye(dim)
+        stretch = projected_radius(dim, p, tail)
+        radius = float(passes.limits.max()) * stretch
+        scale = math.sqrt(dim / p) * 2.0**_MATRIX_BITS * RADIUS / radius
+        return cls(passes, np.rint(rows.T * scale), radius)
+
+    @property
+    def n_dimensions(self) -> int:
+        """Number of dimensions after the projection."""
+        return int(self.matrix.shape[1])
+
+    def __call__(self, records: Whole) -> Whole:
+        """Projections (n, p) of quantised records (n, dim): products of integers, hence exact."""
+        return cut_to_ball(np.rint(records @ self.matrix * 2.0**-_MATRIX_BITS))
+
+    def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
+        """One pass of `work` on projected records; `name` is for the progress bar."""
+        return self.passes.sums(lambda records: work(self(records)), name)
+
+
+def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:
+    """Radius that projections of unit vectors exceed with a chance of `tail`.
+
+    The squared length of p orthonormal coordinates of a unit vector is Beta(p/2, (d - p)/2).
+    """
+    from scipy.stats import beta
+
+    if n_dimensions >= dim:
+        return 1.0
+    share = beta.isf(tail, n_dimensions / 2, (dim - n_dimensions) / 2)
+    return math.sqrt(dim / n_dimensions * float(share))
+
+
+def cut_to_ball(points: Whole, radius: int = RADIUS) -> Whole:
+    """Whole numbers (n, p), those outside the ball moved to its edge or just inside."""
+    squared = np.vecdot(points, points)
+    outside = np.flatnonzero(squared > float(radius) ** 2)
+    if len(outside):
+        factor = radius / np.sqrt(squared[outside])
+        points[outside] = np.trunc(points[outside] * factor[:, np.newaxis])
+    return points
+
 
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
 MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centers

@@ -16,16 +16,18 @@ from fractions import Fraction
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
-from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
+    MAX_DIMENSIONS,
     MAX_LEVELS,
+    Projected,
     candidate_centers,
     default_threshold,
+    projected_radius,
     release_candidates,
 )
-from privsketch.clustering.tree.projection import MAX_DIMENSIONS, Projected, projected_radius
+from privsketch.clustering.tree.medians import MEDIAN_SHARES, release_medians
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,

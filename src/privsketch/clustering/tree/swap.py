@@ -29,7 +29,7 @@ import numpy as np
 
 from privsketch._base.types import Floats, Indices, Integers, Whole
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
+from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
 from privsketch.kernels.nearest import nearest
 from privsketch.noise.account import Account, Shares

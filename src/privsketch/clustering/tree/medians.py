@@ -1,29 +1,29 @@
 """Medians of clusters that were found in few dimensions, purely private: one for each cluster.
 
-Balcan et al. (2017) draw a median from a log-concave density. A Markov chain that is stopped
-does not draw from it exactly, so that what is released is not pure. Instead: a noisy mean, a few
-noisy steps along the sum of unit vectors, and a private choice among all points on the way and
-their mean. A record is in one cluster, so that all clusters together cost what one does.
+Balcan et al. (2017) draw a median from a log-concave density. A Markov chain that is stopped does
+not draw from it exactly, so its release is not pure. Instead: a noisy mean, a few noisy steps along
+the sum of unit vectors, and a private choice among all points on the way and their mean. A record
+is in one cluster, so all clusters together cost what one does.
+
+Unit vectors. The sum of distances to c falls fastest along the sum of the vectors
+(x - c) / |x - c|. Here a vector is (x - c) / max(|x - c|, l): its norm is at most 1, and it does
+not jump where a record lies at c. (It belongs to Huber's loss, which is the distance beyond l and a
+square below.) One record moves the sum by at most 1, however far away it is. Vectors are in fixed
+point, rounded towards 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
-from privsketch._base.types import Integers, Whole
-from privsketch.clustering.medians.rounds import (
-    ONE,
-    l1_norm,
-    members,
-    shrunk,
-    unit_vectors,
-    whole_sums,
-)
-from privsketch.clustering.tree.projection import Projected
+from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.tree.cubes import Projected
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,
@@ -36,6 +36,51 @@ from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
+
+ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
+MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (James and Stein, 1961)
+
+
+def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, Whole]:
+    """Vectors (n, dim) of whole numbers, of norm at most `one`; lengths (n,), at least `least`.
+
+    Square roots and quotients are rounded in one way only, so that a vector depends on its
+    residual alone. Rounding may lengthen a squared norm by less than 1 before it is made whole:
+    that of the whole numbers is at most one^2.
+    """
+    lengths = np.maximum(np.sqrt(np.vecdot(residuals, residuals)), float(least))
+    return np.trunc(residuals * (one / lengths)[:, np.newaxis]), lengths
+
+
+def l1_norm(dim: int, one: int = ONE) -> int:
+    """Largest L1 norm of a vector, in whole numbers."""
+    return math.isqrt(dim * one**2)
+
+
+def members(labels: npt.NDArray[np.intp], n_clusters: int) -> Whole:
+    """Which record is in which cluster, (k, n), as 0 and 1."""
+    found = np.zeros((n_clusters, len(labels)))
+    found[labels, np.arange(len(labels))] = 1.0
+    return found
+
+
+def whole_sums(member: Whole, values: Whole) -> Integers:
+    """Sums per cluster of whole numbers below 2^53: exact in any order."""
+    return np.asarray((member @ values).astype(np.int64))
+
+
+def shrunk(steps: Floats, variances: Floats) -> Floats:
+    """Steps (k, dim) pulled towards 0 as far as they are noise (James and Stein).
+
+    The noise of a step has the same variance, (k,), in every column.
+    """
+    dim = steps.shape[1]
+    if dim < MIN_TO_SHRINK:
+        return steps
+    squared = np.maximum(np.vecdot(steps, steps), np.finfo(np.float64).tiny)
+    kept = np.maximum(1 - (dim - 2) * variances / squared, 0.0)
+    return np.asarray(steps * kept[:, np.newaxis])
+
 
 MEDIAN_SHARES: dict[str, Fraction] = {
     "candidates": Fraction(3, 10),
