@@ -11,20 +11,17 @@ from scipy.optimize import minimize
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from privsketch.clustering import medians
 from privsketch.clustering.medians import (
-    ONE,
     WEIGHT,
     cluster_medians,
-    l1_norm,
     median_sums,
     release_least,
     release_round,
     sensitivities,
     share_weights,
-    shrunk,
     start_losses,
     steps_of,
-    unit_vectors,
 )
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
@@ -32,9 +29,13 @@ from privsketch.clustering.tree import medians as median_recovery
 from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.medians import (
     N_STEPS,
+    ONE,
+    l1_norm,
     path_losses,
     release_medians,
     release_places,
+    shrunk,
+    unit_vectors,
     vector_sums,
 )
 from privsketch.clustering.tree.method import share_weights as tree_share_weights
