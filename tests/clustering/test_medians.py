@@ -257,11 +257,11 @@ def test_a_start_is_chosen_at_what_a_record_can_move(delta, neighbours):
     table = np.array([[-0.5, 0.2], [0.1, 0.0], [0.9, 0.0]])
     change = start_losses(passes_of(table), starts) - start_losses(passes_of(table[:-1]), starts)
     assert (change > 0).all()
-    assert 0.999 < change.max() / medians.FARTHEST <= 1
+    assert 0.999 < change.max() / medians.MAX_DISTANCE <= 1
     account = even_account(ps.Budget(1.0, delta, neighbours), "starts")
-    law = questions(lambda: account.choice("starts", change, medians.FARTHEST))[0].law
-    width = medians.FARTHEST * (1 if neighbours == "add-remove" else 2)
-    assert law.sensitivity == medians.FARTHEST
+    law = questions(lambda: account.choice("starts", change, medians.MAX_DISTANCE))[0].law
+    width = medians.MAX_DISTANCE * (1 if neighbours == "add-remove" else 2)
+    assert law.sensitivity == medians.MAX_DISTANCE
     assert Fraction(law.scale) * exact(law.epsilon) >= width
     if delta == 0:
         assert law.epsilon == 1.0
@@ -496,7 +496,7 @@ def test_the_length_is_a_small_quantile(fixed_noise):
     least = release_least(passes, np.zeros((1, 3)), account, "lengths") * passes.unit
     # Noise of one record in a bin of hundreds; bins grow by an eighth.
     share = (np.linalg.norm(records, axis=1) < least).mean()
-    assert medians.INSIDE * 0.95 < share < medians.INSIDE * 1.6
+    assert medians.SHORT_SHARE * 0.95 < share < medians.SHORT_SHARE * 1.6
 
 
 def test_noise_alone_makes_no_long_step():

@@ -327,7 +327,7 @@ def test_a_source_that_grows_between_passes_is_noticed(spark, tmp_path, no_noise
     passes = run.read()
     run.number(passes)
     passes._data = replace(passes._data, frame=bigger.toDF("c0", "c1"))
-    with pytest.raises(RecordError, match="not as many as the first time"):
+    with pytest.raises(RecordError, match="number has changed since the first"):
         lloyd.cluster_sums(passes, np.zeros((2, 2)))
 
 

@@ -33,16 +33,9 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
-from privsketch.clustering.tree.medians import (
-    ONE,
-    l1_norm,
-    members,
-    shrunk,
-    unit_vectors,
-    whole_sums,
-)
+from privsketch.clustering.tree.medians import ONE, l1_norm, shrunk, unit_vectors, whole_sums
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch.clustering.tree.swap import WIDTH, moved_into_ball, whole_losses
+from privsketch.clustering.tree.swap import WIDTH, members, moved_into_ball, nearest_losses
 from privsketch.facts.domain import Ball
 from privsketch.kernels.nearest import nearest
 from privsketch.learning.kmeans.learner import learn_kmeans
@@ -52,16 +45,11 @@ from privsketch.sketching.sketch import Sketch
 
 METHODS = ("rounds", "partition-tree")
 N_ROUNDS = 4  # by trial; docs/medians.md has what they reach
-LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)  # by trial
+LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)  # by trial (docs/medians.md)
 
 
-def cluster_medians(
-    run: Run,
-    n_clusters: int,
-    *,
-    method: str = "rounds",
-) -> ClusterModel:
-    """K-medians centers of records that can be read several times.
+def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> ClusterModel:
+    """Release k-medians centers of records that can be read several times.
 
     Method "rounds" uses Gaussian noise if the budget has a delta and pure noise if not;
     "partition-tree" is pure.
@@ -93,13 +81,13 @@ def cluster_medians(
 
 
 def checked_method(method: str) -> str:
-    """Refuse a method that there is none of."""
+    """Return the method, or raise an error if it is unknown."""
     require_one_of("method", method, METHODS)
     return method
 
 
 def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
-    """Shares of the steps of "rounds"; they add up to 1."""
+    """Return the shares of the steps of "rounds"; they add up to 1."""
     start = start_weights(dim, is_pure)
     for_round = (1 - sum(start.values()) - LENGTHS_SHARE - COUNTS_SHARE) / N_ROUNDS
     return {
@@ -111,7 +99,7 @@ def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
 
 
 def cluster_counts(passes: Passes, centers: Whole) -> Integers:
-    """One pass: how many records are nearest to each center, (k,)."""
+    """Count the records nearest to each center, (k,), in one pass."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
         return (np.bincount(nearest(records, centers), minlength=len(centers)),)
@@ -119,17 +107,17 @@ def cluster_counts(passes: Passes, centers: Whole) -> Integers:
     return passes.sums(work, "cluster sizes")[0]
 
 
-MAX_COLUMNS = 20  # of a sketch without a subspace
+MAX_COLUMNS = 20  # of a sketch of all columns; beyond, it is along directions
 N_DIRECTIONS = 10  # the most that plans of the pipeline have (pipeline/plan.py)
 # By trial; docs/medians.md has what all shares together reach.
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
-SUBSPACE_SHARE = Fraction(1, 5)  # of that of the sketch
-SEARCHES = (None, 1, 2)  # public seeds; None is that of the sketch
-FARTHEST = WIDTH // 4  # distances count up to a quarter of the diameter
+SUBSPACE_SHARE = Fraction(1, 5)  # of the share of the sketch
+SEARCHES = (None, 1, 2)  # public seeds of searches; None is the seed of the sketch
+MAX_DISTANCE = WIDTH // 4  # distances are cut at a quarter of the diameter
 
 
 def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
-    """Shares of the start."""
+    """Return the shares of the start."""
     if dim <= MAX_COLUMNS or is_pure:
         return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
     return {
@@ -142,36 +130,31 @@ def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
 def release_start(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> Whole:
-    """Centers (k, dim), whole numbers in the ball of the passes.
+    """Release start centers (k, dim), whole numbers in the ball of the passes.
 
     Charges: the shares of `start_weights`.
     """
-    found = _searched(run, passes, n_clusters, account, n_records)
+    searches = _searched(run, passes, n_clusters, account, n_records)
     center = passes.domain.center_vector
-    starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in found]
-    return starts[account.choice("starts", start_losses(passes, starts), FARTHEST)]
+    starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in searches]
+    return starts[account.choice("starts", start_losses(passes, starts), MAX_DISTANCE)]
 
 
 def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
-    """One pass: sums of distances to the nearest center of each start, in whole numbers."""
-
-    def work(records: Whole) -> tuple[Integers, ...]:
-        each = [
-            whole_losses(records, start, passes.bits, FARTHEST, "distances").min(axis=1).sum()
-            for start in starts
-        ]
-        return (np.array(each, dtype=np.float64).astype(np.int64),)
-
-    return passes.sums(work, "losses of starts")[0]
+    """Sum the distances to the nearest center of each start, in whole numbers, in one pass."""
+    return nearest_losses(passes, starts, "losses of starts", MAX_DISTANCE, "distances")
 
 
 def _searched(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> list[Floats]:
-    """Centers (k, dim) of several searches, in the units of the records."""
+    """Return the centers (k, dim) of several searches, in the units of the records.
+
+    Charges: the shares "subspace" and "sketch".
+    """
     if passes.dim <= MAX_COLUMNS:
         missing = "center" if run.missing_to_center else "error"
-        blocks = passes.changed(_as_they_are, "sketch")
+        blocks = passes.changed(_unchanged, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
         return _learned(released, n_clusters)
     ball = passes.domain
@@ -187,7 +170,7 @@ def _searched(
     return [ball.center_vector + centers @ rows for centers in _learned(released, n_clusters)]
 
 
-def _as_they_are(block: Block) -> Block:
+def _unchanged(block: Block) -> Block:
     return block
 
 
@@ -195,30 +178,29 @@ def _learned(released: Sketch, n_clusters: int) -> list[Floats]:
     return [learn_kmeans(released, n_clusters, random_state=seed).centers for seed in SEARCHES]
 
 
-INSIDE = 0.1  # share of the records that are nearer than l
+SHORT_SHARE = 0.1  # share of the records that are nearer than l
 N_BINS = 64  # from SHORTEST on, each 2^(12/63) = 1.14 times as long as the one before
 SHORTEST = 2.0**-12  # the first edge of the bins, as a share of the diameter
-MIN_WEIGHT = 0.02  # no cluster is taken to weigh less than this share of the average one
+MIN_WEIGHT = 0.02  # smallest weight of a cluster, as a share of the average one
 WEIGHT = ONE // 4  # more of it is more noise in the vectors, less of it in the weights
 
 
 def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:
-    """The length below which a record counts less, in whole numbers.
+    """Release the length below which a record counts less, in whole numbers.
 
     Charges: the share `name`.
     """
     diameter = 2 * float(passes.limits.max())
     edges = np.ceil(np.geomspace(SHORTEST * diameter, diameter, N_BINS))
     bins = Bins(np.unique(edges**2), 2)
-    counts = residual_lengths(passes, centers, bins)
-    noisy, _ = account.counts(name, counts)
-    return max(1, bins.quantile(noisy, INSIDE))
+    noisy, _ = account.counts(name, residual_lengths(passes, centers, bins))
+    return max(1, bins.quantile(noisy, SHORT_SHARE))
 
 
 def median_sums(
     passes: Passes, centers: Whole, least: int, one: int = ONE, weight: int = WEIGHT
 ) -> Integers:
-    """One pass: per cluster the sums of vectors and of weights, (k, dim + 1)."""
+    """Sum the vectors and weights of each cluster, (k, dim + 1), in one pass."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
         label = nearest(records, centers)
@@ -231,10 +213,10 @@ def median_sums(
 
 
 def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, int]:
-    """How far one record moves `median_sums`: a vector and a weight of one cluster.
+    """Return the sensitivity of `median_sums`: a record moves a vector and a weight of one cluster.
 
-    A record that is replaced moves them in two clusters; or in one, where vectors may point apart
-    and weights, which are not negative, differ by at most one of them.
+    A replaced record moves them in two clusters; or in one, where vectors may point apart and
+    weights, which are not negative, differ by at most one weight.
     """
     return {
         "l1": l1_norm(dim, one) + weight,
@@ -244,7 +226,7 @@ def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, i
 
 
 def release_round(passes: Passes, centers: Whole, least: int, account: Account, name: str) -> Whole:
-    """New centers, whole numbers in the ball.
+    """Release new centers, whole numbers in the ball.
 
     Charges: the share `name`.
     """
@@ -254,9 +236,9 @@ def release_round(passes: Passes, centers: Whole, least: int, account: Account, 
 
 
 def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
-    """Steps (k, dim) from noisy `median_sums`. Released numbers only."""
+    """Return steps (k, dim) from noisy `median_sums`: post-processing of released numbers."""
     weights = noisy[:, -1] / WEIGHT
-    # Where noise is all there is of a weight, it must not become a long step.
+    # A weight that is all noise must not become a long step.
     floor = max(MIN_WEIGHT * float(np.maximum(weights, 0.0).mean()), 2 * variance**0.5 / WEIGHT)
     reach = least / np.maximum(weights, floor) / ONE
     return shrunk(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)

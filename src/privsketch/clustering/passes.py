@@ -42,10 +42,10 @@ _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 class Passes:
     """A table that can be read as often as needed.
 
-    `progress` is called at the beginning of a pass with its name and 0, and then with the name
-    and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
-    of records is private. `max_bits` is the resolution: coordinates are below 2^max_bits. With
-    `within`, a box about the center of the ball that `domain` then is, records are moved into both.
+    `progress` is called with the name of a pass and 0 when it begins, and then with the numbers of
+    records that were read. It is for the holder only: under "add-remove" the number of records is
+    private. `max_bits` is the resolution: coordinates are below 2^max_bits. `within` is a box about
+    the center of the ball `domain`: records are moved into both.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Passes:
         self.domain, self._neighbours, self._to_center = domain, neighbours, missing_to_center
         self._data, self._columns, self._format = data, columns, format
         self._schema, self._noter = schema, noter
-        self._n_threads, self._progress = n_threads, progress
-        self._n_found: int | None = None  # by the first pass
+        self._n_threads, self._progress = n_threads, progress or _no_progress
+        self._n_records: int | None = None  # counted by the first pass
         self.dim = len(domain.half_widths)
         # Squared norms stay exact in float64, and products of two records too.
         bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
@@ -90,8 +90,8 @@ class Passes:
             self._box_limits = np.floor(within.half_widths / self.unit).astype(np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Work goes to the workers of a cluster, with what it knows of passes: never the records.
-        return self.__dict__ | {"_data": None, "_progress": None, "_noter": None}
+        # Work functions travel to the workers of a cluster with their passes, without records.
+        return self.__dict__ | {"_data": None, "_progress": _no_progress, "_noter": None}
 
     @property
     def unit(self) -> float:
@@ -107,7 +107,7 @@ class Passes:
     def l1(self) -> int:
         """Largest sum of magnitudes of a record, in whole numbers.
 
-        |x|_1 <= sqrt(d) |x|_2 in a ball; in a box, limits add up.
+        |x|_1 <= sqrt(d) |x|_2 in a ball; in a box it is the sum of the limits.
         """
         bounds = [int(self.limits.sum())]
         if isinstance(self.domain, Ball):
@@ -124,14 +124,14 @@ class Passes:
         return sum(int(limit) ** 2 for limit in self.limits)
 
     def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
-        """One pass: `work` on quantised records (n, dim), its results added up.
+        """Add up the results of `work` on quantised records (n, dim), in one pass.
 
         `name` is for the progress bar.
         """
         return self._sums(lambda chunk: work(self.quantised(chunk)), name)
 
     def sums_of_blocks(self, work: BlockWork, name: str) -> tuple[Integers, ...]:
-        """The same for work on small blocks that stay in the cache, one after the other."""
+        """Add up the results of `work` on small blocks, which stay in the cache, in one pass."""
         return self._sums(lambda chunk: work(self._small_blocks(chunk)), name)
 
     def _sums(
@@ -141,77 +141,73 @@ class Passes:
             return self._sums_on_spark(work, name)
         total: tuple[Integers, ...] | None = None
         rows = max(1, _CHUNK_VALUES // self.dim)
-        for parts in in_threads(work, chunks(self.blocks(name), rows), self._n_threads):
-            total = parts if total is None else added(total, parts)
-        if total is None:  # an empty table contributes what no record does
-            total = work(np.zeros((0, self.dim)))
-        return total
+        for sums in in_threads(work, chunks(self.blocks(name), rows), self._n_threads):
+            total = sums if total is None else added(total, sums)
+        return work(np.zeros((0, self.dim))) if total is None else total
 
     def _sums_on_spark(
         self, work: Callable[[Block], tuple[Integers, ...]], name: str
     ) -> tuple[Integers, ...]:
-        """The same on the workers: each sends what its records add up to, and how many they are."""
-        tell = self._progress or (lambda name, count: None)
-        tell(name, 0)
+        """Add up on the workers: each sends the sums of its records and their number."""
+        self._progress(name, 0)
         compute = partial(_part_sums, work, max(1, _CHUNK_VALUES // self.dim))
-        total, found = work(np.zeros((0, self.dim))), 0
-        is_first = self._n_found is None
-        for parts, count in self._data.each(compute, note=is_first):
-            found += count
-            total = total if parts is None else added(total, parts)
-            tell(name, count)
-        self._found(found)
+        total, n_records = work(np.zeros((0, self.dim))), 0
+        is_first = self._n_records is None
+        for sums, count in self._data.each(compute, note=is_first):
+            n_records += count
+            total = total if sums is None else added(total, sums)
+            self._progress(name, count)
+        self._check_number(n_records)
         return total
 
     def changed(self, change: Callable[[Block], Block], name: str) -> Iterable[Block] | OnSpark:
-        """One pass: what `change` makes of the records as they are, for a sketch.
+        """Read the records as they are, in one pass, and apply `change`, for a sketch.
 
-        What a record becomes must depend on that record alone.
+        The result for a record must depend on that record alone.
         """
         if self._is_on_spark:
-            (self._progress or (lambda name, count: None))(name, 0)
+            self._progress(name, 0)
             pieces = partial(_changed_pieces, change)
             return self._data.mapped(pieces)  # type: ignore[no-any-return]
         return chain.from_iterable(_changed_pieces(change, block) for block in self.blocks(name))
 
     def require_here(self, method: str) -> None:
-        """Refuse records on a cluster for methods that go through them one after the other."""
+        """Refuse records on a cluster for methods that read them in one process."""
         if self._is_on_spark:
             raise ParameterError(
-                f"{method} goes through the records in one process, and these are on Spark; use "
+                f"{method} reads the records in one process, and these are on Spark; use "
                 "`method='pipeline'`, 'cells', 'lloyd', 'grid' or 'sketch'"
             )
 
     def blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        """One pass: the records as they are."""
+        """Read the records as they are, in one pass."""
         self.require_here("this method")
-        tell = self._progress or (lambda name, count: None)
-        tell(name, 0)
-        found = 0
+        self._progress(name, 0)
+        n_records = 0
         for block in self._read():
             if block.shape[0]:
-                found += block.shape[0]
+                n_records += block.shape[0]
                 yield block
-                tell(name, block.shape[0])
-        self._found(found)
+                self._progress(name, block.shape[0])
+        self._check_number(n_records)
 
-    def _found(self, found: int) -> None:
-        """Note how many records a pass has found."""
-        if self._n_found not in (None, found):
+    def _check_number(self, n_records: int) -> None:
+        """Check that a pass has read as many records as the first one."""
+        if self._n_records not in (None, n_records):
             raise RecordError(
-                "records are read several times, and there were not as many as the first time; "
-                "give a table that stays as it is, not a stream"
+                "records are read several times, and their number has changed since the first "
+                "time; give a table that stays as it is, not a stream"
             )
-        self._n_found = found
-        if not found and self._neighbours == "replace":
+        self._n_records = n_records
+        if not n_records and self._neighbours == "replace":
             raise RecordError(
                 "there are no records; with `neighbours='replace'` their number is public and must "
                 "be at least 1"
             )
 
     def _read(self) -> Iterator[Any]:
-        # Later passes see the same records.
-        noter = self._noter if self._n_found is None else None
+        # Later passes read the same records.
+        noter = self._noter if self._n_records is None else None
         return read_blocks(
             self._data,
             self.dim,
@@ -224,14 +220,14 @@ class Passes:
         )
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
-        """Records (n, dim) as whole numbers."""
+        """Quantise records (n, dim) to whole numbers."""
         return self._in_box(self._quantise.whole_numbers(block))
 
     def _small_blocks(self, block: npt.NDArray[Any]) -> Iterator[Whole]:
         return map(self._in_box, self._quantise.blocks_of_whole_numbers(block))
 
     def _in_box(self, records: Whole) -> Whole:
-        if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
+        if self._box_limits is not None:  # this shortens records: they stay in the ball
             np.clip(records, -self._box_limits, self._box_limits, out=records)
         return records
 
@@ -239,14 +235,18 @@ class Passes:
 def _part_sums(
     work: Callable[[Block], tuple[Integers, ...]], rows: int, blocks: Iterable[Block]
 ) -> tuple[tuple[Integers, ...] | None, int]:
-    """What the records of one part add up to, None without any, and how many they are."""
+    """Return the sums over the records of one part, None if there are none, and their number."""
     total: tuple[Integers, ...] | None = None
-    found = 0
+    n_records = 0
     for chunk in chunks(blocks, rows):
-        found += len(chunk)
-        parts = work(chunk)
-        total = parts if total is None else added(total, parts)
-    return total, found
+        n_records += len(chunk)
+        sums = work(chunk)
+        total = sums if total is None else added(total, sums)
+    return total, n_records
+
+
+def _no_progress(name: str, count: int) -> None:
+    """Report nothing."""
 
 
 def _changed_pieces(change: Callable[[Block], Block], block: Block) -> Iterator[Block]:
@@ -254,6 +254,6 @@ def _changed_pieces(change: Callable[[Block], Block], block: Block) -> Iterator[
         yield change(block[first : first + _CHANGED_ROWS])
 
 
-def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
-    """Results of two blocks, added up."""
-    return tuple(saturating_add(a, b) for a, b in zip(total, parts, strict=True))
+def added(total: tuple[Integers, ...], sums: tuple[Integers, ...]) -> tuple[Integers, ...]:
+    """Add the results of two blocks."""
+    return tuple(saturating_add(a, b) for a, b in zip(total, sums, strict=True))

@@ -1,8 +1,8 @@
-"""One clustering run: the records, what is public about them, and what it may cost.
+"""One clustering run: the records, the public facts about them, and the budget.
 
-A method is a function of a run and of a number of clusters. It opens the passes over the records,
-learns how many there are, cuts the budget into shares, and pays for every answer out of one
-account; the model that it returns carries the receipt of all of them.
+A method is a function of a run and of a number of clusters. It opens passes over the records,
+obtains their number, cuts the budget into shares, and pays for every answer from one account. The
+model that it returns carries the receipt of all answers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 COUNT = "number of records"
 PERSONS = "persons"
 REST = "clusters"
-COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nobody gave
+COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that is not stated
 _Model = TypeVar("_Model", bound=Model)
 
 
@@ -58,13 +58,14 @@ class Run:
     Parameters
     ----------
     data : table, path or list of blocks
-        It is read several times.
+        The records. They are read several times.
     domain : Schema, Box or Ball
-        With a schema, `domain` is that of encoded records: a ball where noise is Gaussian and
-        pays for the norm, or where its L1 norm is smaller than that of the box, else a box.
+        With a schema, the attribute `domain` is that of encoded records: a ball where noise is
+        Gaussian and pays for the norm, or where its L1 norm is smaller than that of the box; else
+        a box.
     budget : Budget
     n_records : float, optional
-        A public number, about that of the records.
+        A public number, about the number of records.
     columns, format : optional
         As in `tables.reading`.
     missing_to_center : bool
@@ -77,11 +78,11 @@ class Run:
     progress : callable, optional
         See `Passes`.
     count : {"stated", "public"}
-        What a given `n_records` is; "public" if it is the very number, under "replace".
+        What `n_records` is: a stated number, or under "replace" the exact one, which is public.
     names : list of str, optional
-        What errors call the columns of an array.
+        Names of the columns of an array, for error messages.
     ledger : (path, name), optional
-        Where the run is entered before it draws noise.
+        Ledger that gets an entry before the run draws noise.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Run:
             raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
         if self.schema is None and budget.unit.person is not None:
             raise ParameterError(
-                "budget: its unit is a person, and only a schema says which records are whose"
+                "budget: its unit is a person, and only a schema says which person has a record"
             )
         self.data, self.domain, self.budget = _looked_up(data), domain, budget
         self._kept: KeptRows | None = None  # of persons
@@ -131,11 +132,11 @@ class Run:
         self._account: Account | None = None
 
     def cost(self) -> Cost:
-        """What the run costs, for a ledger."""
+        """Return the cost of the run, for a ledger."""
         return cost_of_budget(self.budget)
 
     def note_for(self, entry: OpenEntry) -> None:
-        """Let an entry of a ledger know which records the first pass reads."""
+        """Note the records that the first pass reads in an entry of a ledger."""
         self.noter = noter_of(entry.key, self.schema)
         if self.noter is not None:
             entry.saw(self.noter)
@@ -143,7 +144,7 @@ class Run:
     def without_delta(self) -> None:
         """Spend no delta, for methods whose noise is pure."""
         if self._account is not None:
-            raise ParameterError("shares: spending has begun, and its delta counts")
+            raise ParameterError("shares: spending has begun, and the delta is part of it")
         self.budget = replace(self.budget, delta=0.0)
 
     def read(
@@ -153,7 +154,7 @@ class Run:
         max_bits: int | None = None,
         within: Box | None = None,
     ) -> Passes:
-        """Passes over the records, in the run's domain or in another one that holds it."""
+        """Open passes over the records, in the run's domain or in another one that contains it."""
         has_persons = self.schema is not None and self.schema.person is not None
         data, is_encoded = self.data, has_persons
         if kind_of(data) == "spark":
@@ -174,7 +175,7 @@ class Run:
     def _chosen(
         self, dim: int, columns: Sequence[str | int] | None, names: Sequence[str] | None
     ) -> Selection:
-        """Which columns make a record, as the first pass reads them."""
+        """Return the columns of a record, as the first pass reads them."""
         chosen = chosen_columns(
             dim,
             columns,
@@ -187,7 +188,7 @@ class Run:
         return replace(chosen, noter=self.noter)
 
     def _records_on_spark(self) -> SparkRecords:
-        """Records of a Spark DataFrame, those of persons the same ones in every pass."""
+        """Return the records of a Spark DataFrame; those of persons are the same in every pass."""
         if self._on_spark is None:
             from privsketch.sketching.engines.spark import spark_records
 
@@ -199,7 +200,7 @@ class Run:
         return self._on_spark
 
     def _records_of_persons(self) -> KeptRows:
-        """The records of persons that count, the same ones in every pass."""
+        """Return the records of persons that count, the same ones in every pass."""
         schema = self.schema
         if self._kept is None and schema is not None:
             chosen = self._chosen(schema.dim, self.columns, None)
@@ -213,7 +214,7 @@ class Run:
             )
             self._kept = kept_rows(blocks, schema.dim)
         if self._kept is None:
-            raise ParameterError("schema: there is none that names persons")
+            raise ParameterError("schema: expected one with a column of persons")
         return self._kept
 
     @property
@@ -235,7 +236,7 @@ class Run:
             )
 
     def reading(self) -> dict[str, Any]:
-        """What passes of any kind are told."""
+        """Return the parameters that all kinds of passes share."""
         return {
             "columns": self.columns,
             "format": self.format,
@@ -245,9 +246,9 @@ class Run:
         }
 
     def number(self, passes: Passes) -> float:
-        """The number of records: as stated, public under "replace", or a noisy one.
+        """Return the number of records: stated, exact under "replace", or a noisy one.
 
-        Charges: a fiftieth of the budget if it was neither given nor public.
+        Charges: a fiftieth of the budget if it is neither stated nor public.
         """
         if self.n_records is not None:
             return self.n_records
@@ -266,14 +267,14 @@ class Run:
 
     @property
     def left(self) -> Budget:
-        """What is not cut into shares yet, as a budget to plan with."""
+        """The rest of the budget that is not cut into shares yet, to plan with."""
         return self.budget if self._account is None else self._account.shares.part(REST)
 
     def share(self, weights: Mapping[str, Fraction]) -> Account:
-        """The account of the run, with what is left of the budget cut into shares.
+        """Cut the rest of the budget into shares and return the account of the run.
 
-        `weights` are parts of what is left and add up to 1. They may depend on what was released:
-        what is left was fixed before.
+        `weights` are parts of the rest and add up to 1. They may depend on released numbers,
+        because the rest was fixed before.
         """
         if self._account is None:
             self._account = Account(Shares(self.budget, weights))
@@ -290,7 +291,7 @@ class Run:
         *,
         missing: str = "error",
     ) -> Sketch:
-        """A sketch of blocks of records, or of what was made of them, for k-means.
+        """Release a sketch for k-means, of blocks of records or of values derived from them.
 
         Charges: the share "sketch".
         """
@@ -303,7 +304,7 @@ class Run:
             n_records=n_records,
             random_state=self.seed,
             feature_map="fourier",
-            noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
+            noise=None if account.shares.is_pure else "gaussian",  # its rho is charged
         )
         released = sketch(blocks, design, missing=missing, n_threads=self.n_threads, ledger=STEP)
         account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
@@ -311,13 +312,13 @@ class Run:
 
     @property
     def account(self) -> Account:
-        """What pays for all answers, once the budget is cut into shares."""
+        """The account that pays for all answers, once the budget is cut into shares."""
         if self._account is None:
-            raise ParameterError("shares: nothing can be paid for yet")
+            raise ParameterError("shares: the budget is not cut into shares yet")
         return self._account
 
     def receipt(self, mechanism: str) -> Receipt:
-        """What all answers cost together."""
+        """Return the receipt of all answers together."""
         return self.account.receipt(mechanism, self.source)
 
     def model(
@@ -332,11 +333,11 @@ class Run:
         concerns: tuple[str, ...] = (),
         count: str = "released",
     ) -> ClusterModel:
-        """The clusters that a run found, with its receipt.
+        """Return the model of the clusters, with the receipt of the run.
 
-        `centers` (k, dim) are in the units of the records; `sizes` are noisy numbers of records,
-        or None where a method has none. Their sum is the number of records if none is given;
-        `count` says what that number is, which is a noisy one but for those of `number`.
+        `centers` (k, dim) are in the units of the records. `sizes` are noisy numbers of records,
+        or None for methods that release none; their sum takes the place of a missing `n_records`.
+        `count` says what that number is: "released" unless it comes from `number`.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
@@ -359,40 +360,40 @@ class Run:
 
 
 def shares_of(sizes: Floats) -> Floats:
-    """Shares of noisy numbers of records; equal ones if none of them is above 0."""
+    """Return the shares of noisy numbers of records; equal ones if no number is above 0."""
     counts = np.maximum(sizes, 0.0)
     total = float(counts.sum())
     return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))
 
 
 def _looked_up(data: Any) -> Any:
-    """Files of folders and patterns, once: every pass must see the same ones."""
+    """List the files of folders and patterns once: every pass must read the same files."""
     if kind_of(data) == "path":
         return expanded(Path(data))
     if isinstance(data, list | tuple) and any(kind_of(part) == "path" for part in data):
-        found = [_looked_up(part) for part in data]
-        return [one for part in found for one in (part if isinstance(part, list) else [part])]
+        parts = [_looked_up(part) for part in data]
+        return [file for part in parts for file in (part if isinstance(part, list) else [part])]
     return data
 
 
 def _domain_of(schema: Schema, budget: Budget) -> Domain:
-    """Where encoded records are taken to lie: what their noise has to pay for least."""
+    """Return the domain of encoded records for which noise is smallest."""
     ball, box = schema.ball, schema.box
     in_ball = math.sqrt(schema.dim) * ball.radius  # |x|_1 <= sqrt(d) |x|_2
     return ball if budget.delta > 0 or in_ball < float(box.half_widths.sum()) else box
 
 
-_OWN = frozenset(signature(Run).parameters) - {"data"}
+_RUN_OPTIONS = frozenset(signature(Run).parameters) - {"data"}
 
 
 def clustered(
     method: Callable[..., _Model], data: Any, /, n_clusters: int, **options: Any
 ) -> _Model:
-    """A method's run on `data`: options of `Run` by their names, all others are the method's.
+    """Run a method on `data`. Options of `Run` have their names there, the method gets all others.
 
     Charges: the budget, once.
     """
-    run = Run(data, **{name: options.pop(name) for name in _OWN & options.keys()})
+    run = Run(data, **{name: options.pop(name) for name in _RUN_OPTIONS & options.keys()})
     dim, is_plain = len(run.domain.half_widths), run.schema is None
     stated = (run.columns, run.names) if is_plain else (None, None)
     with (

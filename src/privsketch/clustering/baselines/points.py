@@ -27,14 +27,14 @@ from privsketch.noise.account import Account
 
 Start = Literal["packing", "uniform"]
 STARTS: tuple[Start, ...] = ("packing", "uniform")
-_TRIES = 100  # random places tried for a point before all of them start again
-_ATTEMPTS = 10  # starts before a counts as too large: the first points may lie badly
+_TRIES = 100  # random positions tried for a point before all points start again
+_ATTEMPTS = 10  # restarts before a counts as too large: the first points may lie badly
 _BISECTIONS = 12  # leave a within 2^-12 of the narrowest half-width
-_AT_ONCE = 10  # places that are drawn together
+_BATCH = 10  # positions drawn together
 
 
 def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> Floats:
-    """Centers (k, dim) about the center of the domain, in the units of the records."""
+    """Return start centers (k, dim) about the center of the domain, in units of the records."""
     if start not in STARTS:
         raise ParameterError("start", start, "expected 'packing' or 'uniform'")
     low, high = 0.0, float(domain.half_widths.min())
@@ -45,27 +45,27 @@ def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> F
     for _ in range(_BISECTIONS):
         distance = (low + high) / 2
         for _ in range(_ATTEMPTS):
-            placed = _placed(domain, distance, n_clusters, rng)
-            if placed is not None:
-                low, best = distance, placed
+            points = _packed(domain, distance, n_clusters, rng)
+            if points is not None:
+                low, best = distance, points
                 break
         else:
             high = distance
     return best
 
 
-def _placed(
+def _packed(
     domain: Domain, distance: float, n_clusters: int, rng: np.random.Generator
 ) -> Floats | None:
-    """Points `distance` from the border and twice that from each other, or None if none fit."""
+    """Return points `distance` from the border and twice that apart, or None if they do not fit."""
     points = np.empty((n_clusters, len(domain.half_widths)))
     for number in range(n_clusters):
-        for _ in range(_TRIES // _AT_ONCE):
-            places = _uniform(domain, distance, _AT_ONCE, rng)
-            gaps = places[:, np.newaxis] - points[:number]
-            free = (np.vecdot(gaps, gaps) >= 4 * distance**2).all(axis=1)
-            if free.any():
-                points[number] = places[free.argmax()]
+        for _ in range(_TRIES // _BATCH):
+            trials = _uniform(domain, distance, _BATCH, rng)
+            gaps = trials[:, np.newaxis] - points[:number]
+            is_free = (np.vecdot(gaps, gaps) >= 4 * distance**2).all(axis=1)
+            if is_free.any():
+                points[number] = trials[is_free.argmax()]
                 break
         else:
             return None
@@ -73,7 +73,7 @@ def _placed(
 
 
 def _uniform(domain: Domain, distance: float, count: int, rng: np.random.Generator) -> Floats:
-    """Uniform points at least `distance` from the border."""
+    """Draw uniform points at least `distance` from the border."""
     half = domain.half_widths - distance
     if not isinstance(domain, Ball):
         return (2 * rng.random((count, len(half))) - 1) * half
@@ -87,7 +87,7 @@ POINT_NOISES: tuple[PointNoise, ...] = ("laplace", "cube", "gaussian")
 
 
 def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: int) -> PointNoise:
-    """The kind of noise, one that the budget can pay; for places released `n_points` at a time."""
+    """Return a kind of noise that the budget allows, for `n_points` points in one release."""
     if noise is None:
         return "gaussian" if budget.delta > 0 else _pure_noise(domain, n_points)
     kind = require_one_of("noise", noise, POINT_NOISES)
@@ -97,7 +97,7 @@ def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: i
 
 
 def _pure_noise(domain: Domain, n_points: int) -> PointNoise:
-    """The one of smaller variance, from public numbers alone."""
+    """Return the pure noise of smaller variance, from public numbers alone."""
     half = domain.half_widths
     dim, widest = len(half), float(half.max())
     l1 = math.sqrt(dim) * widest if isinstance(domain, Ball) else float(half.sum())
@@ -109,17 +109,17 @@ def _pure_noise(domain: Domain, n_points: int) -> PointNoise:
 def noisy_points(
     account: Account, name: str, passes: Passes, points: Integers, kind: PointNoise
 ) -> Floats:
-    """Places (k, dim), or sums of which one term is k places, with noise for all of them.
+    """Release points (k, dim), or sums of which one term is k points, with noise for all of them.
 
-    Charges: the share.
+    Charges: the share `name`.
     """
     k = len(points)
     account.require_one_record(name)
     if kind == "laplace":
-        across = 2 * k * passes.l1
-        return account.laplace(name, points, across, replaced=across)[0]
+        diameter = 2 * k * passes.l1
+        return account.laplace(name, points, diameter, replaced=diameter)[0]
     if kind == "cube":
-        across = 2 * int(passes.limits.max())
-        return account.cube(name, points, across, replaced=across)[0]
-    across = 4 * k * passes.l2_squared
-    return account.gaussian(name, points, across, replaced=across)[0]
+        diameter = 2 * int(passes.limits.max())
+        return account.cube(name, points, diameter, replaced=diameter)[0]
+    squared = 4 * k * passes.l2_squared
+    return account.gaussian(name, points, squared, replaced=squared)[0]

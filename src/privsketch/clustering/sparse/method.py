@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -37,16 +37,8 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
-from privsketch.clustering.tree.cubes import (
-    MAX_DIMENSIONS,
-    RADIUS,
-    Projected,
-    candidate_centers,
-    default_threshold,
-    release_candidates,
-)
-from privsketch.clustering.tree.method import MAX_CANDIDATES, MAX_LOSS, TreeSettings
-from privsketch.clustering.tree.swap import WIDTH, release_swaps
+from privsketch.clustering.tree.cubes import MAX_DIMENSIONS, RADIUS, Projected
+from privsketch.clustering.tree.method import TreeSettings, projected_centers
 from privsketch.facts.domain import Ball
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels.nearest import nearest
@@ -58,7 +50,7 @@ from privsketch.noise.mechanism import choose
 
 Start = Literal["sketch", "trees"]
 STARTS: tuple[Start, ...] = ("sketch", "trees")
-START_SHARE = Fraction(1, 2)  # of what is spent before centers are recovered
+START_SHARE = Fraction(1, 2)  # share of the steps before centers are recovered
 _ROUND_SHARES: dict[str, dict[str, Fraction]] = {
     "largest": {"counts": Fraction(1, 20), "sums": Fraction(19, 20)},
     "picks": {"counts": Fraction(1, 20), "picks": Fraction(7, 10), "sums": Fraction(1, 4)},
@@ -67,7 +59,8 @@ _START_SHARES: dict[str, dict[str, Fraction]] = {
     "sketch": {"sketch": Fraction(1)},
     "trees": {"candidates": Fraction(1, 2), "swaps": Fraction(1, 2)},
 }
-_ROOM = 16  # times what noise reaches are in a cluster, where more are made than asked for
+# Records of a cluster over the reach of the noise, from which on a start has more clusters.
+_MIN_OVER_NOISE = 16
 _METHODS = {"sketch": "pipeline", "trees": "partition-tree"}
 
 
@@ -82,28 +75,28 @@ def cluster_sparse(
     n_rounds: int = 2,
     settings: TreeSettings | None = None,
 ) -> ClusterModel:
-    """K-means centers of sparse records that can be read several times.
+    """Release k-means centers of sparse records that can be read several times.
 
     Charges: the budget, once. No delta with start="trees" or recovery="picks".
 
     Parameters
     ----------
     run : Run
-        Of sparse matrices of SciPy or any table; its domain is a box that holds 0 in every column,
-        or a ball around 0. Missing values, where they are allowed, count as 0.
+        A run on sparse matrices of SciPy or any table; its domain is a box that contains 0 in every
+        column, or a ball around 0. Missing values, where they are allowed, count as 0.
     n_nonzero : int
-        Public: how many entries of a record count. Of more, the largest are kept.
+        Public number of entries of a record that count. Of more, the largest are kept.
     start : {"sketch", "trees"}
         How clusters are found in few dimensions. "trees" is Balcan et al.
     recovery : {"largest", "picks"}
         How sparse centers are found. "picks" is Algorithm 5 of Balcan et al.
     picks : int, optional
-        Coordinates of a center with recovery="picks"; twice `n_nonzero` if left out.
+        Coordinates of a center with recovery="picks"; twice `n_nonzero` by default.
     n_rounds : int
-        How often centers are recovered: from the start, then from the clusters of the centers
+        Number of recoveries: the first from the start, the others from the clusters of the centers
         before. 1 is Balcan et al.
     settings : TreeSettings, optional
-        `n_dimensions` counts for both ways to start, the rest for trees.
+        `n_dimensions` is for both ways to start, the rest for trees.
     """
     require_count("n_clusters", n_clusters)
     require_count("n_rounds", n_rounds)
@@ -136,20 +129,20 @@ def cluster_sparse(
     else:
         n_first = n_clusters
         labels = start_by_trees(passes, n_clusters, settings, n_records, account, run.seed)
-    found = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
+    clusters = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
     for number in range(1, n_rounds):
-        labels = merged(found, n_clusters).labels
-        found = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
+        labels = merged(clusters, n_clusters).labels
+        clusters = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
     return run.model(
-        found.centers * passes.unit,
-        found.counts,
+        clusters.centers * passes.unit,
+        clusters.counts,
         method=_METHODS[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
     )
 
 
 def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
-    """Shares of all steps; they add up to 1."""
+    """Return the shares of all steps; they add up to 1."""
     weights = {step: START_SHARE * share for step, share in _START_SHARES[start].items()}
     for number in range(n_rounds):
         for step, share in _ROUND_SHARES[recovery].items():
@@ -158,7 +151,7 @@ def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str,
 
 
 def picks_for(n_nonzero: int, accuracy: float) -> int:
-    """Picks of Algorithm 5: ceil(2 s / eta), which keep all but a share eta of a mean's energy."""
+    """Return ceil(2 s / eta), the picks of Algorithm 5 that keep a share 1 - eta of the energy."""
     return math.ceil(2 * n_nonzero / accuracy)
 
 
@@ -183,15 +176,15 @@ def _first_clusters(
     passes: SparsePasses,
     account: Account,
 ) -> int:
-    """Half as many again where noise allows it: what they split is merged, not the reverse.
+    """Return the number of clusters to start with: half as many again where noise allows it.
 
-    Two clusters that a start takes for one stay together in later rounds.
+    Later rounds merge clusters that a start splits, but do not split those that it merges.
     """
     more = 3 * n_clusters // 2
     if n_rounds == 1 or recovery != "largest":
         return n_clusters
     reach = noise_reach(passes, account.shares, "sums 0") / passes.linf  # in records
-    return more if n_records / more >= _ROOM * reach else n_clusters
+    return more if n_records / more >= _MIN_OVER_NOISE * reach else n_clusters
 
 
 def _recovered(
@@ -212,7 +205,7 @@ def _recovered(
 def start_by_sketch(
     run: Run, passes: SparsePasses, n_clusters: int, settings: TreeSettings, n_records: float
 ) -> Labels:
-    """Clusters from a sketch of the projections.
+    """Find clusters from a sketch of the projections.
 
     Charges: the share "sketch".
     """
@@ -239,32 +232,19 @@ def start_by_trees(
     account: Account,
     seed: int,
 ) -> Labels:
-    """Clusters from partition trees and swaps of their cubes.
+    """Find clusters by partition trees and swaps of their cubes.
 
     Charges: the shares "candidates" and "swaps".
     """
-    swaps, trees = account.shares.part("swaps"), account.shares.part("candidates")
-    each = 1 if swaps.neighbours == "add-remove" else 2
-    settings = settings.filled(n_clusters, passes.dim, n_records, swaps.epsilon / each)
+    swaps = account.shares.part("swaps")
+    halves = 1 if swaps.neighbours == "add-remove" else 2
+    settings = settings.filled(n_clusters, passes.dim, n_records, swaps.epsilon / halves)
     stream = PublicStream(seed, Purpose.SPARSE_TREES)
-    levels = settings.n_levels or 1
-    data = Projected.draw(
-        passes, settings.n_dimensions or 1, stream, settings.fail_prob / n_records
-    )
-    one_tree = replace(trees, epsilon=trees.epsilon / settings.n_trees)
-    threshold = settings.threshold or default_threshold(
-        data.n_dimensions, levels, one_tree, settings.fail_prob
-    )
+    tail = settings.fail_prob / n_records
+    data = Projected.draw(passes, settings.n_dimensions or 1, stream, tail)
     with one_thread():  # blocks of records already share the cores
-        grown = release_candidates(
-            data, settings.n_trees, levels, threshold, stream, account, "candidates"
-        )
-        n_least = 2 * n_clusters
-        candidates = candidate_centers(grown, n_least, max(MAX_CANDIDATES, n_least), stream)
-        width = max(1, round(WIDTH * (settings.loss_share or MAX_LOSS)))
-        n_swaps = settings.n_swaps or 1
-        centers = release_swaps(
-            data, candidates, n_clusters, n_swaps, stream, account, "swaps", width
+        centers = projected_centers(
+            data, n_clusters, settings, stream, account, "candidates", "swaps"
         )
     return lambda records: nearest(data(records), centers)
 
@@ -282,14 +262,14 @@ class SparseCenters:
     counts: Floats
 
     def labels(self, records: Any) -> npt.NDArray[np.intp]:
-        """Index of the nearest center of CSR records, the first of several: exact."""
+        """Return the index of the nearest center of CSR records, exactly; the first of several."""
         scores = records @ (-2 * self.centers.T)
         scores += np.vecdot(self.centers, self.centers)
         return np.asarray(scores.argmin(axis=1))
 
 
 def sparse_sums(passes: SparsePasses, labels: Labels, n_clusters: int) -> tuple[Integers, Integers]:
-    """One pass: sums (k, dim) of the records of each cluster, and their numbers (k,)."""
+    """Return the sums (k, dim) and numbers (k,) of the records of each cluster, in one pass."""
     from scipy.sparse import csr_array
 
     def work(records: Any) -> tuple[Integers, ...]:
@@ -311,7 +291,7 @@ def release_largest(
     count_name: str,
     sum_name: str,
 ) -> SparseCenters:
-    """Means of the clusters, 0 where the noise may be all there is.
+    """Release the means of the clusters, 0 where a sum may be all noise.
 
     Charges: the shares `count_name` and `sum_name`.
     """
@@ -325,8 +305,8 @@ def release_largest(
         l2_squared=passes.l2_squared,
         l2_replaced=passes.l2_replaced,
     )
-    kept = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
-    return SparseCenters(_whole_means(kept, noisy_counts, passes), noisy_counts)
+    sparse = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
+    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
 
 
 def release_picks(
@@ -339,7 +319,7 @@ def release_picks(
     pick_name: str,
     sum_name: str,
 ) -> SparseCenters:
-    """Means of the clusters at `n_picks` coordinates each (Algorithm 5), 0 elsewhere.
+    """Release the means of the clusters at `n_picks` coordinates each (Algorithm 5), 0 elsewhere.
 
     Charges: the shares `count_name`, `pick_name` and `sum_name`.
     """
@@ -348,16 +328,16 @@ def release_picks(
     l1 = passes.l1_over(n_picks)
     budget = account.budget(pick_name)
     law = picks_law(passes.linf, l1, passes.dim, n_picks, budget.epsilon, budget.neighbours)
-    places, receipt = choose(sums, law, source=None)
+    columns, receipt = choose(sums, law, source=None)
     account.charge(receipt, 0.0)
-    noisy_sums, _ = account.laplace(sum_name, np.take_along_axis(sums, places, axis=1), l1=l1)
-    kept = np.zeros(sums.shape)
-    np.put_along_axis(kept, places, noisy_sums, axis=1)
-    return SparseCenters(_whole_means(kept, noisy_counts, passes), noisy_counts)
+    noisy_sums, _ = account.laplace(sum_name, np.take_along_axis(sums, columns, axis=1), l1=l1)
+    sparse = np.zeros(sums.shape)
+    np.put_along_axis(sparse, columns, noisy_sums, axis=1)
+    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
 
 
 def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
-    """What about one of the noises of a center's sums reaches, or none."""
+    """Return a size that at most about one noise of a center's sums exceeds."""
     is_replaced = shares.budget.neighbours == "replace"
     log = math.log(max(passes.dim, 2))
     if shares.is_pure:
@@ -366,12 +346,12 @@ def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
     return math.sqrt(squared / shares.rho(name) * log)
 
 
-def merged(found: SparseCenters, n_clusters: int) -> SparseCenters:
-    """Fewer centers, made of those whose union adds least to the cost of k-means.
+def merged(clusters: SparseCenters, n_clusters: int) -> SparseCenters:
+    """Merge pairs of centers, those that add least to the cost of k-means first.
 
     Charges: nothing; centers and counts were released.
     """
-    centers, counts = found.centers.copy(), np.maximum(found.counts, 1.0)
+    centers, counts = clusters.centers.copy(), np.maximum(clusters.counts, 1.0)
     while len(centers) > n_clusters:
         squared = np.vecdot(centers, centers)
         apart = squared + squared[:, np.newaxis] - 2 * centers @ centers.T

@@ -60,7 +60,7 @@ class Projected:
     def draw(
         cls, passes: Passes, n_dimensions: int, stream: PublicStream, tail: float
     ) -> Projected:
-        """A public projection; a record is cut with a chance of at most `tail`."""
+        """Draw a public projection that cuts a record with a chance of at most `tail`."""
         if not 1 <= n_dimensions <= MAX_DIMENSIONS:
             raise ParameterError(
                 "n_dimensions",
@@ -84,16 +84,16 @@ class Projected:
         return int(self.matrix.shape[1])
 
     def __call__(self, records: Whole) -> Whole:
-        """Projections (n, p) of quantised records (n, dim): products of integers, hence exact."""
+        """Project quantised records (n, dim) to (n, p): products of integers, hence exact."""
         return cut_to_ball(np.rint(records @ self.matrix * 2.0**-_MATRIX_BITS))
 
     def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
-        """One pass of `work` on projected records; `name` is for the progress bar."""
+        """Add up `work` on projected records in one pass; `name` is for the progress bar."""
         return self.passes.sums(lambda records: work(self(records)), name)
 
 
 def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:
-    """Radius that projections of unit vectors exceed with a chance of `tail`.
+    """Return the radius that projections of unit vectors exceed with a chance of `tail`.
 
     The squared length of p orthonormal coordinates of a unit vector is Beta(p/2, (d - p)/2).
     """
@@ -106,7 +106,7 @@ def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:
 
 
 def cut_to_ball(points: Whole, radius: int = RADIUS) -> Whole:
-    """Whole numbers (n, p), those outside the ball moved to its edge or just inside."""
+    """Move whole points (n, p) outside the ball to its edge or just inside, in place."""
     squared = np.vecdot(points, points)
     outside = np.flatnonzero(squared > float(radius) ** 2)
     if len(outside):
@@ -117,16 +117,16 @@ def cut_to_ball(points: Whole, radius: int = RADIUS) -> Whole:
 
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
 MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centers
-_MERGE = 2**20  # places that wait, with their counts: 16 MB
+_MAX_WAITING = 2**20  # keys with counts that wait to be merged: 16 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A partition tree as far as it was released.
+    """The released levels of a partition tree.
 
-    `shift` (p,) in whole numbers. `active[l]` are the places of the active cubes of level l + 1,
-    in order: the number of the parent among the active cubes of its level, then p bits, one for
-    each dimension, which say where in the parent the cube is.
+    `shift` (p,) is in whole numbers. `active[l]` are the keys of the active cubes of level l + 1,
+    in order. A key is the number of the parent among the active cubes of its level, then p bits,
+    one for each dimension: the position of the cube in its parent.
     """
 
     shift: Integers
@@ -139,44 +139,44 @@ class Tree:
 
     @property
     def n_children(self) -> int:
-        """How many cubes the active ones are split into next."""
+        """Number of cubes that the active ones are split into next."""
         last = len(self.active[-1]) if self.active else 1
         return last << self.n_dimensions
 
     def children(self, records: Whole) -> Integers:
-        """Places of the children that hold projections (n, p); left out if no parent is active.
+        """Return the keys of the children that hold projections (n, p) and have an active parent.
 
-        A projection and the released tree decide it, in integers.
+        They follow from a projection and the released tree, in integers.
         """
         offset = (records - self.shift).astype(np.int64) + 2 * RADIUS
         offset = np.minimum(offset, 4 * RADIUS - 1)  # the far edge belongs to the last cube
         number = np.zeros(len(offset), dtype=np.int64)
         for level, active in enumerate(self.active, start=1):
-            place = self._place(number, offset, level)
-            number = np.searchsorted(active, place)
+            key = self._key(number, offset, level)
+            number = np.searchsorted(active, key)
             known = np.flatnonzero(number < len(active))
-            known = known[active[number[known]] == place[known]]
+            known = known[active[number[known]] == key[known]]
             number, offset = number[known], offset[known]
-        return self._place(number, offset, len(self.active) + 1)
+        return self._key(number, offset, len(self.active) + 1)
 
-    def _place(self, number: Integers, offset: Integers, level: int) -> Integers:
+    def _key(self, number: Integers, offset: Integers, level: int) -> Integers:
         bits = (offset >> (SIDE_BITS - level)) & 1
         powers = 1 << np.arange(self.n_dimensions, dtype=np.int64)
         return np.asarray((number << self.n_dimensions) + bits @ powers)
 
-    def grown(self, places: Integers) -> Tree:
-        """The tree with one level more."""
-        return Tree(self.shift, (*self.active, places))
+    def grown(self, keys: Integers) -> Tree:
+        """Return the tree with one more level."""
+        return Tree(self.shift, (*self.active, keys))
 
     def centers(self) -> Whole:
-        """Centers of all active cubes, the root's first, whole numbers (m, p)."""
+        """Return the centers of all active cubes, the root's first, whole numbers (m, p)."""
         cells = np.zeros((1, self.n_dimensions), dtype=np.int64)
-        found = [self._middle(cells, 0)]
+        centers = [self._middle(cells, 0)]
         for level, active in enumerate(self.active, start=1):
             bits = (active[:, np.newaxis] >> np.arange(self.n_dimensions)) & 1
             cells = 2 * cells[active >> self.n_dimensions] + bits
-            found.append(self._middle(cells, level))
-        return np.concatenate(found)
+            centers.append(self._middle(cells, level))
+        return np.concatenate(centers)
 
     def _middle(self, cells: Integers, level: int) -> Whole:
         side = 2 ** (SIDE_BITS - level)
@@ -185,41 +185,40 @@ class Tree:
 
 
 class _Counts:
-    """How many records each occupied place has; threads may add to it."""
+    """Numbers of records by the keys of occupied cubes. Threads may add to it."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[Integers, Integers]] = []
         self._size = 0
         self._lock = Lock()
 
-    def add(self, places: Integers) -> None:
-        """Count these records."""
-        piece = np.unique(places, return_counts=True)
+    def add(self, keys: Integers) -> None:
+        """Count records by their keys."""
+        piece = np.unique(keys, return_counts=True)
         with self._lock:
             self._pieces.append(piece)
             self._size += len(piece[0])
-            if self._size > _MERGE:
+            if self._size > _MAX_WAITING:
                 self._merge()
 
     def rows(self) -> Integers:
-        """Rows (place, count), places increasing."""
+        """Return rows (key, count) in the order of keys."""
         self._merge()
         return np.stack(self._pieces[0], axis=1) if self._pieces else np.zeros((0, 2), np.int64)
 
     def _merge(self) -> None:
         if len(self._pieces) > 1:
-            places = np.concatenate([piece[0] for piece in self._pieces])
-            counts = np.concatenate([piece[1] for piece in self._pieces])
-            unique, where = np.unique(places, return_inverse=True)
+            keys, counts = (np.concatenate(arrays) for arrays in zip(*self._pieces, strict=True))
+            unique, inverse = np.unique(keys, return_inverse=True)
             total = np.zeros(len(unique), dtype=np.int64)
-            np.add.at(total, where, counts)
+            np.add.at(total, inverse, counts)
             self._pieces = [(unique, total)]
         self._size = 0
 
 
 def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
-    """One pass: for every tree the children that hold records, as rows (place, count)."""
-    data.passes.require_here("a partition tree")  # counts grow here, not on workers
+    """Return for every tree the children that hold records, as rows (key, count), in one pass."""
+    data.passes.require_here("a partition tree")  # counts grow in this process, not on workers
     counts = [_Counts() for _ in trees]
 
     def work(records: Whole) -> tuple[Integers, ...]:
@@ -234,7 +233,7 @@ def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
 def grow(
     data: Projected, shifts: Integers, threshold: int, accounts: Sequence[Account]
 ) -> list[Tree]:
-    """Trees for shifts (n, p), all at once: one pass for a level of all of them.
+    """Grow trees for shifts (n, p), all at once: one pass for a level of all of them.
 
     Charges: the shares of every tree's account, one for each of its levels.
     """
@@ -244,14 +243,14 @@ def grow(
         for i, account in enumerate(accounts):
             budget = account.budget(name)
             law = threshold_law(threshold, trees[i].n_children, budget.epsilon, budget.neighbours)
-            places, receipt = choose(rows[i], law, source=None)
+            keys, receipt = choose(rows[i], law, source=None)
             account.charge(receipt, 0.0)
-            trees[i] = trees[i].grown(places)
+            trees[i] = trees[i].grown(keys)
     return trees
 
 
 def default_threshold(n_dimensions: int, n_levels: int, budget: Budget, fail_prob: float) -> int:
-    """Threshold at which an active cube gains fewer than `fail_prob` empty children by noise.
+    """Return the threshold at which noise gives a cube fewer than `fail_prob` empty children.
 
     Privacy does not depend on it.
     """
@@ -268,7 +267,7 @@ def release_candidates(
     account: Account,
     name: str,
 ) -> list[Tree]:
-    """Trees of random public shifts.
+    """Release trees of random public shifts.
 
     Charges: the share `name`, in equal parts for trees, and within a tree for levels.
     """
@@ -285,29 +284,27 @@ def release_candidates(
 
 
 def public_shifts(count: int, n_dimensions: int, stream: PublicStream) -> Integers:
-    """Shifts (count, p), uniform up to the radius in every dimension."""
+    """Draw public shifts (count, p), uniform up to the radius in every dimension."""
     uniform = stream.uniform(count * n_dimensions).reshape(count, n_dimensions)
     return np.asarray(np.rint((2 * uniform - 1) * RADIUS), dtype=np.int64)
 
 
 def candidate_centers(
-    trees: Sequence[Tree], n_least: int, n_most: int, stream: PublicStream
+    trees: Sequence[Tree], min_points: int, max_points: int, stream: PublicStream
 ) -> Whole:
-    """Different whole points of the ball, (m, p), with n_least <= m <= n_most.
+    """Return distinct whole points of the ball, (m, p), with min_points <= m <= max_points.
 
-    Cubes of the last levels are kept first. If there are too few, random public points are added.
+    Cubes of the last levels come first. If there are too few, random public points are added.
     """
     p = trees[0].n_dimensions
-    # Last levels of all trees first: there the tree says most about where records are.
+    # The last levels of all trees come first: there the tree says most about the records.
     levels = [_by_level(tree) for tree in trees]
     depth = range(max(len(level) for level in levels) - 1, -1, -1)
     ordered = [level[i] for i in depth for level in levels if i < len(level)]
-    points = _different(cut_to_ball(np.concatenate(ordered)))[:n_most]
-    while len(points) < n_least:
-        more = np.rint((2 * stream.uniform(n_least * p).reshape(-1, p) - 1) * RADIUS)
-        points = _different(np.concatenate([points, cut_to_ball(more)]))[
-            : max(n_least, len(points))
-        ]
+    points = _distinct(cut_to_ball(np.concatenate(ordered)))[:max_points]
+    while len(points) < min_points:
+        more = np.rint((2 * stream.uniform(min_points * p).reshape(-1, p) - 1) * RADIUS)
+        points = _distinct(np.concatenate([points, cut_to_ball(more)]))[:min_points]
     return points
 
 
@@ -316,7 +313,7 @@ def _by_level(tree: Tree) -> list[Whole]:
     return np.split(tree.centers(), ends[:-1])
 
 
-def _different(points: Whole) -> Whole:
-    """Points without repetitions, each where it came first."""
+def _distinct(points: Whole) -> Whole:
+    """Return points without repetitions, in the order of their first occurrence."""
     _, first = np.unique(points, axis=0, return_index=True)
     return np.asarray(points[np.sort(first)])

@@ -20,13 +20,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.tree.cubes import Projected
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,
+    members,
     moved_into_ball,
     release_centers,
     whole_losses,
@@ -42,7 +42,7 @@ MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (Jame
 
 
 def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, Whole]:
-    """Vectors (n, dim) of whole numbers, of norm at most `one`; lengths (n,), at least `least`.
+    """Return whole vectors (n, dim) of norm at most `one`, and lengths (n,) of at least `least`.
 
     Square roots and quotients are rounded in one way only, so that a vector depends on its
     residual alone. Rounding may lengthen a squared norm by less than 1 before it is made whole:
@@ -53,24 +53,17 @@ def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, W
 
 
 def l1_norm(dim: int, one: int = ONE) -> int:
-    """Largest L1 norm of a vector, in whole numbers."""
+    """Return the largest L1 norm of a vector, in whole numbers."""
     return math.isqrt(dim * one**2)
 
 
-def members(labels: npt.NDArray[np.intp], n_clusters: int) -> Whole:
-    """Which record is in which cluster, (k, n), as 0 and 1."""
-    found = np.zeros((n_clusters, len(labels)))
-    found[labels, np.arange(len(labels))] = 1.0
-    return found
-
-
 def whole_sums(member: Whole, values: Whole) -> Integers:
-    """Sums per cluster of whole numbers below 2^53: exact in any order."""
+    """Sum whole numbers below 2^53 per cluster: exact in any order."""
     return np.asarray((member @ values).astype(np.int64))
 
 
 def shrunk(steps: Floats, variances: Floats) -> Floats:
-    """Steps (k, dim) pulled towards 0 as far as they are noise (James and Stein).
+    """Shrink steps (k, dim) towards 0 as far as they are noise (James and Stein).
 
     The noise of a step has the same variance, (k,), in every column.
     """
@@ -78,8 +71,8 @@ def shrunk(steps: Floats, variances: Floats) -> Floats:
     if dim < MIN_TO_SHRINK:
         return steps
     squared = np.maximum(np.vecdot(steps, steps), np.finfo(np.float64).tiny)
-    kept = np.maximum(1 - (dim - 2) * variances / squared, 0.0)
-    return np.asarray(steps * kept[:, np.newaxis])
+    factors = np.maximum(1 - (dim - 2) * variances / squared, 0.0)
+    return np.asarray(steps * factors[:, np.newaxis])
 
 
 MEDIAN_SHARES: dict[str, Fraction] = {
@@ -90,13 +83,13 @@ MEDIAN_SHARES: dict[str, Fraction] = {
     "steps": Fraction(3, 20),
     "median": Fraction(1, 20),
 }
-N_STEPS = 5  # the last one is 1/128 of the radius long; by trial
-FIRST_STEP = 0.125  # of the radius; every further one is half as long
-MIN_LENGTH = 2.0**-10  # of the radius: residuals below it count less
+N_STEPS = 5  # the last step is 1/128 of the radius long; by trial
+FIRST_STEP = 0.125  # of the radius; every later step is half as long as the one before
+MIN_LENGTH = 2.0**-10  # of the radius: shorter residuals count less
 
 
 def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> Integers:
-    """One pass: sums (k, dim) of unit vectors from the centers to the records of their clusters."""
+    """Sum the unit vectors from centers to the records of their clusters, (k, dim), in one pass."""
     least = max(1, round(MIN_LENGTH * float(data.passes.limits.max())))
 
     def work(records: Whole) -> tuple[Integers, ...]:
@@ -108,7 +101,7 @@ def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> In
 
 
 def path_losses(data: Projected, projected_centers: Whole, path: Sequence[Whole]) -> Integers:
-    """One pass: distances (k, steps) from the records of a cluster to the points of its path.
+    """Sum the distances of a cluster's records to the points of its path, (k, steps), in one pass.
 
     A record adds a whole number up to WIDTH, which stands for the diameter of the ball.
     """
@@ -130,7 +123,7 @@ def path_losses(data: Projected, projected_centers: Whole, path: Sequence[Whole]
 def release_medians(
     data: Projected, projected_centers: Whole, account: Account, names: Mapping[str, str]
 ) -> Recovered:
-    """Medians of the clusters.
+    """Release the medians of the clusters.
 
     Charges: the shares that `names` gives for counts, sums, steps and median.
     """
@@ -152,20 +145,20 @@ def release_medians(
     path.append(np.rint(np.mean(path, axis=0)))
     losses = path_losses(data, projected_centers, path)
     best = release_places(losses, account, names["median"])
-    return Recovered(np.stack([path[place][j] for j, place in enumerate(best)]), start.counts)
+    return Recovered(np.stack([path[index][j] for j, index in enumerate(best)]), start.counts)
 
 
 def release_places(losses: Integers, account: Account, name: str) -> list[int]:
-    """For every row of sums of whole distances the place of a small one; a record is in one row.
+    """Choose the index of a small sum in every row of sums; a record is in one row.
 
-    Under "replace" a record may leave one row and enter another: half the price for each.
+    Under "replace" a record may leave one row and enter another: each gets half of the epsilon.
 
     Charges: the share `name`, once.
     """
     budget = account.budget(name)
     law = choice_law(WIDTH, losses.shape[1], budget.epsilon, budget.neighbours)
-    chosen = [choose(row, law, source=None) for row in losses]
-    receipt = chosen[0][1]
-    each = f"{name}: {receipt.mechanism}, for each of {len(losses)} clusters"
-    account.charge(replace(receipt, mechanism=each), 0.0)
-    return [int(place[0]) for place, _ in chosen]
+    choices = [choose(row, law, source=None) for row in losses]
+    receipt = choices[0][1]
+    mechanism = f"{name}: {receipt.mechanism}, for each of {len(losses)} clusters"
+    account.charge(replace(receipt, mechanism=mechanism), 0.0)
+    return [int(index[0]) for index, _ in choices]
