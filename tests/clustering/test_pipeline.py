@@ -14,7 +14,7 @@ from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
     Bins,
     cluster,
-    largest_of,
+    expected_normal_max,
     pulled_counts,
     residual_lengths,
     residual_sums,
@@ -205,7 +205,7 @@ def test_directions_are_apart_and_sum_to_nothing(n):
 @pytest.mark.parametrize(("size", "expected"), [(1, 0.0), (2, 0.5642), (10, 1.5388), (50, 2.2491)])
 def test_the_largest_of_normal_numbers(size, expected):
     """Expected values as tables of order statistics have them (Harter, 1961)."""
-    assert largest_of(size) == pytest.approx(expected, abs=0.03)
+    assert expected_normal_max(size) == pytest.approx(expected, abs=0.03)
 
 
 def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
