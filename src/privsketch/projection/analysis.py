@@ -34,7 +34,7 @@ from privsketch.features.frequencies import public_seed
 from privsketch.projection.distances import Distances, Released, require_released
 
 Labels = npt.NDArray[np.intp]
-STRIP = 2**20  # distances from rows to centers that are in memory together
+STRIP = 2**20  # distances from rows to centers in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +60,10 @@ class ReleasedClusters:
 
 
 def inertia(released: Released, labels: npt.ArrayLike) -> float:
-    """Sum of squares within clusters of the projected records, without what noise adds.
+    """Return the sum of squares within clusters of the projected records, without noise.
 
-    Unbiased for labels that do not come from the released rows. Labels that were chosen to make
-    it small have fitted some of the noise, and it is too small; it may be negative.
+    It is unbiased for labels that do not come from the released rows. Labels that minimise it have
+    fitted some of the noise: it is then too small, and may be negative.
     """
     require_released("released", released)
     chosen = np.asarray(labels)
@@ -146,12 +146,12 @@ class _State:
         return cls(labels, centers, sizes, float(np.einsum("ij,ij->", misses, misses)))
 
     def cost(self, excess: float) -> float:
-        """Sum of squares without noise, which is (n_j - 1) / n_j of `excess` for each row."""
+        """Return the sum of squares without noise: (n_j - 1) / n_j of `excess` for each row."""
         return self.spread - excess * (len(self.labels) - np.count_nonzero(self.sizes))
 
 
 def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _State:
-    """Rounds until nothing changes; the best state of all."""
+    """Run rounds until nothing changes and return the best state of all."""
     n_clusters = len(centers)
     first = _nearest(rows, centers, np.zeros(n_clusters))
     state = _State.of(rows, first, n_clusters)
@@ -167,7 +167,7 @@ def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _St
 
 
 def _reassigned(rows: Floats, state: _State, excess: float) -> Labels:
-    """The nearest mean of each row by unbiased distances; a row for each cluster that has none."""
+    """Assign each row to its nearest mean by unbiased distances, and a row to empty clusters."""
     shares = excess / np.maximum(state.sizes, 1)
     offsets = np.where(state.sizes == 0, np.inf, -shares)
     labels = _nearest(rows, state.centers, offsets, state.labels, 2 * shares)
@@ -188,7 +188,7 @@ def _nearest(
     *,
     strip: int = STRIP,
 ) -> Labels:
-    """The center with the least squared distance plus offset, which is another for its own rows."""
+    """Return the center with the least squared distance plus offset; own rows have another one."""
     labels = np.empty(len(rows), dtype=np.intp)
     # The squared norm of a row is the same for all centers.
     constants = np.einsum("ij,ij->i", centers, centers) + offsets
@@ -205,9 +205,9 @@ def _nearest(
 
 
 def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
-    """(k, k) factors that make round clusters of records round, with their noise.
+    """Return (k, k) factors that make round clusters of records, with their noise, round.
 
-    The variance of records in one direction is what the total variance of the rows says.
+    The variance of records in one direction follows from the total variance of the rows.
     """
     k, noise = released.n_components, released.variance
     try:
@@ -227,12 +227,12 @@ def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
     return np.asarray(directions / np.sqrt(np.maximum(lengths, 1e-12 * lengths[-1])))
 
 
-QUERIES, CANDIDATES = 128, 2**14  # distances that are in memory together
+QUERIES, CANDIDATES = 128, 2**14  # distances in memory together
 
 
 @dataclass(frozen=True, eq=False)
 class NearestRows:
-    """For every query its nearest rows, nearest first; all arrays are (n_queries, n_nearest).
+    """The nearest rows of every query, nearest first; all arrays are (n_queries, n_nearest).
 
     `rows` are their numbers in the release that they belong to, `releases` is the number of that
     release. Squared distances are unbiased for a given row, and often negative. Those of the
@@ -247,7 +247,7 @@ class NearestRows:
 def nearest_rows(
     queries: Released, n_nearest: int, *, among: Released | Sequence[Released] | None = None
 ) -> NearestRows:
-    """Nearest rows of each query.
+    """Find the nearest rows of each query.
 
     Parameters
     ----------
@@ -255,8 +255,8 @@ def nearest_rows(
         Released rows, or exact points of the released space.
     n_nearest : int
     among : Released or sequence of Released, optional
-        Where to look: releases that used the same matrix as the queries. The queries themselves
-        if left out. No row is its own neighbour, in whatever place the queries' own object is.
+        Releases to search, which used the same matrix as the queries; by default the queries
+        themselves. No row is its own neighbour, wherever the queries' own object is in the list.
     """
     require_count("n_nearest", n_nearest)
     require_released("queries", queries)
@@ -266,7 +266,7 @@ def nearest_rows(
     if n_nearest > available:
         raise ParameterError(f"`n_nearest={n_nearest}`: there are {max(available, 0)} other rows")
     count = len(queries.values)
-    found = NearestRows(
+    neighbours = NearestRows(
         np.empty((count, n_nearest), dtype=np.int64),
         np.empty((count, n_nearest), dtype=np.int64),
         np.empty((count, n_nearest)),
@@ -282,9 +282,9 @@ def nearest_rows(
                     here = (own >= first) & (own < first + block.shape[1])
                     block[np.flatnonzero(here), own[here] - first] = np.inf
                 best.take(block, first, number, n_nearest)
-        found.rows[part], found.releases[part] = best.rows, best.releases
-        found.squared_distances[part] = best.squared
-    return found
+        neighbours.rows[part], neighbours.releases[part] = best.rows, best.releases
+        neighbours.squared_distances[part] = best.squared
+    return neighbours
 
 
 def _tables(among: Released | Sequence[Released]) -> list[Released]:
@@ -306,7 +306,7 @@ class _Best:
         self.squared: Floats = np.empty((n_queries, 0))
 
     def take(self, block: Floats, first: int, release: int, n_nearest: int) -> None:
-        """Look at the distances to the rows from `first` on of a release."""
+        """Consider the distances to the rows of a release from `first` on."""
         few = min(n_nearest, block.shape[1])
         chosen = np.argpartition(block, few - 1, axis=1)[:, :few]
         squared = np.concatenate([self.squared, np.take_along_axis(block, chosen, axis=1)], axis=1)

@@ -43,11 +43,11 @@ ENTRY_ERROR = 0.52
 # The chance that one entry comes from a uniform number too small for that to hold. Of 128 random
 # bits a number above 2^-69 has 59 left, far more than needed.
 ENTRY_FAILURE = 2.0**-69
-MARGIN = 1 + 1e-8  # of eigenvalues, whose rounding errors are about 1e-15 times their size
-EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
-EXACT_COLUMNS = 16  # and up to here all corners of a box
-_MAX_SIGNED_VALUES = 2**26  # of P s for all sign vectors s; beyond, they take too long (by trial)
-_STEPS = 400  # of the subgradient, up to 64 components: each is a bound, more take longer; by trial
+MARGIN = 1 + 1e-8  # on eigenvalues, whose rounding errors are about 1e-15 times their size
+EXACT_COMPONENTS = 20  # up to this number all 2^(k - 1) sign vectors are tried
+EXACT_COLUMNS = 16  # up to this number all corners of a box are tried
+_MAX_SIGNED_VALUES = 2**26  # values of P s for all sign vectors s; more take too long (by trial)
+_STEPS = 400  # subgradient steps up to 64 components; each gives a bound (by trial)
 _EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
 
 
@@ -75,7 +75,7 @@ class Matrix:
 
     @property
     def name(self) -> str:
-        """32 hex digits that tell this matrix from others: of SHA-256 of its integers."""
+        """32 hex digits that identify the matrix: the start of SHA-256 of its integers."""
         content = np.ascontiguousarray(self.integers, dtype="<i8").tobytes()
         return hashlib.sha256(f"{self.integers.shape}".encode() + content).hexdigest()[:32]
 
@@ -86,13 +86,13 @@ class Matrix:
 
 
 def public_matrix(dim: int, n_components: int, seed: int) -> Matrix:
-    """The matrix of a public seed: the same everywhere, for good."""
+    """Return the matrix of a public seed, the same on every machine and in every version."""
     normal = PublicStream(seed, Purpose.PROJECTION).normal(dim * n_components)
     return Matrix(_rounded(normal, dim, n_components), is_public=True)
 
 
 def fresh_matrix(dim: int, n_components: int) -> Matrix:
-    """A matrix that nobody knew before, from the operating system's generator."""
+    """Draw a matrix that nobody knew before, from the operating system's generator."""
     count = (dim * n_components + 1) // 2
     words = np.frombuffer(os.urandom(24 * count), dtype=np.uint64).reshape(count, 3)
     # 128 bits make the first uniform number of a pair accurate however small it is.
@@ -109,12 +109,12 @@ def _rounded(normal: Floats, dim: int, n_components: int) -> Integers:
 
 
 def spectral_squared(gram: Integers) -> int:
-    """At least the largest squared length of v P over |v|_2 <= 1, from P' P."""
+    """Return a bound on the squared length of v P over |v|_2 <= 1, from P' P."""
     return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * MARGIN)
 
 
 def two_to_one_squared(gram: Integers) -> int:
-    """At least the largest squared L1 norm of v P over |v|_2 <= 1, from P' P.
+    """Return a bound on the squared L1 norm of v P over |v|_2 <= 1, from P' P.
 
     It is the largest s' P'P s over sign vectors s: exact up to EXACT_COMPONENTS components,
     else a certified bound.
@@ -125,7 +125,7 @@ def two_to_one_squared(gram: Integers) -> int:
 
 
 def exact_two_to_one_squared(gram: Integers) -> int:
-    """max s' G s over s in {-1, 1}^k, in integers.
+    """Return max s' G s over s in {-1, 1}^k, in integers.
 
     Signs are split into two halves: s' G s = a' A a + b' B b + 2 a' C b for all pairs (a, b).
     """
@@ -141,7 +141,7 @@ def exact_two_to_one_squared(gram: Integers) -> int:
 
 
 def two_to_one_bound(gram: Integers) -> float:
-    """min over u with sum(u) = 0 of k lambda_max(G + diag u), by subgradient steps.
+    """Return min over u with sum(u) = 0 of k lambda_max(G + diag u), by subgradient steps.
 
     s' diag(u) s = sum(u) = 0 for sign vectors, and |s|^2 = k: every u gives a bound.
     """
@@ -161,9 +161,9 @@ def two_to_one_bound(gram: Integers) -> float:
 
 
 def box_to_one(matrix: Integers, widths: Integers) -> int | None:
-    """Largest L1 norm of v P over |v_i| <= widths_i: max over s of sum_i widths_i |(P s)_i|.
+    """Return the largest L1 norm of v P over |v_i| <= widths_i, in integers.
 
-    In integers; None where looking at all sign vectors takes too long.
+    It is max over s of sum_i widths_i |(P s)_i|; None where trying all sign vectors takes too long.
     """
     dim, k = matrix.shape
     scaled = widths[:, np.newaxis].astype(np.float64) * matrix
@@ -182,10 +182,10 @@ def box_to_one(matrix: Integers, widths: Integers) -> int | None:
 
 
 def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
-    """At least the largest squared length of v P over |v_i| <= widths_i.
+    """Return a bound on the squared length of v P over |v_i| <= widths_i.
 
-    At the corners of the box v = diag(widths) s with signs s: all of them are looked at for few
-    columns, else |s|_2 = sqrt(dim) bounds them.
+    At the corners of the box v = diag(widths) s with signs s. For few columns all corners are
+    tried, else |s|_2 = sqrt(dim) bounds them.
     """
     scaled = widths[:, np.newaxis].astype(np.float64) * matrix
     dim = len(matrix)
@@ -196,7 +196,7 @@ def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
 
 
 def integer_product(a: Integers, b: Integers) -> Integers:
-    """a @ b exactly: in float64, which is much faster, where its integers are large enough."""
+    """Return a @ b exactly; in float64, which is much faster, where its integers suffice."""
     largest = np.abs(a).astype(np.float64).sum(axis=1).max() * float(np.abs(b).max())
     if largest < _EXACT_FLOAT:
         return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
@@ -204,7 +204,7 @@ def integer_product(a: Integers, b: Integers) -> Integers:
 
 
 def _signs(k: int, start: int = 0, end: int | None = None) -> Integers:
-    """Sign vectors, (2^k, k) of them; the second half is minus the first, in reverse."""
+    """Return the sign vectors, (2^k, k); the second half is minus the first, in reverse."""
     codes = np.arange(start, 2**k if end is None else end)[:, np.newaxis] >> np.arange(k)[::-1]
     return 2 * (codes & 1) - 1
 
@@ -216,8 +216,8 @@ def _largest_eigenvalue(matrix: Floats) -> float:
 Kind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")
-_MAX_BITS = 20  # of a coordinate; with the 16 of a matrix 36, and 17 are left below 2^53
-_MIN_UNITS = 8  # of the half-width of the narrowest column
+_MAX_BITS = 20  # of a coordinate; with the 16 of a matrix 36, which leaves 17 below 2^53
+_MIN_UNITS = 8  # integers in the half-width of the narrowest column
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +232,7 @@ class Change:
     radius: int
 
     def l1(self, matrix: Matrix) -> int:
-        """At least the largest L1 norm of v P."""
+        """Return an upper bound on the L1 norm of v P."""
         p = matrix.integers
         if self.kind == "entry":
             return int((self.widths * np.abs(p).sum(axis=1)).max())
@@ -243,7 +243,7 @@ class Change:
         return bound if exact is None else min(bound, exact)
 
     def l1_at_least(self, matrix: Matrix) -> float:
-        """At most the largest L1 norm of v P, at once: a mean over sign vectors."""
+        """Return a quick lower bound on the largest L1 norm of v P: a mean over sign vectors."""
         if self.kind in ("entry", "l1"):
             return self.l1(matrix)
         lengths = np.sqrt(np.square(matrix.integers.astype(np.float64)).sum(axis=1))
@@ -253,11 +253,11 @@ class Change:
         return float(self.radius * np.linalg.norm(lengths))
 
     def l2_squared(self, matrix: Matrix) -> int:
-        """At least the largest squared L2 norm of v P."""
+        """Return an upper bound on the squared L2 norm of v P."""
         p = matrix.integers
         squares = (p * p).sum(axis=1)
         if self.kind == "entry":
-            # Python integers: products of two squares pass 2^63.
+            # Python integers: products of two squares exceed 2^63.
             return max(int(w) ** 2 * int(s) for w, s in zip(self.widths, squares, strict=True))
         if self.kind == "l1":
             return self.radius**2 * int(squares.max())
@@ -268,7 +268,7 @@ class Change:
 
     @property
     def spread(self) -> int:
-        """Over how many rows of P a difference may spread: rounding errors add up over them."""
+        """Number of rows of P that a difference may involve: rounding errors add up over them."""
         return 1 if self.kind in ("entry", "l1") else len(self.widths)
 
 
@@ -284,10 +284,10 @@ class Protection:
 
     @classmethod
     def of(cls, domain: Domain, protect: str, bound: float | None, bound_norm: str) -> Protection:
-        """Check what is asked for. Coordinates are cut one by one unless distances count.
+        """Check the parameters and choose the resolution.
 
         A record outside a ball is moved as a whole: changing one of its entries would change
-        all of them. Where entries count, the box around the ball takes its place.
+        all of them. Where entries are protected, the box around the ball replaces it.
         """
         if protect not in PROTECTS:
             raise ParameterError("protect", protect, "expected 'row' or 'element'")
@@ -318,7 +318,7 @@ class Protection:
         return made
 
     def quantiser(self, *, missing_to_center: bool = False) -> CompiledQuantiser:
-        """Records to integers, the same unit in all columns."""
+        """Return the quantiser of records, with the same unit in all columns."""
         return CompiledQuantiser(
             self.domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
         )
@@ -336,11 +336,11 @@ class Protection:
         return float(np.linalg.norm(self.domain.half_widths))
 
     def change(self) -> Change:
-        """What a neighbour may change, rounding included.
+        """Return the changes of a neighbouring record, rounding included.
 
         Rounding moves a coordinate by at most half a unit, cutting back to a ball by one more:
-        a distance grows by at most sqrt(dim), or 3 sqrt(dim), units. The last unit is for what
-        floats do to a number after it is read, `_read_apart` for what reading does.
+        a distance grows by at most sqrt(dim), or 3 sqrt(dim), units. The last unit is for the
+        rounding of floats after a number is read, `_read_apart` for that of reading.
         """
         limits = self.quantiser().limits
         dim = len(limits)
@@ -378,7 +378,7 @@ class Protection:
 
     @property
     def _read_apart(self) -> float:
-        """By how many units two equal coordinates may differ after they are read as float64.
+        """Units by which two equal coordinates may differ after they are read as float64.
 
         Whole numbers beyond 2^53, decimals and texts are rounded to the next float before the
         center is subtracted; floats of 64 or fewer bits are not.
@@ -400,7 +400,7 @@ class Protection:
 
 
 def _ceil(value: float) -> int:
-    """At least `value`, whatever its last bits."""
+    """Return an integer that is at least `value`, whatever its last bits."""
     return math.ceil(min(value, 2.0**60) * (1 + 1e-12))
 
 

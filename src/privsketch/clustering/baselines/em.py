@@ -140,20 +140,10 @@ def _released(
     """Release the sums, in the units of records; also return the deviation of those of g x."""
     first, second = pairs
     scale = Scale.of(passes, bool((first != second).any()))
-    factors = np.concatenate(
-        [
-            [scale.count],
-            np.full(passes.dim, scale.mean),
-            np.where(first == second, DIAGONAL, OFF_DIAGONAL),
-        ]
-    )
-    scaled = np.stack(
-        [
-            saturating_multiply(column, int(factor))
-            for column, factor in zip(sums.T, factors, strict=True)
-        ],
-        axis=1,
-    )
+    products = np.where(first == second, DIAGONAL, OFF_DIAGONAL)
+    factors = np.concatenate([[scale.count], np.full(passes.dim, scale.mean), products])
+    pairs_of_columns = zip(sums.T, factors, strict=True)
+    scaled = np.stack([saturating_multiply(c, int(f)) for c, f in pairs_of_columns], axis=1)
     noisy, variance = account.noisy(
         name,
         scaled,
