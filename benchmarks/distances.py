@@ -25,8 +25,8 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from benchmarks.common import parser_of
 from privsketch._base.types import Floats
+from privsketch.projection.analysis import cluster_released
 from privsketch.projection.distances import DistanceLaw
-from privsketch.projection.kmeans import cluster_released
 from privsketch.projection.matrix import fresh_matrix
 
 KURTOSIS = {"laplace": 6.0, "gaussian": 3.0}

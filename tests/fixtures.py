@@ -117,7 +117,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def few_bits(monkeypatch):
     """Coordinates of two bits and a sign, integers from -3 to 3, for methods that read records."""
-    monkeypatch.setattr("privsketch.clustering.run._MAX_BITS", 2)
+    monkeypatch.setattr("privsketch.clustering.passes._MAX_BITS", 2)
 
 
 @pytest.fixture(scope="session")

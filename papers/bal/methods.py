@@ -16,8 +16,9 @@ import numpy as np
 
 from papers.bal.setting import Records
 from privsketch.clustering.baselines import lloyd
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.facts.budget import Budget
 from privsketch.facts.receipt import compose_sequential

@@ -21,8 +21,8 @@ from papers.icassp.setting import OUR_DECODER, PAPER_DECODER, Mixture, mixture
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.clustering.baselines import grid, lloyd
+from privsketch.clustering.baselines.points import Start
 from privsketch.clustering.run import clustered
-from privsketch.clustering.starts import Start
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget, Neighbours
 from privsketch.facts.receipt import Receipt

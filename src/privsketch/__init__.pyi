@@ -43,11 +43,11 @@ from .noise.composition import compose as compose
 from .pages.comparison.compare import compare as compare
 from .pages.comparison.result import Comparison as Comparison
 from .pages.report.html import report as report
+from .projection.analysis import cluster_released as cluster_released
+from .projection.analysis import nearest_rows as nearest_rows
 from .projection.description import ReleaseDescription as ReleaseDescription
 from .projection.distances import Distances as Distances
 from .projection.distances import Released as Released
-from .projection.kmeans import cluster_released as cluster_released
-from .projection.neighbours import nearest_rows as nearest_rows
 from .projection.rows import Projection as Projection
 from .signing.keys import Key as Key
 from .signing.keys import PublicKey as PublicKey

@@ -16,8 +16,8 @@ from privsketch._base.errors import AccessError
 from privsketch.cli import cluster as command_file
 from privsketch.cli.shell import progress
 from privsketch.clustering import choose as methods
+from privsketch.clustering import medians as medians
 from privsketch.clustering.choose import cluster_by
-from privsketch.clustering.medians import method as medians
 from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
 from tests import commands
@@ -246,8 +246,8 @@ def test_what_was_written_can_be_inspected(folder):
 
 
 def test_every_method_can_be_asked_for():
-    assert set(command_file.METHODS["squares"]) == {"auto", "sketch", *methods.METHODS}
-    assert set(command_file.METHODS["distances"]) == {"auto", *medians.METHODS}
+    assert set(command_file.methods_of("squares")) == set(methods.method_names())
+    assert set(command_file.methods_of("distances")) == {"auto", *medians.METHODS}
 
 
 # ---------------------------------------------------------------- a dry run

@@ -14,7 +14,8 @@ from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch.clustering.baselines import aggregate
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact
 from privsketch.testing import questions
 

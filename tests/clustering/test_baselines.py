@@ -14,9 +14,10 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.clustering import starts
 from privsketch.clustering.baselines import grid, lloyd
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.baselines import points as starts
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact
 from privsketch.kernels.nearest import ReferenceClusters
 from privsketch.noise.account import Shares

@@ -19,9 +19,9 @@ from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.clustering import cells
 from privsketch.clustering import choose as methods
 from privsketch.clustering.baselines import aggregate
-from privsketch.clustering.choose import METHODS, Choice, chosen_method, cluster_by
+from privsketch.clustering.choose import Choice, chosen_method, cluster_by, method_names
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.sparse import start as sparse_start
+from privsketch.clustering.sparse import method as sparse_start
 from privsketch.estimators import kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.testing import Tape
@@ -29,6 +29,7 @@ from tests.chance import fixed_noise
 from tests.kmeans import private_kmeans
 
 CENTERS = np.array([[-0.6, -0.6, 0.6, 0.0], [0.6, 0.6, 0.0, -0.6], [0.6, -0.6, -0.6, 0.6]])
+METHODS = method_names()
 NAMED = METHODS[1:]
 READING = NAMED[1:]  # those that read the records themselves
 NEVER_DELTA = {"cells", "partition-tree", "grid"}  # their noise is pure, whatever the budget
@@ -128,20 +129,50 @@ BOTH, PURE, DELTA = (0.0, 1e-6), (0.0,), (1e-6,)
 @pytest.mark.parametrize(
     ("deltas", "facts", "method", "words"),
     [
-        (BOTH, {"dim": 1}, "cells", "1 column is few"),
-        (BOTH, {"dim": 4, "n_records": None}, "cells", "4 columns are few"),
-        (PURE, {"dim": 7, "n_records": None}, "cells", "7 columns are few"),
-        (BOTH, {"dim": 3}, "cells", "3 columns are few enough"),
-        (BOTH, {"dim": 5, "epsilon": 0.001}, "cells", "5 columns are few enough"),
-        (DELTA, {"dim": 5, "epsilon": 0.01}, "pipeline", "a sketch of 5 columns"),
-        (PURE, {"dim": 5, "epsilon": 0.01}, "cells", "5 columns are few enough"),
-        (BOTH, {"dim": 8}, "pipeline", "a sketch of 8 columns"),
-        (BOTH, {"dim": 8, "epsilon": 0.001}, "cells", "8 columns are few enough"),
-        (DELTA, {"dim": 5, "n_records": None, "epsilon": 0.001}, "pipeline", "5 columns are many"),
-        (PURE, {"dim": 8, "n_records": None, "epsilon": 1e-4}, "pipeline", "8 columns are many"),
-        (BOTH, {"dim": 9, "epsilon": 1e-4}, "pipeline", "9 columns are many"),
-        (BOTH, {"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
-        (BOTH, {"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
+        (BOTH, {"dim": 1}, "cells", "1 encoded column, few enough"),
+        (BOTH, {"dim": 4, "n_records": None}, "cells", "4 encoded columns, and the number"),
+        (PURE, {"dim": 7, "n_records": None}, "cells", "7 encoded columns, and the number"),
+        (BOTH, {"dim": 3}, "cells", "cells have the smaller expected error for 3"),
+        (
+            BOTH,
+            {"dim": 5, "epsilon": 0.001},
+            "cells",
+            "cells have the smaller expected error for 5",
+        ),
+        (
+            DELTA,
+            {"dim": 5, "epsilon": 0.01},
+            "pipeline",
+            "a pipeline has the smaller expected error for 5",
+        ),
+        (PURE, {"dim": 5, "epsilon": 0.01}, "cells", "cells have the smaller expected error for 5"),
+        (BOTH, {"dim": 8}, "pipeline", "a pipeline has the smaller expected error for 8"),
+        (
+            BOTH,
+            {"dim": 8, "epsilon": 0.001},
+            "cells",
+            "cells have the smaller expected error for 8",
+        ),
+        (
+            DELTA,
+            {"dim": 5, "n_records": None, "epsilon": 0.001},
+            "pipeline",
+            "the table has 5 encoded columns",
+        ),
+        (
+            PURE,
+            {"dim": 8, "n_records": None, "epsilon": 1e-4},
+            "pipeline",
+            "the table has 8 encoded columns",
+        ),
+        (BOTH, {"dim": 9, "epsilon": 1e-4}, "pipeline", "the table has 9 encoded columns"),
+        (BOTH, {"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 of the 10 entries"),
+        (
+            BOTH,
+            {"dim": 3, "n_nonzero": 2, "epsilon": 1e-4},
+            "pipeline",
+            "at most 2 of the 3 entries",
+        ),
     ],
 )
 def test_rules_of_auto(deltas, facts, method, words):
@@ -318,7 +349,7 @@ def test_an_option_of_sketches_is_refused_elsewhere(method, option, spent):
 def test_an_option_of_sketches_asks_auto_for_one(option):
     model = fitted(records(300), n_records=None, **{option: SKETCH_OPTIONS[option]})
     assert model.method_ == "sketch"
-    assert f"'sketch' was chosen: {option}=" in model.receipt_.mechanism
+    assert f"'sketch' was chosen because {option}=" in model.receipt_.mechanism
 
 
 @pytest.mark.parametrize("method", ["sample-aggregate", "k-variates"])

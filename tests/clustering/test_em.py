@@ -17,7 +17,8 @@ from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.clustering.baselines import em
 from privsketch.clustering.baselines import em as em_shares
 from privsketch.clustering.baselines.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
-from privsketch.clustering.run import Passes, Run, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run, clustered
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.pages.report.clusters import picture_of
 from privsketch.testing import replay

@@ -11,34 +11,34 @@ from scipy.optimize import minimize
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering.medians import method as medians
-from privsketch.clustering.medians import recovery as median_recovery
-from privsketch.clustering.medians import rounds as median_rounds
-from privsketch.clustering.medians import start as median_start
-from privsketch.clustering.medians.method import cluster_medians, share_weights
-from privsketch.clustering.medians.recovery import (
-    N_STEPS,
-    path_losses,
-    release_medians,
-    release_places,
-    vector_sums,
-)
-from privsketch.clustering.medians.rounds import (
-    ONE,
+from privsketch.clustering import medians
+from privsketch.clustering.medians import (
     WEIGHT,
-    l1_norm,
+    cluster_medians,
     median_sums,
     release_least,
     release_round,
     sensitivities,
-    shrunk,
+    share_weights,
+    start_losses,
     steps_of,
-    unit_vectors,
 )
-from privsketch.clustering.medians.start import start_losses
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
+from privsketch.clustering.tree import medians as median_recovery
+from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
+from privsketch.clustering.tree.medians import (
+    N_STEPS,
+    ONE,
+    l1_norm,
+    path_losses,
+    release_medians,
+    release_places,
+    shrunk,
+    unit_vectors,
+    vector_sums,
+)
 from privsketch.clustering.tree.method import share_weights as tree_share_weights
-from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
 from privsketch.facts.budget import exact
 from privsketch.features.stream import PublicStream
@@ -61,7 +61,7 @@ STEPS = {name: name for name in ("counts", "sums", "steps", "median")}
 @pytest.fixture
 def one_search(monkeypatch):
     """Searches of a sketch are free; a single one is faster."""
-    monkeypatch.setattr(median_start, "SEARCHES", (None,))
+    monkeypatch.setattr(medians, "SEARCHES", (None,))
 
 
 def passes_of(records, radius=1.0):
@@ -257,11 +257,11 @@ def test_a_start_is_chosen_at_what_a_record_can_move(delta, neighbours):
     table = np.array([[-0.5, 0.2], [0.1, 0.0], [0.9, 0.0]])
     change = start_losses(passes_of(table), starts) - start_losses(passes_of(table[:-1]), starts)
     assert (change > 0).all()
-    assert 0.999 < change.max() / median_start.FARTHEST <= 1
+    assert 0.999 < change.max() / medians.MAX_DISTANCE <= 1
     account = even_account(ps.Budget(1.0, delta, neighbours), "starts")
-    law = questions(lambda: account.choice("starts", change, median_start.FARTHEST))[0].law
-    width = median_start.FARTHEST * (1 if neighbours == "add-remove" else 2)
-    assert law.sensitivity == median_start.FARTHEST
+    law = questions(lambda: account.choice("starts", change, medians.MAX_DISTANCE))[0].law
+    width = medians.MAX_DISTANCE * (1 if neighbours == "add-remove" else 2)
+    assert law.sensitivity == medians.MAX_DISTANCE
     assert Fraction(law.scale) * exact(law.epsilon) >= width
     if delta == 0:
         assert law.epsilon == 1.0
@@ -348,7 +348,7 @@ def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
         lengths = np.full(len(residuals), float(least))
         return np.trunc(residuals * (one / least)), lengths
 
-    monkeypatch.setattr(median_rounds, "unit_vectors", uncut)
+    monkeypatch.setattr(medians, "unit_vectors", uncut)
 
     def run(table):
         domain, budget = ps.Ball(dim=3, radius=1.0), ps.Budget(20.0, 1e-6)
@@ -369,7 +369,7 @@ def test_shares_add_up(dim):
     for is_pure in (False, True):
         weights = share_weights(dim, is_pure)
         assert sum(weights.values()) == 1
-        assert ("subspace" in weights) == (dim > median_start.MAX_COLUMNS and not is_pure)
+        assert ("subspace" in weights) == (dim > medians.MAX_COLUMNS and not is_pure)
     assert sum(median_recovery.MEDIAN_SHARES.values()) == 1
     assert sum(tree_share_weights(2, median_recovery.MEDIAN_SHARES).values()) == 1
 
@@ -496,7 +496,7 @@ def test_the_length_is_a_small_quantile(fixed_noise):
     least = release_least(passes, np.zeros((1, 3)), account, "lengths") * passes.unit
     # Noise of one record in a bin of hundreds; bins grow by an eighth.
     share = (np.linalg.norm(records, axis=1) < least).mean()
-    assert median_rounds.INSIDE * 0.95 < share < median_rounds.INSIDE * 1.6
+    assert medians.SHORT_SHARE * 0.95 < share < medians.SHORT_SHARE * 1.6
 
 
 def test_noise_alone_makes_no_long_step():

@@ -10,17 +10,21 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.cubes import (
+    RADIUS,
+    RADIUS_BITS,
     SIDE_BITS,
+    Projected,
     Tree,
     candidate_centers,
     default_threshold,
     grow,
     occupied,
+    projected_radius,
 )
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree, share_weights
-from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, projected_radius
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,

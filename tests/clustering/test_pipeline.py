@@ -9,18 +9,21 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
+    Bins,
     cluster,
-    largest_of,
+    expected_normal_max,
     pulled_counts,
+    residual_lengths,
+    residual_sums,
     shrunk_steps,
     shrunk_together,
 )
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
-from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, residual_sums
 from privsketch.clustering.pipeline.subspace import Subspace, spread_directions
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.run import clustered
 from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
@@ -202,7 +205,7 @@ def test_directions_are_apart_and_sum_to_nothing(n):
 @pytest.mark.parametrize(("size", "expected"), [(1, 0.0), (2, 0.5642), (10, 1.5388), (50, 2.2491)])
 def test_the_largest_of_normal_numbers(size, expected):
     """Expected values as tables of order statistics have them (Harter, 1961)."""
-    assert largest_of(size) == pytest.approx(expected, abs=0.03)
+    assert expected_normal_max(size) == pytest.approx(expected, abs=0.03)
 
 
 def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):

@@ -12,16 +12,18 @@ import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.run import clustered
-from privsketch.clustering.sparse.method import cluster_sparse, picks_for, sparse_weights
-from privsketch.clustering.sparse.passes import SparsePasses
-from privsketch.clustering.sparse.recovery import (
+from privsketch.clustering.sparse.method import (
     SparseCenters,
+    cluster_sparse,
     merged,
     noise_reach,
+    picks_for,
     release_largest,
     release_picks,
     sparse_sums,
+    sparse_weights,
 )
+from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.facts.budget import exact
 from privsketch.noise.choice import PicksLaw, pick_largest, picks_law

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import privsketch as ps
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.projection import rows as release_module
-from privsketch.projection.change import Change, Protection
+from privsketch.projection.matrix import Change, Protection
 
 ESTIMATORS = [
     ps.PrivateProjection(2, epsilon=5.0, delta=1e-6, domain=ps.Ball(radius=30.0)),

@@ -15,7 +15,8 @@ import privsketch as ps
 from privsketch._base.errors import ParameterError
 from privsketch.clustering import run as run_module
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget

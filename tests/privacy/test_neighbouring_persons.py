@@ -17,7 +17,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.medians.method import cluster_medians
+from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree

@@ -21,12 +21,12 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import RecordError
-from privsketch.clustering import cells
-from privsketch.clustering import run as passes
+from privsketch.clustering import cells, passes
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.medians.method import cluster_medians
+from privsketch.clustering.medians import cluster_medians
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.models.clusters import ClusterModel

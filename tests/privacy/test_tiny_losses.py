@@ -20,20 +20,21 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import run as passes
+from privsketch.clustering import passes
 from privsketch.clustering.baselines import grid, lloyd
-from privsketch.clustering.pipeline.rounds import (
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.pipeline.method import (
     Bins,
     residual_lengths,
     residual_sums,
     round_sensitivities,
 )
-from privsketch.clustering.run import Passes, clustered
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree import cubes as candidates
 from privsketch.clustering.tree import cubes as tree
 from privsketch.clustering.tree import swap
 from privsketch.clustering.tree import swap as recovery
-from privsketch.clustering.tree.projection import RADIUS, Projected
+from privsketch.clustering.tree.cubes import RADIUS, Projected
 from privsketch.clustering.tree.swap import Recovered
 from privsketch.features.stream import PublicStream
 from privsketch.noise import account as accounts

@@ -19,14 +19,12 @@ from sklearn.metrics import adjusted_rand_score
 import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import document
+from privsketch.projection import analysis
 from privsketch.projection import distances as distances_module
-from privsketch.projection import kmeans as kmeans_module
-from privsketch.projection import neighbours as neighbours_module
+from privsketch.projection.analysis import cluster_released, inertia, nearest_rows
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.distances import Distances, Released
-from privsketch.projection.kmeans import cluster_released, inertia
 from privsketch.projection.matrix import fresh_matrix
-from privsketch.projection.neighbours import nearest_rows
 from privsketch.projection.rows import Projection
 
 LIMIT = 5.5  # standard errors
@@ -478,15 +476,15 @@ def test_strips_of_distances_change_no_label(strip):
     rows, centers = rng.normal(size=(500, 4)), rng.normal(size=(6, 4))
     offsets, own = rng.normal(size=6), rng.integers(6, size=500)
     for more in ((), (own, rng.normal(size=6))):
-        whole = kmeans_module._nearest(rows, centers, offsets, *more)
-        cut = kmeans_module._nearest(rows, centers, offsets, *more, strip=strip)
+        whole = analysis._nearest(rows, centers, offsets, *more)
+        cut = analysis._nearest(rows, centers, offsets, *more, strip=strip)
         np.testing.assert_array_equal(cut, whole)
 
 
 def test_distances_to_many_centers_are_in_memory_by_strips():
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     tracemalloc.start()
-    kmeans_module._nearest(rows, rows[:300], np.zeros(300))
+    analysis._nearest(rows, rows[:300], np.zeros(300))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40e6  # all distances together would take 240 MB
@@ -497,8 +495,8 @@ def test_distances_to_many_centers_are_in_memory_by_strips():
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(neighbours_module, "QUERIES", 7)
-    monkeypatch.setattr(neighbours_module, "CANDIDATES", 11)
+    monkeypatch.setattr(analysis, "QUERIES", 7)
+    monkeypatch.setattr(analysis, "CANDIDATES", 11)
 
 
 def test_nearest_rows_of_one_release_are_those_of_plain_distances(small_tiles):

@@ -19,8 +19,14 @@ from privsketch.noise import fresh
 from privsketch.noise.calibration import kappa, kappa_discrete, log_delta_continuous
 from privsketch.projection import matrix as norms
 from privsketch.projection.calibration import realised_gaussian, realised_laplace
-from privsketch.projection.change import Change, Protection
-from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.projection.matrix import (
+    UNIT,
+    Change,
+    Matrix,
+    Protection,
+    fresh_matrix,
+    public_matrix,
+)
 from privsketch.testing import without_noise
 
 BUDGET = ps.Budget(1.0, 1e-6, "replace")

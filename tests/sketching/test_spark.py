@@ -27,10 +27,11 @@ from privsketch._base.errors import MissingError, ParameterError, PrivsketchErro
 from privsketch.cli.main import main
 from privsketch.clustering import cells
 from privsketch.clustering.baselines import em, grid, lloyd
-from privsketch.clustering.medians.method import cluster_medians
+from privsketch.clustering.medians import cluster_medians
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import PipelinePlan
-from privsketch.clustering.run import Passes, Run, clustered
+from privsketch.clustering.run import Run, clustered
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.engines import spark as spark_engine
@@ -326,7 +327,7 @@ def test_a_source_that_grows_between_passes_is_noticed(spark, tmp_path, no_noise
     passes = run.read()
     run.number(passes)
     passes._data = replace(passes._data, frame=bigger.toDF("c0", "c1"))
-    with pytest.raises(RecordError, match="not as many as the first time"):
+    with pytest.raises(RecordError, match="number has changed since the first"):
         lloyd.cluster_sums(passes, np.zeros((2, 2)))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch._base.errors import PrivsketchError
+from privsketch._base.plugins import plugin_names
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import (
     BUDGET,
@@ -50,20 +51,40 @@ if TYPE_CHECKING:
     from privsketch.facts.schema import Schema
 
 _AGAIN = "clustering its records again would spend the budget again"
-METHODS = {
-    "squares": (
-        "auto",
-        "pipeline",
-        "sketch",
-        "cells",
-        "partition-tree",
-        "lloyd",
-        "grid",
-        "sample-aggregate",
-        "k-variates",
-    ),
+_METHODS = {
+    "squares": ("auto", "pipeline", "sketch", "cells", "partition-tree"),
     "distances": ("auto", "rounds", "partition-tree"),
 }
+
+
+def methods_of(loss: str) -> tuple[str, ...]:
+    """Return the names of methods for a loss. Methods that packages register are for k-means."""
+    registered = plugin_names("methods") if loss == "squares" else ()
+    return tuple(dict.fromkeys([*_METHODS[loss], *registered]))
+
+
+class _MethodName(click.ParamType):  # type: ignore[type-arg]
+    """The name of a method. Packages are looked up when the option is used, not on import."""
+
+    name = "METHOD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name if a method has it."""
+        known = list(dict.fromkeys(name for loss in _METHODS for name in methods_of(loss)))
+        return click.Choice(known).convert(value, param, ctx)
+
+
+class _MethodOption(click.Option):
+    """An option whose help lists the methods of installed packages too."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help."""
+        squares, distances = (", ".join(methods_of(loss)[1:]) for loss in _METHODS)
+        self.help = (
+            "auto chooses from public facts: columns, clusters, budget, --records. Squared "
+            f"distances: {squares}; distances: {distances}."
+        )
+        return super().get_help_record(ctx)
 
 
 @click.command()
@@ -85,19 +106,18 @@ METHODS = {
 @with_options(*DOMAIN, *BUDGET)
 @click.option(
     "--loss",
-    type=click.Choice(list(METHODS)),
+    type=click.Choice(list(_METHODS)),
     default="squares",
     show_default=True,
     help="What centers make small: squared distances (k-means) or distances (k-medians).",
 )
 @click.option(
     "--method",
-    type=click.Choice(list(dict.fromkeys(name for names in METHODS.values() for name in names))),
+    cls=_MethodOption,
+    type=_MethodName(),
     default="auto",
     show_default=True,
-    metavar="METHOD",
-    help="auto chooses from public facts: columns, clusters, budget, --records. Squared distances: "
-    f"{', '.join(METHODS['squares'][1:])}; distances: {', '.join(METHODS['distances'][1:])}.",
+    help="How clusters are found; auto chooses from public facts.",
 )
 @click.option(
     "--records",
@@ -333,8 +353,8 @@ def _choice(method: str, loss: str, study: _Study) -> Choice:
         _require_sketch(method, loss)
         reason = "only a sketch tells the number of clusters" if method == "auto" else ""
         return Choice("sketch", reason)
-    if method not in METHODS[loss]:
-        known = ", ".join(METHODS[loss])
+    if method not in methods_of(loss):
+        known = ", ".join(methods_of(loss))
         raise click.UsageError(f"--method {method} does not go with --loss {loss}; use {known}")
     if loss == "distances":
         return Choice("rounds" if method == "auto" else method)
@@ -375,7 +395,7 @@ def _learned(
     """
     import privsketch as ps
     from privsketch.clustering.choose import cluster_by
-    from privsketch.clustering.medians.method import cluster_medians
+    from privsketch.clustering.medians import cluster_medians
     from privsketch.clustering.run import clustered
     from privsketch.facts.schema import schema_of
     from privsketch.tables.reading import checked_missing
@@ -469,7 +489,7 @@ def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dic
 
 
 def _method_line(choice: Choice) -> str:
-    return f"method      {choice.method}" + (f": {choice.reason}" if choice.reason else "")
+    return f"method      {choice.method}" + (f", because {choice.reason}" if choice.reason else "")
 
 
 def _record_files(

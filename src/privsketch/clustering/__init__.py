@@ -1,1 +1,1 @@
-"""Methods for one holder that read the records several times, each with one budget in all."""
+"""Clustering methods for one holder: they read the records several times, on one budget."""

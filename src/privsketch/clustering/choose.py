@@ -1,8 +1,9 @@
-"""Ways to cluster records that one holder has: which there are, and which one is chosen.
+"""Clustering methods for the records of one holder: which ones exist, and which one "auto" takes.
 
-A sketch (design, sketch, learn) is one of them and lives in rooms of its own; the others read the
-records themselves. The choice sees public facts only: numbers of clusters, columns and records,
-the budget, the domain.
+A sketch (design, sketch, learn) is one of them; all others read the records themselves. Methods
+that are not in `_OWN` are found by entry points of the group `privsketch.methods`, our own
+baselines among them. The choice depends on public facts only: the numbers of clusters, columns and
+records, the budget and the domain. "auto" never chooses a registered method.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
+from privsketch._base.plugins import find_plugin, plugin_names
 from privsketch.clustering import cells
-from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import plan_pipeline
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Run, clustered
 from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.design.cells import cell_error, noise_of_cells, plan_cells
@@ -28,41 +30,86 @@ from privsketch.facts.domain import Domain, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 
-_RUNS: dict[str, Callable[..., ClusterModel]] = {
+_OWN: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,
     "cells": cells.cluster,
     "partition-tree": cluster_by_tree,
-    "lloyd": lloyd.cluster,
-    "grid": grid.cluster,
-    "sample-aggregate": aggregate.cluster,
-    "k-variates": variates.cluster,
 }
-CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
-# Of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
-# benchmarks/regret): what is lost on average against the best method of each, as a factor.
-CELL_COLUMNS = 2  # up to so many, cells lose 1.03; sketches and pipelines 1.6
-FORECAST_COLUMNS = 8  # up to so many, 1.12 by cells, 1.2 by pipelines, 1.02 if forecasts choose
-FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # where nothing can be forecast: cells, pipelines beyond
-# Forecasts are for clusters that touch; many kinds are worse off in a sketch than in cells. Of 185
-# studies, factors of 3 to 5 lost least, with a delta and without.
-_FOR_CELLS = 4.0
-METHODS = ("auto", "sketch", *_RUNS)
+# Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
+# benchmarks/regret). The factors are average errors over those of the best method of each study.
+CELL_COLUMNS = 2  # up to this number, cells have a factor of 1.03; sketches and pipelines 1.6
+FORECAST_COLUMNS = 8  # up to this number: cells 1.12, pipelines 1.2, the better forecast 1.02
+FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # without a number of records: cells, pipelines beyond
+# Forecasts are for clusters that touch; for many other kinds a sketch is worse than cells. In 185
+# studies, factors of 3 to 5 had the least error, with a delta and without.
+_CELLS_ADVANTAGE = 4.0
+
+
+def method_names() -> tuple[str, ...]:
+    """Return the names of all methods: "auto", "sketch", our own and registered ones."""
+    return tuple(dict.fromkeys(["auto", "sketch", *_OWN, *plugin_names("methods")]))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that reads the records, and the package that registers it.
+
+    Attributes
+    ----------
+    name : str
+    cluster : callable
+        `cluster(run, n_clusters, ...)`, which returns a `ClusterModel`.
+    origin : str or None
+        Distribution and version of another package; None for our own methods.
+    """
+
+    name: str
+    cluster: Callable[..., ClusterModel]
+    origin: str | None = None
+
+    @classmethod
+    def find(cls, name: str) -> Method:
+        """Return the method of this name; a package is imported if it registers it."""
+        require_one_of("method", name, method_names()[2:])
+        plugin = None if name in _OWN else find_plugin("methods", name)
+        if plugin is None:
+            return cls(name, _OWN[name])
+        if not callable(plugin.part):
+            raise ParameterError(
+                f"`method={name!r}`: {plugin.origin} registers an object that cannot be called; "
+                "expected a function cluster(run, n_clusters, ...)"
+            )
+        is_ours = plugin.distribution == "privsketch"
+        return cls(name, plugin.part, None if is_ours else plugin.origin)
+
+    @property
+    def takes_noise(self) -> bool:
+        """Whether the kind of its noise can be chosen: the function has a parameter `noise`."""
+        return "noise" in signature(self.cluster).parameters
+
+    def __call__(self, run: Run, n_clusters: int, **options: Any) -> ClusterModel:
+        """Run the method. The receipt names the package that it comes from.
+
+        Charges: the budget of the run, once.
+        """
+        model = self.cluster(run, n_clusters, **options)
+        return replace(model, method=self.name, receipt=model.receipt.naming(self.origin))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A method, and why: an empty reason if it was asked for by name."""
+    """A method and the reason for it, which is empty if the caller named the method."""
 
     method: str
     reason: str = ""
 
     def receipt(self, receipt: Receipt) -> Receipt:
-        """A receipt of the method that says how it was chosen, if it was."""
+        """Return the receipt of the method with the reason, if there is one."""
         if not self.reason:
             return receipt
-        told = f"{receipt.mechanism}; method {self.method!r} was chosen: {self.reason}"
-        return replace(receipt, mechanism=told)
+        because = f"method {self.method!r} was chosen because {self.reason}"
+        return replace(receipt, mechanism=f"{receipt.mechanism}; {because}")
 
 
 def chosen_method(
@@ -74,38 +121,43 @@ def chosen_method(
     n_records: float | None,
     n_nonzero: int | None = None,
 ) -> Choice:
-    """The method that was asked for, or for "auto" the one that loses least over many studies.
+    """Return the named method, or for "auto" the one of least expected error over many studies.
 
-    Charges: nothing. No record is seen.
+    Charges: nothing. No record is read.
     """
-    require_one_of("method", method, METHODS)
+    require_one_of("method", method, method_names())
     require_count("n_clusters", n_clusters)
     if n_records is not None:
         n_records = require_records(n_records)
     if n_nonzero is not None and method not in ("auto", *_SPARSE_STARTS):
-        raise _no_sparse(n_nonzero, method)
+        raise _no_sparse_centers(n_nonzero, method)
+    if method not in ("auto", "sketch"):
+        Method.find(method)  # fail before anything is spent
     if method != "auto":
         return Choice(method)
     dim = len(domain.half_widths)
     if n_nonzero is not None:
         require_count("n_nonzero", n_nonzero)
-        return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
-    few = "1 column is" if dim == 1 else f"{dim} columns are"
+        return Choice("pipeline", f"at most {n_nonzero} of the {dim} entries of a record are not 0")
+    columns = "1 encoded column" if dim == 1 else f"{dim} encoded columns"
     if dim <= CELL_COLUMNS:
-        return Choice("cells", f"{few} few, and cells of a grid see most of them")
+        return Choice("cells", f"the table has {columns}, few enough for counts on a grid")
     if n_records is None and dim <= (FEW_COLUMNS if budget.delta > 0 else PURE_FEW_COLUMNS):
-        return Choice("cells", f"{few} few, and nobody said how many records there are")
+        return Choice("cells", f"the table has {columns}, and the number of records is not stated")
     if n_records is not None and dim <= FORECAST_COLUMNS:
         by_cells = expected_of_cells(n_clusters, domain, budget, n_records)
         by_sketch = plan_pipeline(n_clusters, dim, budget, n_records).excess
-        if by_cells < _FOR_CELLS * by_sketch:
-            return Choice("cells", f"{few} few enough that cells are expected to lose less")
-        return Choice("pipeline", f"a sketch of {dim} columns is expected to lose less than cells")
-    return Choice("pipeline", f"{few} many: a sketch, or the mean of all, then rounds")
+        if by_cells < _CELLS_ADVANTAGE * by_sketch:
+            return Choice("cells", f"cells have the smaller expected error for {columns}")
+        return Choice("pipeline", f"a pipeline has the smaller expected error for {columns}")
+    return Choice("pipeline", f"the table has {columns}")
 
 
 def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> float:
-    """Squared error over that of k-means without privacy, less 1, of clusters that touch."""
+    """Return the expected excess error of cells, for clusters that touch.
+
+    It is the squared error over that of k-means without privacy, less 1.
+    """
     half_widths = enclosing_box(domain).half_widths
     try:
         noise = noise_of_cells(replace(budget, delta=0.0), "laplace")
@@ -122,24 +174,24 @@ def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records
     return expected.excess
 
 
-def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
+def _no_sparse_centers(n_nonzero: object, method: str) -> ParameterError:
     known = " or ".join(map(repr, _SPARSE_STARTS))
     return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {known}")
 
 
 def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
-    """Centers by a method that reads the records itself; `options` as in `clustered`.
+    """Cluster records by a method that reads them itself; `options` are those of `clustered`.
 
     Charges: the budget, once.
     """
     choice = Choice(choice) if isinstance(choice, str) else choice
-    require_one_of("method", choice.method, _RUNS)
-    method = _RUNS[choice.method]
+    method = Method.find(choice.method)
     if options.get("n_nonzero") is None:
         options.pop("n_nonzero", None)
     elif choice.method in _SPARSE_STARTS:
-        method = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
+        sparse = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
+        method = replace(method, cluster=sparse)
     else:
-        raise _no_sparse(options["n_nonzero"], choice.method)
+        raise _no_sparse_centers(options["n_nonzero"], choice.method)
     model = clustered(method, data, n_clusters, **options)
     return replace(model, reason=choice.reason, receipt=choice.receipt(model.receipt))

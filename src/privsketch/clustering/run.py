@@ -1,47 +1,36 @@
-"""One clustering run: the records, what is public about them, and what it may cost.
+"""One clustering run: the records, the public facts about them, and the budget.
 
-A method is a function of a run and of a number of clusters. It opens the passes over the records,
-learns how many there are, cuts the budget into shares, and pays for every answer out of one
-account; the model that it returns carries the receipt of all of them.
-
-Records are read several times, each time in constant memory. A pass gives every record to a
-function that returns integers, and adds these up exactly: what a record contributes must depend on
-that record and on public numbers alone, not on its block. Records arrive quantised, as whole
-numbers in float64, the same unit in all columns: products below 2^53 are exact in any order.
+A method is a function of a run and of a number of clusters. It opens passes over the records,
+obtains their number, cuts the budget into shares, and pays for every answer from one account. The
+model that it returns carries the receipt of all answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from inspect import signature
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError, RecordError, require_records
-from privsketch._base.threads import chunks, in_threads
+from privsketch._base.errors import ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.design.plan import plan_design
-from privsketch.facts.budget import Budget, Neighbours
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
-from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, entered
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
-from privsketch.noise.sums import saturating_add
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.files import expanded
@@ -49,13 +38,7 @@ from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.persons import kept_rows
-from privsketch.tables.reading import (
-    chosen_columns,
-    naming_columns,
-    part_blocks,
-    read_blocks,
-    stops_nothing,
-)
+from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, stops_nothing
 from privsketch.tables.spill import KeptRows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
@@ -65,14 +48,8 @@ if TYPE_CHECKING:
 COUNT = "number of records"
 PERSONS = "persons"
 REST = "clusters"
-COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nobody gave
+COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that is not stated
 _Model = TypeVar("_Model", bound=Model)
-Progress = Callable[[str, int], None]
-Work = Callable[[Whole], tuple[Integers, ...]]
-BlockWork = Callable[[Iterable[Whole]], tuple[Integers, ...]]
-_MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
-_CHANGED_ROWS = 4096  # records at a time: 32 KB of float64 for each column
-_CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 
 
 class Run:
@@ -81,13 +58,14 @@ class Run:
     Parameters
     ----------
     data : table, path or list of blocks
-        It is read several times.
+        The records. They are read several times.
     domain : Schema, Box or Ball
-        With a schema, `domain` is that of encoded records: a ball where noise is Gaussian and
-        pays for the norm, or where its L1 norm is smaller than that of the box, else a box.
+        With a schema, the attribute `domain` is that of encoded records: a ball where noise is
+        Gaussian and pays for the norm, or where its L1 norm is smaller than that of the box; else
+        a box.
     budget : Budget
     n_records : float, optional
-        A public number, about that of the records.
+        A public number, about the number of records.
     columns, format : optional
         As in `tables.reading`.
     missing_to_center : bool
@@ -100,11 +78,11 @@ class Run:
     progress : callable, optional
         See `Passes`.
     count : {"stated", "public"}
-        What a given `n_records` is; "public" if it is the very number, under "replace".
+        What `n_records` is: a stated number, or under "replace" the exact one, which is public.
     names : list of str, optional
-        What errors call the columns of an array.
+        Names of the columns of an array, for error messages.
     ledger : (path, name), optional
-        Where the run is entered before it draws noise.
+        Ledger that gets an entry before the run draws noise.
     """
 
     def __init__(
@@ -135,7 +113,7 @@ class Run:
             raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
         if self.schema is None and budget.unit.person is not None:
             raise ParameterError(
-                "budget: its unit is a person, and only a schema says which records are whose"
+                "budget: its unit is a person, and only a schema says which person has a record"
             )
         self.data, self.domain, self.budget = _looked_up(data), domain, budget
         self._kept: KeptRows | None = None  # of persons
@@ -154,11 +132,11 @@ class Run:
         self._account: Account | None = None
 
     def cost(self) -> Cost:
-        """What the run costs, for a ledger."""
+        """Return the cost of the run, for a ledger."""
         return cost_of_budget(self.budget)
 
     def note_for(self, entry: OpenEntry) -> None:
-        """Let an entry of a ledger know which records the first pass reads."""
+        """Note the records that the first pass reads in an entry of a ledger."""
         self.noter = noter_of(entry.key, self.schema)
         if self.noter is not None:
             entry.saw(self.noter)
@@ -166,7 +144,7 @@ class Run:
     def without_delta(self) -> None:
         """Spend no delta, for methods whose noise is pure."""
         if self._account is not None:
-            raise ParameterError("shares: spending has begun, and its delta counts")
+            raise ParameterError("shares: spending has begun, and the delta is part of it")
         self.budget = replace(self.budget, delta=0.0)
 
     def read(
@@ -176,7 +154,7 @@ class Run:
         max_bits: int | None = None,
         within: Box | None = None,
     ) -> Passes:
-        """Passes over the records, in the run's domain or in another one that holds it."""
+        """Open passes over the records, in the run's domain or in another one that contains it."""
         has_persons = self.schema is not None and self.schema.person is not None
         data, is_encoded = self.data, has_persons
         if kind_of(data) == "spark":
@@ -197,7 +175,7 @@ class Run:
     def _chosen(
         self, dim: int, columns: Sequence[str | int] | None, names: Sequence[str] | None
     ) -> Selection:
-        """Which columns make a record, as the first pass reads them."""
+        """Return the columns of a record, as the first pass reads them."""
         chosen = chosen_columns(
             dim,
             columns,
@@ -210,7 +188,7 @@ class Run:
         return replace(chosen, noter=self.noter)
 
     def _records_on_spark(self) -> SparkRecords:
-        """Records of a Spark DataFrame, those of persons the same ones in every pass."""
+        """Return the records of a Spark DataFrame; those of persons are the same in every pass."""
         if self._on_spark is None:
             from privsketch.sketching.engines.spark import spark_records
 
@@ -222,7 +200,7 @@ class Run:
         return self._on_spark
 
     def _records_of_persons(self) -> KeptRows:
-        """The records of persons that count, the same ones in every pass."""
+        """Return the records of persons that count, the same ones in every pass."""
         schema = self.schema
         if self._kept is None and schema is not None:
             chosen = self._chosen(schema.dim, self.columns, None)
@@ -236,7 +214,7 @@ class Run:
             )
             self._kept = kept_rows(blocks, schema.dim)
         if self._kept is None:
-            raise ParameterError("schema: there is none that names persons")
+            raise ParameterError("schema: expected one with a column of persons")
         return self._kept
 
     @property
@@ -258,7 +236,7 @@ class Run:
             )
 
     def reading(self) -> dict[str, Any]:
-        """What passes of any kind are told."""
+        """Return the parameters that all kinds of passes share."""
         return {
             "columns": self.columns,
             "format": self.format,
@@ -268,9 +246,9 @@ class Run:
         }
 
     def number(self, passes: Passes) -> float:
-        """The number of records: as stated, public under "replace", or a noisy one.
+        """Return the number of records: stated, exact under "replace", or a noisy one.
 
-        Charges: a fiftieth of the budget if it was neither given nor public.
+        Charges: a fiftieth of the budget if it is neither stated nor public.
         """
         if self.n_records is not None:
             return self.n_records
@@ -289,14 +267,14 @@ class Run:
 
     @property
     def left(self) -> Budget:
-        """What is not cut into shares yet, as a budget to plan with."""
+        """The rest of the budget that is not cut into shares yet, to plan with."""
         return self.budget if self._account is None else self._account.shares.part(REST)
 
     def share(self, weights: Mapping[str, Fraction]) -> Account:
-        """The account of the run, with what is left of the budget cut into shares.
+        """Cut the rest of the budget into shares and return the account of the run.
 
-        `weights` are parts of what is left and add up to 1. They may depend on what was released:
-        what is left was fixed before.
+        `weights` are parts of the rest and add up to 1. They may depend on released numbers,
+        because the rest was fixed before.
         """
         if self._account is None:
             self._account = Account(Shares(self.budget, weights))
@@ -313,7 +291,7 @@ class Run:
         *,
         missing: str = "error",
     ) -> Sketch:
-        """A sketch of blocks of records, or of what was made of them, for k-means.
+        """Release a sketch for k-means, of blocks of records or of values derived from them.
 
         Charges: the share "sketch".
         """
@@ -326,7 +304,7 @@ class Run:
             n_records=n_records,
             random_state=self.seed,
             feature_map="fourier",
-            noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
+            noise=None if account.shares.is_pure else "gaussian",  # its rho is charged
         )
         released = sketch(blocks, design, missing=missing, n_threads=self.n_threads, ledger=STEP)
         account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
@@ -334,13 +312,13 @@ class Run:
 
     @property
     def account(self) -> Account:
-        """What pays for all answers, once the budget is cut into shares."""
+        """The account that pays for all answers, once the budget is cut into shares."""
         if self._account is None:
-            raise ParameterError("shares: nothing can be paid for yet")
+            raise ParameterError("shares: the budget is not cut into shares yet")
         return self._account
 
     def receipt(self, mechanism: str) -> Receipt:
-        """What all answers cost together."""
+        """Return the receipt of all answers together."""
         return self.account.receipt(mechanism, self.source)
 
     def model(
@@ -355,11 +333,11 @@ class Run:
         concerns: tuple[str, ...] = (),
         count: str = "released",
     ) -> ClusterModel:
-        """The clusters that a run found, with its receipt.
+        """Return the model of the clusters, with the receipt of the run.
 
-        `centers` (k, dim) are in the units of the records; `sizes` are noisy numbers of records,
-        or None where a method has none. Their sum is the number of records if none is given;
-        `count` says what that number is, which is a noisy one but for those of `number`.
+        `centers` (k, dim) are in the units of the records. `sizes` are noisy numbers of records,
+        or None for methods that release none; their sum takes the place of a missing `n_records`.
+        `count` says what that number is: "released" unless it comes from `number`.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
@@ -382,40 +360,40 @@ class Run:
 
 
 def shares_of(sizes: Floats) -> Floats:
-    """Shares of noisy numbers of records; equal ones if none of them is above 0."""
+    """Return the shares of noisy numbers of records; equal ones if no number is above 0."""
     counts = np.maximum(sizes, 0.0)
     total = float(counts.sum())
     return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))
 
 
 def _looked_up(data: Any) -> Any:
-    """Files of folders and patterns, once: every pass must see the same ones."""
+    """List the files of folders and patterns once: every pass must read the same files."""
     if kind_of(data) == "path":
         return expanded(Path(data))
     if isinstance(data, list | tuple) and any(kind_of(part) == "path" for part in data):
-        found = [_looked_up(part) for part in data]
-        return [one for part in found for one in (part if isinstance(part, list) else [part])]
+        parts = [_looked_up(part) for part in data]
+        return [file for part in parts for file in (part if isinstance(part, list) else [part])]
     return data
 
 
 def _domain_of(schema: Schema, budget: Budget) -> Domain:
-    """Where encoded records are taken to lie: what their noise has to pay for least."""
+    """Return the domain of encoded records for which noise is smallest."""
     ball, box = schema.ball, schema.box
     in_ball = math.sqrt(schema.dim) * ball.radius  # |x|_1 <= sqrt(d) |x|_2
     return ball if budget.delta > 0 or in_ball < float(box.half_widths.sum()) else box
 
 
-_OWN = frozenset(signature(Run).parameters) - {"data"}
+_RUN_OPTIONS = frozenset(signature(Run).parameters) - {"data"}
 
 
 def clustered(
     method: Callable[..., _Model], data: Any, /, n_clusters: int, **options: Any
 ) -> _Model:
-    """A method's run on `data`: options of `Run` by their names, all others are the method's.
+    """Run a method on `data`. Options of `Run` have their names there, the method gets all others.
 
     Charges: the budget, once.
     """
-    run = Run(data, **{name: options.pop(name) for name in _OWN & options.keys()})
+    run = Run(data, **{name: options.pop(name) for name in _RUN_OPTIONS & options.keys()})
     dim, is_plain = len(run.domain.half_widths), run.schema is None
     stated = (run.columns, run.names) if is_plain else (None, None)
     with (
@@ -432,223 +410,3 @@ def clustered(
         model = method(run, n_clusters, **options)
         entry.commit(model.receipt)
         return model
-
-
-class Passes:
-    """A table that can be read as often as needed.
-
-    `progress` is called at the beginning of a pass with its name and 0, and then with the name
-    and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
-    of records is private. `max_bits` is the resolution: coordinates are below 2^max_bits. With
-    `within`, a box about the center of the ball that `domain` then is, records are moved into both.
-    """
-
-    def __init__(
-        self,
-        data: Any,
-        domain: Domain,
-        *,
-        columns: Sequence[str | int] | None = None,
-        format: FileFormat = PLAIN,
-        missing_to_center: bool = False,
-        n_threads: int | None = None,
-        neighbours: Neighbours = "add-remove",
-        progress: Progress | None = None,
-        max_bits: int | None = None,
-        within: Box | None = None,
-        schema: Schema | None = None,
-        noter: Noter | None = None,
-    ) -> None:
-        parts = data if isinstance(data, list | tuple) else [data]
-        self._is_on_spark = kind_of(data) == "spark"
-        if any(isinstance(part, Iterator) for part in parts):
-            raise RecordError(
-                "records are read several times, and an iterator can be read once; give an array, "
-                "a table, paths, or a list of blocks"
-            )
-        self.domain, self._neighbours, self._to_center = domain, neighbours, missing_to_center
-        self._data, self._columns, self._format = data, columns, format
-        self._schema, self._noter = schema, noter
-        self._n_threads, self._progress = n_threads, progress
-        self._n_found: int | None = None  # by the first pass
-        self.dim = len(domain.half_widths)
-        # Squared norms stay exact in float64, and products of two records too.
-        bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
-        self.bits = min(_MAX_BITS if max_bits is None else max_bits, bits)
-        self._quantise = CompiledQuantiser(
-            domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
-        )
-        self._box_limits: Integers | None = None
-        if within is not None:
-            if not np.array_equal(within.center_vector, domain.center_vector):
-                raise ParameterError("within: the box and the ball need one center")
-            self._box_limits = np.floor(within.half_widths / self.unit).astype(np.int64)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Work goes to the workers of a cluster, with what it knows of passes: never the records.
-        return self.__dict__ | {"_data": None, "_progress": None, "_noter": None}
-
-    @property
-    def unit(self) -> float:
-        """Length of one integer, in the units of the records."""
-        return float(self.domain.half_widths.max() / 2.0**self.bits)
-
-    @property
-    def limits(self) -> Integers:
-        """Largest magnitude of each coordinate, (dim,)."""
-        return self._quantise.limits
-
-    @property
-    def l1(self) -> int:
-        """Largest sum of magnitudes of a record, in whole numbers.
-
-        |x|_1 <= sqrt(d) |x|_2 in a ball; in a box, limits add up.
-        """
-        bounds = [int(self.limits.sum())]
-        if isinstance(self.domain, Ball):
-            bounds.append(math.isqrt(self.dim * int(self.limits[0]) ** 2))
-        if self._box_limits is not None:
-            bounds.append(int(self._box_limits.sum()))
-        return min(bounds)
-
-    @property
-    def l2_squared(self) -> int:
-        """Largest squared length of a record, in whole numbers."""
-        if isinstance(self.domain, Ball):
-            return int(self.limits[0]) ** 2
-        return sum(int(limit) ** 2 for limit in self.limits)
-
-    def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
-        """One pass: `work` on quantised records (n, dim), its results added up.
-
-        `name` is for the progress bar.
-        """
-        return self._sums(lambda chunk: work(self.quantised(chunk)), name)
-
-    def sums_of_blocks(self, work: BlockWork, name: str) -> tuple[Integers, ...]:
-        """The same for work on small blocks that stay in the cache, one after the other."""
-        return self._sums(lambda chunk: work(self._small_blocks(chunk)), name)
-
-    def _sums(
-        self, work: Callable[[Block], tuple[Integers, ...]], name: str
-    ) -> tuple[Integers, ...]:
-        if self._is_on_spark:
-            return self._sums_on_spark(work, name)
-        total: tuple[Integers, ...] | None = None
-        rows = max(1, _CHUNK_VALUES // self.dim)
-        for parts in in_threads(work, chunks(self.blocks(name), rows), self._n_threads):
-            total = parts if total is None else added(total, parts)
-        if total is None:  # an empty table contributes what no record does
-            total = work(np.zeros((0, self.dim)))
-        return total
-
-    def _sums_on_spark(
-        self, work: Callable[[Block], tuple[Integers, ...]], name: str
-    ) -> tuple[Integers, ...]:
-        """The same on the workers: each sends what its records add up to, and how many they are."""
-        tell = self._progress or (lambda name, count: None)
-        tell(name, 0)
-        compute = partial(_part_sums, work, max(1, _CHUNK_VALUES // self.dim))
-        total, found = work(np.zeros((0, self.dim))), 0
-        is_first = self._n_found is None
-        for parts, count in self._data.each(compute, note=is_first):
-            found += count
-            total = total if parts is None else added(total, parts)
-            tell(name, count)
-        self._found(found)
-        return total
-
-    def changed(self, change: Callable[[Block], Block], name: str) -> Iterable[Block] | OnSpark:
-        """One pass: what `change` makes of the records as they are, for a sketch.
-
-        What a record becomes must depend on that record alone.
-        """
-        if self._is_on_spark:
-            (self._progress or (lambda name, count: None))(name, 0)
-            pieces = partial(_changed_pieces, change)
-            return self._data.mapped(pieces)  # type: ignore[no-any-return]
-        return chain.from_iterable(_changed_pieces(change, block) for block in self.blocks(name))
-
-    def require_here(self, method: str) -> None:
-        """Refuse records on a cluster for methods that go through them one after the other."""
-        if self._is_on_spark:
-            raise ParameterError(
-                f"{method} goes through the records in one process, and these are on Spark; use "
-                "`method='pipeline'`, 'cells', 'lloyd', 'grid' or 'sketch'"
-            )
-
-    def blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        """One pass: the records as they are."""
-        self.require_here("this method")
-        tell = self._progress or (lambda name, count: None)
-        tell(name, 0)
-        found = 0
-        for block in self._read():
-            if block.shape[0]:
-                found += block.shape[0]
-                yield block
-                tell(name, block.shape[0])
-        self._found(found)
-
-    def _found(self, found: int) -> None:
-        """Note how many records a pass has found."""
-        if self._n_found not in (None, found):
-            raise RecordError(
-                "records are read several times, and there were not as many as the first time; "
-                "give a table that stays as it is, not a stream"
-            )
-        self._n_found = found
-        if not found and self._neighbours == "replace":
-            raise RecordError(
-                "there are no records; with `neighbours='replace'` their number is public and must "
-                "be at least 1"
-            )
-
-    def _read(self) -> Iterator[Any]:
-        # Later passes see the same records.
-        noter = self._noter if self._n_found is None else None
-        return read_blocks(
-            self._data,
-            self.dim,
-            self._columns,
-            format=self._format,
-            schema=self._schema,
-            noter=noter,
-            neighbours=self._neighbours,
-            to_center=self._to_center,
-        )
-
-    def quantised(self, block: npt.NDArray[Any]) -> Whole:
-        """Records (n, dim) as whole numbers."""
-        return self._in_box(self._quantise.whole_numbers(block))
-
-    def _small_blocks(self, block: npt.NDArray[Any]) -> Iterator[Whole]:
-        return map(self._in_box, self._quantise.blocks_of_whole_numbers(block))
-
-    def _in_box(self, records: Whole) -> Whole:
-        if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
-            np.clip(records, -self._box_limits, self._box_limits, out=records)
-        return records
-
-
-def _part_sums(
-    work: Callable[[Block], tuple[Integers, ...]], rows: int, blocks: Iterable[Block]
-) -> tuple[tuple[Integers, ...] | None, int]:
-    """What the records of one part add up to, None without any, and how many they are."""
-    total: tuple[Integers, ...] | None = None
-    found = 0
-    for chunk in chunks(blocks, rows):
-        found += len(chunk)
-        parts = work(chunk)
-        total = parts if total is None else added(total, parts)
-    return total, found
-
-
-def _changed_pieces(change: Callable[[Block], Block], block: Block) -> Iterator[Block]:
-    for first in range(0, len(block), _CHANGED_ROWS):
-        yield change(block[first : first + _CHANGED_ROWS])
-
-
-def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
-    """Results of two blocks, added up."""
-    return tuple(saturating_add(a, b) for a, b in zip(total, parts, strict=True))

@@ -1,1 +1,1 @@
-"""Faces of scikit-learn: fit, predict, transform, score."""
+"""Estimators with the interface of scikit-learn: fit, predict, transform, score."""

@@ -1,8 +1,7 @@
-"""What all estimators share: public facts, tables that are checked, one release, tags.
+"""Base classes of all estimators: public facts, checks of tables, one release, tags.
 
-Tables are checked by scikit-learn and told in words that quote no record: scikit-learn's own
-messages repeat what they object to, a cell of the table for instance, and an error may end up in a
-log that others read.
+scikit-learn checks the tables, but its messages may quote a cell of the table, and an error may end
+up in a log that others read. Errors here are rewritten so that they quote no record.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ from privsketch.tables.memory import object_numbers
 from privsketch.tables.reading import checked_missing, read_points
 
 _Class = TypeVar("_Class", bound=type)
-# What all of them say alike of their parameters and attributes, by the mark that stands for it.
+# Shared descriptions of parameters and attributes, by the mark that stands for them.
 _SHARED = {
     "budget": """epsilon : float
         Privacy budget of one `fit`; no default.
     delta : float
         0 for pure differential privacy; no default.""",
     "domain": """domain : Schema, Box or Ball
-        What is public about the table, or bounds of the records; no default. The `dim` of a box or
-        a ball may be left out. With a schema X may have text, dates and missing values, and arrays
+        Public facts about the table, or bounds of the records; no default. The `dim` of a box or a
+        ball may be left out. With a schema X may have text, dates and missing values, and arrays
         of results are those of encoded records; `model_.table()` is in the units of the table.""",
     "reading": """missing : {"error", "center"}
         Refuse missing and infinite values, or put them at the center of the domain.
     n_threads : int, optional
-        All cores if left out.
+        Number of threads; by default all cores.
     ledger : (path, name), optional
         A `Ledger`'s file and the name of the data set that the records belong to. Every release is
-        refused above its limit, and entered before noise is drawn. What PRIVSKETCH_LEDGER names
-        if left out.""",
+        refused above its limit, and entered before noise is drawn. By default the ledger that
+        PRIVSKETCH_LEDGER names.""",
     "seed": """random_state : int, optional
         Governs public randomness only: frequencies, directions, starts of a search. The noise has
         no seed, so two fits differ.""",
@@ -63,7 +62,7 @@ _SHARED = {
 
 
 def documented(estimator: _Class) -> _Class:
-    """Fill in what the descriptions of estimators share: {budget}, {domain} and others."""
+    """Fill in the shared parts of an estimator's docstring: {budget}, {domain} and others."""
     page = estimator.__doc__ or ""
     for mark, text in _SHARED.items():
         page = page.replace(f"{{{mark}}}", text)
@@ -87,7 +86,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ledger: LedgerName = None
 
     def _public_facts(self, neighbours: Neighbours) -> tuple[Budget, Domain | Schema]:
-        """Budget and domain; an error if one is missing, for none is guessed."""
+        """Return budget and domain; raise an error if one is missing, as none has a default."""
         for name in ("epsilon", "delta", "domain"):
             if getattr(self, name) is None:
                 raise ParameterError(
@@ -107,7 +106,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _table_in(
         self, X: Any, domain: Domain | Schema, *, sparse: bool = False
     ) -> tuple[Any, Domain | Schema, int]:
-        """A table for `fit`, the domain of its records, and how many coordinates these have.
+        """Return a table for `fit`, the domain of its records, and their number of coordinates.
 
         With a schema, which reads tables of any kind, X stays as it is.
         """
@@ -122,11 +121,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return table, domain.with_dim(table.shape[1]), int(table.shape[1])
 
     def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
-        """Say what domain and budget make one think about once more, before anything is spent."""
+        """Warn about a doubtful domain or budget before anything is spent."""
         warn_of(stated_cautions(domain, budget, n_records, self._columns()))
 
     def _columns(self) -> tuple[str, ...] | None:
-        """Names of the columns, which are public, for the model and its report."""
+        """Return the names of the columns, which are public, for the model and its report."""
         schema = schema_of(self.domain)
         if schema is not None:
             return schema.coordinates
@@ -151,9 +150,9 @@ class PrivateLearner(PrivateEstimator):
     n_records: float | None = None
 
     def _public_records(self, table: Any, domain: Domain | Schema) -> float | None:
-        """The number of records, if it was stated or is public as under "replace".
+        """Return the number of records if it is stated, or public under "replace".
 
-        With a schema nobody has looked at the table yet.
+        With a schema the table has not been read yet.
         """
         if self.n_records is not None or self.neighbours == "add-remove":
             return self.n_records
@@ -163,7 +162,7 @@ class PrivateLearner(PrivateEstimator):
     def _planned(
         self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
     ) -> Design:
-        """The design of a fit; what is None is left to the planner."""
+        """Plan the design of a fit; the planner chooses parameters that are None."""
         return plan_design(
             task=task,
             n_components=n_components,
@@ -175,7 +174,7 @@ class PrivateLearner(PrivateEstimator):
         )
 
     def _released(self, table: Any, design: Design) -> Sketch:
-        """The sketch of a table, with its receipt, kept as `sketch_` and `receipt_`.
+        """Release the sketch of a table, and keep it with its receipt as `sketch_`, `receipt_`.
 
         Charges: the design's budget, once.
         """
@@ -186,13 +185,13 @@ class PrivateLearner(PrivateEstimator):
             n_threads=self.n_threads,
             ledger=Counted(self.ledger),
         )
-        # What was paid for stays, even if learning is interrupted.
+        # Keep what was paid for, even if learning is interrupted.
         self.sketch_: Sketch | None = released
         self.receipt_: Receipt = released.receipt
         return released
 
     def _run_facts(self) -> dict[str, Any]:
-        """What runs over the records are told beside domain and budget."""
+        """Return the options of a clustering run, besides domain and budget."""
         return {
             "missing_to_center": checked_missing(self.missing),
             "n_threads": self.n_threads,
@@ -201,15 +200,15 @@ class PrivateLearner(PrivateEstimator):
         }
 
     def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
-        """Points of X with a schema, and which rows it does not leave out; None without one.
+        """Return the points of X by the schema of `fit`, and the mask of rows that it keeps.
 
-        The schema is that of `fit`: a model knows no other.
+        None without a schema.
         """
         schema = schema_of(self._fitted_domain)
         return None if schema is None else read_points(X, schema)
 
     def _completed(self, X: Any) -> npt.NDArray[Any]:
-        """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
+        """Return X as a table for a fitted estimator, missing values filled as in `fit`."""
         check_is_fitted(self, "model_")
         points = self._points(X)
         if points is None:
@@ -222,7 +221,7 @@ class PrivateLearner(PrivateEstimator):
         return points[0]
 
     def _filled(self, table: Any) -> npt.NDArray[Any]:
-        """A table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
+        """Return a table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
         rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
         if self.missing == "center" and isinstance(self._fitted_domain, Box | Ball):
             center = self._fitted_domain.with_dim(rows.shape[1]).center_vector
@@ -231,7 +230,7 @@ class PrivateLearner(PrivateEstimator):
 
 
 def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
-    """Centers in the units of the table where all its columns are numbers."""
+    """Return the centers, in the units of the table if all its columns are numbers."""
     if model.schema is None or not model.schema.is_numeric:
         return model.centers
     return field_values(model.schema, model.centers)
@@ -254,7 +253,7 @@ def seen(estimator: Any, X: Any) -> None:
 
 
 def _columns_on_spark(estimator: Any, X: Any) -> int:
-    """Note the columns of a Spark DataFrame, as scikit-learn does those of others; how many."""
+    """Note the columns of a Spark DataFrame, as scikit-learn does; return their number."""
     names = list(X.columns)
     if not names:
         raise RecordError("X: the table has no columns")
@@ -264,10 +263,10 @@ def _columns_on_spark(estimator: Any, X: Any) -> int:
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
-    """X as an array, with errors that never quote a value of a record.
+    """Return X as an array; errors never quote a value of a record.
 
-    `reset` is for `fit`, which has its own rule for missing values. `sparse` if matrices of
-    SciPy are welcome, which stay as they are.
+    `reset` is for `fit`, which has its own rule for missing values. With `sparse`, matrices of
+    SciPy are allowed and stay as they are.
     """
     if kind_of(X) == "spark":
         raise RecordError(
@@ -301,24 +300,24 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     except (ValueError, TypeError, OverflowError) as error:
         text = str(error)
         if isinstance(error, TypeError) and "sparse" in text.lower():
-            raise  # scikit-learn's own words for sparse input; they quote nothing
+            raise  # scikit-learn's message about sparse input quotes nothing
         kind = CellError if isinstance(error, TypeError) else RecordError
         failure = kind(_without_values(text))
     if failure is not None:
-        raise failure  # here, where scikit-learn's error is not its context
+        raise failure  # outside of the except block: scikit-learn's error is not its context
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
 
 
 def _require_number_columns(frame: Any) -> None:
-    """Refuse a frame with columns of text or dates, and say what schema would serve."""
+    """Refuse a frame with columns of text or dates, and suggest a schema."""
     for name, kind in zip(frame.columns, frame.dtypes, strict=True):
         if getattr(kind, "kind", "O") in "fiubc" or kind == np.dtype(object):
-            continue  # objects are looked at one by one
-        raise RecordError(_served(str(name), is_date=getattr(kind, "kind", "O") == "M"))
+            continue  # objects are read one by one
+        raise RecordError(_not_numeric(str(name), is_date=getattr(kind, "kind", "O") == "M"))
 
 
-def _served(name: str, *, is_date: bool = False) -> str:
-    """What to say of a column that is not numeric: which one, and the line that would serve."""
+def _not_numeric(name: str, *, is_date: bool = False) -> str:
+    """Return the message about a column that is not numeric, with the line for a schema."""
     line = f"ps.Category({name!r}, ['...', '...'])"
     if is_date:
         line = f"ps.Date({name!r}, '2020-01-01', '2025-12-31')"
@@ -330,30 +329,30 @@ def _served(name: str, *, is_date: bool = False) -> str:
 
 
 def _numbers_of_objects(X: Any) -> Any:
-    """X with Python objects read one by one: numbers, or missing.
+    """Return X with Python objects read one by one, as numbers or missing values.
 
-    scikit-learn converts a column as a whole: a cell that is no float would stop all others, and
-    one that is a date would become a number.
+    scikit-learn converts a column as a whole: a cell that is not a float would stop all others,
+    and a date would become a number.
     """
     if kind_of(X) == "pandas":
         kinds = X.dtypes if X.ndim == 2 else ()
-        places = [place for place, kind in enumerate(kinds) if kind.kind == "O"]
-        labels = [str(label) for label in X.columns]
+        indices = [index for index, kind in enumerate(kinds) if kind.kind == "O"]
         numbers = [
-            _object_numbers(X.iloc[:, place].to_numpy(), _served(labels[place])) for place in places
+            _object_numbers(X.iloc[:, index].to_numpy(), _not_numeric(str(X.columns[index])))
+            for index in indices
         ]
-        for place, column in zip(places, numbers, strict=True):
-            X = X.copy() if place == places[0] else X
-            X.isetitem(place, column)
+        X = X.copy() if indices else X
+        for index, column in zip(indices, numbers, strict=True):
+            X.isetitem(index, column)
         return X
     if hasattr(X, "tocsr"):
         return X
     is_array = True
     try:
         array = np.asarray(X)
-    except ValueError:  # ragged: scikit-learn says so
+    except ValueError:  # ragged rows: scikit-learn refuses them
         return X
-    except Exception:  # of a library, which may quote what it stumbles over
+    except Exception:  # errors of other libraries may quote a cell
         is_array = False
     if not is_array:
         raise RecordError(
@@ -385,7 +384,7 @@ class CellError(RecordError, TypeError):
 
 # Messages of scikit-learn that name shapes and columns only.
 _HARMLESS = ("X has ", "Found array with ", "The feature names should match", "Input X contains ")
-_OURS = (
+_MESSAGES = (
     ("inhomogeneous", "X: rows differ in their number of cells"),
     ("feature names", "X: column names must all be texts, or none of them"),
     ("duplicate", "X: a column name occurs twice"),
@@ -401,12 +400,12 @@ _OURS = (
 
 
 def _without_values(text: str) -> str:
-    """What scikit-learn objects to, without the records it may quote."""
+    """Return a message of scikit-learn without the records it may quote."""
     if text.startswith("The feature names should match"):
         return text
-    for sign, ours in _OURS:
-        if sign in text:
-            return ours
+    for part, message in _MESSAGES:
+        if part in text:
+            return message
     if text.startswith(_HARMLESS):
         return text
     return _NOT_NUMERIC

@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
+from privsketch.clustering.choose import Choice, Method, chosen_method, cluster_by, method_names
 from privsketch.estimators.base import PrivateLearner, centers_of, documented, validated
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
@@ -21,32 +21,33 @@ from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choic
 from privsketch.models.clusters import ClusterModel
 
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
-_VALUES = 2**22  # of records that are looked at together
+_BLOCK_VALUES = 2**22  # numbers of the records that `predict` reads together: 32 MB
 
 
 @dataclass(frozen=True, kw_only=True)
 class KMeansOptions:
-    """What only some methods of `PrivateKMeans` need.
+    """Options that only some methods of `PrivateKMeans` need.
 
     Parameters
     ----------
     max_clusters : int, optional
-        Largest number that n_clusters="auto" considers, and that the sketch is planned for; 20 if
-        left out.
+        Largest number that n_clusters="auto" considers, and that the sketch is planned for; 20 by
+        default.
     n_nonzero : int, optional
-        Public: how many entries of a record are not 0, at most; of more, the largest count.
-        For sparse records: methods "pipeline" and "partition-tree" then release sparse centers.
+        Public bound on the number of entries of a record that are not 0; of more, the largest
+        count. Methods "pipeline" and "partition-tree" then release sparse centers.
     noise : {"gaussian", "cube", "laplace"}, optional
-        Of a sketch, of Lloyd's rounds, of averages or seeds: Gaussian if delta > 0, else the cube.
+        Noise of a sketch, of Lloyd's rounds, of averages or seeds; by default Gaussian if
+        delta > 0, else the cube.
     n_features : int, optional
-        Size of the sketch; of least predicted error if left out.
+        Size of the sketch; by default that of least predicted error.
     feature_map, frequencies, frequency_scale : optional
-        Of the sketch, as in `Design.plan`.
+        Features of the sketch, as in `Design.plan`.
     decoder : {"joint", "cl-ompr"}
-        Of the sketch, as in `learn_kmeans`.
+        How a sketch is searched, as in `learn_kmeans`.
     n_init : int, optional
-        Most searches in a sketch; fewer are made if one explains it. Six if left out,
-        two for very large sketches.
+        Largest number of searches in a sketch; they end when one explains it. By default six, two
+        for very large sketches.
 
     Examples
     --------
@@ -67,7 +68,7 @@ class KMeansOptions:
 
     @classmethod
     def of(cls, options: KMeansOptions | Mapping[str, Any] | None) -> KMeansOptions:
-        """Options as they are, from a mapping, or none."""
+        """Return options that are given as such, as a mapping, or not at all."""
         if isinstance(options, KMeansOptions):
             return options
         known = [field.name for field in fields(cls)]
@@ -81,16 +82,13 @@ class KMeansOptions:
         return cls(**(options or {}))
 
     def given(self) -> dict[str, Any]:
-        """Those that differ from what is taken if they are left out."""
+        """Return the options that differ from their defaults."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if _differs(getattr(self, field.name), field.default)
+            name: value
+            for name, (value, default) in values.items()
+            if (value is not None if default is None else value != default)
         }
-
-
-def _differs(value: object, default: object) -> bool:
-    return value is not None if default is None else bool(value != default)
 
 
 @documented
@@ -118,15 +116,16 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,
         "grid" a noisy histogram, "sample-aggregate" the average of many small runs (Nissim et
         al., 2007), "k-variates" noisy seeds (Nock et al., 2016). "auto" takes the one whose
-        forecast is best, from public facts alone; the receipt says which, and why.
+        forecast is best, from public facts alone; the receipt says which, and why. Packages can
+        register more methods by entry points of the group `privsketch.methods`.
     neighbours : {"add-remove", "replace"}
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X, unless
         neighbours="replace" makes their number public. Methods that need one pay for a noisy
         one without it.
     options : KMeansOptions or mapping, optional
-        What only some methods need: the size and noise of a sketch, its search, the largest number
-        of clusters for "auto", the entries of sparse records.
+        Options that only some methods need: the size and noise of a sketch, its search, the largest
+        number of clusters for "auto", the entries of sparse records.
     {reading}
     {seed}
 
@@ -195,7 +194,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         if choice.method == "sketch":
             model = self._from_sketch(table, domain, budget, n_records, choice, largest)
         else:
-            own = {"noise": options.noise} if choice.method in CHOOSE_NOISE else {}
+            own = {} if options.noise is None else {"noise": options.noise}
             model = cluster_by(
                 choice,
                 table,
@@ -228,26 +227,27 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         budget: Budget,
         n_records: float | None,
     ) -> Choice:
-        """The method; options that only a sketch has ask for one."""
+        """Return the method; options that only sketches have choose a sketch."""
         given = options.given()
         given.pop("n_nonzero", None)
         if isinstance(self.n_clusters, str):
             given["n_clusters"] = self.n_clusters
-        if self.method in CHOOSE_NOISE:
+        reads = isinstance(self.method, str) and self.method in method_names()[2:]
+        if reads and Method.find(self.method).takes_noise:
             given.pop("noise", None)
-        told = [f"{name}={value!r}" for name, value in given.items()]
+        stated = [f"{name}={value!r}" for name, value in given.items()]
         if given and options.n_nonzero is not None:
             raise ParameterError(
-                f"`n_nonzero={options.n_nonzero!r}` with {told[0]}: that is an option of sketches, "
-                "and they have no sparse centers"
+                f"`n_nonzero={options.n_nonzero!r}` with {stated[0]}: that is an option of "
+                "sketches, and they have no sparse centers"
             )
         if given and self.method == "auto":
-            return Choice("sketch", f"{told[0]} is an option of sketches")
-        if given and self.method in METHODS and self.method != "sketch":
-            others = "".join(f" or {name!r}" for name in CHOOSE_NOISE if [*given] == ["noise"])
+            return Choice("sketch", f"{stated[0]} is an option of sketches")
+        if given and reads:
+            others = ", or one whose noise can be chosen, such as 'lloyd'"
             raise ParameterError(
-                f"{told[0]} with `method={self.method!r}`: that is an option of sketches; leave it "
-                f"out, or use `method='sketch'`{others}"
+                f"{stated[0]} with `method={self.method!r}`: that is an option of sketches; leave "
+                f"it out, or use `method='sketch'`{others if [*given] == ['noise'] else ''}"
             )
         number = 1 if isinstance(self.n_clusters, str) else self.n_clusters
         return chosen_method(
@@ -285,7 +285,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return replace(model, reason=choice.reason, receipt=self.receipt_)
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Index of the nearest center for each row of X.
+        """Return the index of the nearest center for each row of X.
 
         The labels are exact: as sensitive as the rows of X themselves. Rows that a schema leaves
         out have the label -1.
@@ -298,10 +298,10 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return np.concatenate([self.model_.predict(block) for block in self._row_blocks(X)])
 
     def score(self, X: Any, y: object = None) -> float:
-        """Minus the k-means cost of X: the sum of squared distances to the nearest centers.
+        """Return minus the k-means cost of X: the sum of squared distances to nearest centers.
 
-        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
-        release that nobody paid for: publish scores of other records only.
+        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
+        release without a charge: publish scores of other records only.
         """
         check_is_fitted(self, "model_")
         is_plain = schema_of(self._fitted_domain) is None
@@ -309,16 +309,16 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return sum(self.model_.score(block) for block in blocks)
 
     def _row_blocks(self, X: Any) -> Iterator[npt.NDArray[Any]]:
-        """Rows of a table without a schema, completed as in `fit`, some at a time."""
+        """Yield the rows of a table without a schema, completed as in `fit`, some at a time."""
         table = validated(self, X, reset=False, sparse=True)
         if hasattr(table, "tocsr"):
             table = table.tocsr()
-        rows = max(1, _VALUES // table.shape[1])
+        rows = max(1, _BLOCK_VALUES // table.shape[1])
         for first in range(0, table.shape[0], rows):
             yield self._filled(table[first : first + rows])
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
-        """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
+        """Fit on X, then predict its labels. Charges once; the labels are not private."""
         return self.fit(X).predict(X)
 
     def __sklearn_tags__(self) -> Any:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.base import ClusterMixin
 
 from privsketch._base.errors import require_count
-from privsketch.clustering.medians.method import checked_method, cluster_medians
+from privsketch.clustering.medians import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
 from privsketch.estimators.base import PrivateLearner, centers_of, documented
 
@@ -49,7 +49,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     receipt_ : Receipt
         What the fit cost, with its parts: one charge of (epsilon, delta) in all.
     model_ : ClusterModel
-        All of this, with a file.
+        The model, which can be saved.
     {seen}
 
     Examples
@@ -103,22 +103,20 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Index of the nearest center for each row of X.
+        """Return the index of the nearest center for each row of X.
 
         The labels are exact: as sensitive as the rows of X themselves.
         """
-        rows = self._completed(X)
-        return self.model_.predict(rows)
+        return self.model_.predict(self._completed(X))
 
     def score(self, X: Any, y: object = None) -> float:
-        """Minus the k-medians cost of X: the sum of distances to the nearest centers.
+        """Return minus the k-medians cost of X: the sum of distances to the nearest centers.
 
-        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
-        release that nobody paid for: publish scores of other records only.
+        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
+        release without a charge: publish scores of other records only.
         """
-        rows = self._completed(X)
-        return self.model_.score(rows)
+        return self.model_.score(self._completed(X))
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
-        """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
+        """Fit on X, then predict its labels. Charges once; the labels are not private."""
         return self.fit(X).predict(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
 from privsketch.clustering.baselines import em
 from privsketch.clustering.run import clustered
@@ -112,9 +112,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         y : ignored
         """
         budget, domain = self._public_facts(self.neighbours)
-        if self.method not in METHODS:
-            known = " or ".join(map(repr, METHODS))
-            raise ParameterError("method", self.method, f"expected {known}")
+        require_one_of("method", self.method, METHODS)
         table, domain, _ = self._table_in(X, domain)
         self._warn(domain, budget, self._public_records(table, domain))
         if self.method == "em":
@@ -132,12 +130,13 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         return self._with(model)
 
     def _fit_em(self, table: Any, domain: Domain | Schema, budget: Budget) -> Self:
-        """Noisy rounds of EM."""
-        for name, usual in _SKETCH_OPTIONS.items():
-            if getattr(self, name) != usual:
+        """Fit by noisy rounds of EM."""
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name in (*OF_DESIGNS, "n_init") and value != option.default:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)!r} with `method='em'`: that is an option of "
-                    "sketches; leave it out"
+                    f"{option.name}={value!r} with `method='em'`: that is an option of sketches; "
+                    "leave it out"
                 )
         model = clustered(
             em.learn,
@@ -153,7 +152,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         return self._with(replace(model, columns=self._columns()))
 
     def _with(self, model: GaussianMixtureModel) -> Self:
-        """What models of both methods have."""
+        """Set the fitted attributes that both methods have."""
         self.model_ = model
         self._fitted_domain = self.domain
         self.weights_ = model.weights
@@ -166,65 +165,57 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Most probable component for each row of X. As sensitive as the rows themselves."""
-        rows = self._completed(X)
-        return self.model_.predict(rows)
+        """Return the most probable component of each row of X, as sensitive as the row."""
+        return self.model_.predict(self._completed(X))
 
     def fit_predict(self, X: Any, y: object = None) -> npt.NDArray[np.int64]:
-        """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
+        """Fit on X, then predict its labels. Charges once; the labels are not private."""
         return self.fit(X).predict(X)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probability of each component for each row of X, (n, n_components)."""
-        rows = self._completed(X)
-        return self.model_.predict_proba(rows)
+        """Return the probability of each component for each row of X, (n, n_components)."""
+        return self.model_.predict_proba(self._completed(X))
 
     def score_samples(self, X: Any) -> Floats:
-        """Logarithm of the density at each row of X, (n,). As sensitive as the rows themselves."""
-        rows = self._completed(X)
-        return self.model_.score_samples(rows)
+        """Return the logarithm of the density at each row of X, (n,), as sensitive as the rows."""
+        return self.model_.score_samples(self._completed(X))
 
     def score(self, X: Any, y: object = None) -> float:
-        """Mean of `score_samples`.
+        """Return the mean of `score_samples`.
 
-        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
-        release that nobody paid for: publish scores of other records only.
+        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
+        release without a charge: publish scores of other records only.
         """
-        rows = self._completed(X)
-        return self.model_.score(rows)
+        return self.model_.score(self._completed(X))
 
     def bic(self, X: Any) -> float:
-        """Bayesian information criterion for X; the lower, the better. As sensitive as `score`."""
-        rows = self._completed(X)
-        return self.model_.bic(rows)
+        """Return the Bayesian information criterion for X (lower is better).
+
+        It is as sensitive as `score`.
+        """
+        return self.model_.bic(self._completed(X))
 
     def aic(self, X: Any) -> float:
-        """Akaike information criterion for X; the lower, the better. As sensitive as `score`."""
-        rows = self._completed(X)
-        return self.model_.aic(rows)
+        """Return the Akaike information criterion for X (lower is better).
+
+        It is as sensitive as `score`.
+        """
+        return self.model_.aic(self._completed(X))
 
     def sample(self, n_samples: int = 1) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Synthetic records (n_samples, n_features_in_) and their components.
+        """Draw synthetic records (n_samples, n_features_in_) and their components.
 
-        Functions of the release alone; not clipped to the domain.
+        They depend on the release alone, and are not clipped to the domain.
         """
         check_is_fitted(self, "model_")
         return self.model_.sample(n_samples, self.random_state)
 
 
 METHODS = ("sketch", "em")
-_SKETCH_OPTIONS = {
-    "noise": None,
-    "n_features": None,
-    "feature_map": "fourier",
-    "frequencies": None,
-    "frequency_scale": None,
-    "n_init": None,
-}
 
 
 def _precisions_cholesky(covariances: Floats, covariance_type: str) -> Floats:
-    """Square roots of the inverse covariances, as scikit-learn keeps them: upper triangles."""
+    """Return the square roots of inverse covariances in scikit-learn's form: upper triangles."""
     if covariance_type in ("full", "tied"):
         factors = np.linalg.cholesky(covariances)
         return np.asarray(np.swapaxes(np.linalg.inv(factors), -1, -2))

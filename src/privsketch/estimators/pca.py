@@ -66,7 +66,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
     explained_variance_, explained_variance_ratio_ : (n_components_,) float64
         Variance of the records along each component, and as share of the total.
     standard_errors_ : (n_components_,) float64
-        Of the explained variances.
+        Standard errors of the explained variances.
     singular_values_ : (n_components_,) float64
         Square roots of the explained variances times the noisy number of records.
     mean_ : (n_features_in_,) float64
@@ -117,7 +117,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         budget, domain = self._public_facts(self.neighbours)
         self._check_choices()
         table, domain, dim = self._table_in(X, domain)
-        choices = {"n_features": self.n_features, "noise": self.noise}
         design = self._planned(
             "pca",
             self._planned_components(dim),
@@ -125,7 +124,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
             budget,
             feature_map=MAPS[self.method],
             mean="released" if self.center else None,
-            **choices,
+            n_features=self.n_features,
+            noise=self.noise,
         )
         self._warn(domain, budget, self._public_records(table, domain))
         model = learn_pca(self._released(table, design), self.n_components)
@@ -143,7 +143,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         return self
 
     def _check_choices(self) -> None:
-        """Refuse what no table could be fitted with, before one is read."""
+        """Check the parameters before a table is read."""
         check_choices(self.n_components, "auto")
         require_one_of("method", self.method, MAPS)
         if not isinstance(self.center, bool | np.bool_):
@@ -162,15 +162,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         return min(int(most), dim)
 
     def transform(self, X: Any) -> Floats:
-        """Coordinates of the rows of X along the components, (n, n_components_).
+        """Return the coordinates of the rows of X along the components, (n, n_components_).
 
-        Exact: as sensitive as the rows of X themselves.
+        They are exact, and as sensitive as the rows of X themselves.
         """
-        rows = self._completed(X)
-        return self.model_.transform(rows)
+        return self.model_.transform(self._completed(X))
 
     def inverse_transform(self, X: Any) -> Floats:
-        """The points that have these coordinates along the components, (n, n_features_in_)."""
+        """Return the points with these coordinates along the components, (n, n_features_in_)."""
         check_is_fitted(self, "model_")
         try:
             rows = check_array(X, dtype=np.float64)
@@ -179,21 +178,19 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         return self.model_.inverse_transform(rows)
 
     def score_samples(self, X: Any) -> Floats:
-        """Logarithm of the density of probabilistic PCA at each row of X, (n,).
+        """Return the logarithm of the density of probabilistic PCA at each row of X, (n,).
 
-        As sensitive as the rows of X themselves.
+        It is as sensitive as the rows of X themselves.
         """
-        rows = self._completed(X)
-        return self.model_.score_samples(rows)
+        return self.model_.score_samples(self._completed(X))
 
     def score(self, X: Any, y: object = None) -> float:
-        """Mean of `score_samples`.
+        """Return the mean of `score_samples`.
 
-        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
-        release that nobody paid for: publish scores of other records only.
+        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
+        release without a charge: publish scores of other records only.
         """
-        rows = self._completed(X)
-        return self.model_.score(rows)
+        return self.model_.score(self._completed(X))
 
     @property
     def _n_features_out(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from operator import attrgetter
 from typing import Any, Self
 
@@ -23,18 +24,7 @@ from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
 from privsketch.tables.reading import checked_missing, read_points
 
-_DRAWN_BY = (
-    "domain",
-    "n_components",
-    "epsilon",
-    "delta",
-    "protect",
-    "bound",
-    "bound_norm",
-    "noise",
-    "calibration",
-    "random_state",
-)
+_DRAWING_PARAMETERS = tuple(signature(Projection.draw).parameters)
 
 
 @documented
@@ -89,14 +79,14 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         calibration is "realised", and public afterwards.
     n_components_ : int
     noise_variance_, noise_fourth_moment_ : float
-        Of the noise of one number of the latest release, or of the first one to come.
+        Moments of the noise of one number, in the latest release or in the first one to come.
     receipt_ : Receipt
-        What all calls of `transform` since `fit` cost together, if they were about the same
-        records: epsilons and deltas add. There is none before the first.
+        Cost of all calls of `transform` since `fit` together, if they were about the same
+        records: epsilons and deltas add. There is none before the first call.
     receipts_ : tuple of Receipt
-        What each of them cost.
+        Cost of each call.
     description_ : ReleaseDescription
-        What is public about the latest release; distances need it.
+        Public description of the latest release; distances need it.
     projection_ : Projection
         Matrix and noise of the latest release, or of the first one to come.
     {seen}
@@ -179,10 +169,10 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
                 "least 1"
             )
         if self.missing == "error" and not np.isfinite(table).all():
-            place = int(np.argmin(np.isfinite(table).all(axis=0)))
+            column = int(np.argmin(np.isfinite(table).all(axis=0)))
             names = self._columns()
-            raise MissingError(place, None if names is None else names[place])
-        # The columns are those of X from here on: an older matrix must not meet them.
+            raise MissingError(column, None if names is None else names[column])
+        # From here on the columns are those of X: an older matrix must not be used on them.
         self.__dict__.pop("projection_", None)
         self._warn(domain, budget, len(table))
         self._draw(domain, table.shape[1])
@@ -190,7 +180,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         return np.asarray(table)
 
     def _draw(self, domain: Domain | Schema, dim: int) -> None:
-        """Draw matrix and noise for records of so many coordinates."""
+        """Draw matrix and noise for records of `dim` coordinates."""
         if isinstance(domain, Schema):
             domain = domain_of_rows(domain, self.protect, self.bound)
         choices = self._drawing_choices()
@@ -198,11 +188,11 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         self._drawn_by = choices
 
     def _drawing_choices(self) -> dict[str, Any]:
-        """Parameters that matrix and noise follow from; the others say how to read a table."""
-        return {name: getattr(self, name) for name in _DRAWN_BY}
+        """Return the parameters that determine matrix and noise; the others are about reading."""
+        return {name: getattr(self, name) for name in _DRAWING_PARAMETERS}
 
     def _check_choices(self) -> None:
-        """Refuse what a release would stumble over when its matrix counts as used already."""
+        """Check parameters that would stop a release when its matrix counts as used already."""
         checked_threads(self.n_threads)
         checked_missing(self.missing)
 
@@ -234,17 +224,17 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         ):
             released[first : first + len(rows)] = rows
             first += len(rows)
-        # Together, at the very end: the projection is that of the last receipt.
+        # Set both at the very end: the projection is that of the last receipt.
         self.projection_, self.receipts_ = projection, (*self.receipts_, *receipts)
         self._n_released = len(table)
         return released
 
     @property
     def receipt_(self) -> Receipt:
-        """What all releases since `fit` cost together."""
+        """Cost of all releases since `fit` together."""
         parts = self.receipts_
         if not parts:
-            raise AttributeError("receipt_: nothing was charged yet; transform releases a table")
+            raise AttributeError("receipt_: nothing was charged yet; call transform to release")
         if len(parts) == 1:
             return parts[0]
         if len({part.unit for part in parts}) > 1:
@@ -256,9 +246,9 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
     @property
     def description_(self) -> ReleaseDescription:
-        """What is public about the latest release."""
+        """Public description of the latest release."""
         if not self.receipts_:
-            raise AttributeError("description_: nothing was released yet; transform does")
+            raise AttributeError("description_: nothing was released yet; call transform")
         names = getattr(self, "feature_names_in_", None)
         plain = ReleaseDescription.of(
             self.projection_,
@@ -273,7 +263,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         """The matrix, (n_components_, n_features_in_)."""
         return np.ascontiguousarray(self.projection_.matrix.values.T)
 
-    # Those of the projection at hand.
+    # Attributes of the current projection.
     n_components_ = property(attrgetter("projection_.n_components"))
     noise_variance_ = property(attrgetter("projection_.noise_variance"))
     noise_fourth_moment_ = property(attrgetter("projection_.noise_fourth_moment"))

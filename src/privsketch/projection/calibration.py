@@ -1,4 +1,4 @@
-"""From budget and matrix to the noise of a released record: the calibrations A and B.
+"""Noise of a released record from budget and matrix: the calibrations A and B.
 
 A, "realised": for every matrix P the release is private by itself, with the sensitivity of this
 P. The matrix may be public, and used again. Laplace noise spends no delta.
@@ -6,8 +6,8 @@ B, "fresh": nobody knew the matrix, and the pair (P, Z) is private on average ov
 noise/fresh.py. Less noise from about ten components on; one release only.
 
 "auto" fixes at most one calibration that spends delta before the matrix is drawn, from public
-numbers alone. Afterwards only A with Laplace noise may replace it, which spends none: the least
-noise of A and B at the drawn matrix would spend up to twice the delta. docs/projection.md.
+numbers alone. Afterwards only A with Laplace noise may replace it, which spends none. The least
+noise of A and B at the drawn matrix would spend up to twice the delta (docs/projection.md).
 
 "union" and "paper" are for comparison: the corrected union bound of JLL Theorem 5, and the
 printed scales of Theorems 3 and 5, charged with the delta that they really have.
@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from privsketch._base.errors import ParameterError, require_gaussian_delta
+from privsketch._base.errors import ParameterError, require_gaussian_delta, require_one_of
 from privsketch.facts.budget import Budget, number_text, round_up
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.fresh import (
@@ -29,8 +29,7 @@ from privsketch.noise.fresh import (
     half_normal_tail,
 )
 from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
-from privsketch.projection.change import Change
-from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Matrix
+from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Change, Matrix
 
 CALIBRATIONS = ("auto", "realised", "fresh", "union", "paper")
 NOISES = ("auto", "laplace", "gaussian")
@@ -54,7 +53,7 @@ class RowNoise:
 
     @property
     def fourth_moment(self) -> float:
-        """Of one number of noise, in the integers that noise is added to."""
+        """Fourth moment of one number of noise, in the integers that noise is added to."""
         if self.law.kind == "gaussian":
             return 3 * self.law.variance**2
         q = math.exp(-1 / self.law.scale)
@@ -62,14 +61,14 @@ class RowNoise:
 
 
 def realised_laplace(change: Change, matrix: Matrix, budget: Budget) -> RowNoise:
-    """A: pure, calibrated to this matrix."""
+    """Return pure noise (A), calibrated to this matrix."""
     shift, l1 = _shifted_l1(change.l1(matrix), matrix, budget.epsilon)
     law = laplace_law(l1, matrix.n_components, budget.epsilon, "replace")
     return RowNoise(law, shift, "realised", _THIS_MATRIX)
 
 
 def realised_gaussian(change: Change, matrix: Matrix, budget: Budget) -> RowNoise:
-    """A: (epsilon, delta) for this matrix."""
+    """Return (epsilon, delta) noise (A), calibrated to this matrix."""
     k = matrix.n_components
     square = change.l2_squared(matrix)
     law = gaussian_law(square, k, budget.epsilon, budget.delta, "replace")
@@ -85,7 +84,7 @@ def realised_gaussian(change: Change, matrix: Matrix, budget: Budget) -> RowNois
 
 @dataclass(frozen=True)
 class _Fresh:
-    """What a calibration to fresh matrices knows: all of it before one is drawn."""
+    """Facts for a calibration to fresh matrices, all of them known before one is drawn."""
 
     change: Change
     dim: int
@@ -99,7 +98,7 @@ class _Fresh:
 
     @property
     def delta(self) -> float:
-        """What is left after the chance that an entry of the matrix is not accurate."""
+        """Rest of delta after the chance that an entry of the matrix is not accurate."""
         left = self.budget.delta - self.dim * self.n_components * ENTRY_FAILURE
         if not left > 0.5 * self.budget.delta:
             raise ParameterError(
@@ -109,22 +108,22 @@ class _Fresh:
         return left
 
     def l1_rounding(self, shift: int) -> float:
-        """What rounding adds to the L1 norm of v P, in units of |v|."""
+        """Return the increase of the L1 norm of v P by rounding, in units of |v|."""
         entries = ENTRY_ERROR * self.n_components * math.sqrt(self.change.spread) / UNIT
         return entries + self.n_components * _step(shift) / self.length
 
     def l2_rounding(self, shift: int) -> float:
-        """The same for the L2 norm."""
+        """Return the increase of the L2 norm of v P by rounding, in units of |v|."""
         entries = ENTRY_ERROR * math.sqrt(self.change.spread * self.n_components) / UNIT
         return entries + math.sqrt(self.n_components) * _step(shift) / self.length
 
     def laplace(self, bound: float, calibration: str, words: str) -> RowNoise:
-        """Laplace noise that hides shifts v P of L1 norm up to bound |v|."""
+        """Return Laplace noise that hides shifts v P of L1 norm up to bound |v|."""
         shift = _shift(bound * self.length / self.budget.epsilon)
         return self._laplace(bound + self.l1_rounding(shift), shift, calibration, words)
 
     def laplace_by_moments(self) -> RowNoise:
-        """B with Laplace noise, by Renyi divergences of all components."""
+        """Return Laplace noise (B), by Renyi divergences of all components."""
         epsilon, k = self.budget.epsilon, self.n_components
         shift = _shift(fresh_laplace_scale(k, epsilon, self.delta) * self.length)
         rounding, step = self.l1_rounding(shift) / k, 2.0**shift / self.length
@@ -132,7 +131,7 @@ class _Fresh:
         return self._laplace(scale * epsilon, shift, "fresh", _ONE_RELEASE)
 
     def _laplace(self, bound: float, shift: int, calibration: str, words: str) -> RowNoise:
-        """Noise of scale bound |v| / epsilon, all rounding included."""
+        """Return noise of scale bound |v| / epsilon, all rounding included."""
         epsilon = self.budget.epsilon
         l1 = math.ceil(bound * self.length / 2.0**shift * (1 + 1e-12))
         law = laplace_law(l1, self.n_components, epsilon, "replace")
@@ -140,7 +139,7 @@ class _Fresh:
         return RowNoise(law, shift, calibration, words)
 
     def gaussian(self) -> RowNoise:
-        """B with discrete Gaussian noise."""
+        """Return discrete Gaussian noise (B)."""
         budget, k = self.budget, self.n_components
         rough = fresh_gaussian(k, budget.epsilon, self.delta) * self.length
         shift = _shift(rough)
@@ -168,7 +167,7 @@ _ONE_RELEASE = "mean over fresh matrices, for one release"
 def fixed_before(
     change: Change, dim: int, n_components: int, budget: Budget, noise: str, calibration: str
 ) -> RowNoise:
-    """The noise of a fresh matrix, fixed before it is drawn."""
+    """Return the noise of a fresh matrix, fixed before it is drawn."""
     fresh = _Fresh(change, dim, n_components, budget)
     k = n_components
     if calibration == "union":
@@ -186,10 +185,10 @@ def fixed_before(
 
 
 def is_fresh(dim: int, n_components: int, budget: Budget, noise: str, calibration: str) -> bool:
-    """Whether the noise will be that of a fresh matrix, from public numbers alone.
+    """Return whether the noise will be that of a fresh matrix, from public numbers alone.
 
-    "auto" has one matrix for one release, unless delta is too small for its accuracy, or
-    Gaussian noise is asked for where that of the drawn matrix will be less.
+    "auto" uses one matrix for one release, unless delta is too small for its accuracy, or
+    Gaussian noise is requested and that of the drawn matrix will be less.
     """
     if calibration != "auto":
         return calibration in ("fresh", "union")
@@ -203,10 +202,10 @@ def is_fresh(dim: int, n_components: int, budget: Budget, noise: str, calibratio
 
 
 def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) -> RowNoise:
-    """The printed scales: c = 2 sqrt k (Theorem 3), k sqrt(2 ln(2 k) / k) (Theorem 5).
+    """Return the printed scales: c = 2 sqrt k (Theorem 3), k sqrt(2 ln(2 k) / k) (Theorem 5).
 
-    Charged with what they cost: for a fresh matrix the chance that v P is longer than c, for a
-    public one the epsilon that this matrix has.
+    The charge is their actual cost: for a fresh matrix the chance that v P is longer than c, for a
+    public one the epsilon of this matrix.
     """
     k = matrix.n_components
     theorem = 3 if protect == "element" else 5
@@ -234,12 +233,8 @@ def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) ->
 
 def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool) -> None:
     """Refuse combinations that have no proof, before a matrix is drawn."""
-    for name, value, known in (
-        ("noise", noise, NOISES),
-        ("calibration", calibration, CALIBRATIONS),
-    ):
-        if value not in known:
-            raise ParameterError(name, value, f"expected one of {', '.join(map(repr, known))}")
+    require_one_of("noise", noise, NOISES)
+    require_one_of("calibration", calibration, CALIBRATIONS)
     if noise == "gaussian":
         require_gaussian_delta(budget.delta, "laplace")
     if calibration in ("fresh", "union"):
@@ -258,7 +253,7 @@ def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool)
 
 
 def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:
-    """A: the smaller noise. Either is private at every single matrix, and charged as it is."""
+    """Return the smaller noise of A. Both kinds are private at every single matrix."""
     if noise == "laplace" or budget.delta == 0:
         return realised_laplace(change, matrix, budget)
     gaussian = realised_gaussian(change, matrix, budget)
@@ -268,7 +263,7 @@ def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowN
 
 
 def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:
-    """The fixed noise of a fresh matrix, or pure noise at the drawn one if that is less.
+    """Return the fixed noise of a fresh matrix, or pure noise at the drawn one if that is less.
 
     The charge stays that of the fixed one: over all matrices the release spends its delta.
     """
@@ -282,7 +277,7 @@ def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise
 
 
 def _may_be_less(change: Change, matrix: Matrix, budget: Budget, other: RowNoise) -> bool:
-    """Whether pure noise can be less than other noise: bounds of large matrices take a while."""
+    """Return whether pure noise can be less than other noise; exact bounds take a while."""
     return change.l1_at_least(matrix) / budget.epsilon * math.sqrt(2) < other.std
 
 

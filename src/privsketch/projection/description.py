@@ -1,7 +1,7 @@
-"""What is public about a table of released records: the file beside it.
+"""Public description of a table of released records: the file beside it.
 
-It says what the release cost, what it protects and what it does not, and how much noise every
-number has, which distances need (projection/distances.py).
+It states the cost of the release, what it protects and what it does not, and the noise of every
+number, which distances need (projection/distances.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from privsketch._base.formats import as_line, document, document_content, read_f
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
 from privsketch.projection.calibration import CALIBRATIONS, NOISES
-from privsketch.projection.change import PROTECTS
-from privsketch.projection.matrix import public_matrix
+from privsketch.projection.matrix import PROTECTS, public_matrix
 from privsketch.projection.rows import Projection
 
 KIND = "release"
@@ -34,7 +33,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class ReleaseDescription:
-    """A released table in words and numbers.
+    """Public description of a released table.
 
     Attributes
     ----------
@@ -50,11 +49,11 @@ class ReleaseDescription:
     protect, calibration, noise : str
         As in `PrivateProjection`.
     noise_variance, noise_fourth_moment : float
-        Of the noise of one released number.
+        Moments of the noise of one released number.
     seed : int or None
-        That of a public matrix; None for one that was drawn without.
+        Seed of a public matrix; None for a matrix without one.
     matrix_name : str
-        Tells any matrix from others: distances need rows of the same one.
+        Identifies the matrix: distances need rows of the same one.
     receipt : Receipt
     """
 
@@ -83,7 +82,7 @@ class ReleaseDescription:
         record: tuple[str, ...] | None = None,
         carried: tuple[str, ...] = (),
     ) -> ReleaseDescription:
-        """The description of what a projection released."""
+        """Describe a release of a projection."""
         return cls(
             columns=released_names(projection.n_components),
             carried=carried,
@@ -107,13 +106,13 @@ class ReleaseDescription:
         return len(self.columns)
 
     def public_matrix(self) -> npt.NDArray[np.float64]:
-        """The matrix of a public seed, (dim, n_components)."""
+        """Return the matrix of a public seed, (dim, n_components)."""
         if self.seed is None:
             raise ParameterError("seed: this matrix was drawn without one; its holder may have it")
         return public_matrix(self.dim, self.n_components, self.seed).values
 
     def describe(self) -> str:
-        """In plain words, several lines."""
+        """Return a description of several lines."""
         matrix = "drawn without a seed" if self.seed is None else f"public, of seed {self.seed}"
         lines = [
             f"released    {self.n_components} projections of {self.dim} columns of each record, "
@@ -145,7 +144,7 @@ class ReleaseDescription:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "receipt") -> ReleaseDescription:
-        """The description from the bytes of its file; `what` names it in errors."""
+        """Read the description from the bytes of its file; `what` names it in errors."""
         content = document_content(data, KIND, what)
         try:
             return cls._from_json(content)
@@ -153,7 +152,7 @@ class ReleaseDescription:
             raise FileError(f"{what}: not a valid description of a release: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """The description as plain JSON values."""
+        """Return the description as plain JSON values."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             **values,
@@ -214,5 +213,5 @@ class ReleaseDescription:
 
 
 def released_names(n_components: int) -> tuple[str, ...]:
-    """Names of the released columns."""
+    """Return the names of the released columns."""
     return tuple(f"projection{j}" for j in range(n_components))

@@ -9,9 +9,7 @@ and measured coverage of the intervals.
 
 All of this is post-processing of released numbers. It costs nothing.
 
-How a recovered squared distance varies, and which true distances go with it.
-
-D = |a P + N|^2 - k v, where every component of N is what two rows have of noise, of variance v.
+Law of D. D = |a P + N|^2 - k v, where every component of N is the noise of two rows, of variance v.
 Its first three cumulants depend on the true distance t alone: on t = |a P|^2 given the matrix,
 and on t = |a|^2 over matrices too, where a P is N(0, t / k) in every component. As the spread
 grows with t, an interval is the set of all t that make D plausible, not D plus or minus a
@@ -33,13 +31,13 @@ from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Floats, Indices
 
 METHODS = ("gamma", "chebyshev")
-STRIP = 2**20  # numbers that are worked on at a time
-_TABLE = 4096  # true distances that the ends of intervals are interpolated between
-_MIN_POWER = 0.05  # below, a power is as good as the logarithm
+STRIP = 2**20  # numbers in memory together
+_TABLE = 4096  # true distances between which the ends of intervals are interpolated
+_MIN_POWER = 0.05  # a smaller power is as good as the logarithm
 
 
 class KnownNoise(Protocol):
-    """What distances need to know: `Projection` and `ReleaseDescription` both say it."""
+    """Noise of a release, as `Projection` and `ReleaseDescription` state it."""
 
     @property
     def noise_variance(self) -> float:
@@ -52,16 +50,16 @@ class KnownNoise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Released rows and what is known about their noise.
+    """Released rows and the moments of their noise.
 
-    Columns that were carried along do not belong here.
+    Leave out carried columns.
 
     Parameters
     ----------
     values : (n, k) float64
     noise : Projection or ReleaseDescription, optional
-        What released them, or what lies beside their file. None is for points of the released space
-        that are exact, such as public centers.
+        The projection that released them, or the description beside their file. None is for exact
+        points of the released space, such as public centers.
     """
 
     values: Floats
@@ -116,7 +114,7 @@ class Released:
 
 
 def require_released(name: str, value: object) -> Released:
-    """The value; a ParameterError unless it is `Released`."""
+    """Return the value, or raise a ParameterError if it is not `Released`."""
     if isinstance(value, Released):
         return value
     raise ParameterError(f"{name}: expected Released(values, noise), got {type(value).__name__}")
@@ -127,8 +125,8 @@ class Distances:
     """Unbiased squared distances of the rows of one release, or from those to other rows.
 
     `others` may be another release that used the same matrix, or exact points of the released
-    space; the rows themselves if left out or the same object. Nothing is computed before it is
-    asked for, and nothing larger than the answer is held.
+    space; by default the rows themselves. Nothing is computed before a method is called, and
+    nothing larger than its result is held.
 
     Distances of near rows are often negative. Averages need them as they are: `clip` puts 0 in
     their place, for algorithms that take no negative numbers, and makes small distances too
@@ -160,32 +158,32 @@ class Distances:
 
     @property
     def columns(self) -> Released:
-        """What distances lead to."""
+        """The rows that distances lead to."""
         return self.rows if self.others is None else self.others
 
     @property
     def law(self) -> DistanceLaw:
-        """How distances vary."""
+        """The law of the distances."""
         sides = (self.rows, self.columns)
         noises = [(side.variance, side.fourth_moment) for side in sides]
         return DistanceLaw.of(self.rows.n_components, noises)
 
     def pairs(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
-        """(m,) distances from the rows `first` to the rows `second`, by their numbers."""
+        """Return distances (m,) from the rows `first` to the rows `second`, by their numbers."""
         left = _numbers("first", first, len(self.rows.values))
         right = _numbers("second", second, len(self.columns.values))
         if len(left) != len(right):
             raise ParameterError(f"first, second: {len(left)} and {len(right)} rows; not pairs")
-        found = np.empty(len(left))
+        squares = np.empty(len(left))
         step = max(1, STRIP // self.rows.n_components)
         for start in range(0, len(left), step):
             part = slice(start, start + step)
             gap = self.rows.values[left[part]] - self.columns.values[right[part]]
-            np.einsum("ij,ij->i", gap, gap, out=found[part])
-        return self._corrected(found, left, right)
+            np.einsum("ij,ij->i", gap, gap, out=squares[part])
+        return self._corrected(squares, left, right)
 
     def block(self, rows: Any = None, columns: Any = None) -> Floats:
-        """Distances from some rows to some others: slices or numbers; all if left out."""
+        """Return distances from some rows to some others: slices or numbers; by default all."""
         left = _numbers("rows", rows, len(self.rows.values))
         right = _numbers("columns", columns, len(self.columns.values))
         # Slices of a table are no copies of it.
@@ -206,7 +204,7 @@ class Distances:
         return found
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Floats]]:
-        """All distances, some rows at a time: which rows, and their distances to all others."""
+        """Yield all distances, some rows at a time: a slice of rows and their distances."""
         total = len(self.rows.values)
         if n_rows is None:
             step = _strip_rows(len(self.columns.values))
@@ -217,7 +215,7 @@ class Distances:
             yield part, self.block(part, slice(None))
 
     def matrix(self) -> Floats:
-        """All distances at once; exactly symmetric between rows of one release."""
+        """Return all distances at once; exactly symmetric between rows of one release."""
         if self.others is not None:
             return self.block()
         n = len(self.rows.values)
@@ -234,14 +232,14 @@ class Distances:
         return found
 
     def _corrected(self, squares: Floats, left: Indices, right: Indices) -> Floats:
-        """In place: without what noise adds, and 0 from a row to itself."""
+        """Subtract the mean of the noise in place, and set 0 from a row to itself."""
         squares -= self.law.excess
         if self.others is None:
             squares[left == right] = 0
         return np.maximum(squares, 0, out=squares) if self.clip else squares
 
     def variance(self, true: npt.ArrayLike, *, given_matrix: bool = False) -> Floats:
-        """Variance of D where the true squared distance is `true`.
+        """Return the variance of D where the true squared distance is `true`.
 
         Over matrix and noise, for |a|^2; or over noise alone, for |a P|^2. The first takes the
         noise as given: "realised" noise follows the matrix, which adds a little. It also needs
@@ -260,7 +258,7 @@ class Distances:
         given_matrix: bool = False,
         method: str = "gamma",
     ) -> tuple[Floats, Floats]:
-        """Ends of confidence intervals for |a|^2, or for |a P|^2 given the matrix.
+        """Return the ends of confidence intervals for |a|^2, or for |a P|^2 given the matrix.
 
         They hold the true values under which a distance as small or as large as `found`, not
         clipped, is not too improbable; each true value with its own spread. Ends are at least 0,
@@ -341,11 +339,11 @@ class DistanceLaw:
 
     @property
     def excess(self) -> float:
-        """What noise adds to a squared distance on average."""
+        """Mean increase of a squared distance by noise."""
         return self.n_components * self.variance
 
     def cumulants(self, true: Floats, given_matrix: bool) -> tuple[Floats, Floats]:
-        """Variance and third cumulant of D."""
+        """Return the variance and third cumulant of D."""
         k, v = self.n_components, self.variance
         square = self.fourth_moment - v * v  # variance of N^2, then its third cumulant
         third = self.sixth_moment - 3 * v * self.fourth_moment + 2 * v**3
@@ -356,7 +354,7 @@ class DistanceLaw:
         return spread, skew
 
     def quantile(self, probability: float, true: Floats, given_matrix: bool) -> Floats:
-        """About the value that D stays below with this probability.
+        """Return about the value that D stays below with this probability.
 
         (D + k v)^h is nearly normal for h = 1 - K1 K3 / (3 K2^2) (Jensen and Solomon, 1972),
         and so is the cube root of a gamma variable (Wilson and Hilferty): this takes the power
@@ -376,7 +374,7 @@ class DistanceLaw:
     def gamma_interval(
         self, found: Floats, level: float, given_matrix: bool
     ) -> tuple[Floats, Floats]:
-        """Between true values whose D is above, or below, with probability (1 - level) / 2."""
+        """Return the true values whose D is above, or below, with probability (1 - level) / 2."""
         tail = (1 - level) / 2
         largest = max(float(found.max(initial=0.0)), 0.0)
         top = 2 * (largest + self.excess)
@@ -394,7 +392,7 @@ class DistanceLaw:
     def chebyshev_interval(
         self, found: Floats, level: float, given_matrix: bool
     ) -> tuple[Floats, Floats]:
-        """All t with (D - t)^2 <= Var(t) / (1 - level): the roots of a quadratic equation."""
+        """Solve (D - t)^2 <= Var(t) / (1 - level), a quadratic inequality, for t."""
         wide = 1 / (1 - level)
         constant = wide * self.n_components * (self.fourth_moment - self.variance**2)
         slope = wide * 4 * self.variance

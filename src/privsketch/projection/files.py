@@ -1,4 +1,4 @@
-"""Files of records to a file of released rows with its receipt beside it, in constant memory.
+"""Release files of records to a file of rows with its receipt beside it, in constant memory.
 
 Row i of the output belongs to row i of the input. Both files are written under temporary names
 and appear when they are complete, the receipt first: no table is ever without one.
@@ -28,12 +28,12 @@ from privsketch.tables.writing import KINDS, require_carried, table_writer
 
 
 def receipt_path(table: Path) -> Path:
-    """Where the receipt of a released table stands: released.parquet, released.receipt.json."""
+    """Return the path of the receipt of a released table: released.receipt.json beside it."""
     return table.with_suffix(".receipt.json")
 
 
 def receipt_beside(table: Path) -> Path | None:
-    """The receipt of a released table, if this is a table and has one."""
+    """Return the receipt of a released table, if this is a table and has one."""
     if not (table.suffix.lower() in KINDS and table.is_file()):
         return None
     receipt = receipt_path(table)
@@ -52,10 +52,10 @@ def release_files(
     finish: Callable[[], None] | None = None,
     ledger: LedgerName = None,
 ) -> tuple[ReleaseDescription, int]:
-    """Release all records, replacing what stands at `output`; its description, and how many rows.
+    """Release all records to `output`; return the description and the number of rows.
 
-    `finish` is called when both files are complete, before they get their names: the last moment
-    to stop.
+    An existing file is replaced. `finish` is called when both files are complete, before they get
+    their names: the last moment to stop.
 
     Charges: epsilon and delta of the projection, once. An error leaves no file, and nothing to
     be charged for. Carried columns are copied as they are, and protected by nothing.
@@ -93,8 +93,8 @@ def release_files(
             )
         carried = records.chosen.carried
         if carried:
-            told = f"columns copied without protection: {', '.join(carried)}"
-            receipts[0] = replace(receipts[0], assumption=told)
+            unprotected = f"columns copied without protection: {', '.join(carried)}"
+            receipts[0] = replace(receipts[0], assumption=unprotected)
         description = ReleaseDescription.of(
             projection,
             receipts[0],
@@ -119,7 +119,7 @@ def _copy(
     write: Callable[[Floats, Any], None],
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Every released row with what was carried of its own record; the number of rows."""
+    """Write every released row with the carried columns of its record; return their number."""
     carried = _Waiting()
 
     def blocks() -> Iterator[Block]:
@@ -140,7 +140,7 @@ def _copy(
 
 @dataclass
 class _Waiting:
-    """Rows that were read and are not yet written: threads work ahead, and cut as they like."""
+    """Rows that were read and not yet written: threads work ahead, in chunks of their own."""
 
     batches: deque[Any] = field(default_factory=deque)
 
@@ -148,7 +148,7 @@ class _Waiting:
         self.batches.append(batch)
 
     def take(self, n_rows: int) -> Any:
-        """The next rows, in their order."""
+        """Return the next rows, in their order."""
         import pyarrow as pa
 
         parts = []
@@ -164,7 +164,7 @@ class _Waiting:
 
 
 def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> None:
-    """Give both files their names; a table never stands beside the receipt of another one."""
+    """Give both files their names; a table is never beside the receipt of another one."""
     try:
         output.unlink(missing_ok=True)
         os.chmod(table, words.stat().st_mode)
@@ -180,7 +180,7 @@ def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> No
 
 
 def _require_own_receipt(output: Path) -> None:
-    """Refuse a name that another table has but for its ending: they would share a receipt."""
+    """Refuse a name that differs from another table's in its suffix only: one receipt for two."""
     for suffix in KINDS:
         other = output.with_suffix(suffix)
         if suffix != output.suffix.lower() and other.exists():

@@ -1,13 +1,18 @@
-"""The random matrix of a projection, in integers.
+"""The random matrix of a projection, in integers, and how far one record can move a projection.
 
-Entries are N(0, 1/k), multiplied by 2^16 and rounded; the rounded matrix is the matrix from
-then on, for the release and for every bound. A public one comes from a seed. A fresh one comes
-from the operating system's generator: nobody can know it before, which some calibrations use.
+Matrix. Entries are N(0, 1/k), multiplied by 2^16 and rounded; the rounded matrix is the matrix from
+then on, for the release and for every bound. A public one comes from a seed. A fresh one comes from
+the operating system's generator: nobody can know it before, which some calibrations use.
 
-How far a projection can move the difference of two records: norms of integer matrices.
+Change. A neighbouring table may change one record:
 
-Bounds are exact integers or rounded up. MARGIN covers the rounding errors of eigenvalues of
-symmetric matrices, about 1e-15 times their size.
+- "entry": one coordinate, by at most its width;
+- "l1", "l2": the whole record, by at most a stated distance;
+- "box": the whole record, to any other one of its box.
+
+Only one row of a table changes, so its number of rows plays no role. How far the projection of that
+row moves is a norm of the integer matrix. Bounds are exact integers or rounded up. MARGIN covers
+the rounding errors of eigenvalues of symmetric matrices, about 1e-15 times their size.
 """
 
 from __future__ import annotations
@@ -17,12 +22,19 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import eigh
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
+from privsketch.facts.budget import UNIT as WHOLE_RECORD
+from privsketch.facts.budget import number_text
+from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.features.fixedpoint import FAR
 from privsketch.features.stream import PublicStream, Purpose, normal_pairs
+from privsketch.kernels.quantiser import CompiledQuantiser
 
 UNIT_BITS = 16  # with the 20 bits of a coordinate 36: 17 are left for sums over columns below 2^53
 UNIT = 2.0**UNIT_BITS
@@ -31,11 +43,11 @@ ENTRY_ERROR = 0.52
 # The chance that one entry comes from a uniform number too small for that to hold. Of 128 random
 # bits a number above 2^-69 has 59 left, far more than needed.
 ENTRY_FAILURE = 2.0**-69
-MARGIN = 1 + 1e-8  # of eigenvalues, whose rounding errors are about 1e-15 times their size
-EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
-EXACT_COLUMNS = 16  # and up to here all corners of a box
-_MAX_SIGNED_VALUES = 2**26  # of P s for all sign vectors s; beyond, they take too long (by trial)
-_STEPS = 400  # of the subgradient, up to 64 components: each is a bound, more take longer; by trial
+MARGIN = 1 + 1e-8  # on eigenvalues, whose rounding errors are about 1e-15 times their size
+EXACT_COMPONENTS = 20  # up to this number all 2^(k - 1) sign vectors are tried
+EXACT_COLUMNS = 16  # up to this number all corners of a box are tried
+_MAX_SIGNED_VALUES = 2**26  # values of P s for all sign vectors s; more take too long (by trial)
+_STEPS = 400  # subgradient steps up to 64 components; each gives a bound (by trial)
 _EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
 
 
@@ -63,7 +75,7 @@ class Matrix:
 
     @property
     def name(self) -> str:
-        """32 hex digits that tell this matrix from others: of SHA-256 of its integers."""
+        """32 hex digits that identify the matrix: the start of SHA-256 of its integers."""
         content = np.ascontiguousarray(self.integers, dtype="<i8").tobytes()
         return hashlib.sha256(f"{self.integers.shape}".encode() + content).hexdigest()[:32]
 
@@ -74,13 +86,13 @@ class Matrix:
 
 
 def public_matrix(dim: int, n_components: int, seed: int) -> Matrix:
-    """The matrix of a public seed: the same everywhere, for good."""
+    """Return the matrix of a public seed, the same on every machine and in every version."""
     normal = PublicStream(seed, Purpose.PROJECTION).normal(dim * n_components)
     return Matrix(_rounded(normal, dim, n_components), is_public=True)
 
 
 def fresh_matrix(dim: int, n_components: int) -> Matrix:
-    """A matrix that nobody knew before, from the operating system's generator."""
+    """Draw a matrix that nobody knew before, from the operating system's generator."""
     count = (dim * n_components + 1) // 2
     words = np.frombuffer(os.urandom(24 * count), dtype=np.uint64).reshape(count, 3)
     # 128 bits make the first uniform number of a pair accurate however small it is.
@@ -97,12 +109,12 @@ def _rounded(normal: Floats, dim: int, n_components: int) -> Integers:
 
 
 def spectral_squared(gram: Integers) -> int:
-    """At least the largest squared length of v P over |v|_2 <= 1, from P' P."""
+    """Return a bound on the squared length of v P over |v|_2 <= 1, from P' P."""
     return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * MARGIN)
 
 
 def two_to_one_squared(gram: Integers) -> int:
-    """At least the largest squared L1 norm of v P over |v|_2 <= 1, from P' P.
+    """Return a bound on the squared L1 norm of v P over |v|_2 <= 1, from P' P.
 
     It is the largest s' P'P s over sign vectors s: exact up to EXACT_COMPONENTS components,
     else a certified bound.
@@ -113,7 +125,7 @@ def two_to_one_squared(gram: Integers) -> int:
 
 
 def exact_two_to_one_squared(gram: Integers) -> int:
-    """max s' G s over s in {-1, 1}^k, in integers.
+    """Return max s' G s over s in {-1, 1}^k, in integers.
 
     Signs are split into two halves: s' G s = a' A a + b' B b + 2 a' C b for all pairs (a, b).
     """
@@ -129,7 +141,7 @@ def exact_two_to_one_squared(gram: Integers) -> int:
 
 
 def two_to_one_bound(gram: Integers) -> float:
-    """min over u with sum(u) = 0 of k lambda_max(G + diag u), by subgradient steps.
+    """Return min over u with sum(u) = 0 of k lambda_max(G + diag u), by subgradient steps.
 
     s' diag(u) s = sum(u) = 0 for sign vectors, and |s|^2 = k: every u gives a bound.
     """
@@ -149,9 +161,9 @@ def two_to_one_bound(gram: Integers) -> float:
 
 
 def box_to_one(matrix: Integers, widths: Integers) -> int | None:
-    """Largest L1 norm of v P over |v_i| <= widths_i: max over s of sum_i widths_i |(P s)_i|.
+    """Return the largest L1 norm of v P over |v_i| <= widths_i, in integers.
 
-    In integers; None where looking at all sign vectors takes too long.
+    It is max over s of sum_i widths_i |(P s)_i|; None where trying all sign vectors takes too long.
     """
     dim, k = matrix.shape
     scaled = widths[:, np.newaxis].astype(np.float64) * matrix
@@ -170,10 +182,10 @@ def box_to_one(matrix: Integers, widths: Integers) -> int | None:
 
 
 def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
-    """At least the largest squared length of v P over |v_i| <= widths_i.
+    """Return a bound on the squared length of v P over |v_i| <= widths_i.
 
-    At the corners of the box v = diag(widths) s with signs s: all of them are looked at for few
-    columns, else |s|_2 = sqrt(dim) bounds them.
+    At the corners of the box v = diag(widths) s with signs s. For few columns all corners are
+    tried, else |s|_2 = sqrt(dim) bounds them.
     """
     scaled = widths[:, np.newaxis].astype(np.float64) * matrix
     dim = len(matrix)
@@ -184,7 +196,7 @@ def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
 
 
 def integer_product(a: Integers, b: Integers) -> Integers:
-    """a @ b exactly: in float64, which is much faster, where its integers are large enough."""
+    """Return a @ b exactly; in float64, which is much faster, where its integers suffice."""
     largest = np.abs(a).astype(np.float64).sum(axis=1).max() * float(np.abs(b).max())
     if largest < _EXACT_FLOAT:
         return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
@@ -192,10 +204,210 @@ def integer_product(a: Integers, b: Integers) -> Integers:
 
 
 def _signs(k: int, start: int = 0, end: int | None = None) -> Integers:
-    """Sign vectors, (2^k, k) of them; the second half is minus the first, in reverse."""
+    """Return the sign vectors, (2^k, k); the second half is minus the first, in reverse."""
     codes = np.arange(start, 2**k if end is None else end)[:, np.newaxis] >> np.arange(k)[::-1]
     return 2 * (codes & 1) - 1
 
 
 def _largest_eigenvalue(matrix: Floats) -> float:
     return float(np.linalg.eigvalsh(matrix)[-1])
+
+
+Kind = Literal["entry", "l1", "l2", "box"]
+PROTECTS = ("row", "element")
+BOUND_NORMS = ("l2", "l1")
+_MAX_BITS = 20  # of a coordinate; with the 16 of a matrix 36, which leaves 17 below 2^53
+_MIN_UNITS = 8  # integers in the half-width of the narrowest column
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Differences v of neighbouring records: `widths` bound coordinates, `radius` the distance.
+
+    `radius` is the largest L2 norm of v; for "l1" it is the largest L1 norm too.
+    """
+
+    kind: Kind
+    widths: Integers
+    radius: int
+
+    def l1(self, matrix: Matrix) -> int:
+        """Return an upper bound on the L1 norm of v P."""
+        p = matrix.integers
+        if self.kind == "entry":
+            return int((self.widths * np.abs(p).sum(axis=1)).max())
+        if self.kind == "l1":
+            return self.radius * int(np.abs(p).sum(axis=1).max())
+        bound = _ceil_sqrt(self.radius**2 * two_to_one_squared(matrix.gram))
+        exact = box_to_one(p, self.widths) if self.kind == "box" else None
+        return bound if exact is None else min(bound, exact)
+
+    def l1_at_least(self, matrix: Matrix) -> float:
+        """Return a quick lower bound on the largest L1 norm of v P: a mean over sign vectors."""
+        if self.kind in ("entry", "l1"):
+            return self.l1(matrix)
+        lengths = np.sqrt(np.square(matrix.integers.astype(np.float64)).sum(axis=1))
+        if self.kind == "box":
+            # E |sum_j s_j p_j| >= |p|_2 / sqrt 2 for random signs (Khintchine)
+            return float((self.widths * lengths).sum() / math.sqrt(2))
+        return float(self.radius * np.linalg.norm(lengths))
+
+    def l2_squared(self, matrix: Matrix) -> int:
+        """Return an upper bound on the squared L2 norm of v P."""
+        p = matrix.integers
+        squares = (p * p).sum(axis=1)
+        if self.kind == "entry":
+            # Python integers: products of two squares exceed 2^63.
+            return max(int(w) ** 2 * int(s) for w, s in zip(self.widths, squares, strict=True))
+        if self.kind == "l1":
+            return self.radius**2 * int(squares.max())
+        bound = self.radius**2 * spectral_squared(matrix.gram)
+        if self.kind == "box":
+            bound = min(bound, box_to_two_squared(p, self.widths))
+        return bound
+
+    @property
+    def spread(self) -> int:
+        """Number of rows of P that a difference may involve: rounding errors add up over them."""
+        return 1 if self.kind in ("entry", "l1") else len(self.widths)
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What is protected, where records are cut, and how finely they are quantised."""
+
+    domain: Domain
+    protect: str
+    bound: float | None
+    bound_norm: str
+    bits: int
+
+    @classmethod
+    def of(cls, domain: Domain, protect: str, bound: float | None, bound_norm: str) -> Protection:
+        """Check the parameters and choose the resolution.
+
+        A record outside a ball is moved as a whole: changing one of its entries would change
+        all of them. Where entries are protected, the box around the ball replaces it.
+        """
+        if protect not in PROTECTS:
+            raise ParameterError("protect", protect, "expected 'row' or 'element'")
+        if bound_norm not in BOUND_NORMS:
+            raise ParameterError("bound_norm", bound_norm, "expected 'l2' or 'l1'")
+        if bound is not None:
+            valid = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
+            if not (valid and 0 < float(bound) < math.inf):
+                raise ParameterError("bound", bound, "expected a number above 0, or None")
+            bound = float(bound)
+        elif bound_norm == "l1":
+            raise ParameterError("bound_norm='l1': only with `bound=`, the distance it measures")
+        if protect == "element" and bound_norm == "l1":
+            raise ParameterError("bound_norm='l1': one element has no norm; leave it out")
+        if isinstance(domain, Ball) and (protect == "element" or bound_norm == "l1"):
+            center, half = domain.center_vector, domain.half_widths
+            domain = Box(low=center - half, high=center + half)
+        dim = len(domain.half_widths)
+        # Squared norms must stay exact in float64.
+        bits = min(_MAX_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
+        made = cls(domain, protect, bound, bound_norm, bits)
+        narrow = np.flatnonzero(made.quantiser().limits < _MIN_UNITS)
+        if len(narrow):
+            raise ParameterError(
+                f"domain: column {narrow[0]} is so narrow beside the widest one that nothing of it "
+                "would be released; scale columns to similar widths first"
+            )
+        return made
+
+    def quantiser(self, *, missing_to_center: bool = False) -> CompiledQuantiser:
+        """Return the quantiser of records, with the same unit in all columns."""
+        return CompiledQuantiser(
+            self.domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
+        )
+
+    @property
+    def units_per_length(self) -> float:
+        """Integers per unit of the records."""
+        return float(2.0**self.bits / self.domain.half_widths.max())
+
+    @property
+    def reach(self) -> float:
+        """Largest distance of a record from the center of the domain."""
+        if isinstance(self.domain, Ball):
+            return self.domain.radius
+        return float(np.linalg.norm(self.domain.half_widths))
+
+    def change(self) -> Change:
+        """Return the changes of a neighbouring record, rounding included.
+
+        Rounding moves a coordinate by at most half a unit, cutting back to a ball by one more:
+        a distance grows by at most sqrt(dim), or 3 sqrt(dim), units. The last unit is for the
+        rounding of floats after a number is read, `_read_apart` for that of reading.
+        """
+        limits = self.quantiser().limits
+        dim = len(limits)
+        diameter = self._diameter(limits)
+        if self.bound is None:
+            kind: Kind = "entry" if self.protect == "element" else "box"
+            if isinstance(self.domain, Ball):
+                kind = "l2"
+            widths = 2 * limits
+            return Change(kind, widths, int(widths.max()) if kind == "entry" else diameter)
+        stated = self.bound * self.units_per_length
+        apart = self._read_apart
+        if self.protect == "element":
+            widths = np.minimum(2 * limits, _ceil(stated + apart) + 2)
+            return Change("entry", widths, int(widths.max()))
+        if self.bound_norm == "l1":
+            most = _ceil(stated + dim * (1 + apart)) + 1
+            return Change("l1", 2 * limits, min(most, 2 * int(limits.sum())))
+        is_ball = isinstance(self.domain, Ball)
+        most = _ceil(stated + ((3 if is_ball else 1) + apart) * math.sqrt(dim)) + 1
+        if most < diameter:
+            return Change("l2", 2 * limits, most)
+        return Change("l2" if is_ball else "box", 2 * limits, diameter)
+
+    @property
+    def _hides_all(self) -> bool:
+        """Whether a bound on rows is no less than the diameter of the domain."""
+        change = self.change()
+        return change.kind == "l2" and change.radius == self._diameter(self.quantiser().limits)
+
+    def _diameter(self, limits: Integers) -> int:
+        if isinstance(self.domain, Ball):
+            return 2 * int(limits[0])
+        return _ceil_sqrt(4 * _squared_length(limits))
+
+    @property
+    def _read_apart(self) -> float:
+        """Units by which two equal coordinates may differ after they are read as float64.
+
+        Whole numbers beyond 2^53, decimals and texts are rounded to the next float before the
+        center is subtracted; floats of 64 or fewer bits are not.
+        """
+        reach = np.abs(self.domain.center_vector) + FAR * self.domain.half_widths
+        return float(2 * np.spacing(reach.max()) * self.units_per_length)
+
+    @property
+    def unit_in_words(self) -> str:
+        """The unit of protection, for receipts."""
+        if self.protect == "element":
+            if self.bound is None or (self.change().widths == 2 * self.quantiser().limits).all():
+                return "one entry of one record"
+            return f"a change of one entry of one record by at most {number_text(self.bound)}"
+        if self.bound is None or self.change().kind == "box" or self._hides_all:
+            return WHOLE_RECORD
+        norm = "Euclidean" if self.bound_norm == "l2" else "L1"
+        return f"a change of one record by at most {number_text(self.bound)} in {norm} distance"
+
+
+def _ceil(value: float) -> int:
+    """Return an integer that is at least `value`, whatever its last bits."""
+    return math.ceil(min(value, 2.0**60) * (1 + 1e-12))
+
+
+def _ceil_sqrt(square: int) -> int:
+    root = math.isqrt(square)
+    return root if root * root == square else root + 1
+
+
+def _squared_length(values: Integers) -> int:
+    return sum(int(value) ** 2 for value in values)

@@ -1,4 +1,4 @@
-"""Records to private projections of them: JLL Algorithm 1 in integers.
+"""Private projections of records: JLL Algorithm 1 in integers.
 
     record -> cut to the domain -> integers -> integer matrix -> + exact noise -> a few numbers
 
@@ -40,13 +40,12 @@ from privsketch.projection.calibration import (
     paper_noise,
     realised,
 )
-from privsketch.projection.change import Protection
-from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.projection.matrix import UNIT, Matrix, Protection, fresh_matrix, public_matrix
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 
 MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
-MIN_EPSILON = 1e-9  # noise is then some 1e9 times the change that it hides
+MIN_EPSILON = 1e-9  # here the noise is some 1e9 times the change that it hides
 _CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
 _one_at_a_time = Lock()
 
@@ -55,7 +54,7 @@ _one_at_a_time = Lock()
 class Projection:
     """A matrix with the noise that makes projections by it private.
 
-    Made by `Projection.draw`. Values of a release are in the units of the records, around
+    `Projection.draw` makes one. Values of a release are in the units of the records, around
     the center of the domain: (record - center) P + noise.
 
     Attributes
@@ -65,13 +64,13 @@ class Projection:
     seed : int or None
         The public seed of the matrix; None for one that nobody knew before.
     noise : RowNoise
-        Of one released number.
+        Noise of one released number.
     protection : Protection
-        What a neighbour may change: a row or an element, by how much.
+        The protected change: a row or an element, and its size.
     budget : Budget
-        What one release costs.
+        Cost of one release.
     asked, asked_noise : str
-        Calibration and noise as they were asked for.
+        Calibration and noise as the caller stated them.
     was_used : bool
         Whether the matrix has been used already: a fresh one serves once.
     process : int
@@ -166,7 +165,7 @@ class Projection:
         return made
 
     def reused(self) -> Projection:
-        """The same matrix with noise for any use of it: what "auto" becomes after a release."""
+        """Return the same matrix with noise for any use: what "auto" becomes after a release."""
         if self.asked == "auto":
             change = self.protection.change()
             noise = realised(change, self.matrix, self.budget, self.asked_noise)
@@ -189,7 +188,7 @@ class Projection:
         return self.was_used or self.process != os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies share the matrix, and nobody knows who uses it first: it is no longer fresh."""
+        """Copy the state. Copies share the matrix, so it is no longer fresh."""
         self.was_used = True
         return self.__dict__.copy()
 
@@ -209,7 +208,7 @@ class Projection:
 
     @property
     def matrix_name(self) -> str:
-        """What tells the matrix from others, once it is used."""
+        """Identifier of the matrix."""
         return self.matrix.name
 
     @property
@@ -228,7 +227,7 @@ class Projection:
         return self.noise.fourth_moment * self.unit**4
 
     def receipt(self, source: str | None = None, sampler: str = OWN) -> Receipt:
-        """What one release costs."""
+        """Return the receipt of one release."""
         law = self.noise.law
         plain = law.receipt(law.scale, source, sampler)
         names = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
@@ -252,7 +251,7 @@ class Projection:
         on_receipt: Callable[[Receipt], None] | None = None,
         ledger: LedgerName | Counted = None,
     ) -> Iterator[Floats]:
-        """Released rows for blocks (n, dim) of records, in their order, in constant memory.
+        """Release rows for blocks (n, dim) of records, in their order, in constant memory.
 
         Charges: epsilon and delta of the projection, once for all blocks together, as soon as
         the first of them is out. A matrix that is fresh for one release is refused a second time.
@@ -267,7 +266,7 @@ class Projection:
         return self._releases(blocks, source, missing_to_center, n_threads, on_receipt, entry)
 
     def cost(self) -> Cost:
-        """What a release costs, for a ledger."""
+        """Return the cost of a release, for a ledger."""
         if self.protection.unit_in_words != WHOLE_RECORD:
             raise BudgetError(
                 f"the release protects {self.protection.unit_in_words}: a ledger counts what is "
@@ -315,9 +314,9 @@ class Projection:
         entry.commit(self.receipt(source), None if noter is None else noter.marks)
 
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
-        """Tables only: anything else could be stretched to one, with records in it twice."""
+        """Yield blocks that are tables; anything else could be broadcast and repeat records."""
         for block in stable_parts(blocks, held=isinstance(blocks, list | tuple)):
-            # Of subclasses, matrices multiply as such and masked arrays are read under their mask.
+            # Subclasses are refused: np.matrix multiplies differently, masked arrays hide values.
             if (
                 type(block) not in (np.ndarray, np.memmap)
                 or block.ndim != 2
@@ -331,7 +330,7 @@ class Projection:
             yield block
 
     def _require_exact_products(self) -> None:
-        """Every partial sum of a product must be below 2^53, whatever the record."""
+        """Check that every partial sum of a product is below 2^53, whatever the record."""
         limits = self.protection.quantiser().limits
         longest = math.sqrt(float(np.square(limits.astype(np.float64)).sum()))
         if not isinstance(self.protection.domain, Box):

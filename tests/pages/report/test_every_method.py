@@ -9,9 +9,9 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.cli.cluster import METHODS as OF_COMMAND
-from privsketch.clustering.choose import METHODS
-from privsketch.clustering.medians.method import METHODS as OF_MEDIANS
+from privsketch.cli.cluster import methods_of
+from privsketch.clustering.choose import method_names
+from privsketch.clustering.medians import METHODS as OF_MEDIANS
 from privsketch.estimators.mixture import METHODS as OF_MIXTURES
 from privsketch.estimators.pca import MAPS
 from privsketch.pages.report.html import report_page
@@ -24,7 +24,7 @@ NOISES = ("gaussian", "laplace", "cube")
 
 def fits():
     """Every way to learn a model: its name, the estimator and its parameters."""
-    kmeans = [(method, None, None) for method in METHODS if method != "sketch"]
+    kmeans = [(method, None, None) for method in method_names() if method != "sketch"]
     kmeans += [("lloyd", noise, None) for noise in NOISES]
     kmeans += [(method, None, 1) for method in ("pipeline", "partition-tree")]
     for method, noise, n_nonzero in kmeans:
@@ -61,7 +61,7 @@ def fitted(name, delta, neighbours, epsilon=4.0):
 
 
 def test_all_methods_of_the_command_are_here():
-    of_command = {method for methods in OF_COMMAND.values() for method in methods}
+    of_command = {*methods_of("squares"), *methods_of("distances")}
     assert of_command <= {method for _, _, method in CASES.values()}
 
 

@@ -1,1 +1,1 @@
-"""Methods of others, to compare with: each with exact noise and an honest receipt."""
+"""Published methods to compare with, each with exact noise and an honest receipt."""

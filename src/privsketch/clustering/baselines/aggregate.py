@@ -1,14 +1,14 @@
 """Sample and aggregate: k-means of many blocks of records, averaged with noise.
 
-Nissim, Raskhodnikova and Smith (2007). Every record falls into one of l blocks, by chance and
+Nissim, Raskhodnikova and Smith (2007). Every record is assigned to one of l blocks, at random and
 independently of all others: a neighbouring table then differs in one block, whichever relation
 is meant. (Blocks by the order of rows would all change when a row is added.) Each block is
-clustered by itself, its centers are put in the order of public references, and the average of all
-blocks is released. One block moves the sum of them by what all k centers can move: 2 k times the
+clustered by itself, its centers are put in the order of public references, and the average over
+all blocks is released. One block moves the sum as far as its k centers can move: by 2 k times the
 largest L1 norm of a record, 2 sqrt(k) times its L2 norm, 2 times the half-width in every component.
 
-The paper's own aggregator scales its noise to the data (smooth sensitivity), with a noise of its
-own; this is the plain one. Blocks that find different clusters blur the average.
+The paper's own aggregator scales its noise to the data (smooth sensitivity); this is the plain one.
+Blocks that find different clusters blur the average.
 """
 
 from __future__ import annotations
@@ -23,15 +23,20 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import chunks, one_thread_of_kmeans
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
-from privsketch.clustering.run import Passes, Run
-from privsketch.clustering.starts import start_centers
+from privsketch.clustering.baselines.points import (
+    PointNoise,
+    checked_noise,
+    noisy_points,
+    start_centers,
+)
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
-MAX_BLOCKS = 2000  # one k-means each; by trial
-MAX_VALUES = 2**25  # of all blocks in memory
-ROWS = 2**14  # that are drawn for at a time
+MAX_BLOCKS = 2000  # one run of k-means each; by trial
+MAX_VALUES = 2**25  # numbers of all blocks in memory: 256 MB
+ROWS = 2**14  # records that get their random numbers together
 
 
 def cluster(
@@ -41,10 +46,10 @@ def cluster(
     noise: PointNoise | None = None,
     n_blocks: int | None = None,
 ) -> ClusterModel:
-    """K-means centers from one pass over the records.
+    """Release k-means centers from one pass over the records.
 
-    `n_blocks` follows from the number of records if it is left out. `noise` is "gaussian" if there
-    is a delta, else "cube" or "laplace", unless told otherwise.
+    `n_blocks` follows from the number of records by default. `noise` is by default "gaussian" if
+    there is a delta, else "cube" or "laplace".
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
@@ -66,7 +71,7 @@ def cluster(
         start_centers(domain, n_clusters, "packing", run.seed) + domain.center_vector
     )
     total = np.zeros((n_clusters, passes.dim), dtype=np.int64)
-    # One thread: several add up in any order, and a block's centers are to be its own to the bit.
+    # Several threads add up in any order: with one, centers depend on their block to the bit.
     with one_thread_of_kmeans():
         for block in sampled_blocks(passes, n_blocks):
             total += ordered_centers(passes, block, reference, run.seed)
@@ -83,49 +88,49 @@ def cluster(
 
 
 def blocks_for(n_records: float, n_clusters: int) -> int:
-    """As many blocks as leave each enough records to find its clusters."""
+    """Return the number of blocks that leaves each enough records to find its clusters."""
     return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MAX_BLOCKS))
 
 
 def sampled_blocks(
     passes: Passes, n_blocks: int, *, max_values: int = MAX_VALUES, rows: int = ROWS
 ) -> list[Whole]:
-    """One pass: the records of every block, or as many of them, drawn by chance, as fit.
+    """Assign the records to blocks, in one pass; of a block that is full, a random sample stays.
 
-    Every record gets a block and a place in the queue of its block; those in front stay. Both are
-    drawn for it alone, so that one record changes one block. All blocks together have at most
-    `max_values` numbers, and `rows` records are drawn for at a time.
+    Every record gets a block and a random rank in it, and the lowest ranks stay. Both are drawn for
+    the record alone, so that one record changes one block. All blocks together have at most
+    `max_values` numbers. Random numbers are drawn for `rows` records at a time.
     """
-    most = max(1, max_values // (n_blocks * passes.dim))
-    kept = [np.zeros((0, passes.dim)) for _ in range(n_blocks)]
-    queue = [np.zeros(0, dtype=np.uint64) for _ in range(n_blocks)]
+    max_size = max(1, max_values // (n_blocks * passes.dim))
+    members = [np.zeros((0, passes.dim)) for _ in range(n_blocks)]
+    ranks = [np.zeros(0, dtype=np.uint64) for _ in range(n_blocks)]
     for block in chunks(passes.blocks("blocks"), rows):
         records = passes.quantised(block)
-        drawn = drawn_words(records)
-        places = (drawn[:, 0] % np.uint64(n_blocks)).astype(np.intp)
-        order = np.argsort(places, kind="stable")
-        ends = np.searchsorted(places[order], np.arange(n_blocks + 1))
-        for place in np.unique(places):
-            mine = order[ends[place] : ends[place + 1]]
-            held = np.concatenate([kept[place], records[mine]])
-            waits = np.concatenate([queue[place], drawn[mine, 1]])
-            if len(held) > most:
-                front = np.argpartition(waits, most)[:most]
-                held, waits = held[front], waits[front]
-            kept[place], queue[place] = held, waits
-    # In an order that is theirs: that of rows, or of what was cut, depends on other blocks.
-    return [held[np.argsort(waits)] for held, waits in zip(kept, queue, strict=True)]
+        words = drawn_words(records)
+        numbers = (words[:, 0] % np.uint64(n_blocks)).astype(np.intp)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(n_blocks + 1))
+        for number in np.unique(numbers):
+            rows_of_block = order[ends[number] : ends[number + 1]]
+            sample = np.concatenate([members[number], records[rows_of_block]])
+            rank = np.concatenate([ranks[number], words[rows_of_block, 1]])
+            if len(sample) > max_size:
+                lowest = np.argpartition(rank, max_size)[:max_size]
+                sample, rank = sample[lowest], rank[lowest]
+            members[number], ranks[number] = sample, rank
+    # The order of rows, or of what was cut, would depend on other blocks; that of ranks does not.
+    return [sample[np.argsort(rank)] for sample, rank in zip(members, ranks, strict=True)]
 
 
 def drawn_words(records: Whole) -> npt.NDArray[np.uint64]:
-    """Two random words for each record, (n, 2), from the operating system."""
+    """Draw two random words for each record, (n, 2), from the operating system."""
     return np.frombuffer(os.urandom(16 * len(records)), dtype=np.uint64).reshape(-1, 2)
 
 
 def ordered_centers(passes: Passes, block: Whole, reference: Whole, seed: int) -> Integers:
-    """K-means centers of a block within the domain, each at the place of its reference.
+    """Return k-means centers of a block within the domain, each at the index of its reference.
 
-    A block of too few records has the references themselves.
+    A block of too few records gets the references themselves.
     """
     from scipy.optimize import linear_sum_assignment
     from sklearn.cluster import KMeans
@@ -134,9 +139,9 @@ def ordered_centers(passes: Passes, block: Whole, reference: Whole, seed: int) -
     if len(block) < k:
         return reference.astype(np.int64)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fewer distinct records than clusters
+        warnings.simplefilter("ignore")  # about fewer distinct records than clusters
         fit = KMeans(k, n_init=1, random_state=seed % 2**32).fit(block)
-    found = passes.quantised(fit.cluster_centers_ * passes.unit + passes.domain.center_vector)
-    steps = reference[:, np.newaxis] - found
+    centers = passes.quantised(fit.cluster_centers_ * passes.unit + passes.domain.center_vector)
+    steps = reference[:, np.newaxis] - centers
     _, order = linear_sum_assignment(np.vecdot(steps, steps))
-    return found[order].astype(np.int64)
+    return centers[order].astype(np.int64)

@@ -1,24 +1,19 @@
 """Gaussian mixtures by noisy rounds of EM: DP-EM of Park, Foulds, Chaudhuri and Welling (2017).
 
-A fixed number of rounds from public parameters. In each, a record shares itself out among the
-components by its responsibilities g, which add up to 1, and noisy sums of g, g x and g x x' are
-released for all components together. With records in a ball of radius R, one record moves
+A fixed number of rounds from public parameters. In each, a record is divided among the components
+by its responsibilities g, which add up to 1, and noisy sums of g, g x and g x x' are released for
+all components together. With records in a ball of radius R, one record moves
 (w0 g, w1 g x, w2 g x x') by at most sqrt(w0^2 + w1^2 R^2 + w2^2 R^4) in L2: the squares of
 responsibilities add up to 1 at most. Vectors of two records never point apart: with t = x'y their
 inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which the weights keep from being
-negative, so that a replacement moves sums by at most sqrt(2) times as much. Means, covariances made
-positive and weights made shares are post-processing of these sums.
+negative, so that a replacement moves sums by at most sqrt(2) times as much. Means, positive
+covariances and normalised weights are post-processing of these sums.
 
-Everything that is summed is a whole number that depends on its record and on released numbers
-alone. Records have few bits, so that sums of products are exact. Off-diagonal products have the
-factor 7/5 in place of the square root of 2, which makes the norm of x x' that of a symmetric
-matrix.
-
-How a record shares itself out among Gaussian components, in whole numbers.
-
-What a record adds must depend on that record and on released numbers alone, to the last bit. So
-distances come from exact matrix products and elementwise steps, and exponentials from a
-polynomial: those of a library may depend on where in a block a record stands.
+All terms of the sums are whole numbers that depend on their record and on released numbers alone,
+to the last bit. Records have few bits, so that sums of products are exact. Off-diagonal products
+have the factor 7/5 in place of the square root of 2, which makes the norm of x x' that of a
+symmetric matrix. Distances come from exact matrix products and elementwise steps, and exponentials
+from a polynomial: those of a library may depend on the position of a record in its block.
 """
 
 from __future__ import annotations
@@ -33,8 +28,9 @@ import numpy.typing as npt
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
-from privsketch.clustering.run import Passes, Run
-from privsketch.clustering.starts import start_centers
+from privsketch.clustering.baselines.points import start_centers
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.receipt import Receipt
@@ -44,13 +40,13 @@ from privsketch.noise.sums import saturating_multiply
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 N_ROUNDS = 10  # each divides the budget; by trial
-DIAGONAL, BESIDE = 5, 7  # factors of products: 7/5 is just below the square root of 2
-_MAX_BITS = 11  # what _SUM_BITS leaves a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
-_SUM_BITS = 62 - 26  # a record's numbers stay below: 2^26 of them add up
+DIAGONAL, OFF_DIAGONAL = 5, 7  # factors of products: 7/5 is just below the square root of 2
+_MAX_BITS = 11  # that _SUM_BITS leaves for a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
+_SUM_BITS = 62 - 26  # bits of a record's numbers: sums of 2^26 of them have 62 bits
 _MIN_WIDTH = 0.01  # of a component, in radii of the domain
 _START_WIDTH = 0.25  # of all components, in radii of the domain; by trial
-WHOLE_SHARE = 2**10  # shares are whole numbers that add up to this, or less
-_WHITE_BITS = 30  # with the 11 of a record 41: sums over 2^12 columns stay below 2^53
+WHOLE_SHARE = 2**10  # responsibilities are whole numbers that add up to at most this
+_WHITE_BITS = 30  # with the 11 bits of a record 41: sums over 2^12 columns stay below 2^53
 # Taylor's series of 2^-f for f in [0, 1): ln(2)^n / n!
 _SERIES = [(-math.log(2)) ** n / math.factorial(n) for n in range(17)]
 
@@ -62,7 +58,7 @@ def learn(
     covariance_type: CovarianceType = "full",
     n_rounds: int = N_ROUNDS,
 ) -> GaussianMixtureModel:
-    """A Gaussian mixture of records that are read once a round.
+    """Learn a Gaussian mixture of records that are read once a round.
 
     Charges: the budget, once.
     """
@@ -87,10 +83,10 @@ def learn(
             noisy, deviation = _released(account, name, passes, sums, pairs)
             state, total = _updated(passes, state, noisy, pairs, covariance_type)
     receipt = run.receipt(f"Gaussian mixture: {n_rounds} noisy rounds of EM")
-    found = _as_model(passes, state, total, deviation, covariance_type, receipt)
+    model = _as_model(passes, state, total, deviation, covariance_type, receipt)
     if run.schema is None:
-        return found
-    return replace(found, columns=run.schema.coordinates, schema=run.schema)
+        return model
+    return replace(model, columns=run.schema.coordinates, schema=run.schema)
 
 
 @dataclass(frozen=True)
@@ -110,19 +106,17 @@ class Scale:
 
     @classmethod
     def of(cls, passes: Passes, has_pairs: bool) -> Scale:
-        """Weights that make the three parts equally large at the edge of the domain."""
-        squared, along = passes.l2_squared, passes.l1
+        """Return weights that make the three parts equally large at the edge of the domain."""
+        squared, l1 = passes.l2_squared, passes.l1
         count, mean = DIAGONAL * squared, DIAGONAL * math.isqrt(squared)
         # 5 sum x_i^2 + 7 sum_{i<j} |x_i x_j| = 3/2 |x|_2^2 + 7/2 |x|_1^2
-        products = (3 * squared + 7 * along**2 + 1) // 2 if has_pairs else DIAGONAL * squared
+        products = (3 * squared + 7 * l1**2 + 1) // 2 if has_pairs else DIAGONAL * squared
         norm = count**2 + mean**2 * squared + DIAGONAL**2 * squared**2
-        return cls(
-            count, mean, WHOLE_SHARE**2 * norm, WHOLE_SHARE * (count + mean * along + products)
-        )
+        return cls(count, mean, WHOLE_SHARE**2 * norm, WHOLE_SHARE * (count + mean * l1 + products))
 
 
 def component_sums(passes: Passes, state: Gaussians, pairs: Pairs, name: str) -> Integers:
-    """One pass: for each component sums of g, of g x and of g times products, (k, numbers)."""
+    """Return sums of g, g x and g times products for each component, (k, numbers), in one pass."""
     first, second = pairs
     components = whitenings(state)
 
@@ -143,23 +137,13 @@ def component_sums(passes: Passes, state: Gaussians, pairs: Pairs, name: str) ->
 def _released(
     account: Account, name: str, passes: Passes, sums: Integers, pairs: Pairs
 ) -> tuple[Floats, float]:
-    """Noisy sums in the units of the records, and the standard deviation of those of g x."""
+    """Release the sums, in the units of records; also return the deviation of those of g x."""
     first, second = pairs
     scale = Scale.of(passes, bool((first != second).any()))
-    factors = np.concatenate(
-        [
-            [scale.count],
-            np.full(passes.dim, scale.mean),
-            np.where(first == second, DIAGONAL, BESIDE),
-        ]
-    )
-    scaled = np.stack(
-        [
-            saturating_multiply(column, int(factor))
-            for column, factor in zip(sums.T, factors, strict=True)
-        ],
-        axis=1,
-    )
+    products = np.where(first == second, DIAGONAL, OFF_DIAGONAL)
+    factors = np.concatenate([[scale.count], np.full(passes.dim, scale.mean), products])
+    pairs_of_columns = zip(sums.T, factors, strict=True)
+    scaled = np.stack([saturating_multiply(c, int(f)) for c, f in pairs_of_columns], axis=1)
     noisy, variance = account.noisy(
         name,
         scaled,
@@ -173,23 +157,23 @@ def _released(
 def _updated(
     passes: Passes, state: Gaussians, noisy: Floats, pairs: Pairs, kind: CovarianceType
 ) -> tuple[Gaussians, float]:
-    """The next parameters and the number of records. Released numbers only."""
+    """Return the next parameters and the number of records, from released numbers alone."""
     k, dim = state.means.shape
     first, second = pairs
     counts = np.maximum(noisy[:, 0], 0.0)
     radius = math.sqrt(passes.l2_squared)
     means, covariances = state.means.copy(), state.covariances.copy()
-    for place in np.flatnonzero(counts >= 1):  # others stay where they are
-        raw = noisy[place, 1 : dim + 1] / counts[place]
+    for j in np.flatnonzero(counts >= 1):  # others stay where they are
+        raw = noisy[j, 1 : dim + 1] / counts[j]
         moments = np.zeros((dim, dim))
-        moments[first, second] = noisy[place, dim + 1 :] / counts[place]
+        moments[first, second] = noisy[j, dim + 1 :] / counts[j]
         moments[second, first] = moments[first, second]
         inside = passes.domain.centered().project(raw[np.newaxis] * passes.unit)[0]
-        means[place] = inside / passes.unit
-        spread = moments - np.outer(means[place], means[place])
+        means[j] = inside / passes.unit
+        spread = moments - np.outer(means[j], means[j])
         if kind in ("diag", "spherical"):
             spread = np.diag(np.diagonal(spread))
-        covariances[place] = spread
+        covariances[j] = spread
     if kind == "tied":
         covariances[:] = np.average(covariances, axis=0, weights=np.maximum(counts, 1.0))
     elif kind == "spherical":
@@ -201,11 +185,11 @@ def _updated(
     return Gaussians(weights, means, covariances), max(total, 1.0)
 
 
-def _positive(covariances: Floats, least: float, most: float) -> Floats:
-    """The nearest matrices whose axes have widths between two bounds."""
+def _positive(covariances: Floats, min_width: float, max_width: float) -> Floats:
+    """Return the nearest matrices whose axes have widths between two bounds."""
     values, vectors = np.linalg.eigh(covariances)
-    kept = np.clip(values, least**2, most**2)
-    return np.asarray((vectors * kept[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2))
+    clipped = np.clip(values, min_width**2, max_width**2)
+    return np.asarray((vectors * clipped[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2))
 
 
 def _as_model(
@@ -218,7 +202,7 @@ def _as_model(
 ) -> GaussianMixtureModel:
     sizes = np.maximum(state.weights * total, 1.0)[:, np.newaxis]
     axes = np.diagonal(state.covariances, axis1=1, axis2=2)
-    # Of the last round: its noise, and how records vary about their mean.
+    # Errors of the last round: its noise, and the variance of records about their mean.
     errors = np.sqrt((deviation / sizes) ** 2 + axes / sizes) * passes.unit
     covariances = state.covariances * passes.unit**2
     shown = {
@@ -242,14 +226,14 @@ def _as_model(
 
 
 def _pairs(dim: int, kind: CovarianceType) -> Pairs:
-    """Which products of columns are released: all, or squares only."""
+    """Return the pairs of columns whose products are released: all, or squares only."""
     if kind in ("full", "tied"):
         return np.triu_indices(dim)
     return np.arange(dim), np.arange(dim)
 
 
 def _bits(domain: Domain) -> int:
-    """Resolution at which 2^26 records add up within 62 bits."""
+    """Return the resolution at which 2^26 records add up within 62 bits."""
     dim = 1 if isinstance(domain, Ball) else len(domain.half_widths)
     spare = _SUM_BITS - math.log2(DIAGONAL * WHOLE_SHARE * dim)
     return max(1, min(_MAX_BITS, math.floor(spare / 2)))
@@ -257,9 +241,9 @@ def _bits(domain: Domain) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """What makes a component round: a record x becomes unit (whole @ x) - middle.
+    """Transformation that makes a component round: x becomes unit (whole @ x) - middle.
 
-    `height` is the log, to base 2, of the component's density at its mean, but for a constant.
+    `height` is the logarithm to base 2 of the component's density at its mean, up to a constant.
     """
 
     whole: Whole
@@ -278,32 +262,32 @@ class Gaussians:
 
 
 def whitenings(state: Gaussians) -> list[Whitening]:
-    """One for each component, from released numbers alone."""
-    found = []
+    """Return the whitening of each component, from released numbers alone."""
+    components = []
     for weight, mean, covariance in zip(state.weights, state.means, state.covariances, strict=True):
         factor = np.linalg.cholesky(covariance)
         inverse = np.linalg.inv(factor)
         unit = float(np.abs(inverse).max()) / 2.0**_WHITE_BITS
         height = math.log2(max(weight, 1e-9)) - float(np.log2(np.diagonal(factor)).sum())
-        found.append(Whitening(np.rint(inverse / unit), unit, inverse @ mean, height))
-    return found
+        components.append(Whitening(np.rint(inverse / unit), unit, inverse @ mean, height))
+    return components
 
 
 def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
-    """Shares of each record among the components, (k, n), whole numbers: at most WHOLE_SHARE.
+    """Return the responsibilities of components for records, (k, n), up to WHOLE_SHARE.
 
     Every step is exact or elementwise: a column depends on its record and the components alone.
     """
     logs = np.empty((len(components), len(records)))
-    for place, one in enumerate(components):
-        white = one.whole @ records.T  # whole numbers below 2^53
+    for j, component in enumerate(components):
+        white = component.whole @ records.T  # whole numbers below 2^53
         squared = np.zeros(len(records))
-        for row, middle in zip(white, one.middle, strict=True):
-            row *= one.unit
+        for row, middle in zip(white, component.middle, strict=True):
+            row *= component.unit
             row -= middle
             row *= row
             squared += row
-        logs[place] = squared * (-0.5 / math.log(2)) + one.height
+        logs[j] = squared * (-0.5 / math.log(2)) + component.height
     below = logs.max(axis=0) - logs
     shares = _power_of_half(below)
     total = np.zeros(len(records))
@@ -313,7 +297,7 @@ def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
 
 
 def _power_of_half(exponents: Floats) -> Floats:
-    """2^-h for h >= 0, by steps that are each rounded in one way only."""
+    """Return 2^-h for h >= 0, by steps that are each rounded in one way only."""
     exponents = np.minimum(exponents, 60.0)
     whole = np.floor(exponents)
     rest = exponents - whole

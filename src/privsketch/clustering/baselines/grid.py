@@ -1,12 +1,12 @@
 """K-means of a noisy histogram: the uniform grid EUGkM of Su et al. (2016).
 
-The box is cut into cells, the same number along every axis; the numbers of records of all cells,
-empty ones included, get noise in one release; k-means of the cells' centers, weighted by what is
-positive of the noisy counts, is post-processing. Good in a few columns: cells multiply with every
-column, and there are few of them along each axis when there are many columns.
+The box is cut into cells, the same number along every axis. The numbers of records of all cells,
+empty ones included, get noise in one release. K-means of the cells' centers, weighted by the
+positive noisy counts, is post-processing. The method is good in a few columns: cells multiply with
+every column, and with many columns there are few of them along each axis.
 
-How many cells follows from a public number of records: with fewer, records lie far from the
-centers of their cells; with more, there is more noise. A ball is used as the box around it.
+The number of cells follows from a public number of records. With fewer cells, records lie far from
+the centers of their cells; with more, there is more noise. For a ball, the box around it is used.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count, require_records
 from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.edge import Means, cut_records
-from privsketch.clustering.run import Passes, Run
-from privsketch.clustering.starts import start_centers
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.facts.domain import Box, Domain
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel
 
 MAX_CELLS = 2**22  # 32 MB of counts
-_CELLS = 2**14  # that are given to centers at a time
-_FINE = 20  # cells along an axis, from which on the last one is the edge: 1 - 1/20 is 0.95
+_BATCH = 2**14  # cells that are assigned to centers together
+_EDGE_CELLS = 20  # with more cells along an axis, the last one lies beyond 1 - 1/20 = 0.95
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
 
 def cluster(run: Run, n_clusters: int) -> ClusterModel:
-    """K-means centers from one pass over the records.
+    """Release k-means centers from one pass over the records.
 
-    The run needs `n_records`, a public number, about as many as there are.
+    The run needs `n_records`, a public number, about the number of records.
 
     Charges: epsilon of the budget, once; its noise is pure and leaves delta alone.
     """
@@ -51,17 +52,16 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     run.without_delta()
     account = run.share({"cells": Fraction(1)})
     noisy, scale = account.laplace("cells", cell_counts(passes, per_axis), 1)
-    kept = np.flatnonzero(noisy > 0)
-    centers, weights = _kmeans(
-        cell_centers(box, per_axis, kept), noisy[kept], n_clusters, box, run.seed
-    )
+    positive = np.flatnonzero(noisy > 0)
+    points = cell_centers(box, per_axis, positive)
+    centers, weights = _kmeans(points, noisy[positive], n_clusters, box, run.seed)
     total = max(float(noisy.sum()), 1.0)
     concerns: tuple[str, ...] = ()
     if per_axis**passes.dim < n_clusters:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
-    if per_axis > _FINE:
-        seen = _means(box, per_axis, noisy, 2 * scale**2, centers)
-        concerns += cut_records(seen, weights, box, cell=1 / per_axis, schema=run.schema)
+    if per_axis > _EDGE_CELLS:
+        means = _means(box, per_axis, noisy, 2 * scale**2, centers)
+        concerns += cut_records(means, weights, box, cell=1 / per_axis, schema=run.schema)
     return run.model(
         centers,
         weights * total,
@@ -72,15 +72,18 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
 
 
 def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Floats) -> Means:
-    """Means of all cells next to each center, as they are: noise above 0 alone would move them."""
+    """Return the means of all cells next to each center, negative counts included.
+
+    Positive noise alone would move the means.
+    """
     k, dim = centers.shape
     counts, cells, moments = np.zeros(k), np.zeros(k), np.zeros((3, k, dim))
-    for first in range(0, len(noisy), _CELLS):
-        places = cell_centers(box, per_axis, np.arange(first, min(first + _CELLS, len(noisy))))
-        label = nearest(places, centers)
+    for first in range(0, len(noisy), _BATCH):
+        points = cell_centers(box, per_axis, np.arange(first, min(first + _BATCH, len(noisy))))
+        label = nearest(points, centers)
         member = (label == np.arange(k)[:, np.newaxis]).astype(np.float64)
-        values = noisy[first : first + _CELLS]
-        offsets = places - box.center_vector
+        values = noisy[first : first + _BATCH]
+        offsets = points - box.center_vector
         counts += member @ values
         cells += member.sum(axis=1)
         moments += [
@@ -91,7 +94,7 @@ def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Flo
     divisors = np.maximum(counts, 1.0)[:, np.newaxis]
     sums, offsets, squares = moments
     means = sums / divisors
-    # What noise does to a mean: the same noise is in the sum and in the count.
+    # The error of a mean: the same noise is in the sum and in the count.
     about = squares - 2 * means * offsets + means**2 * cells[:, np.newaxis]
     errors = np.sqrt(variance * np.maximum(about, 0.0)) / divisors
     return Means(
@@ -100,14 +103,14 @@ def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Flo
 
 
 def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:
-    """M = (n epsilon / 10)^(2 d / (2 + d)), where noise and width of cells err alike."""
+    """Return M = (n epsilon / 10)^(2 d / (2 + d)), where noise and width of cells err alike."""
     return float((n_records * epsilon / 10) ** (2 * dim / (2 + dim)))
 
 
 def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
-    """The largest number of cells along an axis whose power is at most the ideal, at least 1."""
+    """Return the largest number of cells along an axis with a power below the ideal, at least 1."""
     require_records(n_records)
-    # A power that should be a whole number may come out a little less.
+    # A power that should be a whole number may be a little less in floats.
     side = math.pow(ideal_cells(n_records, epsilon, dim), 1 / dim)
     per_axis = max(1, math.floor(side + 1e-9))
     if per_axis**dim > MAX_CELLS:
@@ -120,7 +123,7 @@ def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
 
 
 def cell_counts(passes: Passes, per_axis: int) -> Integers:
-    """One pass: the number of records in every cell, (per_axis^dim,), first column slowest."""
+    """Count the records of every cell, (per_axis^dim,), in one pass; first column slowest."""
     limits = passes.limits
     n_cells = per_axis**passes.dim
 
@@ -136,21 +139,21 @@ def cell_counts(passes: Passes, per_axis: int) -> Integers:
 
 
 def cell_centers(box: Box, per_axis: int, cells: npt.NDArray[np.intp]) -> Floats:
-    """Centers (n, dim) of cells by their numbers, in the units of the records."""
+    """Return the centers (n, dim) of cells by their numbers, in the units of the records."""
     half = box.half_widths
-    places = np.empty((len(cells), len(half)))
+    centers = np.empty((len(cells), len(half)))
     rest = cells
     for column in range(len(half) - 1, -1, -1):
         rest, step = np.divmod(rest, per_axis)
-        places[:, column] = ((2 * step + 1) / per_axis - 1) * half[column]
-    return np.asarray(places + box.center_vector)
+        centers[:, column] = ((2 * step + 1) / per_axis - 1) * half[column]
+    return np.asarray(centers + box.center_vector)
 
 
 def _kmeans(
     points: Floats, weights: Floats, n_clusters: int, domain: Domain, seed: int
 ) -> tuple[Floats, Floats]:
-    """Centers and their shares, from released numbers."""
-    if len(points) <= n_clusters:  # every cell is a center, and the rest are anywhere
+    """Return centers and their shares, from released numbers."""
+    if len(points) <= n_clusters:  # every cell is a center; the others are start centers
         spare = start_centers(domain, n_clusters, "packing", seed) + domain.center_vector
         centers = np.concatenate([points, spare[len(points) :]])
         sizes = np.concatenate([weights, np.zeros(n_clusters - len(points))])

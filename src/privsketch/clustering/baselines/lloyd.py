@@ -1,13 +1,13 @@
 """K-means by noisy rounds of Lloyd's: DP-Lloyd, also known as SuLQ k-means.
 
 Blum, Dwork, McSherry and Nissim (2005), with the budget of Su et al. (2016). A fixed number of
-rounds from public centers; each gives every record to its nearest center and releases noisy
+rounds from public centers; each assigns every record to its nearest center and releases noisy
 counts and noisy sums about the center of the domain. A record is in one cluster, so that the
 numbers of all clusters together change as those of one do. Counts and sums of empty clusters
 get noise like all others.
 
-What is released in a round. A is the largest L1 norm of a record: the half-widths of a box added
-up, or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
+The releases of a round. A is the largest L1 norm of a record: the sum of the half-widths of a box,
+or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
 
 - "laplace-joint": sums and r times the count, one Laplace law for an L1 norm of A + r.
 - "laplace": the same with a share each. Coordinates get 1 part each and the count q parts,
@@ -20,8 +20,8 @@ up, or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
   of a ball, or the half diagonal of a box. w balances errors as q does. A replacement moves two
   clusters, or one by 2 R, whose count it leaves alone: w = R costs nothing then.
 
-Without a delta, the cube or "laplace" is taken, whichever has the smaller error: the cube for boxes
-whose sides are alike, Laplace noise for balls of more than a few columns.
+Without a delta the default is "cube" or "laplace", whichever has the smaller error: the cube for
+boxes whose sides are alike, Laplace noise for balls of more than a few columns.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from privsketch._base.errors import (
 )
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.baselines.points import Start, start_centers
 from privsketch.clustering.edge import Means, cut_records
-from privsketch.clustering.run import Passes, Run, shares_of
-from privsketch.clustering.starts import Start, start_centers
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Domain
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.models.clusters import ClusterModel
@@ -54,7 +55,7 @@ from privsketch.noise.sums import saturating_multiply
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
 N_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)
-MIN_ROUNDS, MAX_ROUNDS = 2, 7  # of a number of rounds that is chosen (Su et al., 2016)
+MIN_ROUNDS, MAX_ROUNDS = 2, 7  # limits of n_rounds="auto" (Su et al., 2016)
 # Means of clusters lie about 2 RHO half-widths from the center in each column (Su et al., 2016).
 RHO = 0.225
 
@@ -67,10 +68,10 @@ def cluster(
     n_rounds: int | Literal["auto"] = N_ROUNDS,
     start: Start = "packing",
 ) -> ClusterModel:
-    """K-means centers of records that are read once a round.
+    """Release k-means centers of records that are read once a round.
 
-    `noise` is "gaussian" if there is a delta, and if not the better one of "cube" and "laplace",
-    unless told otherwise. `n_rounds="auto"` needs the run's `n_records`, nothing else does.
+    `noise` is by default "gaussian" if there is a delta, else the better of "cube" and "laplace".
+    Only `n_rounds="auto"` needs the run's `n_records`.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
@@ -80,20 +81,19 @@ def cluster(
     require_one_of("noise", kind, _RELEASES)
     if kind == "gaussian":
         require_gaussian_delta(delta)
-    if kind != "gaussian":
+    else:
         run.without_delta()
     passes = run.read()
     rounds = _checked_rounds(n_rounds, run, n_clusters, passes.dim)
     account = run.share(round_shares(kind, rounds, passes.dim))
-    begin = start_centers(domain, n_clusters, start, run.seed)
-    centers = np.rint(begin / passes.unit)
+    centers = np.rint(start_centers(domain, n_clusters, start, run.seed) / passes.unit)
     with one_thread():  # blocks of records already share the cores
         for number in range(rounds):
             exact_sums, exact_counts = cluster_sums(passes, centers)
             noisy = _RELEASES[kind](account, f"round {number}", passes, exact_sums, exact_counts)
             centers = _moved(passes, centers, noisy.sums, noisy.counts)
     variances = noisy.sum_variance * passes.unit**2, noisy.count_variance
-    seen = Means.of(
+    means = Means.of(
         noisy.sums * passes.unit,
         noisy.counts,
         variances,
@@ -105,14 +105,14 @@ def cluster(
         noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
-        concerns=cut_records(seen, shares_of(noisy.counts), domain, schema=run.schema),
+        concerns=cut_records(means, shares_of(noisy.counts), domain, schema=run.schema),
     )
 
 
 def pure_noise(domain: Domain) -> LloydNoise:
-    """The kind of pure noise whose means err less, from the domain alone.
+    """Return the kind of pure noise whose means err less, from the domain alone.
 
-    Squared errors of a mean whose cluster has n records, times (n epsilon)^2, for means as far out
+    It compares squared errors of the mean of n records, times (n epsilon)^2, for means as far out
     as `count_parts` assumes. Numbers of clusters, records and rounds are the same for both.
     """
     half = domain.half_widths
@@ -128,19 +128,19 @@ def pure_noise(domain: Domain) -> LloydNoise:
 
 
 def count_parts(dim: int) -> float:
-    """q: how many times the share of a coordinate a count gets."""
+    """Return q: the share of a count over that of a coordinate."""
     return float((4 * dim * RHO**2) ** (1 / 3))
 
 
 def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -> int:
-    """As many rounds as a public number of records pays for, 2 to 7 (Su et al., 2016)."""
-    # What a round needs so that its noise stays below a share of the clusters' spread.
+    """Return the rounds that a public number of records allows, 2 to 7 (Su et al., 2016)."""
+    # The epsilon of a round that keeps its noise below a share of the clusters' spread.
     for_round = math.sqrt(500 * (n_clusters * (dim + count_parts(dim))) ** 3) / n_records
     return int(min(max(epsilon / for_round, MIN_ROUNDS), MAX_ROUNDS))
 
 
 def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fraction]:
-    """Shares of all releases; they add up to 1."""
+    """Return the shares of all releases; they add up to 1."""
     whole = Fraction(1, n_rounds)
     if kind != "laplace":
         return {f"round {number}": whole for number in range(n_rounds)}
@@ -153,13 +153,13 @@ def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fractio
 
 
 def split(dim: int) -> tuple[Fraction, Fraction]:
-    """Shares of a round: of one of the coordinates, and of the count."""
+    """Return the shares of a round: that of one coordinate, and that of the count."""
     q = Fraction(count_parts(dim))
     return 1 / (dim + q), q / (dim + q)
 
 
 def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
-    """One pass: sums (k, dim) and counts (k,) of the records nearest to each center."""
+    """Return sums (k, dim) and counts (k,) of the records nearest to each center, in one pass."""
     clusters = CompiledClusters(centers)
     sums, counts = passes.sums_of_blocks(clusters.sums, "cluster sums")
     return sums, counts
@@ -167,7 +167,7 @@ def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
 
 @dataclass(frozen=True)
 class Noisy:
-    """What a round releases, sums (k, dim) and counts (k,), and the variances of its noise."""
+    """Released sums (k, dim) and counts (k,) of a round, and the variances of their noise."""
 
     sums: Floats
     counts: Floats
@@ -197,7 +197,7 @@ def _gaussian(
 ) -> Noisy:
     squared = passes.l2_squared
     if account.shares.budget.neighbours == "replace":
-        # Two records of one cluster are 2 R apart anyway: up to R, counts weigh nothing more.
+        # Two records of one cluster are up to 2 R apart: counts cost nothing up to a weight of R.
         weight = math.isqrt(squared)
     else:
         # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
@@ -241,25 +241,24 @@ _RELEASES: dict[str, _Release] = {
 
 
 def _together(sums: Integers, counts: Integers, weight: int) -> Integers:
-    """Sums and weighted counts side by side, (k, dim + 1)."""
+    """Join sums and weighted counts, (k, dim + 1)."""
     weighted = saturating_multiply(counts, weight)
     return np.concatenate([sums, weighted[:, np.newaxis]], axis=1)
 
 
 def _apart(noisy: Floats, weight: int, variance: float) -> Noisy:
-    """Sums and counts of what was released `_together`."""
+    """Separate the sums and counts of a release of `_together`."""
     return Noisy(noisy[:, :-1], noisy[:, -1] / weight, variance, variance / weight**2)
 
 
 def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:
-    """Noisy means, in the domain, as whole numbers; clusters below one record stay where they are.
+    """Return noisy means in the domain, as whole numbers, from released numbers alone.
 
-    Released numbers only.
+    Clusters of less than one record stay where they are.
     """
     means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
     inside = passes.domain.centered().project(means * passes.unit) / passes.unit
-    limits = passes.limits
-    whole = np.clip(np.rint(inside), -limits, limits)
+    whole = np.clip(np.rint(inside), -passes.limits, passes.limits)
     return np.asarray(np.where(counts[:, np.newaxis] < 1, centers, whole))
 
 

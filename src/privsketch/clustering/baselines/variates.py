@@ -3,10 +3,10 @@
 As in k-means++, each of k steps draws a record with a chance that grows with its squared distance
 to the centers so far, and releases it with noise as the next center. The published noise is
 smaller, but relies on two constants of how the records are spread; taking these from the records
-voids the guarantee. Here nothing is assumed: what a step releases has a density that is a mixture
-of noise densities, each centered at a place of the domain. Any two such mixtures are as far apart
-as two places at most, so a step costs what noise for the diameter of the domain costs, whatever
-the chances are. That holds for both relations, and even for a holder of one record. It is a lot of
+voids the guarantee. Here nothing is assumed: the release of a step has a density that is a mixture
+of noise densities, each centered at a point of the domain. Any two such mixtures are at most as far
+apart as two points, so a step costs what noise for the diameter of the domain costs, whatever the
+chances are. That holds for both relations, and even for a holder of one record. It is a lot of
 noise.
 
 Laplace noise is for the L1 diameter of the domain, cube noise for the longest side of a box or the
@@ -23,23 +23,19 @@ import numpy as np
 from privsketch._base.errors import require_count
 from privsketch._base.threads import chunks
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.baselines.points import PointNoise, checked_noise, noisy_points
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
 
-ROWS = 2**14  # that are drawn from at a time
+ROWS = 2**14  # records that get their random numbers together
 
 
-def cluster(
-    run: Run,
-    n_clusters: int,
-    *,
-    noise: PointNoise | None = None,
-) -> ClusterModel:
-    """Centers from records that are read once a center.
+def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> ClusterModel:
+    """Release centers, each from one pass over the records.
 
-    `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise. The
-    number of records goes into the model. There is no public randomness here.
+    `noise` is by default "gaussian" if there is a delta, else "cube" or "laplace". The number of
+    records goes into the model. There is no public randomness here.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
@@ -51,7 +47,7 @@ def cluster(
         run.without_delta()
     passes = run.read()
     number = run.number(passes)
-    names = [f"center {place + 1}" for place in range(n_clusters)]
+    names = [f"center {number + 1}" for number in range(n_clusters)]
     account = run.share(dict.fromkeys(names, Fraction(1, n_clusters)))
     centers = np.zeros((0, passes.dim))
     for name in names:
@@ -70,22 +66,22 @@ def cluster(
 
 
 def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = ROWS) -> Integers:
-    """One pass: a record, drawn by its squared distance to the nearest center; 0 if none is there.
+    """Draw a record by its squared distance to the nearest center, in one pass; 0 without records.
 
-    Of exponential variables over the squared distances the smallest is where it should be with
-    the right chance. No guarantee depends on that chance, nor on who knows the draw.
+    Exponential variables over the squared distances are smallest at each record with the right
+    chance. No guarantee depends on that chance, nor on who knows the draw.
     """
-    rng = np.random.default_rng()  # not a public seed: two fits draw two records
-    best, drawn = np.inf, np.zeros(passes.dim)
+    rng = np.random.default_rng()  # no public seed: two fits draw two records
+    best, record = np.inf, np.zeros(passes.dim)
     for block in chunks(passes.blocks(name), rows):
         records = passes.quantised(block)
         chance = np.ones(len(records)) if len(centers) == 0 else np.full(len(records), np.inf)
         for center in centers:
             steps = records - center
             np.minimum(chance, np.vecdot(steps, steps), out=chance)
-        # A record at a center has a small chance instead of none: all of them may be there.
+        # A record at a center has a small chance instead of none: all records may lie at centers.
         times = rng.exponential(size=len(records)) / np.maximum(chance, 1e-9)
         first = int(times.argmin())
         if times[first] < best:
-            best, drawn = float(times[first]), records[first]
-    return drawn.astype(np.int64)
+            best, record = float(times[first]), records[first]
+    return record.astype(np.int64)

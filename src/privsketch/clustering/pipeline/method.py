@@ -1,42 +1,42 @@
 """K-means in many columns: directions, sketch, residual rounds, on one budget.
 
-1. Directions in which clusters are looked for: released, random, or the columns themselves.
+1. Directions in which clusters are searched for: released, random, or the columns themselves.
 2. A sketch of the records' coordinates along them gives centers to start from; where noise would
-   hide clusters from it, they lie around the mean of all records.
+   hide clusters from it, the centers start around the mean of all records.
 3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
-   residuals cut to it move the centers, and what is mostly noise in the moves is shrunk away.
+   residuals cut to it move the centers, and steps that are mostly noise are shrunk.
 
 Every number that a step uses was released before or is public. With a delta all noise is
-Gaussian, in one zCDP composition; without it the sketch has cube noise and the rounds Laplace
+Gaussian, in one zCDP composition. Without it the sketch has cube noise, and the rounds have Laplace
 noise for residuals cut in the L1 norm.
 
-What to make of noisy steps: pull them towards 0 as far as they are noise.
+Rounds. A record belongs to its nearest released center c. A round sums its residual x - c, cut to a
+radius r, instead of x: the noise is then in proportion to the width of clusters, not to the domain.
+A noisy histogram of the residuals' lengths gives r. Labels, residuals and lengths depend on the
+record and on released numbers only, and are computed in integers.
 
-Counts and steps of all clusters are judged together. If they vary no more than their noise would
-make them, nothing is left of them; if they vary much more, all of it (empirical Bayes). Steps are
-judged in groups of directions, strong ones first: between strong directions clusters differ,
-along weak ones there is mostly noise. A cluster that still has a long way to go, when all others
-have arrived, is judged by itself. Public numbers in, public numbers out.
+Shrinkage. Counts and steps of all clusters are judged together (empirical Bayes). If they vary no
+more than their noise, nothing is left of them; if they vary much more, all of it. Steps are judged
+in groups of directions, strong ones first: clusters differ along strong directions, and weak ones
+have mostly noise. A cluster that is still far from its mean, when all others have arrived, is
+judged by itself. This is post-processing of released numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.edge import Means, cut_records
-from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
-from privsketch.clustering.pipeline.rounds import (
-    Bins,
-    residual_lengths,
-    residual_sums,
-    round_sensitivities,
-)
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.pipeline.plan import N_BINS, PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -45,25 +45,21 @@ from privsketch.clustering.pipeline.subspace import (
     release_subspace,
     spread_directions,
 )
-from privsketch.clustering.run import Passes, Run, shares_of
+from privsketch.clustering.run import Run, shares_of
+from privsketch.clustering.tree.swap import moved_into_ball
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.kernels.nearest import Norm
+from privsketch.kernels.nearest import CompiledClusters, Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
-INSIDE = 0.8  # share of the residuals that is not cut
-COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # of a record's count, in units of the radius, by norm
-MIN_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
+UNCUT_SHARE = 0.8  # share of the residuals that is not cut
+COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # weight of a record's count, in units of the radius, by norm
+MIN_COUNT = 0.02  # smallest count of a cluster, as a share of the average one
 
 
-def cluster(
-    run: Run,
-    n_clusters: int,
-    *,
-    plan: PipelinePlan | None = None,
-) -> ClusterModel:
-    """K-means centers of records that can be read several times.
+def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> ClusterModel:
+    """Release k-means centers of records that can be read several times.
 
     Charges: the budget, once.
     """
@@ -75,29 +71,28 @@ def cluster(
     account = run.share(dict(plan.weights))
     with one_thread():  # blocks of records already share the cores
         if plan.directions == "mean":
-            subspace, seen = all_directions(passes.dim), None
+            subspace, means = all_directions(passes.dim), None
             whole, counts = _around_the_mean(run, passes, n_clusters, account, n_records)
         else:
             subspace = _subspace(run, passes, plan, account, n_records)
-            centers, counts, seen = _start(run, passes, subspace, n_clusters, n_records)
-            whole = _in_ball(centers / passes.unit, passes)
-        n_found = float(counts.sum())  # rounds count what they cut as less than a record
+            centers, counts, means = _start(run, passes, subspace, n_clusters, n_records)
+            whole = moved_into_ball(centers / passes.unit, passes)
+        n_counted = float(counts.sum())  # in rounds, records that are cut count as less than one
         for number in range(plan.n_rounds):
-            whole, counts, seen = _round(passes, whole, counts, subspace, account, str(number))
+            whole, counts, means = _round(passes, whole, counts, subspace, account, str(number))
     concerns = plan.concerns()
-    if seen is not None:
-        # Rounds move records into the ball: outside of a box they stay where they are, as they do
-        # not in a sketch.
+    if means is not None:
+        # Rounds move records into the ball, not into a box; a sketch moves them into the box.
         beyond = plan.n_rounds > 0
         concerns += cut_records(
-            seen, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
+            means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
         )
     return run.model(
         whole * passes.unit + ball.center_vector,
         counts,
         method="pipeline",
         mechanism=f"k-means: {plan.describe()}",
-        n_records=n_found,
+        n_records=n_counted,
         concerns=concerns,
     )
 
@@ -105,7 +100,7 @@ def cluster(
 def _subspace(
     run: Run, passes: Passes, plan: PipelinePlan, account: Account, n_records: float
 ) -> Subspace:
-    """Directions as planned.
+    """Return the directions of the plan.
 
     Charges: the share "subspace" if they are released.
     """
@@ -119,15 +114,11 @@ def _subspace(
 
 
 def _start(
-    run: Run,
-    passes: Passes,
-    subspace: Subspace,
-    n_clusters: int,
-    n_records: float,
+    run: Run, passes: Passes, subspace: Subspace, n_clusters: int, n_records: float
 ) -> tuple[Floats, Floats, Means | None]:
-    """Centers (k, dim) about the center of the ball, and counts, from a sketch.
+    """Release centers (k, dim) about the center of the ball, and counts, by a sketch.
 
-    And what they tell of the edge of the domain: nothing if not all columns are seen.
+    If the sketch has all columns, its means are returned too, to check the edge of the domain.
 
     Charges: the share "sketch".
     """
@@ -139,13 +130,13 @@ def _start(
     model = learn_kmeans(released, n_clusters)
     centers = model.centers @ subspace.rows
     counts = model.weights * max(model.n_records, 1.0)
-    seen, errors = None, model.standard_errors
+    means, errors = None, model.standard_errors
     if subspace.n_directions == passes.dim and errors is not None:
         errors = np.sqrt(np.square(errors) @ np.square(subspace.rows))
         noise = math.sqrt(released.noise_variance)
         middle = passes.domain.center_vector
-        seen = Means(centers + middle, counts, errors, noise, is_gaussian=False)
-    return centers, counts, seen
+        means = Means(centers + middle, counts, errors, noise, is_gaussian=False)
+    return centers, counts, means
 
 
 def _round(
@@ -157,10 +148,10 @@ def _round(
     name: str,
     radius: int | None = None,
 ) -> tuple[Floats, Floats, Means]:
-    """New centers, whole numbers in the ball, and counts; the means as they were released.
+    """Release new centers, whole numbers in the ball, counts, and the means before shrinkage.
 
-    Residuals that are cut count less, and as much less in the number of records: the means are
-    means of records with weights, wherever these are cut.
+    Residuals that are cut count less, in the sum as in the number of records: the means are
+    weighted means of the records.
 
     Charges: the shares "radius" and "round" of that name; the second alone if a radius is given.
     """
@@ -168,13 +159,13 @@ def _round(
     if radius is None:
         radius = _radius(passes, centers, account, name)
     weight = max(1, round(COUNT_WEIGHT[norm] * radius))
-    sums, kept = residual_sums(passes, centers, radius, weight, norm)
-    together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
+    sums, weights = residual_sums(passes, centers, radius, weight, norm)
+    together = np.concatenate([sums, weights[:, np.newaxis]], axis=1)
     noisy, variance = account.noisy(
         f"round {name}", together, **round_sensitivities(radius, weight)
     )
     unit = passes.unit
-    seen = Means.of(
+    means = Means.of(
         noisy[:, :-1] * unit,
         noisy[:, -1] / weight,
         (variance * unit**2, variance / weight**2),
@@ -183,21 +174,20 @@ def _round(
     )
     before = float(counts.sum())
     counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
-    least = max(MIN_COUNT * before / len(centers), 1.0)
-    divisors = np.maximum(counts, least)
+    divisors = np.maximum(counts, max(MIN_COUNT * before / len(centers), 1.0))
     steps = shrunk_steps(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
-    return _in_ball(centers + steps, passes), counts, seen
+    return moved_into_ball(centers + steps, passes), counts, means
 
 
 def _norm(account: Account) -> Norm:
-    """In which residuals are cut: that of the sensitivity of the noise."""
+    """Return the norm in which residuals are cut: that of the sensitivity of the noise."""
     return 1 if account.shares.is_pure else 2
 
 
 def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int:
-    """What most residuals are within.
+    """Release a radius that most residuals are within.
 
     Charges: the share "radius" of that name.
     """
@@ -205,15 +195,15 @@ def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int
     diameter = 2 * float(passes.limits[0]) * (math.sqrt(passes.dim) if norm == 1 else 1)
     bins = Bins.of(diameter, norm)
     histogram, _ = account.counts(f"radius {name}", residual_lengths(passes, centers, bins))
-    return bins.quantile(histogram, INSIDE)
+    return bins.quantile(histogram, UNCUT_SHARE)
 
 
 def _around_the_mean(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> tuple[Floats, Floats]:
-    """Centers, whole numbers in the ball, around the mean of all records, and equal counts.
+    """Release centers around the mean of all records, whole numbers in the ball, and equal counts.
 
-    As far from it as the best centers of one round cloud of records would be, in random directions.
+    They lie in random directions, as far from the mean as the best centers of one round cloud.
 
     Charges: the shares "radius mean" and "round mean".
     """
@@ -221,41 +211,33 @@ def _around_the_mean(
     middle, whole = np.zeros((1, dim)), np.array([n_records])
     radius = _radius(passes, middle, account, "mean")
     mean, _, _ = _round(passes, middle, whole, all_directions(dim), account, "mean", radius)
-    # Of Gaussian records of width s the radius is about s times this.
+    # The radius of Gaussian records is about their width times this.
     per_width = math.sqrt(dim) + 0.6 if _norm(account) == 2 else 0.8 * dim + 0.5 * math.sqrt(dim)
     across = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
     width = math.sqrt(max(across**2 - float(np.mean(mean**2)), (across / 10) ** 2))
     directions = spread_directions(n_clusters, dim, run.seed)
-    return _in_ball(mean + width * largest_of(n_clusters) * directions, passes), np.full(
-        n_clusters, n_records / n_clusters
-    )
+    centers = mean + width * expected_normal_max(n_clusters) * directions
+    return moved_into_ball(centers, passes), np.full(n_clusters, n_records / n_clusters)
 
 
-def largest_of(size: int) -> float:
-    """About the expected largest of so many standard normal numbers (Blom, 1958)."""
-    return float(ndtri((size - 0.375) / (size + 0.25)))
-
-
-def _in_ball(centers: Floats, passes: Passes) -> Floats:
-    """Centers as whole numbers, those outside the ball on its edge."""
-    norms = np.linalg.norm(centers, axis=1, keepdims=True)
-    largest = float(passes.limits[0])
-    return np.asarray(np.rint(centers * np.minimum(1.0, largest / np.maximum(norms, 1.0))))
+def expected_normal_max(n: int) -> float:
+    """Return about the expected largest of n standard normal numbers (Blom, 1958)."""
+    return float(ndtri((n - 0.375) / (n + 0.25)))
 
 
 def pulled_counts(before: Floats, noisy: Floats, variance: float) -> Floats:
-    """Counts between what they were thought to be and what was measured."""
+    """Return counts between the previous and the measured ones."""
     moved = noisy - before
     excess = max(float(np.mean(moved**2)) - variance, 0.0)
     return np.asarray(before + excess / (excess + variance) * moved)
 
 
 def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Subspace) -> Floats:
-    """Steps (k, dim) with noise of one variance per cluster, shrunk in groups of directions.
+    """Shrink steps (k, dim), with one variance of noise per cluster, in groups of directions.
 
     Groups double in size: [0, p), [p, 2p), [2p, 4p), ...
     """
-    if subspace.n_directions == steps.shape[1]:  # the start has seen all columns
+    if subspace.n_directions == steps.shape[1]:  # the start used all columns
         return shrunk_together(steps, variances)
     if not subspace.is_ordered:
         common = shrunk_together(steps, variances)
@@ -275,11 +257,11 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
 
 
 def shrunk_together(steps: Floats, variances: Floats) -> Floats:
-    """Steps (k, dim) shrunk along directions of their own.
+    """Shrink steps (k, dim) along directions of their own.
 
     Steps of clusters have directions in common, noise has none: singular values of k rows of
-    noise of variance 1 in d columns end at sqrt(k) + sqrt(d). What stands out of them is
-    shrunk as is best for squared errors (Gavish and Donoho, 2017).
+    noise of variance 1 in d columns end at sqrt(k) + sqrt(d). Larger ones are shrunk as is best
+    for squared errors (Gavish and Donoho, 2017).
     """
     deviations = np.sqrt(variances)[:, np.newaxis]
     left, values, right = np.linalg.svd(steps / deviations, full_matrices=False)
@@ -294,12 +276,77 @@ def shrunk_together(steps: Floats, variances: Floats) -> Floats:
 
 
 def shrunk_alone(steps: Floats, variances: Floats) -> Floats:
-    """Steps (k, dim) of which each is judged by itself."""
+    """Shrink steps (k, dim), each by itself."""
     squares = np.mean(steps**2, axis=1)
     signal = np.maximum(squares - _noise_at_most(variances, steps.shape[1]), 0.0)
     return np.asarray((signal / (signal + variances))[:, np.newaxis] * steps)
 
 
 def _noise_at_most(variances: Floats, size: int) -> Floats:
-    """What the mean square of so many numbers of noise hardly exceeds: three deviations more."""
+    """Return a bound on the mean square of `size` numbers of noise: three deviations above it."""
     return np.asarray(variances * (1 + 3 * math.sqrt(2 / size)))
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Public edges of lengths, growing by a constant factor up to the diameter.
+
+    `edges` are as `kernels/nearest.lengths` gives them: squares for the L2 norm.
+    """
+
+    edges: Whole
+    norm: Norm
+
+    @classmethod
+    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS) -> Bins:
+        """Return edges from a hundredth of the diameter on; the first bin starts at 0."""
+        edges = np.ceil(np.geomspace(0.01 * diameter, diameter, n_bins))
+        return cls(np.unique(edges**norm), norm)
+
+    def quantile(self, counts: Floats, share: float) -> int:
+        """Return the upper edge of the bin that holds the quantile of noisy counts."""
+        smooth = np.maximum.accumulate(np.cumsum(counts))
+        index = int(np.searchsorted(smooth, share * max(smooth[-1], 1.0)))
+        edge = int(self.edges[min(index, len(self.edges) - 1)])
+        return edge if self.norm == 1 else math.isqrt(edge)
+
+
+def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
+    """Count the residuals of each bin of lengths, in one pass."""
+    clusters = CompiledClusters(centers)
+
+    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+        return (clusters.lengths(blocks, bins.edges, bins.norm),)
+
+    return passes.sums_of_blocks(work, "lengths of residuals")[0]
+
+
+def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
+    """Return the sensitivity of `residual_sums`: a record moves one residual and one weight.
+
+    A replaced record moves them in two clusters; or in one, where residuals may point apart and
+    weights, which are not negative, differ by at most one weight.
+    """
+    squared = radius**2 + weight**2
+    return {
+        "l1": radius + weight,
+        "l2_squared": squared,
+        "l2_replaced": max(2 * squared, 4 * radius**2 + weight**2),
+    }
+
+
+def residual_sums(
+    passes: Passes, centers: Whole, radius: int, weight: int, norm: Norm
+) -> tuple[Integers, Integers]:
+    """Sum the cut residuals, (k, dim), and weights, (k,), of each cluster, in one pass.
+
+    `Clusters.residuals` defines the terms. One record moves the first sum by at most the radius in
+    the norm, and the second by at most the weight.
+    """
+    clusters = CompiledClusters(centers)
+
+    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+        return clusters.residuals(blocks, radius, weight, norm)
+
+    sums, counts = passes.sums_of_blocks(work, "sums of residuals")
+    return sums, counts

@@ -1,17 +1,17 @@
-"""How a run of the pipeline spends its budget, by forecast, from public facts alone.
+"""Plan of a run of the pipeline: how it spends its budget, by forecast, from public facts alone.
 
-What is left open: which directions the sketch looks along and how many, how many rounds there
-are, and how the budget is shared between directions, sketch and rounds. Candidates are compared
-by the squared error that each step is expected to leave, in units of k-means without privacy:
+A plan chooses the directions of the sketch and their number, the number of rounds, and the shares
+of directions, sketch and rounds. Candidates are compared by the squared error that each step is
+expected to leave, in units of k-means without privacy:
 
-- Released directions miss a share of the variance (`planning.pca_forecast`).
-- Along p directions k clusters whose centers are SPREAD widths apart hide each other now and
-  then, the more the fewer directions.
-- The sketch finds centers along the directions (`planning.forecast`), or loses clusters.
+- Released directions miss a share of the variance (`design.pca`).
+- Along p directions k clusters whose centers are SPREAD widths apart overlap now and then, the
+  more the fewer directions.
+- The sketch finds centers along the directions (`design.forecast`), or loses clusters.
 - Where noise hides clusters from a sketch, the mean of all records is released instead, and the
   rounds begin with centers around it.
-- Rounds begin with what directions and sketch left open. The noise of a round is in proportion
-  to its residuals, so that the error falls from round to round down to what the last one leaves.
+- Rounds begin with the error of directions and sketch. The noise of a round is in proportion to its
+  residuals, so that the error falls from round to round, down to that of the last one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from functools import cache
 from typing import Literal
 
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.pipeline.rounds import N_BINS
 from privsketch.design.forecast import excess, expected_range, references
 from privsketch.design.pca import predicted_loss
 from privsketch.design.plan import plan_design
@@ -35,37 +34,40 @@ from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 
 Directions = Literal["columns", "released", "random", "mean"]
-# More of them are not sketched without a choice of directions; pure noise hides more.
+# Bins of the lengths of residuals: from a hundredth of the diameter on, each is 100^(1/47) = 1.10
+# times as long as the one before.
+N_BINS = 48
+# Columns of a sketch without a choice of directions; pure noise allows fewer.
 MAX_COLUMNS, MAX_PURE_COLUMNS = 20, 10
-# Columns and clusters: pure noise buries directions of more, and planning them takes long.
-MAX_PURE, MAX_DIFFERENT = 100, 20
+# Columns and clusters for which pure noise allows released directions; planning more takes long.
+MAX_PURE_RELEASED_COLUMNS, MAX_PURE_RELEASED_CLUSTERS = 100, 20
 # Candidates, of which the forecast takes one; by trial.
 N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
-N_ROUNDS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has what plans reach
+N_ROUNDS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has the error of plans
 SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))  # candidates, by trial
-SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of what is left
-# Of a round, for its radius: the least whose histogram has little noise. Pure: from 1/20 on.
+SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of the rest
+# Shares of a round for its radius: the smallest with a histogram of little noise. Pure: from 1/20.
 RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
-RADIUS_NOISE = 0.15  # of half of a histogram's bins together, in numbers of records
+RADIUS_NOISE = 0.15  # little noise: of half of a histogram's bins, over the number of records
 
 # SPREAD, OVERLAP and UNSETTLED were measured on mixtures of Gaussians and on images
 # (docs/clustering.md).
-SPREAD = 6.0  # distance of centers from their middle, in widths of clusters, per direction
+SPREAD = 6.0  # distance of centers from their mean, in widths of clusters, per direction
 OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), measured
-GATHERED = 1.25  # released directions hold more of the spread than random ones
-REMAINDER = 0.25  # of the squared spread, outside of good directions
-FEW = 0.05  # error of few directions for clusters of other shapes
-# Error of no round at all: clusters are not as round as sketches see them, pure ones, which have
-# few features, least of all.
+RELEASED_SPREAD = 1.25  # spread along released directions over that along random ones
+REMAINDER = 0.25  # share of the squared spread outside of good directions
+SHAPE_ERROR = 0.05  # error of few directions for clusters of other shapes
+# Error without any round: clusters are not as round as in the model of a sketch. Pure sketches
+# have few features and err most.
 UNSETTLED, PURE_UNSETTLED = 0.04, 0.3
-UNSTEADY = 0.5  # of the noise of a round stays: clusters of fewer records have more, steps err
-LOST = 0.3  # error of a sketch from which on clusters are lost that rounds do not find
-# Of a start around the mean, by trial on random studies (docs/clustering.md): what rounds do not
-# find from there, for each cluster, what they begin with, and how far the mean lies from the center
-# of the ball, in squared widths of clusters; candidates for its share with numbers of rounds.
-UNSEEN, AROUND, AWAY = 0.07, 2.5, 6.0
+UNSTEADY = 0.5  # share of a round's noise that stays: small clusters have more, steps err
+LOSING_ERROR = 0.3  # error of a sketch from which on it loses clusters that rounds do not find
+# A start around the mean, by trial on random studies (docs/clustering.md): the error per cluster
+# that rounds leave, the error that they begin with, and the squared distance of the mean from the
+# center of the ball, in squared widths of clusters. Then its shares, with numbers of rounds.
+MEAN_ERROR_PER_CLUSTER, MEAN_START_ERROR, MEAN_OFFSET = 0.07, 2.5, 6.0
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
-WORST = 3.0  # centers around the middle of the domain: better than what noise makes of a sketch
+MAX_ERROR = 3.0  # error of centers around the center of the domain, without any release
 DOUBTFUL = 1.0  # forecast error from which on centers say more about noise than about records
 TOO_NOISY = "with so few records for this budget the centers may describe the noise"
 AROUND_MEAN = (
@@ -81,13 +83,14 @@ class PipelinePlan:
     Attributes
     ----------
     directions : {"columns", "released", "random", "mean"}
-        What the sketch looks along: all columns, released directions, or random ones. "mean" if
-        there is no sketch: centers start around the mean of all records.
+        Directions of the sketch: all columns, released directions, or random ones. "mean" means no
+        sketch: centers start around the mean of all records.
     n_directions, n_rounds : int
+        Numbers of directions and of rounds.
     weights : tuple of (str, Fraction)
         Shares of the budget by name; they add up to 1.
     excess : float
-        Squared error over that of k-means without privacy, less 1, as forecast.
+        Forecast of the squared error over that of k-means without privacy, less 1.
     """
 
     directions: Directions
@@ -97,7 +100,7 @@ class PipelinePlan:
     excess: float
 
     def describe(self) -> str:
-        """In words, one line."""
+        """Return a one-line description of the plan."""
         if self.directions == "mean":
             return f"centers around the mean of all records, {self.n_rounds} rounds"
         along = f"{self.n_directions} {self.directions} directions"
@@ -107,14 +110,14 @@ class PipelinePlan:
         return f"sketch along {along} with {sketch:.0%} of the budget, {self.n_rounds} rounds"
 
     def concerns(self) -> tuple[str, ...]:
-        """What is to be said of a run before it has begun."""
+        """Return the concerns about a run that are known before it begins."""
         if self.excess <= DOUBTFUL:
             return ()
         return (AROUND_MEAN if self.directions == "mean" else TOO_NOISY,)
 
 
 def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:
-    """The plan of least expected error."""
+    """Return the plan of least expected error."""
     n_records = max(n_records, 1.0)
     plans: Iterable[PipelinePlan]
     if dim <= (MAX_COLUMNS if budget.delta > 0 else MAX_PURE_COLUMNS):
@@ -129,22 +132,23 @@ def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -
 def _around_the_mean(
     n_clusters: int, dim: int, budget: Budget, n_records: float
 ) -> Iterator[PipelinePlan]:
-    """Without a sketch; one cluster is all that there is to find."""
-    missed = UNSEEN * n_clusters if n_clusters > 1 else 0.0
+    """Yield plans without a sketch; a single cluster has no others to miss."""
+    missed = MEAN_ERROR_PER_CLUSTER * n_clusters if n_clusters > 1 else 0.0
     for mean, n_rounds in MEAN_SHARES:
         first = share_weights(None, Fraction(0), 1, budget, n_records)
-        measured = round_noise(1, dim, budget, mean * first["round 0"], n_records) * (1 + AWAY)
-        weights, left = dict[str, Fraction](), AROUND
+        noise = round_noise(1, dim, budget, mean * first["round 0"], n_records)
+        measured = noise * (1 + MEAN_OFFSET)
+        weights, left = dict[str, Fraction](), MEAN_START_ERROR
         if n_rounds > 0:
             weights = share_weights(None, mean, n_rounds, budget, n_records)
             del weights["sketch"]
-            left = rounds_excess(AROUND, n_clusters, dim, budget, weights, n_rounds, n_records)
+            left = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
         weights |= {
             "radius mean": mean * first["radius 0"],
             "round mean": mean * first["round 0"],
         }
-        error = missed + left + measured * AWAY / (measured + AWAY)
-        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, WORST))
+        error = missed + left + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
+        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_ERROR))
 
 
 def _in_columns(
@@ -169,10 +173,10 @@ def _along_directions(
         for subspace in _subspace_shares(n_clusters, dim, budget):
             missed = 1.0
             if subspace is not None:
-                # Centers of k clusters differ in k - 1 directions, half of which tell most of them.
+                # Centers of k clusters differ in k - 1 directions, mostly along half of them.
                 differ = max(p, min(n_clusters - 1, dim)) // 2
                 missed = missed_share(dim, differ, budget, subspace, n_records)
-            spread = SPREAD * (1 + (GATHERED - 1) * (1 - missed))
+            spread = SPREAD * (1 + (RELEASED_SPREAD - 1) * (1 - missed))
             hidden = hidden_excess(n_clusters, p, spread)
             outside = SPREAD**2 * (REMAINDER + (1 - REMAINDER) * missed)
             for sketch in SKETCH_SHARES:
@@ -193,8 +197,9 @@ def _along_directions(
 
 
 def _subspace_shares(n_clusters: int, dim: int, budget: Budget) -> tuple[Fraction | None, ...]:
-    """What may be spent on directions; None for random ones."""
-    if budget.delta == 0 and (dim > MAX_PURE or n_clusters > MAX_DIFFERENT):
+    """Return candidates for the share of directions; None stands for random ones."""
+    is_large = dim > MAX_PURE_RELEASED_COLUMNS or n_clusters > MAX_PURE_RELEASED_CLUSTERS
+    if budget.delta == 0 and is_large:
         return (None,)
     return (None, *SUBSPACE_SHARES)
 
@@ -202,7 +207,7 @@ def _subspace_shares(n_clusters: int, dim: int, budget: Budget) -> tuple[Fractio
 def share_weights(
     subspace: Fraction | None, sketch: Fraction, n_rounds: int, budget: Budget, n_records: float
 ) -> dict[str, Fraction]:
-    """Shares of all steps; `sketch` is a share of what the subspace leaves."""
+    """Return the shares of all steps; `sketch` is a share of the rest after the subspace."""
     weights = {} if subspace is None else {"subspace": subspace}
     left = 1 - sum(weights.values(), Fraction(0))
     weights["sketch"] = left * sketch
@@ -218,9 +223,9 @@ def share_weights(
 
 
 def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
-    """Noise of half of the bins of a histogram together, over the number of records.
+    """Return the noise of half of a histogram's bins together, over the number of records.
 
-    A radius is where the sum of bins passes a share of the records: with much noise, anywhere.
+    A radius is where the sum of bins exceeds a share of the records: with much noise, anywhere.
     """
     if budget.delta > 0:
         rho = rho_of_budget(budget.epsilon, budget.delta) * float(share)
@@ -243,7 +248,7 @@ def _part(budget: Budget, share: Fraction) -> Budget:
 def _sketch_design(
     n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
 ) -> Design | None:
-    """Of the sketch along so many directions; None if the budget allows none."""
+    """Plan the sketch along `dim` directions; None if the budget allows none."""
     try:
         return plan_design(
             task="kmeans",
@@ -261,7 +266,7 @@ def _sketch_design(
 def sketch_excess(
     n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
 ) -> float:
-    """What a sketch is expected to leave: the middle of its forecast."""
+    """Return the expected error of a sketch: the middle of its forecast."""
     design = _sketch_design(n_clusters, dim, budget, share, n_records)
     if design is None:
         return math.inf
@@ -273,12 +278,12 @@ def sketch_excess(
 def distant_excess(
     n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
 ) -> float:
-    """The same for clusters that lie apart, as they do in many columns if they exist at all."""
+    """Return the expected error for separated clusters, as clusters in many columns are."""
     design = _sketch_design(n_clusters, dim, budget, share, n_records)
     if design is None:
         return math.inf
     distant = max(
-        references(design.domain, n_clusters), key=lambda one: (one.separation, one.spread)
+        references(design.domain, n_clusters), key=lambda study: (study.separation, study.spread)
     )
     return float(excess(design, distant, n_records))
 
@@ -287,7 +292,7 @@ def distant_excess(
 def missed_share(
     dim: int, n_directions: int, budget: Budget, share: Fraction, n_records: float
 ) -> float:
-    """Share of the variance that released directions are expected to miss."""
+    """Return the share of the variance that released directions are expected to miss."""
     pure = budget.delta == 0
     try:
         design = plan_design(
@@ -306,15 +311,15 @@ def missed_share(
 
 
 def lost_excess(error: float) -> float:
-    """The part of a sketch's error that rounds do not repair: clusters that it did not find."""
-    return error * min(1.0, error / LOST)
+    """Return the part of a sketch's error that rounds do not repair: clusters it does not find."""
+    return error * min(1.0, error / LOSING_ERROR)
 
 
 def hidden_excess(n_clusters: int, n_directions: int, spread: float) -> float:
-    """What records cost that look as if they were in another cluster, along few directions."""
+    """Return the error of records that few directions put into another cluster."""
     crowding = math.pow(n_clusters, 1 / n_directions)
     wrong = math.exp(-OVERLAP * (spread / crowding) ** 2)
-    return 2 * spread**2 * wrong + FEW * (crowding - 1)
+    return 2 * spread**2 * wrong + SHAPE_ERROR * (crowding - 1)
 
 
 def rounds_excess(
@@ -326,29 +331,29 @@ def rounds_excess(
     n_rounds: int,
     n_records: float,
 ) -> float:
-    """What rounds leave of an error `outside`, both in units of squared widths of clusters."""
+    """Return the error that rounds leave of `outside`, both in squared widths of clusters."""
     noise = round_noise(n_clusters, dim, budget, weights["round 0"], n_records)
     left = outside
     for _ in range(n_rounds):
         measured = noise * (1 + left)
-        left = measured * left / (measured + left)  # shrinkage weighs both
+        left = measured * left / (measured + left)  # shrinkage weighs both errors
     astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
     return left + UNSTEADY * noise + unsettled(budget, n_rounds) + astray
 
 
 def unsettled(budget: Budget, n_rounds: int) -> float:
-    """What rounds leave of shapes that a sketch does not see."""
+    """Return the error that rounds leave for shapes that a sketch does not model."""
     return (UNSETTLED if budget.delta > 0 else PURE_UNSETTLED) / (1 + n_rounds) ** 2
 
 
 def round_noise(
     n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
 ) -> float:
-    """Squared noise of a round for residuals of squared length 1.
+    """Return the squared noise of a round for residuals of squared length 1.
 
-    d coordinates of Gaussian noise of variance r^2 / (2 rho), or of Laplace noise for the L1
-    length, which is 0.8 sqrt(d) r for residuals of many columns; r, which 80 % are within, is
-    longer than the average, and counts take their part.
+    It is d coordinates of Gaussian noise of variance r^2 / (2 rho), or of Laplace noise for the L1
+    length, which is 0.8 sqrt(d) r for residuals of many columns. The radius r, which 80 % are
+    within, is longer than the average length, and counts take a part.
     """
     per_cluster = n_records / n_clusters
     if budget.neighbours == "replace":

@@ -1,9 +1,9 @@
-"""A few directions in which clusters are looked for.
+"""A few directions in which clusters are searched for.
 
 Where noise allows it they are released: the first eigenvectors of noisy second moments, or of a
-sketch of them. Where it does not, a public random projection costs nothing. Later steps order
-all directions from strong to weak by the same release. A record's coordinates are products of
-integers, so that they depend on that record alone.
+sketch of them. Elsewhere a public random projection costs nothing. Later steps order all directions
+from strong to weak by the same release. A record's coordinates are products of integers, so that
+they depend on that record alone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.types import Block, Floats
-from privsketch.clustering.run import Passes
-from privsketch.clustering.tree.projection import projected_radius
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.tree.cubes import projected_radius
 from privsketch.design.plan import plan_design
 from privsketch.facts.domain import enclosing_ball
 from privsketch.features.stream import PublicStream, Purpose
@@ -26,16 +26,16 @@ from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.tables.kinds import OnSpark
 
-_UNIT = 2.0**14  # of the coordinates of a direction
-_TAIL = 1e-6  # chance that a record is cut: of a million records one
+_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
+_TAIL = 1e-6  # chance that a record is cut: one of a million
 
 
 @dataclass(frozen=True)
 class Subspace:
     """Orthonormal directions as columns, of which the first `n_directions` are used.
 
-    `reach` is how far records of a ball of radius 1 lie along the directions used, but for a
-    chance of 1 in a million; `is_ordered` if there are all `dim` of them, from strong to weak.
+    `reach` is a radius, along the directions used, that records of a ball of radius 1 exceed with
+    a chance of 1 in a million. `is_ordered` means all `dim` directions, from strong to weak.
     """
 
     directions: Floats
@@ -50,12 +50,12 @@ class Subspace:
 
 
 def all_directions(dim: int) -> Subspace:
-    """The columns themselves."""
+    """Return the columns themselves as directions."""
     return Subspace(np.eye(dim), dim)
 
 
 def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
-    """Public random directions: nothing is charged."""
+    """Draw public random directions: nothing is charged."""
     normal = (
         PublicStream(seed, Purpose.DIRECTIONS).normal(dim * n_directions).reshape(dim, n_directions)
     )
@@ -64,9 +64,9 @@ def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
 
 
 def spread_directions(n: int, dim: int, seed: int) -> Floats:
-    """(n, dim) public random directions, as far from each other as they can be, that sum to 0.
+    """Draw (n, dim) public random directions that sum to 0, as far from each other as possible.
 
-    The first of three or more is none: a center there serves records that no other one does.
+    The first of three or more is 0: a center there is for records that are far from all others.
     """
     size = n - 1 if n > 2 else n
     normal = PublicStream(seed, Purpose.SPREAD).normal(size * dim).reshape(size, dim)
@@ -85,7 +85,7 @@ def release_subspace(
     seed: int,
     n_threads: int | None,
 ) -> Subspace:
-    """Directions in which the records vary most about the center of the ball.
+    """Release the directions in which the records vary most about the center of the ball.
 
     Charges: the share `name`.
     """
@@ -97,7 +97,7 @@ def release_subspace(
         budget=account.budget(name, many=True).of_anybody,
         # With Gaussian noise the whole matrix is best, whatever its size.
         feature_map=None if pure else "second-moments",
-        noise=None if pure else "gaussian",  # whose rho is what is charged
+        noise=None if pure else "gaussian",  # its rho is charged
         n_records=n_records,
         random_state=seed,
     )
@@ -111,7 +111,7 @@ def release_subspace(
 
 
 def _complete(passes: Passes) -> Iterable[Floats] | OnSpark:
-    """Records with their missing values filled, in the units that they came in."""
+    """Return records with their missing values filled, in their own units."""
     center = passes.domain.center_vector
 
     def change(block: Block) -> Floats:
@@ -121,9 +121,10 @@ def _complete(passes: Passes) -> Iterable[Floats] | OnSpark:
 
 
 def projected(passes: Passes, directions: Floats) -> Iterable[Floats] | OnSpark:
-    """Blocks of coordinates (n, p) of the records along rows of `directions`, about the center.
+    """Return blocks of the records' coordinates (n, p) along rows of `directions`.
 
-    Products of integers: exact, so that a record's coordinates do not depend on its block.
+    They are about the center. Products of integers are exact, so that a record's coordinates do
+    not depend on its block.
     """
     whole = np.rint(directions * _UNIT).T
     unit = passes.unit / _UNIT

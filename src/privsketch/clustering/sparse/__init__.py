@@ -1,1 +1,1 @@
-"""Sparse records of many columns."""
+"""K-means of sparse records with many columns."""

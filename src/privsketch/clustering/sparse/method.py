@@ -1,9 +1,22 @@
 """K-means of records with many columns, of which each record uses few.
 
 1. Clusters in few public random directions: from a sketch, or from the partition trees and swaps
-   of Balcan et al. (2017).
-2. Sparse centers of these clusters in all columns (sparse_recovery), and again of the clusters
-   that these centers make: sums of sparse records need little noise, so rounds are cheap.
+   of Balcan et al. (2017). A record belongs to the cluster whose center is nearest to its
+   projection, in integers.
+2. Sparse centers of these clusters in all columns, and again of the clusters that these centers
+   make: sums of sparse records need little noise, so rounds are cheap.
+
+A record with s entries of at most L moves the sums of its cluster by at most s L in L1. There are
+two ways from noisy sums to sparse centers.
+
+"largest" adds noise of scale s L / epsilon to all sums and keeps those that noise alone hardly
+reaches. This decision comes after the noise and costs nothing. With a delta the noise is Gaussian,
+for sqrt(s) L in L2.
+
+"picks" is Algorithm 5 of Balcan et al. (2017), with corrected scales: the exponential mechanism
+picks a number of coordinates, then their sums get noise. That noise has the same scale
+s L / epsilon, as a record may touch s of the picks, and picking takes a share of epsilon. It cannot
+be better unless fewer are picked than a record has entries. docs/sparse.md compares.
 
 Nothing of size n d is ever held. docs/sparse.md has sensitivities and measurements.
 """
@@ -11,30 +24,33 @@ Nothing of size n d is ever held. docs/sparse.md has sensitivities and measureme
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
-from privsketch.clustering.sparse.recovery import (
-    RECOVERIES,
-    Labels,
-    Recovery,
-    SparseCenters,
-    merged,
-    noise_reach,
-    release_largest,
-    release_picks,
-)
-from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
-from privsketch.clustering.tree.method import TreeSettings
+from privsketch.clustering.tree.cubes import MAX_DIMENSIONS, RADIUS, Projected
+from privsketch.clustering.tree.method import TreeSettings, projected_centers
+from privsketch.facts.domain import Ball
+from privsketch.features.stream import PublicStream, Purpose
+from privsketch.kernels.nearest import nearest
+from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
+from privsketch.noise.choice import picks_law
+from privsketch.noise.mechanism import choose
 
 Start = Literal["sketch", "trees"]
 STARTS: tuple[Start, ...] = ("sketch", "trees")
-START_SHARE = Fraction(1, 2)  # of what is spent before centers are recovered
+START_SHARE = Fraction(1, 2)  # share of the steps before centers are recovered
 _ROUND_SHARES: dict[str, dict[str, Fraction]] = {
     "largest": {"counts": Fraction(1, 20), "sums": Fraction(19, 20)},
     "picks": {"counts": Fraction(1, 20), "picks": Fraction(7, 10), "sums": Fraction(1, 4)},
@@ -43,7 +59,8 @@ _START_SHARES: dict[str, dict[str, Fraction]] = {
     "sketch": {"sketch": Fraction(1)},
     "trees": {"candidates": Fraction(1, 2), "swaps": Fraction(1, 2)},
 }
-_ROOM = 16  # times what noise reaches are in a cluster, where more are made than asked for
+# Records of a cluster over the reach of the noise, from which on a start has more clusters.
+_MIN_OVER_NOISE = 16
 _METHODS = {"sketch": "pipeline", "trees": "partition-tree"}
 
 
@@ -58,28 +75,28 @@ def cluster_sparse(
     n_rounds: int = 2,
     settings: TreeSettings | None = None,
 ) -> ClusterModel:
-    """K-means centers of sparse records that can be read several times.
+    """Release k-means centers of sparse records that can be read several times.
 
     Charges: the budget, once. No delta with start="trees" or recovery="picks".
 
     Parameters
     ----------
     run : Run
-        Of sparse matrices of SciPy or any table; its domain is a box that holds 0 in every column,
-        or a ball around 0. Missing values, where they are allowed, count as 0.
+        A run on sparse matrices of SciPy or any table; its domain is a box that contains 0 in every
+        column, or a ball around 0. Missing values, where they are allowed, count as 0.
     n_nonzero : int
-        Public: how many entries of a record count. Of more, the largest are kept.
+        Public number of entries of a record that count. Of more, the largest are kept.
     start : {"sketch", "trees"}
         How clusters are found in few dimensions. "trees" is Balcan et al.
     recovery : {"largest", "picks"}
         How sparse centers are found. "picks" is Algorithm 5 of Balcan et al.
     picks : int, optional
-        Coordinates of a center with recovery="picks"; twice `n_nonzero` if left out.
+        Coordinates of a center with recovery="picks"; twice `n_nonzero` by default.
     n_rounds : int
-        How often centers are recovered: from the start, then from the clusters of the centers
+        Number of recoveries: the first from the start, the others from the clusters of the centers
         before. 1 is Balcan et al.
     settings : TreeSettings, optional
-        `n_dimensions` counts for both ways to start, the rest for trees.
+        `n_dimensions` is for both ways to start, the rest for trees.
     """
     require_count("n_clusters", n_clusters)
     require_count("n_rounds", n_rounds)
@@ -112,20 +129,20 @@ def cluster_sparse(
     else:
         n_first = n_clusters
         labels = start_by_trees(passes, n_clusters, settings, n_records, account, run.seed)
-    found = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
+    clusters = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
     for number in range(1, n_rounds):
-        labels = merged(found, n_clusters).labels
-        found = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
+        labels = merged(clusters, n_clusters).labels
+        clusters = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
     return run.model(
-        found.centers * passes.unit,
-        found.counts,
+        clusters.centers * passes.unit,
+        clusters.counts,
         method=_METHODS[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
     )
 
 
 def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
-    """Shares of all steps; they add up to 1."""
+    """Return the shares of all steps; they add up to 1."""
     weights = {step: START_SHARE * share for step, share in _START_SHARES[start].items()}
     for number in range(n_rounds):
         for step, share in _ROUND_SHARES[recovery].items():
@@ -134,7 +151,7 @@ def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str,
 
 
 def picks_for(n_nonzero: int, accuracy: float) -> int:
-    """Picks of Algorithm 5: ceil(2 s / eta), which keep all but a share eta of a mean's energy."""
+    """Return ceil(2 s / eta), the picks of Algorithm 5 that keep a share 1 - eta of the energy."""
     return math.ceil(2 * n_nonzero / accuracy)
 
 
@@ -159,15 +176,15 @@ def _first_clusters(
     passes: SparsePasses,
     account: Account,
 ) -> int:
-    """Half as many again where noise allows it: what they split is merged, not the reverse.
+    """Return the number of clusters to start with: half as many again where noise allows it.
 
-    Two clusters that a start takes for one stay together in later rounds.
+    Later rounds merge clusters that a start splits, but do not split those that it merges.
     """
     more = 3 * n_clusters // 2
     if n_rounds == 1 or recovery != "largest":
         return n_clusters
     reach = noise_reach(passes, account.shares, "sums 0") / passes.linf  # in records
-    return more if n_records / more >= _ROOM * reach else n_clusters
+    return more if n_records / more >= _MIN_OVER_NOISE * reach else n_clusters
 
 
 def _recovered(
@@ -183,3 +200,171 @@ def _recovered(
     if recovery == "largest":
         return release_largest(passes, labels, n_clusters, account, *names)
     return release_picks(passes, labels, n_clusters, n_picks, account, *names)
+
+
+def start_by_sketch(
+    run: Run, passes: SparsePasses, n_clusters: int, settings: TreeSettings, n_records: float
+) -> Labels:
+    """Find clusters from a sketch of the projections.
+
+    Charges: the share "sketch".
+    """
+    # Enough directions for k clusters to lie apart; more of them make the sketch larger.
+    dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
+    tail = settings.fail_prob / n_records
+    data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
+
+    def blocks() -> Iterator[Whole]:
+        for block in passes.blocks("sketch"):
+            yield data(passes.quantised(block)) / RADIUS
+
+    unit_ball = Ball(dim=data.n_dimensions, radius=1.0)
+    released = run.sketch(blocks(), unit_ball, n_clusters, n_records)
+    centers = np.rint(learn_kmeans(released, n_clusters).centers * RADIUS)
+    return lambda records: nearest(data(records), centers)
+
+
+def start_by_trees(
+    passes: SparsePasses,
+    n_clusters: int,
+    settings: TreeSettings,
+    n_records: float,
+    account: Account,
+    seed: int,
+) -> Labels:
+    """Find clusters by partition trees and swaps of their cubes.
+
+    Charges: the shares "candidates" and "swaps".
+    """
+    swaps = account.shares.part("swaps")
+    halves = 1 if swaps.neighbours == "add-remove" else 2
+    settings = settings.filled(n_clusters, passes.dim, n_records, swaps.epsilon / halves)
+    stream = PublicStream(seed, Purpose.SPARSE_TREES)
+    tail = settings.fail_prob / n_records
+    data = Projected.draw(passes, settings.n_dimensions or 1, stream, tail)
+    with one_thread():  # blocks of records already share the cores
+        centers = projected_centers(
+            data, n_clusters, settings, stream, account, "candidates", "swaps"
+        )
+    return lambda records: nearest(data(records), centers)
+
+
+Labels = Callable[[Any], npt.NDArray[np.intp]]
+Recovery = Literal["largest", "picks"]
+RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")
+
+
+@dataclass(frozen=True, eq=False)
+class SparseCenters:
+    """Whole centers (k, dim) and noisy counts (k,)."""
+
+    centers: Floats
+    counts: Floats
+
+    def labels(self, records: Any) -> npt.NDArray[np.intp]:
+        """Return the index of the nearest center of CSR records, exactly; the first of several."""
+        scores = records @ (-2 * self.centers.T)
+        scores += np.vecdot(self.centers, self.centers)
+        return np.asarray(scores.argmin(axis=1))
+
+
+def sparse_sums(passes: SparsePasses, labels: Labels, n_clusters: int) -> tuple[Integers, Integers]:
+    """Return the sums (k, dim) and numbers (k,) of the records of each cluster, in one pass."""
+    from scipy.sparse import csr_array
+
+    def work(records: Any) -> tuple[Integers, ...]:
+        label = labels(records)
+        n = len(label)
+        member = csr_array((np.ones(n), (label, np.arange(n))), shape=(n_clusters, n))
+        sums = (member @ records).toarray()  # whole numbers: exact in any order
+        return sums.astype(np.int64), np.bincount(label, minlength=n_clusters)
+
+    sums, counts = passes.sums(work, "cluster sums")
+    return sums, counts
+
+
+def release_largest(
+    passes: SparsePasses,
+    labels: Labels,
+    n_clusters: int,
+    account: Account,
+    count_name: str,
+    sum_name: str,
+) -> SparseCenters:
+    """Release the means of the clusters, 0 where a sum may be all noise.
+
+    Charges: the shares `count_name` and `sum_name`.
+    """
+    sums, counts = sparse_sums(passes, labels, n_clusters)
+    noisy_counts, _ = account.counts(count_name, counts)
+    reach = noise_reach(passes, account.shares, sum_name)
+    noisy_sums, _ = account.noisy(
+        sum_name,
+        sums,
+        l1=passes.l1,
+        l2_squared=passes.l2_squared,
+        l2_replaced=passes.l2_replaced,
+    )
+    sparse = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
+    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
+
+
+def release_picks(
+    passes: SparsePasses,
+    labels: Labels,
+    n_clusters: int,
+    n_picks: int,
+    account: Account,
+    count_name: str,
+    pick_name: str,
+    sum_name: str,
+) -> SparseCenters:
+    """Release the means of the clusters at `n_picks` coordinates each (Algorithm 5), 0 elsewhere.
+
+    Charges: the shares `count_name`, `pick_name` and `sum_name`.
+    """
+    sums, counts = sparse_sums(passes, labels, n_clusters)
+    noisy_counts, _ = account.laplace(count_name, counts, l1=1)
+    l1 = passes.l1_over(n_picks)
+    budget = account.budget(pick_name)
+    law = picks_law(passes.linf, l1, passes.dim, n_picks, budget.epsilon, budget.neighbours)
+    columns, receipt = choose(sums, law, source=None)
+    account.charge(receipt, 0.0)
+    noisy_sums, _ = account.laplace(sum_name, np.take_along_axis(sums, columns, axis=1), l1=l1)
+    sparse = np.zeros(sums.shape)
+    np.put_along_axis(sparse, columns, noisy_sums, axis=1)
+    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
+
+
+def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
+    """Return a size that at most about one noise of a center's sums exceeds."""
+    is_replaced = shares.budget.neighbours == "replace"
+    log = math.log(max(passes.dim, 2))
+    if shares.is_pure:
+        return (1 + is_replaced) * passes.l1 / shares.part(name).epsilon * log
+    squared = passes.l2_replaced if is_replaced else passes.l2_squared
+    return math.sqrt(squared / shares.rho(name) * log)
+
+
+def merged(clusters: SparseCenters, n_clusters: int) -> SparseCenters:
+    """Merge pairs of centers, those that add least to the cost of k-means first.
+
+    Charges: nothing; centers and counts were released.
+    """
+    centers, counts = clusters.centers.copy(), np.maximum(clusters.counts, 1.0)
+    while len(centers) > n_clusters:
+        squared = np.vecdot(centers, centers)
+        apart = squared + squared[:, np.newaxis] - 2 * centers @ centers.T
+        added = apart * (counts * counts[:, np.newaxis]) / (counts + counts[:, np.newaxis])
+        np.fill_diagonal(added, np.inf)
+        i, j = np.unravel_index(added.argmin(), added.shape)
+        both = counts[i] + counts[j]
+        centers[i] = np.rint((counts[i] * centers[i] + counts[j] * centers[j]) / both)
+        counts[i] = both
+        centers, counts = np.delete(centers, j, axis=0), np.delete(counts, j)
+    return SparseCenters(centers, counts)
+
+
+def _whole_means(sums: Floats, counts: Floats, passes: SparsePasses) -> Floats:
+    means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
+    return np.rint(np.clip(means, -passes.linf, passes.linf))

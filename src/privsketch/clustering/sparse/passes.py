@@ -1,9 +1,9 @@
 """Records with few entries other than 0, read several times and never made dense.
 
 A record is cut to the domain and keeps its `n_nonzero` largest entries, the first ones among
-equals: a public number, so that a record moves few sums, and these by no more than the domain
-allows. All of it is done in integers, record by record. Work gets CSR arrays of whole numbers in
-float64; products and sums of them below 2^53 are exact in any order.
+equals. This number is public: a record moves few sums, and these by no more than the domain
+allows. All steps are in integers, record by record. Work functions get CSR arrays of whole numbers
+in float64; their products and sums below 2^53 are exact in any order.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from privsketch._base.errors import MissingError, ParameterError, require_count
 from privsketch._base.threads import in_threads
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.run import Passes, added
+from privsketch.clustering.passes import Passes, added
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
-_MAX_BITS = 18  # as in clustering/run.py: sums of 2^40 records stay below 2^58
+_MAX_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
 
 
 class SparsePasses(Passes):
@@ -43,7 +43,7 @@ class SparsePasses(Passes):
         _require_zero(domain)
         self.n_nonzero = min(n_nonzero, self.dim)
         self._missing_to_zero = missing_to_center
-        # Squared lengths of records, before they are cut, and of centers stay exact.
+        # Squared lengths of records before they are cut, and of centers, stay exact.
         widest = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
         self.bits = min(_MAX_BITS, math.floor((52 - math.log2(widest)) / 2))
         self._low, self._high, self._radius = _whole_limits(domain, self.unit)
@@ -64,7 +64,7 @@ class SparsePasses(Passes):
     def l2_replaced(self) -> int:
         """Largest squared distance of two records, in one cluster or in two.
 
-        Records whose entries have one sign in each column do not point apart.
+        Records with the same sign in each column do not point apart.
         """
         same_sign = ((self._low >= 0) | (self._high <= 0)).all()
         return (2 if same_sign else 4) * self.l2_squared
@@ -75,7 +75,7 @@ class SparsePasses(Passes):
         return self.l1_over(self.n_nonzero)
 
     def l1_over(self, n_columns: int) -> int:
-        """The same over so many columns."""
+        """Return the largest sum of magnitudes of a record over `n_columns` columns."""
         count = min(self.n_nonzero, n_columns)
         if self._radius:
             return math.isqrt(count * self._radius**2)
@@ -92,17 +92,15 @@ class SparsePasses(Passes):
         return np.full(self.dim, math.isqrt(self.l2_squared) + 1)
 
     def sums(self, work: SparseWork, name: str) -> tuple[Integers, ...]:
-        """One pass: `work` on quantised CSR records (n, dim), its results added up."""
+        """Add up the results of `work` on quantised CSR records (n, dim), in one pass."""
         from scipy.sparse import csr_array
 
         total: tuple[Integers, ...] | None = None
-        for parts in in_threads(
+        for sums in in_threads(
             lambda block: work(self.quantised(block)), self.blocks(name), self._n_threads
         ):
-            total = parts if total is None else added(total, parts)
-        if total is None:
-            total = work(csr_array((0, self.dim), dtype=np.float64))
-        return total
+            total = sums if total is None else added(total, sums)
+        return work(csr_array((0, self.dim), dtype=np.float64)) if total is None else total
 
     def _read(self) -> Iterator[Any]:
         return read_sparse_blocks(
@@ -115,7 +113,7 @@ class SparsePasses(Passes):
         )
 
     def quantised(self, block: Any) -> Any:
-        """CSR records (n, dim), their columns in order, as whole numbers."""
+        """Quantise CSR records (n, dim), their columns in order, to whole numbers."""
         from scipy.sparse import csr_array
 
         values = np.asarray(block.data, dtype=np.float64)
@@ -137,16 +135,16 @@ class SparsePasses(Passes):
         return csr_array((units, columns, starts), shape=block.shape)
 
     def _largest(self, rows: Any, columns: Any, units: Whole) -> Any:
-        """Places of the largest entries of each row other than 0, in order."""
-        places = np.flatnonzero(units)
-        number = np.bincount(rows[places])
-        long = places[(number > self.n_nonzero)[rows[places]]]
+        """Return the indices of the largest entries of each row other than 0, in order."""
+        nonzero = np.flatnonzero(units)
+        number = np.bincount(rows[nonzero])
+        long = nonzero[(number > self.n_nonzero)[rows[nonzero]]]
         if len(long) == 0:
-            return places
+            return nonzero
         ordered = long[np.lexsort((columns[long], -np.abs(units[long]), rows[long]))]
         first = np.searchsorted(rows[ordered], rows[ordered], side="left")
         too_many = ordered[np.arange(len(ordered)) - first >= self.n_nonzero]
-        return np.setdiff1d(places, too_many, assume_unique=True)
+        return np.setdiff1d(nonzero, too_many, assume_unique=True)
 
     def _cut_to_ball(self, rows: Any, units: Whole, n_rows: int) -> Whole:
         radius = float(self._radius or 0)
@@ -157,13 +155,13 @@ class SparsePasses(Passes):
 
 
 def _require_zero(domain: Domain) -> None:
-    """Columns that are not stored are 0: that must be in the domain, and a ball's center."""
+    """Check that 0, the value of entries that are not stored, is in the domain or its center."""
     if isinstance(domain, Ball):
         if np.any(domain.center_vector != 0):
             raise ParameterError("domain: a ball of sparse records has its center at 0")
     elif np.any(np.less(0, domain.low)) or np.any(np.greater(0, domain.high)):
         raise ParameterError(
-            "domain: entries that are not stored are 0, and a column does not allow it; use a box "
+            "domain: entries that are not stored are 0, which a column does not allow; use a box "
             "with low <= 0 <= high"
         )
 
@@ -175,7 +173,7 @@ def _largest_entry(domain: Domain) -> float:
 
 
 def _whole_limits(domain: Domain, unit: float) -> tuple[Whole, Whole, int | None]:
-    """Smallest and largest entry of each column, (dim,), and the radius of a ball."""
+    """Return the smallest and largest entry of each column, (dim,), and the radius of a ball."""
     dim = len(domain.half_widths)
     if isinstance(domain, Box):
         low = np.ceil(np.broadcast_to(np.divide(domain.low, unit), (dim,)))

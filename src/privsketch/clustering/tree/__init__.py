@@ -1,1 +1,1 @@
-"""Partition trees of Balcan et al. (2017), corrected."""
+"""Partition trees of Balcan et al. (2017), with corrections."""

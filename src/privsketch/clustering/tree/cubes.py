@@ -1,48 +1,132 @@
-"""A private partition tree: cubes that hold many records, split level by level (Algorithm 1).
+"""Private partition trees of projected records, and the candidates for centers that they give.
 
 Balcan et al. (2017), "Differentially Private Clustering in High-Dimensional Euclidean Spaces".
-A cube that holds all projections, shifted at random, is split into 2^p; a child goes on if its
-count reaches a threshold with noise; and so on for a public number of levels. A record is in one
-cube of a level, so that a level costs one count, whatever the number of cubes; levels add up.
-Empty cubes take part as all others do (noise/choice.py): leaving them out would tell that
+
+Projection. Records are projected on few public random directions, in integers. The rows of the
+matrix are sqrt(d / p) times orthonormal ones, so that lengths are kept on average. The paper
+divides by sqrt(d), which keeps none, and takes the radius of the records for that of their
+projections, which may be longer. Here a projection that is longer than a radius which nearly all
+keep is cut to it. Both depend on the record and on public numbers only.
+
+Tree (Algorithm 1). A cube that holds all projections, shifted at random, is split into 2^p cubes. A
+child is split again if its count reaches a threshold with noise, for a public number of levels. A
+record is in one cube of a level, so a level costs one count, whatever the number of cubes; levels
+add up. Empty cubes are treated like all others (noise/choice.py): omitting them would reveal that
 they are empty.
 
-Candidates for centers: middles of the cubes of several shifted trees (Algorithm 2).
-
-Cube centers may lie far outside the ball of the records, where a loss has no bound; all are
-moved into the ball, and what coincides counts once. Both need no privacy: trees are released.
+Candidates (Algorithm 2). Centers of the cubes of several shifted trees. They may lie far outside
+the ball of the records, where a loss has no bound. All are moved into the ball, and points that
+coincide count once. Neither step needs privacy: the trees are released.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from threading import Lock
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, cut_to_ball
+from privsketch.clustering.passes import Passes, Work
 from privsketch.facts.budget import Budget
 from privsketch.features.stream import PublicStream
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import threshold_law
 from privsketch.noise.mechanism import choose
 
+RADIUS_BITS = 16  # the ball of projections has this radius, in bits
+RADIUS = 2**RADIUS_BITS
+MAX_DIMENSIONS = 30  # 2^30 children of each of up to 2^32 cubes have places below 2^62
+_MATRIX_BITS = 14  # behind the point; products with 18-bit records stay below 2^53 in 2^15 columns
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """Passes over projected records: whole numbers in the ball of radius 2^16.
+
+    `matrix` is (dim, p), in whole numbers; a projection is the product divided by 2^14 and
+    rounded. `radius` is that of the ball, in units of the passes.
+    """
+
+    passes: Passes
+    matrix: Whole = field(repr=False)
+    radius: float
+
+    @classmethod
+    def draw(
+        cls, passes: Passes, n_dimensions: int, stream: PublicStream, tail: float
+    ) -> Projected:
+        """Draw a public projection that cuts a record with a chance of at most `tail`."""
+        if not 1 <= n_dimensions <= MAX_DIMENSIONS:
+            raise ParameterError(
+                "n_dimensions",
+                n_dimensions,
+                f"expected 1 to {MAX_DIMENSIONS}",
+                "the private partition has 2^n_dimensions cubes in every cube",
+            )
+        dim, p = passes.dim, min(n_dimensions, passes.dim)
+        if p < dim:
+            rows = np.linalg.qr(stream.normal(dim * p).reshape(dim, p))[0].T
+        else:
+            rows = np.eye(dim)
+        stretch = projected_radius(dim, p, tail)
+        radius = float(passes.limits.max()) * stretch
+        scale = math.sqrt(dim / p) * 2.0**_MATRIX_BITS * RADIUS / radius
+        return cls(passes, np.rint(rows.T * scale), radius)
+
+    @property
+    def n_dimensions(self) -> int:
+        """Number of dimensions after the projection."""
+        return int(self.matrix.shape[1])
+
+    def __call__(self, records: Whole) -> Whole:
+        """Project quantised records (n, dim) to (n, p): products of integers, hence exact."""
+        return cut_to_ball(np.rint(records @ self.matrix * 2.0**-_MATRIX_BITS))
+
+    def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
+        """Add up `work` on projected records in one pass; `name` is for the progress bar."""
+        return self.passes.sums(lambda records: work(self(records)), name)
+
+
+def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:
+    """Return the radius that projections of unit vectors exceed with a chance of `tail`.
+
+    The squared length of p orthonormal coordinates of a unit vector is Beta(p/2, (d - p)/2).
+    """
+    from scipy.stats import beta
+
+    if n_dimensions >= dim:
+        return 1.0
+    share = beta.isf(tail, n_dimensions / 2, (dim - n_dimensions) / 2)
+    return math.sqrt(dim / n_dimensions * float(share))
+
+
+def cut_to_ball(points: Whole, radius: int = RADIUS) -> Whole:
+    """Move whole points (n, p) outside the ball to its edge or just inside, in place."""
+    squared = np.vecdot(points, points)
+    outside = np.flatnonzero(squared > float(radius) ** 2)
+    if len(outside):
+        factor = radius / np.sqrt(squared[outside])
+        points[outside] = np.trunc(points[outside] * factor[:, np.newaxis])
+    return points
+
+
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
 MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centers
-_MERGE = 2**20  # places that wait, with their counts: 16 MB
+_MAX_WAITING = 2**20  # keys with counts that wait to be merged: 16 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A partition tree as far as it was released.
+    """The released levels of a partition tree.
 
-    `shift` (p,) in whole numbers. `active[l]` are the places of the active cubes of level l + 1,
-    in order: the number of the parent among the active cubes of its level, then p bits, one for
-    each dimension, which say where in the parent the cube is.
+    `shift` (p,) is in whole numbers. `active[l]` are the keys of the active cubes of level l + 1,
+    in order. A key is the number of the parent among the active cubes of its level, then p bits,
+    one for each dimension: the position of the cube in its parent.
     """
 
     shift: Integers
@@ -55,44 +139,44 @@ class Tree:
 
     @property
     def n_children(self) -> int:
-        """How many cubes the active ones are split into next."""
+        """Number of cubes that the active ones are split into next."""
         last = len(self.active[-1]) if self.active else 1
         return last << self.n_dimensions
 
     def children(self, records: Whole) -> Integers:
-        """Places of the children that hold projections (n, p); left out if no parent is active.
+        """Return the keys of the children that hold projections (n, p) and have an active parent.
 
-        A projection and the released tree decide it, in integers.
+        They follow from a projection and the released tree, in integers.
         """
         offset = (records - self.shift).astype(np.int64) + 2 * RADIUS
         offset = np.minimum(offset, 4 * RADIUS - 1)  # the far edge belongs to the last cube
         number = np.zeros(len(offset), dtype=np.int64)
         for level, active in enumerate(self.active, start=1):
-            place = self._place(number, offset, level)
-            number = np.searchsorted(active, place)
+            key = self._key(number, offset, level)
+            number = np.searchsorted(active, key)
             known = np.flatnonzero(number < len(active))
-            known = known[active[number[known]] == place[known]]
+            known = known[active[number[known]] == key[known]]
             number, offset = number[known], offset[known]
-        return self._place(number, offset, len(self.active) + 1)
+        return self._key(number, offset, len(self.active) + 1)
 
-    def _place(self, number: Integers, offset: Integers, level: int) -> Integers:
+    def _key(self, number: Integers, offset: Integers, level: int) -> Integers:
         bits = (offset >> (SIDE_BITS - level)) & 1
         powers = 1 << np.arange(self.n_dimensions, dtype=np.int64)
         return np.asarray((number << self.n_dimensions) + bits @ powers)
 
-    def grown(self, places: Integers) -> Tree:
-        """The tree with one level more."""
-        return Tree(self.shift, (*self.active, places))
+    def grown(self, keys: Integers) -> Tree:
+        """Return the tree with one more level."""
+        return Tree(self.shift, (*self.active, keys))
 
     def centers(self) -> Whole:
-        """Centers of all active cubes, the root's first, whole numbers (m, p)."""
+        """Return the centers of all active cubes, the root's first, whole numbers (m, p)."""
         cells = np.zeros((1, self.n_dimensions), dtype=np.int64)
-        found = [self._middle(cells, 0)]
+        centers = [self._middle(cells, 0)]
         for level, active in enumerate(self.active, start=1):
             bits = (active[:, np.newaxis] >> np.arange(self.n_dimensions)) & 1
             cells = 2 * cells[active >> self.n_dimensions] + bits
-            found.append(self._middle(cells, level))
-        return np.concatenate(found)
+            centers.append(self._middle(cells, level))
+        return np.concatenate(centers)
 
     def _middle(self, cells: Integers, level: int) -> Whole:
         side = 2 ** (SIDE_BITS - level)
@@ -101,41 +185,40 @@ class Tree:
 
 
 class _Counts:
-    """How many records each occupied place has; threads may add to it."""
+    """Numbers of records by the keys of occupied cubes. Threads may add to it."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[Integers, Integers]] = []
         self._size = 0
         self._lock = Lock()
 
-    def add(self, places: Integers) -> None:
-        """Count these records."""
-        piece = np.unique(places, return_counts=True)
+    def add(self, keys: Integers) -> None:
+        """Count records by their keys."""
+        piece = np.unique(keys, return_counts=True)
         with self._lock:
             self._pieces.append(piece)
             self._size += len(piece[0])
-            if self._size > _MERGE:
+            if self._size > _MAX_WAITING:
                 self._merge()
 
     def rows(self) -> Integers:
-        """Rows (place, count), places increasing."""
+        """Return rows (key, count) in the order of keys."""
         self._merge()
         return np.stack(self._pieces[0], axis=1) if self._pieces else np.zeros((0, 2), np.int64)
 
     def _merge(self) -> None:
         if len(self._pieces) > 1:
-            places = np.concatenate([piece[0] for piece in self._pieces])
-            counts = np.concatenate([piece[1] for piece in self._pieces])
-            unique, where = np.unique(places, return_inverse=True)
+            keys, counts = (np.concatenate(arrays) for arrays in zip(*self._pieces, strict=True))
+            unique, inverse = np.unique(keys, return_inverse=True)
             total = np.zeros(len(unique), dtype=np.int64)
-            np.add.at(total, where, counts)
+            np.add.at(total, inverse, counts)
             self._pieces = [(unique, total)]
         self._size = 0
 
 
 def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
-    """One pass: for every tree the children that hold records, as rows (place, count)."""
-    data.passes.require_here("a partition tree")  # counts grow here, not on workers
+    """Return for every tree the children that hold records, as rows (key, count), in one pass."""
+    data.passes.require_here("a partition tree")  # counts grow in this process, not on workers
     counts = [_Counts() for _ in trees]
 
     def work(records: Whole) -> tuple[Integers, ...]:
@@ -150,7 +233,7 @@ def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
 def grow(
     data: Projected, shifts: Integers, threshold: int, accounts: Sequence[Account]
 ) -> list[Tree]:
-    """Trees for shifts (n, p), all at once: one pass for a level of all of them.
+    """Grow trees for shifts (n, p), all at once: one pass for a level of all of them.
 
     Charges: the shares of every tree's account, one for each of its levels.
     """
@@ -160,14 +243,14 @@ def grow(
         for i, account in enumerate(accounts):
             budget = account.budget(name)
             law = threshold_law(threshold, trees[i].n_children, budget.epsilon, budget.neighbours)
-            places, receipt = choose(rows[i], law, source=None)
+            keys, receipt = choose(rows[i], law, source=None)
             account.charge(receipt, 0.0)
-            trees[i] = trees[i].grown(places)
+            trees[i] = trees[i].grown(keys)
     return trees
 
 
 def default_threshold(n_dimensions: int, n_levels: int, budget: Budget, fail_prob: float) -> int:
-    """Threshold at which an active cube gains fewer than `fail_prob` empty children by noise.
+    """Return the threshold at which noise gives a cube fewer than `fail_prob` empty children.
 
     Privacy does not depend on it.
     """
@@ -184,7 +267,7 @@ def release_candidates(
     account: Account,
     name: str,
 ) -> list[Tree]:
-    """Trees of random public shifts.
+    """Release trees of random public shifts.
 
     Charges: the share `name`, in equal parts for trees, and within a tree for levels.
     """
@@ -201,29 +284,27 @@ def release_candidates(
 
 
 def public_shifts(count: int, n_dimensions: int, stream: PublicStream) -> Integers:
-    """Shifts (count, p), uniform up to the radius in every dimension."""
+    """Draw public shifts (count, p), uniform up to the radius in every dimension."""
     uniform = stream.uniform(count * n_dimensions).reshape(count, n_dimensions)
     return np.asarray(np.rint((2 * uniform - 1) * RADIUS), dtype=np.int64)
 
 
 def candidate_centers(
-    trees: Sequence[Tree], n_least: int, n_most: int, stream: PublicStream
+    trees: Sequence[Tree], min_points: int, max_points: int, stream: PublicStream
 ) -> Whole:
-    """Different whole points of the ball, (m, p), with n_least <= m <= n_most.
+    """Return distinct whole points of the ball, (m, p), with min_points <= m <= max_points.
 
-    Cubes of the last levels are kept first. If there are too few, random public points are added.
+    Cubes of the last levels come first. If there are too few, random public points are added.
     """
     p = trees[0].n_dimensions
-    # Last levels of all trees first: there the tree says most about where records are.
+    # The last levels of all trees come first: there the tree says most about the records.
     levels = [_by_level(tree) for tree in trees]
     depth = range(max(len(level) for level in levels) - 1, -1, -1)
     ordered = [level[i] for i in depth for level in levels if i < len(level)]
-    points = _different(cut_to_ball(np.concatenate(ordered)))[:n_most]
-    while len(points) < n_least:
-        more = np.rint((2 * stream.uniform(n_least * p).reshape(-1, p) - 1) * RADIUS)
-        points = _different(np.concatenate([points, cut_to_ball(more)]))[
-            : max(n_least, len(points))
-        ]
+    points = _distinct(cut_to_ball(np.concatenate(ordered)))[:max_points]
+    while len(points) < min_points:
+        more = np.rint((2 * stream.uniform(min_points * p).reshape(-1, p) - 1) * RADIUS)
+        points = _distinct(np.concatenate([points, cut_to_ball(more)]))[:min_points]
     return points
 
 
@@ -232,7 +313,7 @@ def _by_level(tree: Tree) -> list[Whole]:
     return np.split(tree.centers(), ends[:-1])
 
 
-def _different(points: Whole) -> Whole:
-    """Points without repetitions, each where it came first."""
+def _distinct(points: Whole) -> Whole:
+    """Return points without repetitions, in the order of their first occurrence."""
     _, first = np.unique(points, axis=0, return_index=True)
     return np.asarray(points[np.sort(first)])

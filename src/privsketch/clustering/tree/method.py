@@ -1,10 +1,10 @@
 """K-means by projection, partition trees, swaps and recovery: Balcan et al. (2017), corrected.
 
-A trial projects the records on few public random directions, names cubes that hold many of them
-(tree), takes their middles for candidates (candidates), swaps k of them for better ones (swap)
-and averages the records of each cluster (recovery). Of several trials one is chosen. With
-loss="distances" swaps count distances, and clusters get medians (median_recovery). What was
-corrected is in docs/theory.md. All steps are pure: no delta is spent, whatever the budget has.
+A trial projects the records on few public random directions, finds cubes that hold many of them,
+takes the centers of these cubes as candidates, swaps k of them for better ones and averages the
+records of each cluster. Of several trials one is chosen. With loss="distances" swaps count
+distances, and clusters get medians. docs/theory.md lists the corrections. All steps are pure: no
+delta is spent, whatever the budget has.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from fractions import Fraction
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
-from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
-from privsketch.clustering.run import Passes, Run
+from privsketch._base.types import Whole
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
+    MAX_DIMENSIONS,
     MAX_LEVELS,
+    Projected,
     candidate_centers,
     default_threshold,
+    projected_radius,
     release_candidates,
 )
-from privsketch.clustering.tree.projection import MAX_DIMENSIONS, Projected, projected_radius
+from privsketch.clustering.tree.medians import MEDIAN_SHARES, release_medians
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,
@@ -37,7 +41,7 @@ from privsketch.features.stream import PublicStream, Purpose
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
-BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
+BEST_SHARE = Fraction(1, 10)  # share of the choice among several trials
 TRIAL_SHARES = {
     "candidates": Fraction(1, 5),
     "swaps": Fraction(1, 4),
@@ -47,30 +51,30 @@ TRIAL_SHARES = {
 _STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
 _TASKS = {"squares": "k-means", "distances": "k-medians"}
 MAX_CANDIDATES = 512  # the paper has up to n log n; a pass compares k times as many sets; by trial
-# Of the squared diameter: the squared radius, which few records are away from all centers.
+# Share of the squared diameter: the squared radius. Few records are farther from all centers.
 MAX_LOSS = 0.25
 
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Public numbers of a run; None means a default from other public numbers.
+    """Public numbers of a run; defaults follow from other public numbers.
 
     Parameters
     ----------
     n_dimensions : int, optional
-        Dimensions after the projection; half the logarithm of the number of records.
+        Dimensions after the projection; by default half the logarithm of the number of records.
     n_trees, n_levels : int, optional
-        Shifted trees of a trial, and how often a cube is split.
+        Number of shifted trees of a trial, and of levels of a tree.
     threshold : int, optional
         Noisy count at which a cube is split further. Privacy does not depend on it.
     n_swaps : int, optional
-        Swaps of a trial; 3/2 for each cluster, or fewer where noise would decide most of them.
+        Swaps of a trial; by default 3/2 for each cluster, or fewer where noise would decide most.
     loss_share : float, optional
-        Squared distances count in swaps up to this share of the squared diameter, at most 1;
-        distances up to the root of it, of the diameter. By default the squared distance of
+        Squared distances in swaps are cut at this share of the squared diameter, at most 1;
+        distances at its root, as a share of the diameter. The default is the squared distance of
         neighbours among k centers that fill the records' ball evenly, at most a quarter.
     fail_prob : float
-        Chance of bad luck that defaults allow for. It is about utility: no delta.
+        Chance of failure that defaults allow for. It is about utility, not about delta.
     """
 
     n_dimensions: int | None = None
@@ -95,9 +99,9 @@ class TreeSettings:
     def filled(
         self, n_clusters: int, dim: int, n_records: float, swap_epsilon: float
     ) -> TreeSettings:
-        """Defaults filled in but for the threshold, which depends on the budget of a tree."""
+        """Fill in all defaults but the threshold, which depends on the budget of a tree."""
         size = max(n_records, 2.0)
-        # The noise of a choice, about ln(choices) / epsilon records at their largest loss, is to
+        # The noise of a choice, about ln(choices) / epsilon records at their largest loss, should
         # stay below a cluster.
         choices = math.log(n_clusters * MAX_CANDIDATES)
         useful = math.floor(size / n_clusters * swap_epsilon / choices)
@@ -123,7 +127,7 @@ def cluster_by_tree(
     settings: TreeSettings | None = None,
     loss: str = "squares",
 ) -> ClusterModel:
-    """Centers by private partition trees, from records that can be read several times.
+    """Release centers by private partition trees, from records that can be read several times.
 
     The number of records sets defaults only. Of `n_trials` independent trials one is chosen.
     `loss` is "squares" for k-means, "distances" for k-medians.
@@ -136,7 +140,7 @@ def cluster_by_tree(
     run.without_delta()
     run.require_one_record("partition-tree")
     ball, within = run.ball, None
-    if isinstance(run.domain, Box) and run.schema is None:  # whose center is that of the ball
+    if isinstance(run.domain, Box) and run.schema is None:  # it has the center of the ball
         within = run.domain
     passes = run.read(ball, within=within)
     n_records = run.number(passes)
@@ -165,7 +169,7 @@ def cluster_by_tree(
 def share_weights(
     n_trials: int, steps: Mapping[str, Fraction] = TRIAL_SHARES
 ) -> dict[str, Fraction]:
-    """Shares of all steps; they add up to 1."""
+    """Return the shares of all steps; they add up to 1."""
     weights: dict[str, Fraction] = {}
     left = Fraction(1)
     if n_trials > 1:
@@ -181,6 +185,40 @@ def _share(step: str, number: int) -> str:
     return f"{step} of trial {number}"
 
 
+def projected_centers(
+    data: Projected,
+    n_clusters: int,
+    settings: TreeSettings,
+    stream: PublicStream,
+    account: Account,
+    tree_name: str,
+    swap_name: str,
+    loss: str = "squares",
+) -> Whole:
+    """Release centers (k, p) in projected space, by trees and swaps.
+
+    Charges: the shares `tree_name` and `swap_name`.
+    """
+    levels = settings.n_levels or 1
+    budget = account.shares.part(tree_name)
+    one_tree = replace(budget, epsilon=budget.epsilon / settings.n_trees, delta=0.0)
+    threshold = settings.threshold or default_threshold(
+        data.n_dimensions, levels, one_tree, settings.fail_prob
+    )
+    trees = release_candidates(
+        data, settings.n_trees, levels, threshold, stream, account, tree_name
+    )
+    # More candidates than clusters, so that every swap has a choice.
+    min_points = 2 * n_clusters
+    candidates = candidate_centers(trees, min_points, max(MAX_CANDIDATES, min_points), stream)
+    share = settings.loss_share or MAX_LOSS
+    width = max(1, round(WIDTH * (share if loss == "squares" else math.sqrt(share))))
+    n_swaps = settings.n_swaps or 1
+    return release_swaps(
+        data, candidates, n_clusters, n_swaps, stream, account, swap_name, width, loss
+    )
+
+
 def _trial(
     passes: Passes,
     n_clusters: int,
@@ -191,47 +229,17 @@ def _trial(
     seed: int,
     loss: str,
 ) -> Recovered:
-    """One run of the four steps.
+    """Run the steps of one trial.
 
     Charges: the shares of the trial.
     """
     stream = PublicStream(seed, Purpose.TREE_TRIALS, number)
-    dimensions, levels = settings.n_dimensions or 1, settings.n_levels or 1
     tail = settings.fail_prob / max(n_records, 1.0)
-    data = Projected.draw(passes, dimensions, stream, tail)
-    of_tree = account.shares.part(_share("candidates", number))
-    one_tree = replace(of_tree, epsilon=of_tree.epsilon / settings.n_trees, delta=0.0)
-    threshold = settings.threshold or default_threshold(
-        data.n_dimensions, levels, one_tree, settings.fail_prob
-    )
-    trees = release_candidates(
-        data,
-        settings.n_trees,
-        levels,
-        threshold,
-        stream,
-        account,
-        _share("candidates", number),
-    )
-    # More candidates than clusters, so that every swap has something to choose.
-    n_least = 2 * n_clusters
-    candidates = candidate_centers(trees, n_least, max(MAX_CANDIDATES, n_least), stream)
-    cut = settings.loss_share or MAX_LOSS
-    share = cut if loss == "squares" else math.sqrt(cut)
-    projected_centers = release_swaps(
-        data,
-        candidates,
-        n_clusters,
-        settings.n_swaps or 1,
-        stream,
-        account,
-        _share("swaps", number),
-        max(1, round(WIDTH * share)),
-        loss,
+    data = Projected.draw(passes, settings.n_dimensions or 1, stream, tail)
+    names = {step: _share(step, number) for step in _STEPS[loss]}
+    centers = projected_centers(
+        data, n_clusters, settings, stream, account, names["candidates"], names["swaps"], loss
     )
     if loss == "distances":
-        names = {step: _share(step, number) for step in MEDIAN_SHARES}
-        return release_medians(data, projected_centers, account, names)
-    return release_centers(
-        data, projected_centers, account, _share("counts", number), _share("sums", number)
-    )
+        return release_medians(data, centers, account, names)
+    return release_centers(data, centers, account, names["counts"], names["sums"])

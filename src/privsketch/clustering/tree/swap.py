@@ -1,22 +1,20 @@
-"""Local swaps: k of the candidates, exchanged one at a time by private choices (Algorithm 3).
+"""Centers by private swaps of candidates, and their recovery in all columns.
 
-A record's loss is its squared distance to the nearest of the k centers (k-medians: its distance),
-rounded down to a whole number between 0 and a public width, so that one record moves every sum of
-losses by no more than the width, and all of them up. A round compares all k m sets that one swap
-leads to, those that change nothing among them, in one pass: the nearest and the second nearest
-center of a record say what its loss becomes without any center. The last choice is among the sets
-of all rounds.
+Swaps (Algorithm 3). k of the candidates are exchanged one at a time. A record's loss is its squared
+distance to the nearest of the k centers (k-medians: its distance), rounded down to a whole number
+between 0 and a public width. One record therefore moves every sum of losses by at most the width,
+and all of them up. A round compares all k m sets after one swap, those without a change among them,
+in one pass: the nearest and the second nearest center of a record give its loss without any one
+center. The last choice is among the sets of all rounds.
 
-The width need not be that of the whole ball: losses may be cut at any public number.
-Noise is in proportion to it, and few records are farther from all centers than a radius.
+The width need not be that of the whole ball: losses may be cut at any public number. The noise is
+in proportion to it, and few records are farther from all centers than a radius.
 
-From clusters in few dimensions to centers of the records themselves (Algorithm 4).
-
-A record belongs to the center that is nearest to its projection. Noisy counts and noisy sums of
-the clusters give their means, which are moved into the ball. A record is in one cluster, so that
-all of them together cost what one does. Sums are of integers x with |x|_2 <= R, hence
-|x|_1 <= sqrt(d) R: that is the sensitivity, which Balcan et al. (2017) take to be R. In a box of
-half-widths h it is |h|_1, which is less where they differ.
+Recovery (Algorithm 4). A record belongs to the center that is nearest to its projection. Noisy
+counts and noisy sums of the clusters give their means, which are moved into the ball. A record is
+in one cluster, so all clusters together cost what one does. Sums are of integers x with
+|x|_2 <= R, hence |x|_1 <= sqrt(d) R: that is the sensitivity, which Balcan et al. (2017) take to be
+R. In a box of half-widths h it is |h|_1, which is less where they differ.
 """
 
 from __future__ import annotations
@@ -28,15 +26,15 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._base.types import Floats, Indices, Integers, Whole
-from privsketch.clustering.run import Passes
-from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
 from privsketch.kernels.nearest import nearest
 from privsketch.noise.account import Account, Shares
 
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
 WIDTH = 2**WIDTH_BITS
-_BLOCK = 2**17  # losses at a time: they stay in the cache
+_BLOCK = 2**17  # losses computed together: they stay in the cache
 
 
 def whole_losses(
@@ -46,10 +44,10 @@ def whole_losses(
     width: int = WIDTH,
     loss: str = "squares",
 ) -> Whole:
-    """Squared distances or distances (n, m) of whole numbers, as whole numbers from 0 to `width`.
+    """Return squared distances or distances (n, m) as whole numbers from 0 to `width`.
 
-    WIDTH stands for the diameter of a ball of radius 2^radius_bits, or for its square; what is
-    beyond `width` counts as that.
+    WIDTH stands for the diameter of a ball of radius 2^radius_bits, or for its square. Losses
+    above `width` are cut to it.
     """
     # Products of whole numbers: exact, so that a loss depends on record and center alone.
     losses = records @ (-2 * centers.T)
@@ -71,14 +69,14 @@ def swap_losses(
     width: int = WIDTH,
     loss: str = "squares",
 ) -> Integers:
-    """One pass: losses (k, m) of the sets in which candidate y takes the place of center j."""
+    """Sum the losses (k, m) of the sets in which candidate y replaces center j, in one pass."""
     rows = max(1, _BLOCK // len(candidates))
 
     def work(records: Whole) -> tuple[Integers, ...]:
         total = np.zeros((len(chosen), len(candidates)))
         for first in range(0, len(records), rows):
-            some = records[first : first + rows]
-            losses = whole_losses(some, candidates, RADIUS_BITS, width, loss)
+            block = records[first : first + rows]
+            losses = whole_losses(block, candidates, RADIUS_BITS, width, loss)
             total += _swap_losses(losses, chosen, width)
         return (total.astype(np.int64),)
 
@@ -86,19 +84,23 @@ def swap_losses(
 
 
 def _swap_losses(losses: Whole, chosen: Indices, width: int) -> Whole:
-    """Sums over records of losses (n, m) after every swap, (k, m)."""
-    n, k = len(losses), len(chosen)
-    now = losses[:, chosen]
-    label = now.argmin(axis=1)
-    everyone = np.arange(n)
-    nearest = now[everyone, label]
-    now[everyone, label] = width  # what remains when the nearest center is taken away
-    second = now.min(axis=1)
+    """Sum losses (n, m) over records after every swap, (k, m)."""
+    current = losses[:, chosen]
+    label = current.argmin(axis=1)
+    rows = np.arange(len(losses))
+    nearest = current[rows, label]
+    current[rows, label] = width  # the loss without the nearest center is that of the second
+    second = current.min(axis=1)
     without_own = np.minimum(losses, second[:, np.newaxis])
     np.minimum(losses, nearest[:, np.newaxis], out=losses)
-    member = np.zeros((k, n))
-    member[label, everyone] = 1.0
-    return np.asarray(losses.sum(axis=0) + member @ (without_own - losses))
+    return np.asarray(losses.sum(axis=0) + members(label, len(chosen)) @ (without_own - losses))
+
+
+def members(labels: Indices, n_clusters: int) -> Whole:
+    """Return the membership of records in clusters, (k, n), as 0 and 1."""
+    member = np.zeros((n_clusters, len(labels)))
+    member[labels, np.arange(len(labels))] = 1.0
+    return member
 
 
 def release_swaps(
@@ -112,7 +114,7 @@ def release_swaps(
     width: int = WIDTH,
     loss: str = "squares",
 ) -> Whole:
-    """Centers (k, p) in projected space.
+    """Release centers (k, p) in projected space.
 
     Charges: the share `name`, in equal parts for all rounds and the last choice.
     """
@@ -123,27 +125,25 @@ def release_swaps(
     sets, losses = [], []
     for step in steps[:-1]:
         after = swap_losses(data, candidates, chosen, width, loss)
-        place = parts.choice(step, after.reshape(-1), width)
-        out, come = divmod(place, len(candidates))
+        removed, added = divmod(parts.choice(step, after.reshape(-1), width), len(candidates))
         chosen = chosen.copy()
-        chosen[out] = come
+        chosen[removed] = added
         sets.append(chosen)
-        losses.append(after[out, come])
+        losses.append(after[removed, added])
     best = parts.choice("best", np.array(losses, dtype=np.int64), width)
     account.charge(parts.receipt(f"{name}: swaps of candidates", None), 0.0)
     return np.asarray(candidates[sets[best]])
 
 
 def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:
-    """Candidates that are spread out: each drawn by its squared distance to those before it."""
-    uniform = stream.uniform(n_clusters)
+    """Draw spread-out candidates, each by its squared distance to those before it."""
     chosen: list[int] = []
     squared = np.full(len(candidates), 16.0 * RADIUS**2)  # farther than any: the first is uniform
-    for number in uniform:
+    for number in stream.uniform(n_clusters):
         summed = np.cumsum(squared)
-        place = min(int(np.searchsorted(summed, number * summed[-1])), len(candidates) - 1)
-        chosen.append(place)
-        away = candidates - candidates[place]
+        index = min(int(np.searchsorted(summed, number * summed[-1])), len(candidates) - 1)
+        chosen.append(index)
+        away = candidates - candidates[index]
         squared = np.minimum(squared, np.vecdot(away, away))
     return np.array(chosen)
 
@@ -157,12 +157,10 @@ class Recovered:
 
 
 def cluster_sums(data: Projected, projected_centers: Whole) -> tuple[Integers, Integers]:
-    """One pass: sums (k, dim) of the records of each cluster, and their numbers (k,)."""
-    k = len(projected_centers)
+    """Return the sums (k, dim) and numbers (k,) of the records of each cluster, in one pass."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
-        member = np.zeros((k, len(records)))
-        member[nearest(data(records), projected_centers), np.arange(len(records))] = 1.0
+        member = members(nearest(data(records), projected_centers), len(projected_centers))
         sums, counts = member @ records, member.sum(axis=1)  # whole numbers: exact in any order
         return sums.astype(np.int64), counts.astype(np.int64)
 
@@ -173,7 +171,7 @@ def cluster_sums(data: Projected, projected_centers: Whole) -> tuple[Integers, I
 def release_centers(
     data: Projected, projected_centers: Whole, account: Account, count_name: str, sum_name: str
 ) -> Recovered:
-    """Means of the clusters.
+    """Release the means of the clusters.
 
     Charges: the shares `count_name` and `sum_name`.
     """
@@ -185,24 +183,31 @@ def release_centers(
 
 
 def moved_into_ball(points: Floats, passes: Passes) -> Whole:
-    """Points (k, dim) as whole numbers, those outside the ball moved to its edge."""
+    """Round points (k, dim) to whole numbers; those outside the ball are moved to its edge."""
     largest = float(passes.limits.max())
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(np.rint(points * (largest / np.maximum(norms, largest))))
 
 
-def total_losses(passes: Passes, trials: Sequence[Recovered], loss: str = "squares") -> Integers:
-    """One pass: what each trial's centers cost, as sums of whole losses up to WIDTH."""
+def nearest_losses(
+    passes: Passes, sets: Sequence[Whole], name: str, width: int = WIDTH, loss: str = "squares"
+) -> Integers:
+    """Sum the whole losses, up to `width`, to the nearest center of each set, in one pass."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
-        # Centers rounded beyond the edge, or records far from all, count as WIDTH at most.
-        each = [
-            whole_losses(records, trial.centers, passes.bits, loss=loss).min(axis=1).sum()
-            for trial in trials
+        # Losses of centers that are rounded beyond the edge, or of records far from all, are cut.
+        sums = [
+            whole_losses(records, centers, passes.bits, width, loss).min(axis=1).sum()
+            for centers in sets
         ]
-        return (np.array(each, dtype=np.float64).astype(np.int64),)
+        return (np.array(sums, dtype=np.float64).astype(np.int64),)
 
-    return passes.sums(work, "losses of trials")[0]
+    return passes.sums(work, name)[0]
+
+
+def total_losses(passes: Passes, trials: Sequence[Recovered], loss: str = "squares") -> Integers:
+    """Return the cost of each trial's centers, as sums of whole losses up to WIDTH, in one pass."""
+    return nearest_losses(passes, [t.centers for t in trials], "losses of trials", loss=loss)
 
 
 def release_best(
@@ -212,7 +217,7 @@ def release_best(
     name: str,
     loss: str = "squares",
 ) -> Recovered:
-    """One of the trials, by a private choice.
+    """Choose one of the trials privately.
 
     Charges: the share `name`.
     """

@@ -1,32 +1,32 @@
 """Medians of clusters that were found in few dimensions, purely private: one for each cluster.
 
-Balcan et al. (2017) draw a median from a log-concave density. A Markov chain that is stopped
-does not draw from it exactly, so that what is released is not pure. Instead: a noisy mean, a few
-noisy steps along the sum of unit vectors, and a private choice among all points on the way and
-their mean. A record is in one cluster, so that all clusters together cost what one does.
+Balcan et al. (2017) draw a median from a log-concave density. A Markov chain that is stopped does
+not draw from it exactly, so its release is not pure. Instead: a noisy mean, a few noisy steps along
+the sum of unit vectors, and a private choice among all points on the way and their mean. A record
+is in one cluster, so all clusters together cost what one does.
+
+Unit vectors. The sum of distances to c falls fastest along the sum of the vectors
+(x - c) / |x - c|. Here a vector is (x - c) / max(|x - c|, l): its norm is at most 1, and it does
+not jump where a record lies at c. (It belongs to Huber's loss, which is the distance beyond l and a
+square below.) One record moves the sum by at most 1, however far away it is. Vectors are in fixed
+point, rounded towards 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from privsketch._base.types import Integers, Whole
-from privsketch.clustering.medians.rounds import (
-    ONE,
-    l1_norm,
-    members,
-    shrunk,
-    unit_vectors,
-    whole_sums,
-)
-from privsketch.clustering.tree.projection import Projected
+from privsketch._base.types import Floats, Integers, Whole
+from privsketch.clustering.tree.cubes import Projected
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,
+    members,
     moved_into_ball,
     release_centers,
     whole_losses,
@@ -37,6 +37,44 @@ from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
 
+ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
+MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (James and Stein, 1961)
+
+
+def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, Whole]:
+    """Return whole vectors (n, dim) of norm at most `one`, and lengths (n,) of at least `least`.
+
+    Square roots and quotients are rounded in one way only, so that a vector depends on its
+    residual alone. Rounding may lengthen a squared norm by less than 1 before it is made whole:
+    that of the whole numbers is at most one^2.
+    """
+    lengths = np.maximum(np.sqrt(np.vecdot(residuals, residuals)), float(least))
+    return np.trunc(residuals * (one / lengths)[:, np.newaxis]), lengths
+
+
+def l1_norm(dim: int, one: int = ONE) -> int:
+    """Return the largest L1 norm of a vector, in whole numbers."""
+    return math.isqrt(dim * one**2)
+
+
+def whole_sums(member: Whole, values: Whole) -> Integers:
+    """Sum whole numbers below 2^53 per cluster: exact in any order."""
+    return np.asarray((member @ values).astype(np.int64))
+
+
+def shrunk(steps: Floats, variances: Floats) -> Floats:
+    """Shrink steps (k, dim) towards 0 as far as they are noise (James and Stein).
+
+    The noise of a step has the same variance, (k,), in every column.
+    """
+    dim = steps.shape[1]
+    if dim < MIN_TO_SHRINK:
+        return steps
+    squared = np.maximum(np.vecdot(steps, steps), np.finfo(np.float64).tiny)
+    factors = np.maximum(1 - (dim - 2) * variances / squared, 0.0)
+    return np.asarray(steps * factors[:, np.newaxis])
+
+
 MEDIAN_SHARES: dict[str, Fraction] = {
     "candidates": Fraction(3, 10),
     "swaps": Fraction(3, 10),
@@ -45,13 +83,13 @@ MEDIAN_SHARES: dict[str, Fraction] = {
     "steps": Fraction(3, 20),
     "median": Fraction(1, 20),
 }
-N_STEPS = 5  # the last one is 1/128 of the radius long; by trial
-FIRST_STEP = 0.125  # of the radius; every further one is half as long
-MIN_LENGTH = 2.0**-10  # of the radius: residuals below it count less
+N_STEPS = 5  # the last step is 1/128 of the radius long; by trial
+FIRST_STEP = 0.125  # of the radius; every later step is half as long as the one before
+MIN_LENGTH = 2.0**-10  # of the radius: shorter residuals count less
 
 
 def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> Integers:
-    """One pass: sums (k, dim) of unit vectors from the centers to the records of their clusters."""
+    """Sum the unit vectors from centers to the records of their clusters, (k, dim), in one pass."""
     least = max(1, round(MIN_LENGTH * float(data.passes.limits.max())))
 
     def work(records: Whole) -> tuple[Integers, ...]:
@@ -63,7 +101,7 @@ def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> In
 
 
 def path_losses(data: Projected, projected_centers: Whole, path: Sequence[Whole]) -> Integers:
-    """One pass: distances (k, steps) from the records of a cluster to the points of its path.
+    """Sum the distances of a cluster's records to the points of its path, (k, steps), in one pass.
 
     A record adds a whole number up to WIDTH, which stands for the diameter of the ball.
     """
@@ -85,7 +123,7 @@ def path_losses(data: Projected, projected_centers: Whole, path: Sequence[Whole]
 def release_medians(
     data: Projected, projected_centers: Whole, account: Account, names: Mapping[str, str]
 ) -> Recovered:
-    """Medians of the clusters.
+    """Release the medians of the clusters.
 
     Charges: the shares that `names` gives for counts, sums, steps and median.
     """
@@ -107,20 +145,20 @@ def release_medians(
     path.append(np.rint(np.mean(path, axis=0)))
     losses = path_losses(data, projected_centers, path)
     best = release_places(losses, account, names["median"])
-    return Recovered(np.stack([path[place][j] for j, place in enumerate(best)]), start.counts)
+    return Recovered(np.stack([path[index][j] for j, index in enumerate(best)]), start.counts)
 
 
 def release_places(losses: Integers, account: Account, name: str) -> list[int]:
-    """For every row of sums of whole distances the place of a small one; a record is in one row.
+    """Choose the index of a small sum in every row of sums; a record is in one row.
 
-    Under "replace" a record may leave one row and enter another: half the price for each.
+    Under "replace" a record may leave one row and enter another: each gets half of the epsilon.
 
     Charges: the share `name`, once.
     """
     budget = account.budget(name)
     law = choice_law(WIDTH, losses.shape[1], budget.epsilon, budget.neighbours)
-    chosen = [choose(row, law, source=None) for row in losses]
-    receipt = chosen[0][1]
-    each = f"{name}: {receipt.mechanism}, for each of {len(losses)} clusters"
-    account.charge(replace(receipt, mechanism=each), 0.0)
-    return [int(place[0]) for place, _ in chosen]
+    choices = [choose(row, law, source=None) for row in losses]
+    receipt = choices[0][1]
+    mechanism = f"{name}: {receipt.mechanism}, for each of {len(losses)} clusters"
+    account.charge(replace(receipt, mechanism=mechanism), 0.0)
+    return [int(index[0]) for index, _ in choices]

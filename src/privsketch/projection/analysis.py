@@ -1,32 +1,40 @@
-"""K-means of released rows that knows how much noise they have.
+"""Clusters and nearest neighbours of released rows, by unbiased distances.
 
-Noise moves a row away from every center, but not by the same amount. The mean m_j of n_j rows
-that include the row itself has a share of its noise, so that |Z_i - m_j|^2 is too large by
-k s2 (1 - 1 / n_j) on average; from the mean of other rows it is too large by
-k s2 (1 + 1 / n_j). A plain round of Lloyd's leaves rows where they are too often. Here both terms
-are taken off, which finds partitions of a little less cost where clusters are small; labels
-hardly change.
+Clusters. Noise moves a row away from every center, but not by the same amount. The mean m_j of n_j
+rows that include the row itself has a share of its noise, so that |Z_i - m_j|^2 is too large by
+k s2 (1 - 1 / n_j) on average; from the mean of other rows it is too large by k s2 (1 + 1 / n_j). A
+plain round of Lloyd's leaves rows where they are too often. Here both terms are subtracted, which
+finds partitions of a little less cost where clusters are small; labels hardly change.
 
 The matrix matters more, where it is public. It stretches some directions of the released space:
-clusters that are round among the records are ellipsoids there, and plain k-means cuts the
-longest of them in two. With the matrix, rows are scaled so that such clusters are round again.
-docs/projection.md has numbers. Post-processing: nothing is charged.
+clusters that are round among the records are ellipsoids there, and plain k-means cuts the longest
+of them in two. With the matrix, rows are scaled so that such clusters are round again.
+docs/projection.md has numbers.
+
+Neighbours. Among rows of one release the noise adds the same amount to all distances from a query.
+Ranks, and so any nearest-neighbour classifier, are those of plain distances; only the returned
+distances differ. Among rows of several releases with different noise it does not: plain distances
+would prefer the release with less noise, unbiased ones do not. No correction restores a rank that
+noise has changed.
+
+All of this is post-processing: nothing is charged.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Integers
 from privsketch.features.frequencies import public_seed
-from privsketch.projection.distances import Released, require_released
+from privsketch.projection.distances import Distances, Released, require_released
 
 Labels = npt.NDArray[np.intp]
-STRIP = 2**20  # distances from rows to centers that are in memory together
+STRIP = 2**20  # distances from rows to centers in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +60,10 @@ class ReleasedClusters:
 
 
 def inertia(released: Released, labels: npt.ArrayLike) -> float:
-    """Sum of squares within clusters of the projected records, without what noise adds.
+    """Return the sum of squares within clusters of the projected records, without noise.
 
-    Unbiased for labels that do not come from the released rows. Labels that were chosen to make
-    it small have fitted some of the noise, and it is too small; it may be negative.
+    It is unbiased for labels that do not come from the released rows. Labels that minimise it have
+    fitted some of the noise: it is then too small, and may be negative.
     """
     require_released("released", released)
     chosen = np.asarray(labels)
@@ -138,12 +146,12 @@ class _State:
         return cls(labels, centers, sizes, float(np.einsum("ij,ij->", misses, misses)))
 
     def cost(self, excess: float) -> float:
-        """Sum of squares without noise, which is (n_j - 1) / n_j of `excess` for each row."""
+        """Return the sum of squares without noise: (n_j - 1) / n_j of `excess` for each row."""
         return self.spread - excess * (len(self.labels) - np.count_nonzero(self.sizes))
 
 
 def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _State:
-    """Rounds until nothing changes; the best state of all."""
+    """Run rounds until nothing changes and return the best state of all."""
     n_clusters = len(centers)
     first = _nearest(rows, centers, np.zeros(n_clusters))
     state = _State.of(rows, first, n_clusters)
@@ -159,7 +167,7 @@ def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _St
 
 
 def _reassigned(rows: Floats, state: _State, excess: float) -> Labels:
-    """The nearest mean of each row by unbiased distances; a row for each cluster that has none."""
+    """Assign each row to its nearest mean by unbiased distances, and a row to empty clusters."""
     shares = excess / np.maximum(state.sizes, 1)
     offsets = np.where(state.sizes == 0, np.inf, -shares)
     labels = _nearest(rows, state.centers, offsets, state.labels, 2 * shares)
@@ -180,7 +188,7 @@ def _nearest(
     *,
     strip: int = STRIP,
 ) -> Labels:
-    """The center with the least squared distance plus offset, which is another for its own rows."""
+    """Return the center with the least squared distance plus offset; own rows have another one."""
     labels = np.empty(len(rows), dtype=np.intp)
     # The squared norm of a row is the same for all centers.
     constants = np.einsum("ij,ij->i", centers, centers) + offsets
@@ -197,9 +205,9 @@ def _nearest(
 
 
 def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
-    """(k, k) factors that make round clusters of records round, with their noise.
+    """Return (k, k) factors that make round clusters of records, with their noise, round.
 
-    The variance of records in one direction is what the total variance of the rows says.
+    The variance of records in one direction follows from the total variance of the rows.
     """
     k, noise = released.n_components, released.variance
     try:
@@ -217,3 +225,94 @@ def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
         return np.eye(k)
     lengths, directions = np.linalg.eigh(spread * gram + noise * np.eye(k))
     return np.asarray(directions / np.sqrt(np.maximum(lengths, 1e-12 * lengths[-1])))
+
+
+QUERIES, CANDIDATES = 128, 2**14  # distances in memory together
+
+
+@dataclass(frozen=True, eq=False)
+class NearestRows:
+    """The nearest rows of every query, nearest first; all arrays are (n_queries, n_nearest).
+
+    `rows` are their numbers in the release that they belong to, `releases` is the number of that
+    release. Squared distances are unbiased for a given row, and often negative. Those of the
+    nearest rows were selected for being small, so they are too small on average.
+    """
+
+    rows: Integers
+    releases: Integers
+    squared_distances: Floats
+
+
+def nearest_rows(
+    queries: Released, n_nearest: int, *, among: Released | Sequence[Released] | None = None
+) -> NearestRows:
+    """Find the nearest rows of each query.
+
+    Parameters
+    ----------
+    queries : Released
+        Released rows, or exact points of the released space.
+    n_nearest : int
+    among : Released or sequence of Released, optional
+        Releases to search, which used the same matrix as the queries; by default the queries
+        themselves. No row is its own neighbour, wherever the queries' own object is in the list.
+    """
+    require_count("n_nearest", n_nearest)
+    require_released("queries", queries)
+    tables = _tables(queries if among is None else among)
+    between = [Distances(queries, table) for table in tables]
+    available = sum(len(table.values) - (table is queries) for table in tables)
+    if n_nearest > available:
+        raise ParameterError(f"`n_nearest={n_nearest}`: there are {max(available, 0)} other rows")
+    count = len(queries.values)
+    neighbours = NearestRows(
+        np.empty((count, n_nearest), dtype=np.int64),
+        np.empty((count, n_nearest), dtype=np.int64),
+        np.empty((count, n_nearest)),
+    )
+    for start in range(0, count, QUERIES):
+        part = slice(start, min(start + QUERIES, count))
+        best = _Best(part.stop - start)
+        for number, distances in enumerate(between):
+            for first in range(0, len(tables[number].values), CANDIDATES):
+                block = distances.block(part, slice(first, first + CANDIDATES))
+                if tables[number] is queries:
+                    own = np.arange(start, part.stop)
+                    here = (own >= first) & (own < first + block.shape[1])
+                    block[np.flatnonzero(here), own[here] - first] = np.inf
+                best.take(block, first, number, n_nearest)
+        neighbours.rows[part], neighbours.releases[part] = best.rows, best.releases
+        neighbours.squared_distances[part] = best.squared
+    return neighbours
+
+
+def _tables(among: Released | Sequence[Released]) -> list[Released]:
+    if isinstance(among, Released):
+        return [among]
+    if not isinstance(among, Sequence):
+        raise ParameterError(
+            f"among: expected Released(values, noise), or a list, got {type(among).__name__}"
+        )
+    return [require_released("among", table) for table in among]
+
+
+class _Best:
+    """The nearest rows so far, sorted."""
+
+    def __init__(self, n_queries: int) -> None:
+        self.rows: Integers = np.empty((n_queries, 0), dtype=np.int64)
+        self.releases: Integers = np.empty((n_queries, 0), dtype=np.int64)
+        self.squared: Floats = np.empty((n_queries, 0))
+
+    def take(self, block: Floats, first: int, release: int, n_nearest: int) -> None:
+        """Consider the distances to the rows of a release from `first` on."""
+        few = min(n_nearest, block.shape[1])
+        chosen = np.argpartition(block, few - 1, axis=1)[:, :few]
+        squared = np.concatenate([self.squared, np.take_along_axis(block, chosen, axis=1)], axis=1)
+        rows = np.concatenate([self.rows, chosen + first], axis=1)
+        releases = np.concatenate([self.releases, np.full_like(chosen, release)], axis=1)
+        order = np.argsort(squared, axis=1, kind="stable")[:, :n_nearest]
+        self.squared, self.rows, self.releases = (
+            np.take_along_axis(values, order, axis=1) for values in (squared, rows, releases)
+        )

@@ -1,1 +1,0 @@
-"""k-medians: Weiszfeld rounds from a start, or after partition trees."""
