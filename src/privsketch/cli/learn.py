@@ -10,6 +10,7 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, NumberOrAuto, choice
 from privsketch.cli.shell.output import (
+    file_kind,
     is_standard,
     require_file,
     require_free,
@@ -93,10 +94,9 @@ def learn(
     require_file(report, "a report is a page of its own")
     if output is not None and report is not None and output.resolve() == report.resolve():
         raise AccessError(f"{report}: given twice; model and report need a file each")
-    for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
+    for path, is_replaceable in ((output, _is_model), (report, _is_page)):
         if path is not None:
-            is_old_result = any(_starts_with(path, start) for start in starts)
-            if path.exists() and not is_standard(path) and not is_old_result:
+            if path.exists() and not is_standard(path) and not is_replaceable(path):
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, force, "it would be replaced")
     released = load_sketch(sketch_file)
@@ -157,15 +157,12 @@ def _learn(
     return ps.learn_gaussian_mixture(released, number, **given)
 
 
-_MODEL_STARTS = (
-    b'{\n  "format": "privsketch-cluster-model"',
-    b'{\n  "format": "privsketch-gaussian-mixture-model"',
-    b'{\n  "format": "privsketch-pca-model"',
-)
+def _is_model(path: Path) -> bool:
+    return file_kind(path) in ("cluster-model", "gaussian-mixture-model", "pca-model")
 
 
-def _starts_with(path: Path, start: bytes) -> bool:
-    """Whether a file is an earlier result of the same kind, which may be replaced."""
+def _is_page(path: Path) -> bool:
     from privsketch._base.formats import beginning_of
 
+    start = b"<!doctype html"
     return beginning_of(path, len(start)) == start

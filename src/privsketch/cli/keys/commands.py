@@ -12,7 +12,7 @@ from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opene
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import caution, note, say_written
+from privsketch.cli.shell.output import caution, file_kind, note, say_written
 
 
 @click.group(cls=Group)
@@ -155,7 +155,7 @@ def verify(
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
-    if _is_study(files[0]):
+    if file_kind(files[0]) == "study":
         raise click.UsageError(f"{files[0]} is a sealed study; use `privsketch study check`")
     keys = [found_key(text) for text in trusted] or pinned_keys()
     if not keys:
@@ -183,13 +183,6 @@ def verify(
         raise refusals[0]  # nothing is known of these files
     if refusals:
         raise SignatureError("not every file is signed by a key that is trusted")
-
-
-def _is_study(file: Path) -> bool:
-    """Whether a file begins as studies do."""
-    from privsketch._base.formats import beginning_of
-
-    return b'"privsketch-study"' in beginning_of(file, 64)
 
 
 @key.command()

@@ -165,6 +165,18 @@ def require_free(path: Path, force: bool, reason: str) -> None:
             raise AccessError(f"{signature} exists; it signs another file (--force to lose it)")
 
 
+def file_kind(path: Path) -> str | None:
+    """Return the kind of a file of privsketch; None for other files, pipes, and no file."""
+    from privsketch._base.errors import FileError
+    from privsketch._base.files import kind_of
+    from privsketch._base.formats import MAX_JSON_BYTES, beginning_of
+
+    try:
+        return kind_of(beginning_of(path, MAX_JSON_BYTES), str(path))
+    except FileError:
+        return None
+
+
 def require_empty(folder: Path, reason: str) -> None:
     """Refuse a folder for new files that has some already."""
     from privsketch._base.errors import AccessError
