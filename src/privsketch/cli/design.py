@@ -1,16 +1,48 @@
-"""`privsketch design`: the public recipe that all holders of a study share."""
+"""`privsketch plan` and `design`: the public recipe that all holders of a study share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, sign_result, signing_key
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, choice, listed_numbers, study_options
-from privsketch.cli.shell.output import require_free, say, say_cautions, say_written, write
+from privsketch.cli.shell.output import filled, require_free, say, say_cautions, say_written, write
+from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, signing_key
+
+if TYPE_CHECKING:
+    from privsketch.design.alternatives import Alternative, Plan
+
+_WIDE = (
+    "",
+    "alternative",
+    "map",
+    "frequencies",
+    "features",
+    "masks",
+    "noise",
+    "noise-to-signal",
+    "expected error",
+    "verdict",
+    "time per million",
+    "size",
+)
+# As wide as a terminal: the alternative says what is different, and its cell is wrapped.
+_NARROW = ("", "alternative", "features", "error, %", "verdict", "time", "size")
+_TOLD_IN_NAMES = ("map", "frequencies", "masks", "noise")
+_NARROW_NOTE = (
+    "Time is that of a million records. Noise-to-signal and all choices of every alternative are "
+    "in a wider table (COLUMNS=200), and in --json."
+)
+_NUMBERS = {"features", "noise-to-signal", "time per million", "time", "size"}
+_MIN_WIDTH = 80
+_INDENT = 13  # of reasons, beside the word recommended
+_COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 
 
 @click.command()
@@ -121,3 +153,153 @@ def design(
         from privsketch.cli.shell.facts import design_facts
 
         answer(written=[output, *signatures], **design_facts(planned))
+
+
+@click.command()
+@study_options
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Share of features or records that masks keep.",
+)
+@JSON
+def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
+    """Compare designs by accuracy, time and size, from public facts.
+
+    Nothing is read and nothing is spent. The error is by how much the cost of k-means, the
+    squared distances of records to their centers, will exceed that without privacy; for
+    principal components the share of their variance that will be lost. Noise-to-signal is the
+    squared error of the whole sketch over its own square. The time is that of one core for a
+    million records, by a model that is the same everywhere; `privsketch sketch --dry-run`
+    measures a design on the machine at hand.
+
+    \b
+    privsketch plan -k 9 --box 0 1 --dim 8 --epsilon 1 --delta 1e-6 --records 1e5
+    """
+    from privsketch.cli.shell.progress import spinner
+    from privsketch.design.alternatives import alternatives
+    from privsketch.sketching.cost import design_cost
+
+    given = {name: value for name, value in choices.items() if value is not None}
+    with spinner("comparing designs"):
+        found = alternatives({**study, **given}, design_cost, rate=rate)
+    budget, names = study["budget"], study["columns"]
+    said = say_cautions(
+        study["domain"], budget, choices.get("n_records"), names, width=_terminal_width()
+    )
+    if wants_json():
+        answer(**plan_to_json(found))
+        return
+    _show(found, said)
+
+
+def plan_to_json(found: Plan) -> dict[str, Any]:
+    """As plain JSON values."""
+    return {
+        "recommended": found.recommended.name,
+        "reasons": list(found.reasons),
+        "alternatives": [one.to_json() for one in found.alternatives],
+    }
+
+
+def _terminal_width() -> int:
+    """Characters of a line: COLUMNS, or the terminal's; 80 where there is none."""
+    return max(_MIN_WIDTH, get_terminal_size((_MIN_WIDTH, 24)).columns)
+
+
+def _show(found: Plan, said: Sequence[str]) -> None:
+    """The table and the reasons; none of the cautions that were `said`."""
+    from rich.console import Console
+
+    width = _terminal_width()
+    rows = [_row(one, one is found.recommended) for one in found.alternatives]
+    widths = _widths(_WIDE, rows)
+    is_wide = sum(widths) + 2 * (len(widths) - 1) <= width
+    headings = _WIDE if is_wide else _NARROW
+    if not is_wide:
+        rows = [_narrow_row(row, rows[0]) for row in rows]
+        widths = _widths(headings, rows)
+        widths[1] -= max(0, sum(widths) + 2 * (len(widths) - 1) - width)
+    console = Console(width=width)
+    for row in [headings, *rows]:
+        _print_row(console, headings, row, widths)
+    console.print()
+    recommended = f"{found.recommended.name}: {found.recommended.options()}"
+    reasons = [text for text in found.reasons if not any(one in text for one in said)]
+    notes = [] if is_wide else [_NARROW_NOTE]
+    for place, text in enumerate([recommended, *reasons, *notes]):
+        say(filled(text, "" if place else "recommended", _INDENT, width), None)
+
+
+def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _print_row(
+    console: Any, headings: Sequence[str], row: Sequence[str], widths: Sequence[int]
+) -> None:
+    """A row of the table, on as many lines as its alternative needs."""
+    from rich.text import Text
+
+    name, *more = wrap(row[1], widths[1], subsequent_indent="  ", break_on_hyphens=False)
+    line = Text(style="bold" if row[0] or row is headings else "")
+    for heading, cell, width in zip(headings, (row[0], name, *row[2:]), widths, strict=True):
+        text = cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
+        line.append(text + "  ", style=_COLOURS.get(cell))
+    indent = " " * (widths[0] + 2)
+    for each in (line, *(Text(indent + part, style=line.style) for part in more)):
+        each.rstrip()
+        console.print(each, soft_wrap=True)
+
+
+def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:
+    """A row as wide as a terminal; what differs from the plan stands beside the name."""
+    cells = dict(zip(_WIDE, row, strict=True))
+    others = [
+        cells[heading].replace("+", " + ")
+        for heading, usual in zip(_WIDE, planned, strict=True)
+        if heading in _TOLD_IN_NAMES
+        and (cells[heading] != usual or row is planned)
+        and cells[heading] != "none"
+        and cells[heading] not in cells["alternative"]
+    ]
+    name = cells["alternative"] + (f" ({', '.join(others)})" if others else "")
+    error = cells["expected error"].removesuffix(" %")
+    told = (cells["features"], error, cells["verdict"], cells["time per million"], cells["size"])
+    return (row[0], name, *told)
+
+
+def _row(one: Alternative, recommended: bool) -> tuple[str, ...]:
+    from privsketch.design.alternatives import percent
+
+    facts = one.to_json()
+    return (
+        "->" if recommended else "",
+        one.name,
+        facts["feature_map"],
+        facts["frequencies"],
+        f"{facts['n_features']}",
+        facts["masks"],
+        facts["noise"],
+        f"{one.noise.total:.2g}",
+        f"{percent(one.low)} to {percent(one.high)} %",
+        one.verdict,
+        _time(one.nanoseconds),
+        _size(one.size),
+    )
+
+
+def _time(nanoseconds: float) -> str:
+    """Of a million records, one core."""
+    seconds = nanoseconds / 1000
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _size(n_bytes: int) -> str:
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
+    return f"{n_bytes / 1000:.1f} kB" if n_bytes < 1e6 else f"{n_bytes / 1e6:.1f} MB"

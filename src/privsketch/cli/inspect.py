@@ -24,7 +24,7 @@ def inspect(file: Path) -> None:
     privsketch inspect study.json
     """
     from privsketch._base.files import from_bytes, kind_of, with_neighbours
-    from privsketch.cli.keys.checking import checked_bytes
+    from privsketch.cli.shell.signing import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
 

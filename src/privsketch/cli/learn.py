@@ -87,8 +87,8 @@ def learn(
     """
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import write_file
-    from privsketch.cli.keys.checking import load_sketch
     from privsketch.cli.shell.progress import spinner
+    from privsketch.cli.shell.signing import load_sketch
     from privsketch.sketching.limits import require_possible
 
     require_file(report, "a report is a page of its own")

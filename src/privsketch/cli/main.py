@@ -14,13 +14,12 @@ import click
 from privsketch import __version__
 from privsketch.cli.cluster import cluster
 from privsketch.cli.demo import demo
-from privsketch.cli.design import design
+from privsketch.cli.design import design, plan
 from privsketch.cli.inspect import inspect
-from privsketch.cli.keys.commands import key
+from privsketch.cli.key import key
 from privsketch.cli.learn import learn
-from privsketch.cli.ledger.commands import ledger
+from privsketch.cli.ledger import ledger
 from privsketch.cli.merge import compare, merge
-from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
 from privsketch.cli.shell.answer import Answer, UnreadError, begin, begun

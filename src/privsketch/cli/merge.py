@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from privsketch.cli.keys.options import SIGNED_BY
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH
 from privsketch.cli.shell.output import note, require_free, say, say_written, write
+from privsketch.cli.shell.signing import SIGNED_BY
 
 _ALLOW_WEIGHTS = click.option(
     "--allow-weights",
@@ -50,7 +50,7 @@ def merge(
     privsketch merge *.sketch -o all.sketch --signed-by a.pub --signed-by b.pub
     """
     import privsketch as ps
-    from privsketch.cli.keys.checking import load_sketches
+    from privsketch.cli.shell.signing import load_sketches
     from privsketch.sketching.merge import weight_lines
 
     factors = None
@@ -101,7 +101,7 @@ def compare(
     privsketch compare site-*.sketch --report sites.html
     """
     import privsketch as ps
-    from privsketch.cli.keys.checking import load_sketches
+    from privsketch.cli.shell.signing import load_sketches
 
     if len(sketches) < 2:
         raise click.UsageError("give two sketches or more: one is compared with the others")

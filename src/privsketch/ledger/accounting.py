@@ -22,8 +22,9 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any, Literal, NamedTuple
 
-from privsketch.facts.budget import exact
-from privsketch.ledger.cost import amounts_text, fraction_text
+from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import MIN_DELTA, exact
+from privsketch.ledger.cost import MAX_EPSILON, amounts_text, as_fraction, fraction_text, short_text
 
 Accounting = Literal["basic", "zcdp"]
 ACCOUNTINGS: tuple[Accounting, ...] = ("basic", "zcdp")
@@ -241,6 +242,40 @@ class Limit:
             "rho": None if rho is None else str(rho),
             "without_rho": str(self.without_rho),
         }
+
+
+def stated_limit(
+    epsilon: object, delta: object, accounting: Accounting, without_rho: object
+) -> Limit:
+    """Return the limit of a new data set; a ParameterError if a number is out of range."""
+    limit = Limit(
+        as_fraction("epsilon", epsilon),
+        as_fraction("delta", delta),
+        accounting,
+        as_fraction("without_rho", without_rho),
+    )
+    if limit.epsilon == 0:
+        raise ParameterError("epsilon", epsilon, "expected a number above 0")
+    if limit.epsilon > MAX_EPSILON:
+        expected = f"expected at most {MAX_EPSILON:g}"
+        raise ParameterError("epsilon", short_text(limit.epsilon), expected)
+    if limit.delta >= 1:
+        raise ParameterError("delta", delta, "expected a number below 1")
+    if limit.without_rho and accounting == "basic":
+        raise ParameterError(
+            "without_rho", without_rho, "this ledger adds up epsilon and delta of everything"
+        )
+    if limit.without_rho >= 1:
+        raise ParameterError("without_rho", without_rho, "expected a share below 1")
+    if accounting == "zcdp" and limit.delta < exact(MIN_DELTA):
+        raise ParameterError(
+            "delta",
+            float(limit.delta),
+            "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit, of "
+            f"{MIN_DELTA:g} at least",
+            "use a ledger of basic composition for a pure limit",
+        )
+    return limit
 
 
 def _share(part: Fraction, whole: Fraction) -> Fraction:

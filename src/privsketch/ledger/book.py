@@ -10,8 +10,6 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -26,17 +24,9 @@ from privsketch._base.errors import (
 )
 from privsketch._base.formats import canonical_json, reading
 from privsketch._base.notebook import shown, table
-from privsketch.facts.budget import (
-    MIN_DELTA,
-    NEIGHBOURS,
-    Neighbours,
-    Unit,
-    checked_source,
-    exact,
-    is_name,
-)
+from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit, checked_source, is_name
 from privsketch.ledger import store
-from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Limit, Total
+from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Total, stated_limit
 from privsketch.ledger.contents import (
     MAX_REFUSALS,
     DataSet,
@@ -45,11 +35,13 @@ from privsketch.ledger.contents import (
     Reservation,
     charge,
     entries_of,
+    refusal_text,
     require_whole,
     stated,
+    total_alone,
 )
-from privsketch.ledger.cost import MAX_EPSILON, Cost, as_fraction, short_text
-from privsketch.ledger.marks import Marks, Match, close_ones, recognised
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.marks import Marks, Match, matches_elsewhere, readable_marks, recognised
 
 MAX_NAME = 200
 MAX_NOTE = 10_000
@@ -166,7 +158,7 @@ class Ledger:
         note : str
             For people.
         """
-        limit = self._limit(epsilon, delta, without_rho)
+        limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)
         if not is_name(name) or len(name) > MAX_NAME:
             expected = f"expected a printable name of 1 to {MAX_NAME} characters"
@@ -187,37 +179,6 @@ class Ledger:
                     "name", name, "the ledger has a data set of this name", "its limit stays"
                 )
             log.append("add", name, None, Amount(limit.epsilon, limit.delta, None), content)
-
-    def _limit(self, epsilon: object, delta: object, without_rho: object) -> Limit:
-        limit = Limit(
-            as_fraction("epsilon", epsilon),
-            as_fraction("delta", delta),
-            self._accounting,
-            as_fraction("without_rho", without_rho),
-        )
-        if limit.epsilon == 0:
-            raise ParameterError("epsilon", epsilon, "expected a number above 0")
-        if limit.epsilon > MAX_EPSILON:
-            raise ParameterError(
-                "epsilon", short_text(limit.epsilon), f"expected at most {MAX_EPSILON:g}"
-            )
-        if limit.delta >= 1:
-            raise ParameterError("delta", delta, "expected a number below 1")
-        if limit.without_rho and self._accounting == "basic":
-            raise ParameterError(
-                "without_rho", without_rho, "this ledger adds up epsilon and delta of everything"
-            )
-        if limit.without_rho >= 1:
-            raise ParameterError("without_rho", without_rho, "expected a share below 1")
-        if self._accounting == "zcdp" and limit.delta < exact(MIN_DELTA):
-            raise ParameterError(
-                "delta",
-                float(limit.delta),
-                "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit, of "
-                f"{MIN_DELTA:g} at least",
-                "use a ledger of basic composition for a pure limit",
-            )
-        return limit
 
     def _repr_html_(self) -> str:
         names, rows = ["limit", "spent", "left", "entries"], []
@@ -250,7 +211,7 @@ class Ledger:
         It holds instead of what they count in `total`, not on top of it.
         """
         with store.opened(self._path) as log, reading(str(self._path)):
-            return _alone(self._data_set(log, name), entries_of(log.lines(name)))
+            return total_alone(self._data_set(log, name), entries_of(log.lines(name)))
 
     def quote(self, name: str, cost: Cost) -> Quote:
         """What a release would cost and whether it would be allowed; nothing changes.
@@ -274,7 +235,7 @@ class Ledger:
         if allowed:
             words = f"allowed; {found.limit.left_text(after)} would be left"
         else:
-            words = f"refused: {_refusal(found, cost, charged)}"
+            words = f"refused: {refusal_text(found, cost, charged)}"
         return Quote(allowed, charged, after, found.left, words)
 
     def reserve(
@@ -329,7 +290,7 @@ class Ledger:
                 raise BudgetError(f"data set {name!r}: {error.text}; nothing was spent") from None
             if not found.limit.allows(found.spent.plus(charged)):
                 raise BudgetError(
-                    f"data set {name!r}: {_refusal(found, cost, charged)}; nothing was spent"
+                    f"data set {name!r}: {refusal_text(found, cost, charged)}; nothing was spent"
                 )
             log.append("reserve", name, entry, charged, content)
             if marks is None:
@@ -337,7 +298,7 @@ class Ledger:
             kept = log.marks()
             log.keep_marks(name, marks.to_bytes())
         # Compared outside of the lock: others may write meanwhile.
-        return Reservation(entry, name, charged, *_noticed(name, marks, _readable(kept)))
+        return Reservation(entry, name, charged, *matches_elsewhere(name, marks, kept))
 
     def refuse(self, name: str, *, what: str, source: str | None = None) -> DataSet:
         """Enter that a release was refused because of what records say; it costs nothing.
@@ -444,7 +405,7 @@ class Ledger:
         """Data sets that have something in common with these records, the closest first."""
         with store.opened(self._path) as log:
             kept = log.marks()
-        return recognised(marks, _readable(kept))
+        return recognised(marks, readable_marks(kept))
 
     def cautions(self, name: str, marks: Marks) -> list[str]:
         """What the holder should know before these records are released under a name.
@@ -459,7 +420,7 @@ class Ledger:
         with store.opened(self._path) as log:
             kept = log.marks()
         nothing = Amount(Fraction(0), Fraction(0), None)
-        return Reservation("", name, nothing, *_noticed(name, marks, _readable(kept))).cautions
+        return Reservation("", name, nothing, *matches_elsewhere(name, marks, kept)).cautions
 
     @property
     def head(self) -> str:
@@ -531,7 +492,7 @@ class Ledger:
         found = [self._standing(log, line) for line in list(log.lines(kind="add"))]
         entries = entries_of(log.lines())
         return [
-            replace(one, alone=_alone(one, (e for e in entries if e.data_set == one.name)))
+            replace(one, alone=total_alone(one, (e for e in entries if e.data_set == one.name)))
             for one in found
         ]
 
@@ -544,45 +505,6 @@ class Ledger:
             n_open=len(amounts) - log.count(line.data_set, "commit"),
             n_refusals=log.count(line.data_set, "refuse"),
         )
-
-
-def _alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
-    """What ballots of a data set cost together if others join forces."""
-    costs = [entry.alone for entry in entries if entry.alone is not None]
-    return Total.of([charge(cost, data_set) for cost in costs])
-
-
-def _noticed(
-    name: str, marks: Marks, known: list[tuple[str, Marks]]
-) -> tuple[tuple[Match, ...], bool]:
-    """Other data sets with the same records, and whether none of this one's was recognised."""
-    matches = recognised(marks, known)
-    others = tuple(match for match in close_ones(matches) if match.data_set != name)
-    own = [old for data_set, old in known if data_set == name and old.encoding == marks.encoding]
-    is_unlike = bool(own and marks.values) and all(match.data_set != name for match in matches)
-    return others, is_unlike
-
-
-def _refusal(found: DataSet, cost: Cost, charged: Amount) -> str:
-    words = f"the release costs {cost.text}"
-    limit = found.limit
-    if limit.accounting == "zcdp":
-        words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
-    if charged.epsilon != cost.epsilon:
-        words += " (twice and more under the data set's neighbours, replace)"
-    words += f"; left are {limit.left_text(found.spent)}, of the limit {limit.text}"
-    if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
-        words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
-    return words
-
-
-def _readable(kept: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks]]:
-    """Marks that are whole; `check` tells of others, and no release fails because of them."""
-    found = []
-    for name, data in kept:
-        with suppress(FileError):
-            found.append((name, Marks.from_bytes(data)))
-    return found
 
 
 def _is_text(value: str) -> bool:

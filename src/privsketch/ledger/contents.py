@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
@@ -251,3 +252,49 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
             alone=None if content.get("void") else before.alone,
         )
     return list(found.values())
+
+
+def total_alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
+    """What ballots of a data set cost together if others join forces."""
+    costs = [entry.alone for entry in entries if entry.alone is not None]
+    return Total.of([charge(cost, data_set) for cost in costs])
+
+
+def refusal_text(found: DataSet, cost: Cost, charged: Amount) -> str:
+    """Return why the limit of a data set refuses a release."""
+    words = f"the release costs {cost.text}"
+    limit = found.limit
+    if limit.accounting == "zcdp":
+        words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
+    if charged.epsilon != cost.epsilon:
+        words += " (twice and more under the data set's neighbours, replace)"
+    words += f"; left are {limit.left_text(found.spent)}, of the limit {limit.text}"
+    if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
+        words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
+    return words
+
+
+class SpendingStep(NamedTuple):
+    """The share of a limit that was spent when an entry was made."""
+
+    time: datetime
+    entry: str
+    used: float
+
+
+def spending(data_set: DataSet, entries: Iterable[Entry]) -> list[SpendingStep]:
+    """One step for each entry of a data set, in order, as they are charged now."""
+    total, steps = Total(), []
+    for entry in entries:
+        if entry.data_set == data_set.name:
+            total = total.plus(entry.charged)
+            used = float(data_set.limit.used(total))
+            steps.append(SpendingStep(datetime.fromisoformat(entry.time), entry.id, used))
+    return steps
+
+
+def span_text(begin: datetime, end: datetime) -> tuple[str, str]:
+    """Both ends of a picture in words: days, or the time of one day."""
+    if begin.date() == end.date():
+        return f"{begin:%Y-%m-%d %H:%M}", f"{end:%H:%M} UTC"
+    return begin.date().isoformat(), end.date().isoformat()

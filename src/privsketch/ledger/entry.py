@@ -12,6 +12,7 @@ outside of an entry (noise/mechanism).
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,13 +28,12 @@ from privsketch._base.errors import (
     TableError,
 )
 from privsketch.design.cautions import warn_of
-from privsketch.facts.budget import Budget, Unit, exact
+from privsketch.facts.budget import Budget, Unit, cost_text, exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.contents import Reservation
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.marks import Marks
-from privsketch.ledger.tally import KEY, TALLY
+from privsketch.ledger.marks import Marks, compared
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import LEDGER, entered_noise
 
@@ -97,7 +97,7 @@ class OpenEntry:
         if self._has_marks or (self._ledger is None and not self._is_counted):
             return None
         self._has_marks = True
-        return KEY if self._ledger is None else self._ledger.key
+        return _PROCESS_KEY if self._ledger is None else self._ledger.key
 
     @property
     def reserved(self) -> Reservation | None:
@@ -143,7 +143,7 @@ class OpenEntry:
         if self._is_counted:
             known = marks if marks is not None else None if self._seen is None else self._seen.marks
             if known is not None:
-                warn_of(TALLY.count(known, receipt))
+                warn_of(PROCESS_COSTS.count(known, receipt))
         if self._ledger is None or self._reserved is None:
             return
         try:
@@ -370,3 +370,56 @@ def watched_entries(listener: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _listeners.reset(token)
+
+
+_PROCESS_KEY = secrets.token_bytes(32)  # of this process
+_MIN_COMMON_SHARE = 0.2  # of records of two fits, from which on their costs are added up
+_MAX_FITS = 10_000  # fits that a process remembers
+
+
+@dataclass
+class _Fit:
+    marks: Marks
+    receipt: Receipt
+
+
+class ProcessCosts:
+    """What estimators have released so far; safe for threads."""
+
+    def __init__(self) -> None:
+        self._fits: list[_Fit] = []
+        self._told: set[tuple[bytes, str]] = set()
+        self._lock = Lock()
+
+    def count(self, marks: Marks, receipt: Receipt) -> list[str]:
+        """Remember a fit; what there is to say about it, which is nothing or one sentence."""
+        fit, kind = _Fit(marks, receipt), (marks.encoding, receipt.unit)
+        with self._lock:
+            earlier = [one for one in self._fits if _is_again(one, fit)]
+            self._fits = [*self._fits[-_MAX_FITS:], fit]
+            # Once for all parts of a table: folds of a search may have nothing in common.
+            if not earlier or kind in self._told:
+                return []
+            self._told.add(kind)
+        costs = [one.receipt for one in (*earlier, fit)]
+        cost = cost_text(
+            exact_sum([one.epsilon for one in costs]), exact_sum([one.delta for one in costs])
+        )
+        return [
+            f"this process has released these records, or part of them, {len(costs)} times: every "
+            f"fit is a release, those of searches, clones and pipelines too. Together they cost "
+            f"{cost} so far, and each further one adds its own; a ledger (`ledger=`) adds up and "
+            "keeps to a limit. This is said once".replace("`", "")
+        ]
+
+
+def _is_again(old: _Fit, new: _Fit) -> bool:
+    """Whether two fits released the same records, or many of them."""
+    alike = ("neighbours", "unit")
+    if any(getattr(old.receipt, name) != getattr(new.receipt, name) for name in alike):
+        return False
+    found = compared(new.marks, old.marks, "")
+    return found is not None and max(found.share, found.old_share) >= _MIN_COMMON_SHARE
+
+
+PROCESS_COSTS = ProcessCosts()

@@ -10,7 +10,8 @@ compared exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -157,6 +158,28 @@ def _closeness(match: Match) -> tuple[int, float]:
     return _ORDER.index(match.kind), -match.share
 
 
-def close_ones(matches: Sequence[Match]) -> list[Match]:
-    """Those that somebody should look at before a data set counts as a new one."""
-    return [match for match in matches if match.kind != "some"]
+def matches_elsewhere(
+    name: str, marks: Marks, stored: Iterable[tuple[str, bytes]]
+) -> tuple[tuple[Match, ...], bool]:
+    """Return other data sets with the same records, and whether none of this one's was recognised.
+
+    `stored` are the marks of all data sets, as the ledger keeps them.
+    """
+    known = readable_marks(stored)
+    matches = recognised(marks, known)
+    others = tuple(match for match in matches if match.kind != "some" and match.data_set != name)
+    own = [old for data_set, old in known if data_set == name and old.encoding == marks.encoding]
+    is_unlike = bool(own and marks.values) and all(match.data_set != name for match in matches)
+    return others, is_unlike
+
+
+def readable_marks(stored: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks]]:
+    """Decode marks; damaged ones are skipped, so that no release fails because of them.
+
+    `Ledger.check` reports those.
+    """
+    known = []
+    for name, data in stored:
+        with suppress(FileError):
+            known.append((name, Marks.from_bytes(data)))
+    return known

@@ -8,8 +8,8 @@ from html import escape
 
 from privsketch import __version__
 from privsketch.ledger.accounting import Limit
-from privsketch.ledger.contents import DataSet, Entry
-from privsketch.ledger.history import Step, span_text, spending
+from privsketch.ledger.contents import DataSet, Entry, span_text, spending
+from privsketch.ledger.contents import SpendingStep as Step
 from privsketch.pages.report.style import STYLE
 
 _WIDTH, _HEIGHT = 760, 180

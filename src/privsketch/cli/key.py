@@ -8,11 +8,11 @@ from unicodedata import normalize
 
 import click
 
-from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH
 from privsketch.cli.shell.output import caution, file_kind, note, say_written
+from privsketch.cli.shell.signing import PASSPHRASE_FILE, given_passphrase, opened_key
 
 
 @click.group(cls=Group)
