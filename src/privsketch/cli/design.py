@@ -196,7 +196,7 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
 
 
 def plan_to_json(found: Plan) -> dict[str, Any]:
-    """As plain JSON values."""
+    """Return a plan as plain JSON values."""
     return {
         "recommended": found.recommended.name,
         "reasons": list(found.reasons),
@@ -205,12 +205,12 @@ def plan_to_json(found: Plan) -> dict[str, Any]:
 
 
 def _terminal_width() -> int:
-    """Characters of a line: COLUMNS, or the terminal's; 80 where there is none."""
+    """Return the width of the terminal: COLUMNS if it is set, and 80 without a terminal."""
     return max(_MIN_WIDTH, get_terminal_size((_MIN_WIDTH, 24)).columns)
 
 
 def _show(found: Plan, said: Sequence[str]) -> None:
-    """The table and the reasons; none of the cautions that were `said`."""
+    """Print the table and the reasons, without cautions that were printed before."""
     from rich.console import Console
 
     width = _terminal_width()
@@ -240,7 +240,7 @@ def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]
 def _print_row(
     console: Any, headings: Sequence[str], row: Sequence[str], widths: Sequence[int]
 ) -> None:
-    """A row of the table, on as many lines as its alternative needs."""
+    """Print a row of the table; the name of the alternative may take several lines."""
     from rich.text import Text
 
     name, *more = wrap(row[1], widths[1], subsequent_indent="  ", break_on_hyphens=False)
@@ -255,7 +255,7 @@ def _print_row(
 
 
 def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:
-    """A row as wide as a terminal; what differs from the plan stands beside the name."""
+    """Return the cells of a narrow row; the name includes what differs from the planned design."""
     cells = dict(zip(_WIDE, row, strict=True))
     others = [
         cells[heading].replace("+", " + ")
@@ -292,7 +292,7 @@ def _row(one: Alternative, recommended: bool) -> tuple[str, ...]:
 
 
 def _time(nanoseconds: float) -> str:
-    """Of a million records, one core."""
+    """Return the time of a million records on one core."""
     seconds = nanoseconds / 1000
     if seconds < 120:
         return f"{seconds:.2g} s"

@@ -129,7 +129,7 @@ def learn(
 def _learn(
     released: Sketch, task: str, given: dict[str, Any]
 ) -> ClusterModel | GaussianMixtureModel | PCAModel:
-    """The model of a task; options of the other ones are refused."""
+    """Learn the model of a task; options of other tasks are refused."""
     import warnings
 
     import privsketch as ps

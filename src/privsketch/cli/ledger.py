@@ -274,7 +274,7 @@ def export(file: Path, output: Path | None, force: bool) -> None:
 
 
 def _opened(file: Path) -> Ledger:
-    """A ledger; its holder is told where others may read it."""
+    """Open a ledger; warn its holder if others may read it."""
     from privsketch.ledger.book import Ledger
 
     with shown_warnings():
@@ -282,13 +282,13 @@ def _opened(file: Path) -> Ledger:
 
 
 def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:
-    """Data sets that are asked for, and their entries."""
+    """Return the data set of that name, or all of them, and their entries."""
     listed = book.entries(name)  # refuses a name that there is not
     return [found for found in book.datasets() if name in (None, found.name)], listed
 
 
 def _facts(found: DataSet, listed: Sequence[Entry]) -> dict[str, Any]:
-    """A data set, and its spending over time."""
+    """Return a data set and its spending over time, as facts of an answer."""
     from privsketch.ledger.contents import spending
 
     return {
@@ -302,7 +302,7 @@ def _facts(found: DataSet, listed: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _table(data_sets: Sequence[DataSet]) -> list[str]:
-    """A row for each data set."""
+    """Return the lines of a table with a row for each data set."""
     basic = data_sets[0].limit.accounting == "basic"
     unit = "epsilon, delta" if basic else "rho"
     head = f"{'data set':<22} {'limit':<16} {'spent':<16} {'left':<15} entries"
@@ -333,7 +333,7 @@ def _pair(epsilon: Any, delta: Any, *, up: bool) -> str:
 
 
 def _stated(found: DataSet) -> list[str]:
-    """A data set as it was added."""
+    """Describe a data set as it was added."""
     lines = [
         f"data set    {found.name}",
         f"protects    {found.unit.text}, neighbours {found.neighbours}",
@@ -343,7 +343,7 @@ def _stated(found: DataSet) -> list[str]:
 
 
 def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
-    """What was spent of it, and a picture of when."""
+    """Describe what was spent on a data set, with a chart over time."""
     from privsketch.ledger.contents import spending
 
     share = 100 * found.limit.used(found.spent)
@@ -373,7 +373,7 @@ def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
 
 
 def _has_blocks() -> bool:
-    """Whether standard output can show the characters of the chart."""
+    """Return whether standard output can show the characters of the chart."""
     try:
         "▁█│".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -382,7 +382,7 @@ def _has_blocks() -> bool:
 
 
 def _entry_line(entry: Entry, data_set: DataSet) -> str:
-    """When, what it counts in this data set, what it was and where the result went."""
+    """Describe an entry on one line: its time, its cost, what it was, where the result went."""
     state = "" if entry.state == "committed" else "reserved: "
     told = f"{state}{entry.what}" + (f", {entry.output}" if entry.output else "")
     charged = data_set.limit.charged_text(entry.charged)
@@ -402,10 +402,10 @@ def chart(
     height: int = 6,
     plain: bool = False,
 ) -> list[str]:
-    """Lines of a picture: the share of the limit that was spent, from `begin` to `end`.
+    """Draw the share of the limit that was spent, from `begin` to `end`, in characters.
 
-    `plain` is for terminals that have no blocks of eighths. What is above nothing is always seen,
-    and full means that nothing is left.
+    `plain` is for terminals without block characters. Any spending is visible, and only a spent
+    limit fills the height.
     """
     n_columns = width - _MARGIN
     shares = _shares(steps, begin, end, n_columns)
@@ -430,7 +430,7 @@ def chart(
 def _shares(
     steps: Sequence[SpendingStep], begin: datetime, end: datetime, n_columns: int
 ) -> list[float]:
-    """What was spent by the end of each column's time."""
+    """Return the share that was spent by the end of each column's time."""
     whole = max((end - begin).total_seconds(), 1.0)
     shares = [0.0] * n_columns
     for step in steps:
@@ -441,7 +441,7 @@ def _shares(
 
 
 def _level(share: float, top: int) -> int:
-    """Eighths of rows: none only for nothing, all only for the whole."""
+    """Return a height in eighths of rows: 0 only for nothing, `top` only for the whole limit."""
     if share <= 0:
         return 0
     return top if share >= 1 else min(max(math.floor(share * top), 1), top - 1)

@@ -48,7 +48,7 @@ _MOVED = {
 
 
 class _Main(SectionedGroup):
-    """Ends every command with its answer or its failure."""
+    """The group of all commands, which prints the answer or the failure of each."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         asked, says_nothing = begin(ctx, args), not args
@@ -84,7 +84,7 @@ class _Main(SectionedGroup):
         told: Answer,
         command: click.Command | None,
     ) -> NoReturn:
-        """Say what happened and what it cost; the exit code says it too."""
+        """Print what happened and what it cost, and exit with the code of the failure."""
         from privsketch._base.errors import AccessError
 
         failure = Failure.of(error, stop, command)

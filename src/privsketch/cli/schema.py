@@ -83,7 +83,7 @@ def draft(
 
 
 def _field(name: str, value: str | None) -> str:
-    """A parameter in the words of a schema's file."""
+    """Return a parameter as a field of a schema's file."""
     return f'"{name}"' if value is None else f'"{name}": {value}'.replace("'", '"')
 
 

@@ -53,7 +53,7 @@ SIGNED_BY = click.option(
 
 
 def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
-    """A private key from its file; the passphrase is asked for if there is one."""
+    """Load a private key; prompt for the passphrase if it is locked."""
     from privsketch.signing.keys import Key, is_locked
 
     passphrase = given_passphrase(key_file, passphrase_file) if is_locked(key_file) else None
@@ -61,7 +61,7 @@ def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
 
 
 def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Path) -> Key | None:
-    """The key that a result will be signed with, before any work is done on the result."""
+    """Load the key that a result will be signed with, before any work is done."""
     from privsketch._base.formats import require_writable
     from privsketch.signing.signature import signature_path
 
@@ -73,7 +73,7 @@ def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Pat
 
 
 def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> list[Path]:
-    """Put a signature beside a result that was just written; its file, if there is one."""
+    """Sign a result that was just written, and return the signature's file, if there is one."""
     from privsketch.signing.signature import signature_path
 
     if signer is None:
@@ -84,21 +84,21 @@ def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> lis
 
 
 def _is_file(stream: TextIO) -> bool:
-    """Whether a plain file lies behind a stream: no pipe, no terminal."""
+    """Return whether a stream is a plain file: no pipe, no terminal."""
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except (OSError, ValueError):  # nothing of the system's
+    except (OSError, ValueError):  # not a stream of the system
         return False
 
 
 def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False) -> str:
-    """The passphrase of a key: from a file, or asked for on a terminal, twice for a new one."""
+    """Read the passphrase of a key from a file, or prompt for it, twice for a new key."""
     from privsketch._base.errors import AccessError, FileError
     from privsketch.signing.documents import require_own
 
     if file is not None:
         try:
-            # One encoding, whatever that of the shell is; some editors begin files with a mark.
+            # UTF-8 whatever the locale; some editors begin files with a byte-order mark.
             if is_standard(file) and sys.stdin is None:
                 raise AccessError("-: there is no standard input")
             if is_standard(file):
@@ -109,14 +109,14 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
                 with file.open("rb") as stream:  # pipes too: <(pass show site-1)
                     require_own(stream, str(file), _ADVICE)
                     data = stream.readline(_MAX_LINE + 1)
-            if len(data) > _MAX_LINE:  # cut, it would be another one
+            if len(data) > _MAX_LINE:  # a truncated passphrase would be another one
                 raise AccessError(f"{file}: its first line has more than {_MAX_LINE} bytes")
             line = data.decode("utf-8-sig")
         except FileError:
             raise
         except OSError as error:
             raise AccessError(f"{file}: {error.strerror or 'cannot be read'}") from None
-        except ValueError:  # and nothing of what was read
+        except ValueError:  # the error must not quote the passphrase
             raise AccessError(f"{file}: not text in UTF-8") from None
         return line.removesuffix("\n").removesuffix("\r")
     if sys.stdin is None or not sys.stdin.isatty():
@@ -133,9 +133,9 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
 def checked_bytes(
     path: Path, kind: str | None = None, wanted: Sequence[PublicKey] = ()
 ) -> tuple[bytes, PublicKey | None]:
-    """The bytes of a file, read once, and who signed them as far as that is known.
+    """Read a file once, and return its bytes and the known key that signed them.
 
-    One of those who are `wanted` must have signed it, if there are any.
+    If there are `wanted` keys, one of them must have signed the file.
     """
     from privsketch._base.formats import read_file
     from privsketch.signing.signature import Signature, signature_path, spoken
@@ -155,7 +155,7 @@ def checked_bytes(
 
 
 def load_design(path: Path, signed_by: Sequence[str] = ()) -> Design:
-    """A design whose signature was looked at."""
+    """Load a design and check its signature."""
     from privsketch.design.recipe import Design
     from privsketch.signing.trusted import found_key
 
@@ -164,14 +164,14 @@ def load_design(path: Path, signed_by: Sequence[str] = ()) -> Design:
 
 
 def load_sketch(path: Path) -> Sketch:
-    """A sketch whose signature was looked at."""
+    """Load a sketch and check its signature."""
     from privsketch.sketching.sketch import Sketch
 
     return Sketch.from_bytes(checked_bytes(path, "sketch")[0], str(path))
 
 
 def load_sketches(paths: Sequence[Path], signed_by: Sequence[str] = ()) -> list[Sketch]:
-    """Sketches to add up, whose signatures were looked at, and whose sources go with them."""
+    """Load sketches to add up, and check that their signatures fit their sources."""
     from privsketch.signing.trusted import found_key, pinned_keys
     from privsketch.sketching.sketch import Sketch
 
@@ -193,12 +193,12 @@ def _compare_sources(
     wanted: Sequence[PublicKey],
     pinned: Sequence[PublicKey],
 ) -> None:
-    """Refuse a release in the name of somebody else who is known; tell what else is odd."""
+    """Refuse a release in the name of another known key; caution about other oddities."""
     from privsketch._base.errors import SignatureError
     from privsketch.signing.documents import alike
 
     known = {alike(key.name): key for key in (*pinned, *wanted)}
-    # A collector signs sums of sites that are pinned: nothing is odd about that.
+    # A collector signs sums of sites that are pinned, which is normal.
     expected = {alike(key.name): key for key in wanted} or known
     times: Counter[str] = Counter()
     for path, sketch, signer in zip(paths, sketches, signers, strict=True):
