@@ -18,6 +18,7 @@ from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, sign
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, Plan
 
+_LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal")
 _WIDE = (
     "",
     "alternative",
@@ -32,16 +33,16 @@ _WIDE = (
     "time per million",
     "size",
 )
-# As wide as a terminal: the alternative says what is different, and its cell is wrapped.
+# For narrow terminals: the name states what differs from the planned design, and is wrapped.
 _NARROW = ("", "alternative", "features", "error, %", "verdict", "time", "size")
-_TOLD_IN_NAMES = ("map", "frequencies", "masks", "noise")
+_SHOWN_IN_NAMES = ("map", "frequencies", "masks", "noise")
 _NARROW_NOTE = (
     "Time is that of a million records. Noise-to-signal and all choices of every alternative are "
     "in a wider table (COLUMNS=200), and in --json."
 )
 _NUMBERS = {"features", "noise-to-signal", "time per million", "time", "size"}
 _MIN_WIDTH = 80
-_INDENT = 13  # of reasons, beside the word recommended
+_INDENT = 13  # of reasons, beside the heading "recommended"
 _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 
 
@@ -50,63 +51,66 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 @choice(
     "--noise",
     ["gaussian", "cube", "laplace"],
-    help="Gaussian if delta > 0; else the cube, or Laplace for pca.",
+    help="Kind of noise. If left out: gaussian for delta > 0, else cube, or laplace for pca.",
     open=True,
 )
 @click.option(
     "--features",
     "n_features",
     type=int,
-    help="Size of the sketch; chosen by forecast if left out.",
+    help="Number of features, which is the size of the sketch. If left out, the forecast decides.",
 )
 @choice(
     "--feature-map",
     ["fourier", "one-bit", "cells", "quadratic", "second-moments"],
-    help="Fourier if left out, cells for a few columns; for pca the better of the last two.",
+    help="How a record becomes features. If left out: fourier, or cells for a few columns; for pca "
+    "the better of the last two.",
     open=True,
 )
 @click.option(
     "--masks",
     metavar="MASKS",
-    help="Secret subsampling: uniform:100, block:512, poisson:0.1, records:0.5, joined by +.",
+    help="Secret subsampling, such as uniform:100, block:512, poisson:0.1 or records:0.5; join "
+    "several by +.",
 )
-@choice(
+@click.option(
     "--frequencies",
-    ["multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal"],
-    help="Law of the frequencies; multi-scale and structured need no scale, the last two are "
-    "for quadratic features.",
-    open=True,
+    type=click.Choice(_LAWS),
+    metavar="LAW",
+    help=f"Law of the frequencies: {', '.join(_LAWS)}. The first and structured need no scale; the "
+    "last two are for quadratic features.",
 )
 @click.option(
     "--scale",
     "frequency_scale",
     metavar="SCALE",
-    help="Scale of the features, between width and distance of clusters: 0.5, or 0.1,2.",
+    help="Scale of the features, between the width and the distance of clusters: one number, or a "
+    "range like 0.1,2.",
 )
 @choice(
     "--count",
     ["released", "omitted", "public"],
-    help="Whether a noisy number of records is part of the sketch.",
+    help="Whether the sketch contains a noisy number of records, none, or the public number.",
     open=True,
 )
 @choice(
     "--mean",
     ["released", "omitted"],
-    help="For pca: whether a noisy mean is part of the sketch, so that components can be centered; "
-    "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
+    help="For pca: whether the sketch contains a noisy mean, which centers the components. It "
+    "takes 3 % more Gaussian or 25 % more Laplace noise. The default is omitted.",
     open=True,
 )
 @click.option(
     "--holders",
     "n_holders",
     type=int,
-    help="For a sealed study: how many holders share the noise of their total.",
+    help="For a sealed study: number of holders that share the noise of their total.",
 )
 @choice(
     "--sharing",
     ["holders", "tellers"],
-    help="With --holders: who adds that noise, each holder a part or each teller all of it; "
-    "holders if delta > 0.",
+    help="With --holders: who adds the noise. Each holder adds a part of it, or each teller all of "
+    "it. The default is holders if delta > 0, else tellers.",
     open=True,
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
@@ -115,11 +119,13 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
     "--output",
     type=PATH,
     required=True,
-    help="File of the design, JSON; - for standard output.",
+    help="File of the design (JSON), or - for standard output.",
 )
 @KEY
 @PASSPHRASE_FILE
-@click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
+@click.option(
+    "--force", is_flag=True, help="Replace an existing design, whose sketches become useless."
+)
 @JSON
 def design(
     study: dict[str, Any],
@@ -162,18 +168,18 @@ def design(
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.1,
     show_default=True,
-    help="Share of features or records that masks keep.",
+    help="Share of features or records that masks keep, in the alternatives with masks.",
 )
 @JSON
 def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     """Compare designs by accuracy, time and size, from public facts.
 
-    Nothing is read and nothing is spent. The error is by how much the cost of k-means, the
-    squared distances of records to their centers, will exceed that without privacy; for
-    principal components the share of their variance that will be lost. Noise-to-signal is the
-    squared error of the whole sketch over its own square. The time is that of one core for a
-    million records, by a model that is the same everywhere; `privsketch sketch --dry-run`
-    measures a design on the machine at hand.
+    Nothing is read and nothing is spent. The expected error is the excess of the k-means cost
+    (squared distances of records to their centers) over that without privacy. For principal
+    components it is the share of their variance that is lost. Noise-to-signal is the squared error
+    of the whole sketch over its squared norm. The time is that of one core for a million records,
+    by a model that is the same everywhere; `privsketch sketch --dry-run` measures it on your
+    machine.
 
     \b
     privsketch plan -k 9 --box 0 1 --dim 8 --epsilon 1 --delta 1e-6 --records 1e5
@@ -260,7 +266,7 @@ def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:
     others = [
         cells[heading].replace("+", " + ")
         for heading, usual in zip(_WIDE, planned, strict=True)
-        if heading in _TOLD_IN_NAMES
+        if heading in _SHOWN_IN_NAMES
         and (cells[heading] != usual or row is planned)
         and cells[heading] != "none"
         and cells[heading] not in cells["alternative"]

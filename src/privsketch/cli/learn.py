@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @choice(
     "--task",
     ["kmeans", "gaussian-mixture", "pca"],
-    help="What to learn; what the design was planned for if left out.",
+    help="What to learn. The default is the task of the design.",
     open=True,
 )
 @click.option(
@@ -36,38 +36,40 @@ if TYPE_CHECKING:
     "--clusters",
     "number",
     type=NumberOrAuto(),
-    help="Number of clusters, Gaussians or components; the design's if left out; auto takes the "
-    "number of clusters or components from the sketch.",
+    help="Number of clusters, Gaussians or components; auto estimates that of clusters or "
+    "components from the sketch. The default is the number of the design.",
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
 @choice(
     "--covariance-type",
     ["full", "tied", "diag", "spherical"],
-    help="Shapes of the Gaussians of a mixture; full if left out.",
+    help="Shape of the Gaussians of a mixture. The default is full.",
     open=True,
 )
 @choice(
     "--method",
     ["auto", "burer-monteiro", "convex"],
-    help="Search for principal components; auto if left out.",
+    help="How to search for principal components. The default is auto.",
     open=True,
 )
-@click.option("-o", "--output", type=PATH, help="File of the model, JSON; - for standard output.")
+@click.option(
+    "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
+)
 @click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Title of the report.")
 @choice(
     "--decoder",
     ["joint", "cl-ompr"],
-    help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
+    help="How to search for clusters. The default is joint; the papers use cl-ompr.",
     open=True,
 )
 @click.option(
     "--n-init",
     type=click.IntRange(min=1),
-    help="Most searches; fewer are made if one explains the sketch.",
+    help="Largest number of searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
-@click.option("--force", is_flag=True, help="Replace an earlier model and an earlier report.")
+@click.option("--force", is_flag=True, help="Replace an existing model and an existing report.")
 @JSON
 def learn(
     sketch_file: Path,
@@ -80,7 +82,7 @@ def learn(
 ) -> None:
     """Learn clusters, a mixture or components from a sketch.
 
-    A sketch that no records can have led to is refused, as by `merge`.
+    Nothing is spent. A sketch that no records can have produced is refused, as by `merge`.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html

@@ -1,4 +1,4 @@
-"""Make a ledger, state limits, see what was spent, check and export it. No record is read."""
+"""`privsketch ledger`: limits of data sets, and what was spent. No command reads a record."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MARGIN = 8  # columns for the axis of the chart
 
 @click.group(cls=Group)
 def ledger() -> None:
-    """Keep what all releases cost together below a limit.
+    """Keep the total cost of all releases below a limit.
 
-    A ledger is a file of yours alone. Data sets in it have a name and a limit; every release is
+    A ledger is a file for you alone. Its data sets have a name and a limit. Every release is
     entered before noise is drawn, and refused above the limit.
 
     \b
@@ -54,14 +54,14 @@ def ledger() -> None:
 @choice(
     "--accounting",
     ["basic", "zcdp"],
-    help="What decides at a limit: sums of epsilon and delta, or of rho, which allows more "
-    "Gaussian releases and needs a delta.",
+    help="What decides at a limit: sums of epsilon and delta, or the sum of rho. The latter allows "
+    "more Gaussian releases and needs a delta.",
 )
 @JSON
 def create(file: Path, accounting: str) -> None:
     """Make a new, empty ledger, which only you can read.
 
-    Keep it on a local file system: locks of network file systems are not to be trusted.
+    Keep it on a local file system: locks of network file systems are unreliable.
 
     \b
     privsketch ledger create budget.ledger --accounting zcdp
@@ -77,32 +77,32 @@ def create(file: Path, accounting: str) -> None:
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name")
+@click.option("--epsilon", type=float, required=True, help="Largest total epsilon of all releases.")
 @click.option(
-    "--epsilon", type=float, required=True, help="The most that all releases may cost together."
+    "--delta", type=float, required=True, help="Largest total delta; 0 allows pure releases only."
 )
-@click.option("--delta", type=float, required=True, help="The same; 0 for pure releases only.")
 @choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
 @click.option(
     "--person",
     metavar="COLUMN",
-    help="The column that names persons, if persons are protected; else records are.",
+    help="The column that names persons, if persons are protected instead of records.",
 )
 @click.option(
     "--without-rho",
     type=float,
     default=0.0,
     metavar="SHARE",
-    help="With zcdp: share of the limit kept apart for releases that have no rho, like masked "
-    "sketches; 0 if left out.",
+    help="With zcdp: share of the limit that is reserved for releases without a rho, such as "
+    "masked sketches. The default is 0.",
 )
 @click.option(
     "--max-refusals",
     type=int,
     default=10,
     show_default=True,
-    help="How often a release may be refused because of what records say.",
+    help="Number of releases that may be refused because of what records say.",
 )
-@click.option("--note", default="", help="For people.")
+@click.option("--note", default="", help="A note for people.")
 @JSON
 def add(
     file: Path,
@@ -115,7 +115,7 @@ def add(
     max_refusals: int,
     note: str,
 ) -> None:
-    """Add a data set with its limit, which stays as it is.
+    """Add a data set with its limit, which cannot be changed later.
 
     \b
     privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
@@ -142,15 +142,15 @@ def add(
 @click.argument("name", required=False)
 @click.option("--entries", is_flag=True, help="List every entry.")
 @click.option(
-    "--report", type=PATH, metavar="FILE", help="Write a page with pictures, HTML, as well."
+    "--report", type=PATH, metavar="FILE", help="Also write a report with pictures (HTML)."
 )
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
 def show(file: Path, name: str | None, entries: bool, report: Path | None, force: bool) -> None:
     """Show limits, what was spent and what is left.
 
-    All data sets, or the one of that NAME, with the spending over time. Costs are rounded up, and
-    what is left down.
+    The output covers all data sets, or the one called NAME, with the spending over time. Costs are
+    rounded up, and what is left is rounded down.
 
     \b
     privsketch ledger show budget.ledger
@@ -199,15 +199,15 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
 @click.option(
     "--head",
     metavar="HASH",
-    help="The head that this ledger had once: it must be that of a line still.",
+    help="An earlier head of this ledger, which must still be the hash of one of its lines.",
 )
 @JSON
 def check(file: Path, head: str | None) -> None:
     """Check that a ledger is whole.
 
-    The file, every line's hash, every sum, every limit; exit code 5 if anything is wrong. The
-    head is the last line's hash, which `check` and `show` print. Write it down elsewhere: with
-    --head it shows later that no line before it was changed or taken off, as in an older copy.
+    The check covers the file, every hash, every sum and every limit. The exit code is 5 if anything
+    is wrong. The head is the hash of the last line, which `check` and `show` print. Write it down
+    elsewhere: with --head you can check later that no line up to it was changed or removed.
 
     \b
     privsketch ledger check budget.ledger
@@ -223,7 +223,7 @@ def check(file: Path, head: str | None) -> None:
         if not problems:
             exported = book.export()
             last, n_lines = exported["head"], exported["n_lines"]
-    except AccessError:  # it could not be looked at: nothing is known of it
+    except AccessError:  # the file could not be read, so nothing is known about it
         raise
     except FileError as error:
         problems = [str(error)]
@@ -243,15 +243,15 @@ def check(file: Path, head: str | None) -> None:
     "-o",
     "--output",
     type=PATH,
-    help="File of the export, JSON; standard output if left out.",
+    help="File of the export (JSON). The default is standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @JSON
 def export(file: Path, output: Path | None, force: bool) -> None:
     """Write a ledger as JSON, for people and other programs.
 
-    All data sets, entries and receipts, and neither marks nor the key. Names, times and outputs
-    are yours: look before you hand it on.
+    The export has all data sets, entries and receipts, but neither marks nor the key. It contains
+    your names, times and outputs: read it before you pass it on.
 
     \b
     privsketch ledger export budget.ledger -o budget.json

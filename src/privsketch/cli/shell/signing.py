@@ -32,7 +32,7 @@ KEY = click.option(
     "--key",
     "key_file",
     type=PATH,
-    help="Sign what is written with this private key; the signature lies beside it, in a file "
+    help="Sign the output with this private key. The signature is written beside it, to a file "
     "that ends in .sig.",
 )
 PASSPHRASE_FILE = click.option(
@@ -40,15 +40,15 @@ PASSPHRASE_FILE = click.option(
     type=PATH,
     envvar="PRIVSKETCH_PASSPHRASE_FILE",
     show_envvar=True,
-    help="File with the key's passphrase in its first line, - for standard input; asked for if "
-    "left out.",
+    help="File with the key's passphrase in its first line, or - for standard input. The default "
+    "is a prompt.",
 )
 SIGNED_BY = click.option(
     "--signed-by",
     multiple=True,
     metavar="KEY",
-    help="Refuse what is not signed by this key: a .pub file, or the name or fingerprint of a "
-    "pinned key. Of several keys, by one of them.",
+    help="Refuse files that are not signed by this key: a .pub file, or the name or fingerprint of "
+    "a pinned key. With several keys, one of them must have signed.",
 )
 
 
