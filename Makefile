@@ -71,9 +71,11 @@ papers: $(VENV)/dev.done
 	  $(RUN)/python -m papers $$paper -o docs/papers/$$paper || exit 1; done
 	$(MAKE) docs
 
-# Pages about the papers from docs/papers/text and the results beside them; nothing is run.
+# Pages about the papers from docs/papers/text and the results beside them, without running any
+# experiment; JSON schemas of what commands answer.
 docs: $(VENV)/dev.done
 	$(RUN)/python -m papers.harness.pages docs/papers
+	$(RUN)/python -m tools.json_schemas
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -35,9 +35,9 @@ hypothesis.settings.load_profile("same")
 def _new_tally(monkeypatch):
     """Tests of one process fit the same records; what they cost together is nobody's business."""
     if "privsketch.ledger.entry" in sys.modules:
-        from privsketch.ledger.tally import Tally
+        from privsketch.ledger.entry import ProcessCosts
 
-        monkeypatch.setattr("privsketch.ledger.entry.TALLY", Tally())
+        monkeypatch.setattr("privsketch.ledger.entry.PROCESS_COSTS", ProcessCosts())
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_every_error_has_its_exit_code(folder, monkeypatch, error, code):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr("privsketch.cli.keys.checking.load_design", fails)
+    monkeypatch.setattr("privsketch.cli.shell.signing.load_design", fails)
     assert failed(*SKETCH)[0] == code
     monkeypatch.setattr("privsketch._base.files.from_bytes", fails)
     assert failed("inspect", "study.json")[0] == code  # of a command that can spend nothing

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from privsketch.cli.ledger.chart import chart
+from privsketch.cli.ledger import chart
 from privsketch.ledger.book import Ledger
+from privsketch.ledger.contents import SpendingStep
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.history import Step
 from tests import answers
 from tests.commands import DATA, INTEGRITY, refused, run, succeeded
 
@@ -213,7 +213,7 @@ BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def steps(*pairs):
-    return [Step(BEGIN + timedelta(days=day), "x", used) for day, used in pairs]
+    return [SpendingStep(BEGIN + timedelta(days=day), "x", used) for day, used in pairs]
 
 
 def test_the_chart_is_of_the_times_and_shares():

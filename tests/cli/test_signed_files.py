@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import privsketch as ps
-from privsketch.cli.keys.options import given_passphrase
+from privsketch.cli.shell.signing import given_passphrase
 from privsketch.signing import encryption
 from privsketch.signing.signature import spoken
 from privsketch.signing.trusted import pinned_keys
@@ -182,7 +182,7 @@ def test_a_passphrase_is_the_same_from_everywhere(folder, encoding):
     (folder / "marked").chmod(0o600)
     assert given_passphrase("h3.key", Path("marked")) == "grüne Wiese"
     code = (
-        "from pathlib import Path; from privsketch.cli.keys.options import given_passphrase\n"
+        "from pathlib import Path; from privsketch.cli.shell.signing import given_passphrase\n"
         "print(ascii(given_passphrase('h3.key', Path('-'))))"
     )
     done = subprocess.run(
@@ -460,18 +460,18 @@ def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkey
 
 def test_what_is_told_was_checked(study, folder, monkeypatch):
     """A file that is exchanged after its signature was found right is not shown as signed."""
-    from privsketch.cli.keys import checking
+    from privsketch.cli.shell import signing
 
     succeeded("key", "trust", "designer.pub")
     before = succeeded("inspect", "study.json")
-    checked = checking.checked_bytes
+    checked = signing.checked_bytes
 
     def exchanged(path, *more):
         found = checked(path, *more)
         succeeded(*[9 if word == 1 else word for word in DESIGN], "--force")
         return found
 
-    monkeypatch.setattr(checking, "checked_bytes", exchanged)
+    monkeypatch.setattr(signing, "checked_bytes", exchanged)
     told = succeeded("inspect", "study.json")
     assert "signed by   designer" in told.stderr
     assert told.stdout == before.stdout

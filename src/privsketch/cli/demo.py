@@ -1,4 +1,4 @@
-"""`privsketch demo`: the command; its story is in `story`."""
+"""`privsketch demo`: the command; `story` has its steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from privsketch.cli.shell.spending import reported_spending
     type=click.IntRange(min=100),
     default=20_000,
     show_default=True,
-    help="Patients of each of the five sites.",
+    help="Number of patients of each of the five sites.",
 )
 @click.option("--sealed", is_flag=True, hidden=True)
 @click.option("--collector", is_flag=True, hidden=True)

@@ -1,16 +1,49 @@
-"""`privsketch design`: the public recipe that all holders of a study share."""
+"""`privsketch plan` and `design`: the public recipe that all holders of a study share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, sign_result, signing_key
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, choice, listed_numbers, study_options
-from privsketch.cli.shell.output import require_free, say, say_cautions, say_written, write
+from privsketch.cli.shell.output import filled, require_free, say, say_cautions, say_written, write
+from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, signing_key
+
+if TYPE_CHECKING:
+    from privsketch.design.alternatives import Alternative, Plan
+
+_LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal")
+_WIDE = (
+    "",
+    "alternative",
+    "map",
+    "frequencies",
+    "features",
+    "masks",
+    "noise",
+    "noise-to-signal",
+    "expected error",
+    "verdict",
+    "time per million",
+    "size",
+)
+# For narrow terminals: the name states what differs from the planned design, and is wrapped.
+_NARROW = ("", "alternative", "features", "error, %", "verdict", "time", "size")
+_SHOWN_IN_NAMES = ("map", "frequencies", "masks", "noise")
+_NARROW_NOTE = (
+    "Time is that of a million records. Noise-to-signal and all choices of every alternative are "
+    "in a wider table (COLUMNS=200), and in --json."
+)
+_NUMBERS = {"features", "noise-to-signal", "time per million", "time", "size"}
+_MIN_WIDTH = 80
+_INDENT = 13  # of reasons, beside the heading "recommended"
+_COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 
 
 @click.command()
@@ -18,63 +51,66 @@ from privsketch.cli.shell.output import require_free, say, say_cautions, say_wri
 @choice(
     "--noise",
     ["gaussian", "cube", "laplace"],
-    help="Gaussian if delta > 0; else the cube, or Laplace for pca.",
+    help="Kind of noise. If left out: gaussian for delta > 0, else cube, or laplace for pca.",
     open=True,
 )
 @click.option(
     "--features",
     "n_features",
     type=int,
-    help="Size of the sketch; chosen by forecast if left out.",
+    help="Number of features, which is the size of the sketch. If left out, the forecast decides.",
 )
 @choice(
     "--feature-map",
     ["fourier", "one-bit", "cells", "quadratic", "second-moments"],
-    help="Fourier if left out, cells for a few columns; for pca the better of the last two.",
+    help="How a record becomes features. If left out: fourier, or cells for a few columns; for pca "
+    "the better of the last two.",
     open=True,
 )
 @click.option(
     "--masks",
     metavar="MASKS",
-    help="Secret subsampling: uniform:100, block:512, poisson:0.1, records:0.5, joined by +.",
+    help="Secret subsampling, such as uniform:100, block:512, poisson:0.1 or records:0.5; join "
+    "several by +.",
 )
-@choice(
+@click.option(
     "--frequencies",
-    ["multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal"],
-    help="Law of the frequencies; multi-scale and structured need no scale, the last two are "
-    "for quadratic features.",
-    open=True,
+    type=click.Choice(_LAWS),
+    metavar="LAW",
+    help=f"Law of the frequencies: {', '.join(_LAWS)}. The first and structured need no scale; the "
+    "last two are for quadratic features.",
 )
 @click.option(
     "--scale",
     "frequency_scale",
     metavar="SCALE",
-    help="Scale of the features, between width and distance of clusters: 0.5, or 0.1,2.",
+    help="Scale of the features, between the width and the distance of clusters: one number, or a "
+    "range like 0.1,2.",
 )
 @choice(
     "--count",
     ["released", "omitted", "public"],
-    help="Whether a noisy number of records is part of the sketch.",
+    help="Whether the sketch contains a noisy number of records, none, or the public number.",
     open=True,
 )
 @choice(
     "--mean",
     ["released", "omitted"],
-    help="For pca: whether a noisy mean is part of the sketch, so that components can be centered; "
-    "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
+    help="For pca: whether the sketch contains a noisy mean, which centers the components. It "
+    "takes 3 % more Gaussian or 25 % more Laplace noise. The default is omitted.",
     open=True,
 )
 @click.option(
     "--holders",
     "n_holders",
     type=int,
-    help="For a sealed study: how many holders share the noise of their total.",
+    help="For a sealed study: number of holders that share the noise of their total.",
 )
 @choice(
     "--sharing",
     ["holders", "tellers"],
-    help="With --holders: who adds that noise, each holder a part or each teller all of it; "
-    "holders if delta > 0.",
+    help="With --holders: who adds the noise. Each holder adds a part of it, or each teller all of "
+    "it. The default is holders if delta > 0, else tellers.",
     open=True,
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
@@ -83,11 +119,13 @@ from privsketch.cli.shell.output import require_free, say, say_cautions, say_wri
     "--output",
     type=PATH,
     required=True,
-    help="File of the design, JSON; - for standard output.",
+    help="File of the design (JSON), or - for standard output.",
 )
 @KEY
 @PASSPHRASE_FILE
-@click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
+@click.option(
+    "--force", is_flag=True, help="Replace an existing design, whose sketches become useless."
+)
 @JSON
 def design(
     study: dict[str, Any],
@@ -121,3 +159,153 @@ def design(
         from privsketch.cli.shell.facts import design_facts
 
         answer(written=[output, *signatures], **design_facts(planned))
+
+
+@click.command()
+@study_options
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Share of features or records that masks keep, in the alternatives with masks.",
+)
+@JSON
+def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
+    """Compare designs by accuracy, time and size, from public facts.
+
+    Nothing is read and nothing is spent. The expected error is the excess of the k-means cost
+    (squared distances of records to their centers) over that without privacy. For principal
+    components it is the share of their variance that is lost. Noise-to-signal is the squared error
+    of the whole sketch over its squared norm. The time is that of one core for a million records,
+    by a model that is the same everywhere; `privsketch sketch --dry-run` measures it on your
+    machine.
+
+    \b
+    privsketch plan -k 9 --box 0 1 --dim 8 --epsilon 1 --delta 1e-6 --records 1e5
+    """
+    from privsketch.cli.shell.progress import spinner
+    from privsketch.design.alternatives import alternatives
+    from privsketch.sketching.cost import design_cost
+
+    given = {name: value for name, value in choices.items() if value is not None}
+    with spinner("comparing designs"):
+        found = alternatives({**study, **given}, design_cost, rate=rate)
+    budget, names = study["budget"], study["columns"]
+    said = say_cautions(
+        study["domain"], budget, choices.get("n_records"), names, width=_terminal_width()
+    )
+    if wants_json():
+        answer(**plan_to_json(found))
+        return
+    _show(found, said)
+
+
+def plan_to_json(found: Plan) -> dict[str, Any]:
+    """Return a plan as plain JSON values."""
+    return {
+        "recommended": found.recommended.name,
+        "reasons": list(found.reasons),
+        "alternatives": [one.to_json() for one in found.alternatives],
+    }
+
+
+def _terminal_width() -> int:
+    """Return the width of the terminal: COLUMNS if it is set, and 80 without a terminal."""
+    return max(_MIN_WIDTH, get_terminal_size((_MIN_WIDTH, 24)).columns)
+
+
+def _show(found: Plan, said: Sequence[str]) -> None:
+    """Print the table and the reasons, without cautions that were printed before."""
+    from rich.console import Console
+
+    width = _terminal_width()
+    rows = [_row(one, one is found.recommended) for one in found.alternatives]
+    widths = _widths(_WIDE, rows)
+    is_wide = sum(widths) + 2 * (len(widths) - 1) <= width
+    headings = _WIDE if is_wide else _NARROW
+    if not is_wide:
+        rows = [_narrow_row(row, rows[0]) for row in rows]
+        widths = _widths(headings, rows)
+        widths[1] -= max(0, sum(widths) + 2 * (len(widths) - 1) - width)
+    console = Console(width=width)
+    for row in [headings, *rows]:
+        _print_row(console, headings, row, widths)
+    console.print()
+    recommended = f"{found.recommended.name}: {found.recommended.options()}"
+    reasons = [text for text in found.reasons if not any(one in text for one in said)]
+    notes = [] if is_wide else [_NARROW_NOTE]
+    for place, text in enumerate([recommended, *reasons, *notes]):
+        say(filled(text, "" if place else "recommended", _INDENT, width), None)
+
+
+def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _print_row(
+    console: Any, headings: Sequence[str], row: Sequence[str], widths: Sequence[int]
+) -> None:
+    """Print a row of the table; the name of the alternative may take several lines."""
+    from rich.text import Text
+
+    name, *more = wrap(row[1], widths[1], subsequent_indent="  ", break_on_hyphens=False)
+    line = Text(style="bold" if row[0] or row is headings else "")
+    for heading, cell, width in zip(headings, (row[0], name, *row[2:]), widths, strict=True):
+        text = cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
+        line.append(text + "  ", style=_COLOURS.get(cell))
+    indent = " " * (widths[0] + 2)
+    for each in (line, *(Text(indent + part, style=line.style) for part in more)):
+        each.rstrip()
+        console.print(each, soft_wrap=True)
+
+
+def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:
+    """Return the cells of a narrow row; the name includes what differs from the planned design."""
+    cells = dict(zip(_WIDE, row, strict=True))
+    others = [
+        cells[heading].replace("+", " + ")
+        for heading, usual in zip(_WIDE, planned, strict=True)
+        if heading in _SHOWN_IN_NAMES
+        and (cells[heading] != usual or row is planned)
+        and cells[heading] != "none"
+        and cells[heading] not in cells["alternative"]
+    ]
+    name = cells["alternative"] + (f" ({', '.join(others)})" if others else "")
+    error = cells["expected error"].removesuffix(" %")
+    told = (cells["features"], error, cells["verdict"], cells["time per million"], cells["size"])
+    return (row[0], name, *told)
+
+
+def _row(one: Alternative, recommended: bool) -> tuple[str, ...]:
+    from privsketch.design.alternatives import percent
+
+    facts = one.to_json()
+    return (
+        "->" if recommended else "",
+        one.name,
+        facts["feature_map"],
+        facts["frequencies"],
+        f"{facts['n_features']}",
+        facts["masks"],
+        facts["noise"],
+        f"{one.noise.total:.2g}",
+        f"{percent(one.low)} to {percent(one.high)} %",
+        one.verdict,
+        _time(one.nanoseconds),
+        _size(one.size),
+    )
+
+
+def _time(nanoseconds: float) -> str:
+    """Return the time of a million records on one core."""
+    seconds = nanoseconds / 1000
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _size(n_bytes: int) -> str:
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
+    return f"{n_bytes / 1000:.1f} kB" if n_bytes < 1e6 else f"{n_bytes / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""`privsketch inspect`: what a file contains."""
+"""`privsketch inspect`: the content of a file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from privsketch.cli.shell.output import say
 @click.argument("file", type=PATH)
 @JSON
 def inspect(file: Path) -> None:
-    """Say what a file of privsketch contains.
+    """Describe the content of a file of privsketch.
 
-    A design, schema, sketch, model, public key or receipt; of a released table, its receipt. With
-    privsketch-studies, files of a sealed study too.
+    FILE is a design, schema, sketch, model, public key or receipt, or a released table, whose
+    receipt is described. With privsketch-studies, it may be a file of a sealed study.
 
     \b
     privsketch inspect study.json
     """
     from privsketch._base.files import from_bytes, kind_of, with_neighbours
-    from privsketch.cli.keys.checking import checked_bytes
+    from privsketch.cli.shell.signing import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
 

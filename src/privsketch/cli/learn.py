@@ -10,6 +10,7 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, NumberOrAuto, choice
 from privsketch.cli.shell.output import (
+    file_kind,
     is_standard,
     require_file,
     require_free,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @choice(
     "--task",
     ["kmeans", "gaussian-mixture", "pca"],
-    help="What to learn; what the design was planned for if left out.",
+    help="What to learn. The default is the task of the design.",
     open=True,
 )
 @click.option(
@@ -35,38 +36,40 @@ if TYPE_CHECKING:
     "--clusters",
     "number",
     type=NumberOrAuto(),
-    help="Number of clusters, Gaussians or components; the design's if left out; auto takes the "
-    "number of clusters or components from the sketch.",
+    help="Number of clusters, Gaussians or components; auto estimates that of clusters or "
+    "components from the sketch. The default is the number of the design.",
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
 @choice(
     "--covariance-type",
     ["full", "tied", "diag", "spherical"],
-    help="Shapes of the Gaussians of a mixture; full if left out.",
+    help="Shape of the Gaussians of a mixture. The default is full.",
     open=True,
 )
 @choice(
     "--method",
     ["auto", "burer-monteiro", "convex"],
-    help="Search for principal components; auto if left out.",
+    help="How to search for principal components. The default is auto.",
     open=True,
 )
-@click.option("-o", "--output", type=PATH, help="File of the model, JSON; - for standard output.")
+@click.option(
+    "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
+)
 @click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Title of the report.")
 @choice(
     "--decoder",
     ["joint", "cl-ompr"],
-    help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
+    help="How to search for clusters. The default is joint; the papers use cl-ompr.",
     open=True,
 )
 @click.option(
     "--n-init",
     type=click.IntRange(min=1),
-    help="Most searches; fewer are made if one explains the sketch.",
+    help="Largest number of searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
-@click.option("--force", is_flag=True, help="Replace an earlier model and an earlier report.")
+@click.option("--force", is_flag=True, help="Replace an existing model and an existing report.")
 @JSON
 def learn(
     sketch_file: Path,
@@ -79,24 +82,23 @@ def learn(
 ) -> None:
     """Learn clusters, a mixture or components from a sketch.
 
-    A sketch that no records can have led to is refused, as by `merge`.
+    Nothing is spent. A sketch that no records can have produced is refused, as by `merge`.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     """
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import write_file
-    from privsketch.cli.keys.checking import load_sketch
     from privsketch.cli.shell.progress import spinner
+    from privsketch.cli.shell.signing import load_sketch
     from privsketch.sketching.limits import require_possible
 
     require_file(report, "a report is a page of its own")
     if output is not None and report is not None and output.resolve() == report.resolve():
         raise AccessError(f"{report}: given twice; model and report need a file each")
-    for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
+    for path, is_replaceable in ((output, _is_model), (report, _is_page)):
         if path is not None:
-            is_old_result = any(_starts_with(path, start) for start in starts)
-            if path.exists() and not is_standard(path) and not is_old_result:
+            if path.exists() and not is_standard(path) and not is_replaceable(path):
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, force, "it would be replaced")
     released = load_sketch(sketch_file)
@@ -129,7 +131,7 @@ def learn(
 def _learn(
     released: Sketch, task: str, given: dict[str, Any]
 ) -> ClusterModel | GaussianMixtureModel | PCAModel:
-    """The model of a task; options of the other ones are refused."""
+    """Learn the model of a task; options of other tasks are refused."""
     import warnings
 
     import privsketch as ps
@@ -157,15 +159,12 @@ def _learn(
     return ps.learn_gaussian_mixture(released, number, **given)
 
 
-_MODEL_STARTS = (
-    b'{\n  "format": "privsketch-cluster-model"',
-    b'{\n  "format": "privsketch-gaussian-mixture-model"',
-    b'{\n  "format": "privsketch-pca-model"',
-)
+def _is_model(path: Path) -> bool:
+    return file_kind(path) in ("cluster-model", "gaussian-mixture-model", "pca-model")
 
 
-def _starts_with(path: Path, start: bytes) -> bool:
-    """Whether a file is an earlier result of the same kind, which may be replaced."""
+def _is_page(path: Path) -> bool:
     from privsketch._base.formats import beginning_of
 
+    start = b"<!doctype html"
     return beginning_of(path, len(start)) == start

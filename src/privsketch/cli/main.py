@@ -14,13 +14,12 @@ import click
 from privsketch import __version__
 from privsketch.cli.cluster import cluster
 from privsketch.cli.demo import demo
-from privsketch.cli.design import design
+from privsketch.cli.design import design, plan
 from privsketch.cli.inspect import inspect
-from privsketch.cli.keys.commands import key
+from privsketch.cli.key import key
 from privsketch.cli.learn import learn
-from privsketch.cli.ledger.commands import ledger
+from privsketch.cli.ledger import ledger
 from privsketch.cli.merge import compare, merge
-from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
 from privsketch.cli.shell.answer import Answer, UnreadError, begin, begun
@@ -49,7 +48,7 @@ _MOVED = {
 
 
 class _Main(SectionedGroup):
-    """Ends every command with its answer or its failure."""
+    """The group of all commands, which prints the answer or the failure of each."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         asked, says_nothing = begin(ctx, args), not args
@@ -85,7 +84,7 @@ class _Main(SectionedGroup):
         told: Answer,
         command: click.Command | None,
     ) -> NoReturn:
-        """Say what happened and what it cost; the exit code says it too."""
+        """Print what happened and what it cost, and exit with the code of the failure."""
         from privsketch._base.errors import AccessError
 
         failure = Failure.of(error, stop, command)

@@ -1,4 +1,4 @@
-"""`privsketch merge` and `compare`: sketches of several holders together."""
+"""`privsketch merge` and `compare`: the sum of several sketches, and how sources differ."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from pathlib import Path
 
 import click
 
-from privsketch.cli.keys.options import SIGNED_BY
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH
 from privsketch.cli.shell.output import note, require_free, say, say_written, write
+from privsketch.cli.shell.signing import SIGNED_BY
 
 _ALLOW_WEIGHTS = click.option(
     "--allow-weights",
     is_flag=True,
-    help="Accept sketches that say of themselves that their records count more often than once.",
+    help="Accept sketches that state that their records count more than once.",
 )
 
 
 @click.command()
 @click.argument("sketches", nargs=-1, required=True, type=PATH)
 @click.option(
-    "-o", "--output", type=PATH, required=True, help="File of the sum; - for standard output."
+    "-o", "--output", type=PATH, required=True, help="File of the sum, or - for standard output."
 )
 @click.option(
-    "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
+    "--same-records", is_flag=True, help="Accept sketches of the same source, whose costs add up."
 )
 @click.option(
     "--weights",
-    help="Whole numbers, one for each sketch: how often its records count; once if left out.",
+    help="How often the records of each sketch count: whole numbers like 2,1,1. "
+    "The default is once.",
 )
 @_ALLOW_WEIGHTS
 @SIGNED_BY
@@ -50,7 +51,7 @@ def merge(
     privsketch merge *.sketch -o all.sketch --signed-by a.pub --signed-by b.pub
     """
     import privsketch as ps
-    from privsketch.cli.keys.checking import load_sketches
+    from privsketch.cli.shell.signing import load_sketches
     from privsketch.sketching.merge import weight_lines
 
     factors = None
@@ -79,7 +80,7 @@ def merge(
 
 @click.command()
 @click.argument("sketches", nargs=-1, required=True, type=PATH)
-@click.option("--report", type=PATH, help="File of a page with a picture, HTML.")
+@click.option("--report", type=PATH, help="File of a report with a picture (HTML).")
 @_ALLOW_WEIGHTS
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing report.")
@@ -91,17 +92,17 @@ def compare(
     signed_by: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Say which source differs, and whether a unit explains it.
+    """Find sources that differ, and whether a unit explains it.
 
-    A function of public sketches: nothing is spent. An alarm is a shift, or the factor of a unit
-    (pounds for kilograms), of few columns that explains a source. Other differences are told as
-    such.
+    Only public sketches are used, and nothing is spent. An alarm means that a shift of few columns,
+    or the factor of a unit (pounds for kilograms), explains how a source differs. Other
+    differences are reported without an explanation.
 
     \b
     privsketch compare site-*.sketch --report sites.html
     """
     import privsketch as ps
-    from privsketch.cli.keys.checking import load_sketches
+    from privsketch.cli.shell.signing import load_sketches
 
     if len(sketches) < 2:
         raise click.UsageError("give two sketches or more: one is compared with the others")

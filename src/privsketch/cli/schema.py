@@ -1,6 +1,6 @@
-"""`privsketch schema`: begin a schema from a file's names and types, and see what is open in one.
+"""`privsketch schema`: draft a schema from a file's names and types, and check one.
 
-No record is read by any of these.
+None of these commands reads a record.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def schema() -> None:
-    """Write the public description of a table: draft one, check it.
+    """Draft and check the public description of a table.
 
-    A schema has the kinds and bounds of columns, what becomes of missing values, and which column
-    names persons.
+    A schema states the kinds and bounds of columns, what happens to missing values, and which
+    column names persons.
     """
 
 
@@ -38,24 +38,24 @@ def schema() -> None:
     "--output",
     type=PATH,
     required=True,
-    help="File of the schema, JSON; - for standard output.",
+    help="File of the schema (JSON), or - for standard output.",
 )
 @choice(
     "--neighbours",
     ["add-remove", "replace"],
-    help="Which change of a table will stay hidden: records that miss a value are left out, or, "
-    "where their number is public, completed.",
+    help="Which change of a table will stay hidden. With add-remove, records that miss a value are "
+    "left out; with replace, they are completed, because their number is public.",
 )
 @file_options
-@click.option("--force", is_flag=True, help="Replace an existing schema, and what you wrote in it.")
+@click.option("--force", is_flag=True, help="Replace an existing schema with all edits in it.")
 @JSON
 def draft(
     data: Path, output: Path, neighbours: Neighbours, written: dict[str, Any], force: bool
 ) -> None:
-    """Begin a schema from the names and types of a file's columns.
+    """Draft a schema from the names and types of a file's columns.
 
-    No record is read; bounds are left open for you to fill in. CSV has names only. Cells that are
-    missing or cannot be read stop no release under the rules of such a schema.
+    No record is read; you fill in the bounds. CSV files have names only. With the rules of this
+    draft, missing and unreadable cells do not stop a release.
 
     \b
     privsketch schema draft data.parquet -o schema.json
@@ -83,7 +83,7 @@ def draft(
 
 
 def _field(name: str, value: str | None) -> str:
-    """A parameter in the words of a schema's file."""
+    """Return a parameter as a field of a schema's file."""
     return f'"{name}"' if value is None else f'"{name}": {value}'.replace("'", '"')
 
 
@@ -93,9 +93,10 @@ def _field(name: str, value: str | None) -> str:
 @file_options
 @JSON
 def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) -> None:
-    """Say what is open or wrong in a schema, and whether files have its columns.
+    """Check a schema, and whether files have its columns.
 
-    Of DATA names and types are compared, and no record is read; `privsketch check` looks at those.
+    Only names and types of DATA are compared, and no record is read; `privsketch check` reads
+    records.
 
     \b
     privsketch schema check schema.json data.parquet

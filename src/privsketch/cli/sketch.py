@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import (
     MISSING,
@@ -31,6 +30,7 @@ from privsketch.cli.shell.output import (
     source_name,
     write,
 )
+from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 
 _MIN_DIGITS = 16  # eight are found by trying designs for an hour
@@ -121,8 +121,8 @@ def sketch(
     with reported_spending() as spending:
         import privsketch as ps
         from privsketch._base.errors import AccessError, FileError
-        from privsketch.cli.keys.checking import load_design
         from privsketch.cli.shell.progress import record_bar
+        from privsketch.cli.shell.signing import load_design
         from privsketch.facts.budget import require_limits
         from privsketch.ledger.entry import writing_to
         from privsketch.sketching.build import cost_of_design

@@ -93,7 +93,7 @@ _MIX = np.array(
 
 
 def site_table(site: int, n_patients: int) -> Any:
-    """Synthetic visits at one site, an Arrow table; the same on every run."""
+    """Return synthetic visits at one site as an Arrow table, the same on every run."""
     import pyarrow as pa
 
     rng = np.random.default_rng([2019, site])
@@ -117,7 +117,7 @@ def site_table(site: int, n_patients: int) -> Any:
 
 
 def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> None:
-    """Run the whole story, of `n_records` patients a site, and leave its files in `folder`."""
+    """Run the demo with `n_records` patients a site, and leave its files in `folder`."""
     require_empty(folder, "a demo replaces no file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -240,14 +240,14 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
 
 
 def _new_ledger(path: Path) -> ps.Ledger:
-    """A ledger for the visits of one site."""
+    """Create a ledger for the visits of one site."""
     ledger = ps.Ledger.create(path)
     ledger.add("visits", epsilon=LIMIT, delta=LIMIT_DELTA, person=SCHEMA.person)
     return ledger
 
 
 def write_tables(folder: Path, n_patients: int) -> list[Path]:
-    """A CSV file for the first site, Parquet for the others: every site has its own ways."""
+    """Write a CSV file for the first site and Parquet for the others, as sites differ."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -264,7 +264,7 @@ def write_tables(folder: Path, n_patients: int) -> list[Path]:
 
 
 def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
-    """What `mixture.sample_table(1000)` gives, where pandas may be missing; and a few of them."""
+    """Write the rows of `mixture.sample_table(1000)` without pandas, and return a few as text."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -285,13 +285,13 @@ def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
 
 
 def kept_records(path: Path) -> npt.NDArray[np.float64]:
-    """Encoded records of a table, one of each patient."""
+    """Return the encoded records of a table, one of each patient."""
     blocks = read_blocks(path, SCHEMA.dim, schema=SCHEMA)
     return np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
 
 
 def error_ratio(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
-    """Squared error of centers over that of k-means on the records."""
+    """Return the squared error of the centers over that of k-means on the records."""
     from sklearn.cluster import KMeans
 
     plain = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)
@@ -300,12 +300,12 @@ def error_ratio(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> flo
 
 
 def step(title: str, command: str | None) -> None:
-    """Say what comes next, and the command that does it."""
+    """Print the title of the next step, and its command."""
     say(f"\n{title}", bold=True)
     if command is not None:
         say(f"  $ {command}", fg="cyan")
 
 
 def indent(text: str) -> str:
-    """Lines of an answer below the command that gave it."""
+    """Indent the output of a command."""
     return "\n".join(f"    {line}" for line in text.splitlines())

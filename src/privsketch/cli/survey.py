@@ -97,7 +97,7 @@ def design_or_schema(path: Path) -> Design | Schema:
     """What a file describes tables by: a schema has columns and no kind of file of ours."""
     import privsketch as ps
     from privsketch._base.formats import parse_json, read_file
-    from privsketch.cli.keys.checking import load_design
+    from privsketch.cli.shell.signing import load_design
 
     content = parse_json(read_file(path), str(path))
     is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)

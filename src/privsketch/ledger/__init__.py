@@ -1,4 +1,4 @@
-"""What all releases of a holder have cost together: limits, entries and totals in one file.
+"""The ledger: what all releases of a holder cost together, with limits, in one file.
 
-Everything here is exact: costs are fractions, and what was reserved is spent.
+All arithmetic is exact: costs are fractions. A reserved cost is spent.
 """

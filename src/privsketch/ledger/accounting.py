@@ -1,16 +1,16 @@
 """Totals of costs, and whether a limit allows them: exact comparisons of fractions.
 
-Costs are chosen one after the other by people who have seen earlier releases. So a rule is used
-here only if it holds for the whole sequence, however it was chosen (a *filter*):
+People choose costs one after the other, knowing earlier releases. So a rule is used here only if
+it holds for the whole sequence, however that was chosen (a *filter*):
 
 * basic: sums of epsilon and of delta (Rogers et al., 2016, Theorem 3.6);
 * zcdp: the sum of rho, turned into epsilon and delta (Feldman and Zrnic, 2021; Whitehouse et al.,
-  2023). What has no rho is counted by basic composition, in a share of the limit that was kept
-  apart when the data set was added.
+  2023). Releases without a rho are counted by basic composition, in a share of the limit that was
+  reserved for them when the data set was added.
 
-"Whichever of two rules allows it" is none of them in general: which one holds in the end may
-depend on what was released. It is one where all that was released is pure, because the sequences
-that end there add nothing to delta. docs/ledger.md has the proofs.
+"Whichever of two rules allows it" is not a filter in general: which one holds in the end may
+depend on what was released. It is one if all releases are pure, because sequences that end there
+add nothing to delta. docs/ledger.md has the proofs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any, Literal, NamedTuple
 
-from privsketch.facts.budget import exact
-from privsketch.ledger.cost import amounts_text, fraction_text
+from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import MIN_DELTA, exact
+from privsketch.ledger.cost import MAX_EPSILON, amounts_text, as_fraction, fraction_text, short_text
 
 Accounting = Literal["basic", "zcdp"]
 ACCOUNTINGS: tuple[Accounting, ...] = ("basic", "zcdp")
 _ROUND_UP = 1 + 1e-9  # bisections end far closer than this
-_LEAST = 1e-60  # rho and epsilon that are told; no noise has less
+_MIN_LOSS = 1e-60  # rho and epsilon below any that noise has
 
 
 class Amount(NamedTuple):
-    """What one entry adds to the total of its data set."""
+    """The charge of one entry to the total of its data set."""
 
     epsilon: Fraction
     delta: Fraction
@@ -40,7 +41,7 @@ class Amount(NamedTuple):
 
     @property
     def without_rho(self) -> Amount:
-        """The same, counted by epsilon and delta."""
+        """The same amount, counted by epsilon and delta."""
         return self._replace(rho=None)
 
 
@@ -56,7 +57,7 @@ class Total:
     n_entries: int = 0
 
     def plus(self, amount: Amount) -> Total:
-        """With one entry more."""
+        """Return the total with one more entry."""
         epsilon, delta, rho = amount
         has_rho = rho is not None
         return Total(
@@ -69,18 +70,18 @@ class Total:
         )
 
     def minus(self, amount: Amount) -> Total:
-        """Without one entry."""
+        """Return the total without one of its entries."""
         rho = None if amount.rho is None else -amount.rho
         less = self.plus(Amount(-amount.epsilon, -amount.delta, rho))
         return replace(less, n_entries=self.n_entries - 1)
 
     @classmethod
     def of(cls, amounts: Iterable[Amount]) -> Total:
-        """Of these entries."""
+        """Return the total of these amounts."""
         return reduce(cls.plus, amounts, cls())
 
     def to_json(self) -> dict[str, str]:
-        """Fractions as text."""
+        """Return the fields, with fractions as text."""
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -92,16 +93,16 @@ class Total:
 
 @dataclass(frozen=True)
 class Left:
-    """What a limit still allows; None where the accounting has no such number.
+    """The remainder of a limit; None for numbers that the accounting does not have.
 
     Attributes
     ----------
     epsilon, delta : Fraction
-        For releases by their epsilon and delta; of a ledger of zcdp, for those without a rho.
+        Largest cost of a release by epsilon and delta; with zcdp, of a release without a rho.
     rho : Fraction or None
-        For releases that have one.
+        Largest rho of a release that has one.
     pure_epsilon : Fraction or None
-        For pure releases, in a ledger of zcdp, as long as all were pure.
+        With zcdp, largest epsilon of a pure release, as long as all releases were pure.
     """
 
     epsilon: Fraction
@@ -110,7 +111,7 @@ class Left:
     pure_epsilon: Fraction | None = None
 
     def to_json(self) -> dict[str, str | None]:
-        """Fractions as text."""
+        """Return the fields, with fractions as text."""
         return {
             name: None if (value := getattr(self, name)) is None else str(value)
             for name in ("epsilon", "delta", "rho", "pure_epsilon")
@@ -119,14 +120,14 @@ class Left:
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that may be spent on one data set.
+    """The largest total cost of one data set.
 
     Parameters
     ----------
     epsilon, delta : Fraction
     accounting : {"basic", "zcdp"}
     without_rho : Fraction
-        Share of epsilon and delta that is kept apart for releases without a rho; zcdp only.
+        Share of epsilon and delta that is reserved for releases without a rho; zcdp only.
     """
 
     epsilon: Fraction
@@ -136,14 +137,14 @@ class Limit:
 
     @property
     def rho(self) -> Fraction | None:
-        """Largest sum of rho; None for basic composition."""
+        """Largest sum of rho; None for basic accounting."""
         if self.accounting == "basic":
             return None
         rest = 1 - self.without_rho
         return _largest_rho(self.epsilon * rest, self.delta * rest)
 
     def allows(self, total: Total) -> bool:
-        """Whether all entries together keep to the limit."""
+        """Return whether a total is within the limit."""
         if self.accounting == "basic":
             return total.epsilon <= self.epsilon and total.delta <= self.delta
         if total.delta == 0 and total.epsilon <= self.epsilon:
@@ -157,7 +158,7 @@ class Limit:
         )
 
     def left(self, total: Total) -> Left:
-        """What is left of it."""
+        """Return the remainder of the limit after a total."""
         zero, rho = Fraction(0), self.rho
         if rho is None:
             return Left(max(zero, self.epsilon - total.epsilon), self.delta - total.delta)
@@ -170,7 +171,7 @@ class Limit:
         )
 
     def used(self, total: Total) -> Fraction:
-        """Which share of the limit was spent: 1 if nothing more is allowed."""
+        """Return the share of the limit that a total uses: 1 if nothing more is allowed."""
         basic = _share(total.epsilon, self.epsilon)
         rho = self.rho
         if rho is None:
@@ -183,7 +184,7 @@ class Limit:
         return min(basic, concentrated) if total.delta == 0 else concentrated
 
     def left_text(self, total: Total) -> str:
-        """What is left of it, in words, rounded down."""
+        """Return the remainder in words, rounded down."""
         left = self.left(total)
         if left.rho is None:
             return amounts_text(left.epsilon, left.delta, up=False)
@@ -197,7 +198,7 @@ class Limit:
         return words
 
     def spent_text(self, total: Total) -> str:
-        """What was spent, in words, rounded up."""
+        """Return a total in words, rounded up."""
         if self.accounting == "basic":
             return amounts_text(total.epsilon, total.delta)
         words = f"rho = {fraction_text(total.rho)}"
@@ -210,21 +211,21 @@ class Limit:
         return words
 
     def charged_text(self, amount: Amount) -> str:
-        """What one entry adds to what was spent, in words, rounded up."""
+        """Return the charge of one entry in words, rounded up."""
         if self.accounting == "basic" or amount.rho is None:
             return amounts_text(amount.epsilon, amount.delta)
         return f"rho = {fraction_text(amount.rho)}"
 
     def implied_epsilon(self, total: Total) -> Fraction | None:
-        """Epsilon at the limit's delta that the sum of rho implies; None without one."""
+        """Return the epsilon that the sum of rho implies at the limit's delta; None without rho."""
         if self.accounting == "basic" or total.rho == 0:
             return None
-        found = epsilon_of_rho(total.rho, self.delta * (1 - self.without_rho))
-        return min(found, total.epsilon) if total.delta == 0 else found
+        epsilon = epsilon_of_rho(total.rho, self.delta * (1 - self.without_rho))
+        return min(epsilon, total.epsilon) if total.delta == 0 else epsilon
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The limit in words."""
         words = amounts_text(self.epsilon, self.delta, up=False)
         if self.rho is None:
             return words
@@ -233,7 +234,7 @@ class Limit:
         return f"{words}{apart})"
 
     def to_json(self) -> dict[str, Any]:
-        """Fractions as text."""
+        """Return the fields, with fractions as text."""
         rho = self.rho
         return {
             "epsilon": str(self.epsilon),
@@ -243,32 +244,66 @@ class Limit:
         }
 
 
+def stated_limit(
+    epsilon: object, delta: object, accounting: Accounting, without_rho: object
+) -> Limit:
+    """Return the limit of a new data set; a ParameterError if a number is out of range."""
+    limit = Limit(
+        as_fraction("epsilon", epsilon),
+        as_fraction("delta", delta),
+        accounting,
+        as_fraction("without_rho", without_rho),
+    )
+    if limit.epsilon == 0:
+        raise ParameterError("epsilon", epsilon, "expected a number above 0")
+    if limit.epsilon > MAX_EPSILON:
+        expected = f"expected at most {MAX_EPSILON:g}"
+        raise ParameterError("epsilon", short_text(limit.epsilon), expected)
+    if limit.delta >= 1:
+        raise ParameterError("delta", delta, "expected a number below 1")
+    if limit.without_rho and accounting == "basic":
+        raise ParameterError(
+            "without_rho", without_rho, "this ledger adds up epsilon and delta of everything"
+        )
+    if limit.without_rho >= 1:
+        raise ParameterError("without_rho", without_rho, "expected a share below 1")
+    if accounting == "zcdp" and limit.delta < exact(MIN_DELTA):
+        raise ParameterError(
+            "delta",
+            float(limit.delta),
+            "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit, of "
+            f"{MIN_DELTA:g} at least",
+            "use a ledger of basic composition for a pure limit",
+        )
+    return limit
+
+
 def _share(part: Fraction, whole: Fraction) -> Fraction:
     return part / whole if part else Fraction(0)
 
 
 @lru_cache(maxsize=256)
 def _largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A rho that implies (epsilon, delta), as large as is known; exact."""
+    """Return the largest known rho that implies (epsilon, delta), exactly."""
     from privsketch.noise.calibration import rho_of_budget, round_down
 
     rho = rho_of_budget(round_down(epsilon), round_down(delta))
-    # A receipt has it as the decimal number that the float prints as, which is above or below it
-    # by less than the margin that rho_of_budget keeps.
+    # A receipt states the decimal number that the float prints as. It differs from the float by
+    # less than the margin of rho_of_budget.
     return max(exact(rho), Fraction(rho))
 
 
 @lru_cache(maxsize=256)
 def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
-    """Epsilon that rho implies at this delta, rounded up."""
+    """Return the epsilon that rho implies at this delta, rounded up."""
     from privsketch.noise.calibration import log_delta_zcdp, round_down
 
-    loss = max(float(rho) * _ROUND_UP, _LEAST)  # no float is as small as some fractions
+    loss = max(float(rho) * _ROUND_UP, _MIN_LOSS)  # some fractions are too small for a float
     log_delta = math.log(round_down(delta))
     low, high = 0.0, 1.0
     while log_delta_zcdp(loss, high) > log_delta:
         low, high = high, 2 * high
-    while high - low > 1e-12 * high and high > _LEAST:
+    while high - low > 1e-12 * high and high > _MIN_LOSS:
         middle = (low + high) / 2
         if log_delta_zcdp(loss, middle) <= log_delta:
             high = middle

@@ -1,7 +1,7 @@
-"""`Ledger`: data sets with limits, and what was released of them.
+"""`Ledger`: data sets with limits, and their releases.
 
-A release is reserved before any noise is drawn, and committed with its receipt afterwards. What
-was reserved is spent for good: whatever happens in between, nobody can say that nothing was seen.
+A release is reserved before any noise is drawn, and committed with its receipt afterwards. A
+reserved cost stays spent: if the process ends in between, somebody may have seen the result.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -26,17 +24,9 @@ from privsketch._base.errors import (
 )
 from privsketch._base.formats import canonical_json, reading
 from privsketch._base.notebook import shown, table
-from privsketch.facts.budget import (
-    MIN_DELTA,
-    NEIGHBOURS,
-    Neighbours,
-    Unit,
-    checked_source,
-    exact,
-    is_name,
-)
+from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit, checked_source, is_name
 from privsketch.ledger import store
-from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Limit, Total
+from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Total, stated_limit
 from privsketch.ledger.contents import (
     MAX_REFUSALS,
     DataSet,
@@ -45,35 +35,38 @@ from privsketch.ledger.contents import (
     Reservation,
     charge,
     entries_of,
+    refusal_text,
     require_whole,
     stated,
+    total_alone,
 )
-from privsketch.ledger.cost import MAX_EPSILON, Cost, as_fraction, short_text
-from privsketch.ledger.marks import Marks, Match, close_ones, recognised
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.marks import Marks, Match, matches_elsewhere, readable_marks, recognised
 
 MAX_NAME = 200
 MAX_NOTE = 10_000
 _HEAD = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_TOLD: set[Path] = set()  # ledgers whose holder was warned, once for a process
+_WARNED: set[Path] = set()  # ledgers whose holder this process has warned
 _OPEN_TO_OTHERS = (
     "others than its owner may read or write this ledger, and it is for its holder alone: whoever "
     "reads it may find out whether a row is among the records"
 )
+_NOTHING = Amount(Fraction(0), Fraction(0), Fraction(0))
 
 
 class Ledger:
-    """What all releases of a holder have cost together, in one file of SQLite.
+    """Record of what all releases of a holder cost together, in one SQLite file.
 
     Data sets have a name, a unit and a limit. A release is *reserved* before any noise is drawn,
-    which is refused above the limit, and *committed* with its receipt once it is made. What was
-    reserved is spent, whatever happens after that. Any number of processes may use a ledger at a
-    time, on a local file system. It is for its holder alone: names and times are the holder's, and
-    a secret key is in it.
+    and refused above the limit. It is *committed* with its receipt once it is made. A reserved
+    cost is spent, whatever happens afterwards. Several processes may use a ledger at the same
+    time, on a local file system. The file is for its holder alone: it contains names, times and a
+    secret key.
 
     Parameters
     ----------
     path : str or path
-        An existing ledger; `Ledger.create` makes one.
+        File of an existing ledger; `Ledger.create` makes one.
 
     Examples
     --------
@@ -95,8 +88,8 @@ class Ledger:
         self._path = Path(path).absolute()  # the same file wherever the process goes
         with store.opened(self._path) as log:
             self._accounting = log.accounting
-        if self._path not in _TOLD and store.is_open_to_others(self._path):
-            _TOLD.add(self._path)
+        if self._path not in _WARNED and store.is_open_to_others(self._path):
+            _WARNED.add(self._path)
             warnings.warn(f"{path}: {_OPEN_TO_OTHERS}; chmod 600 {path}", PrivsketchWarning, 2)
 
     @classmethod
@@ -106,7 +99,7 @@ class Ledger:
         Parameters
         ----------
         path : str or path
-            Where nothing is yet.
+            File of the new ledger, which must not exist.
         accounting : {"basic", "zcdp"}
             What decides at a limit: sums of epsilon and delta, or the sum of rho.
         """
@@ -116,17 +109,17 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """Path of the ledger file."""
         return self._path
 
     @property
     def accounting(self) -> Accounting:
-        """What decides at a limit."""
+        """What decides at a limit: "basic" or "zcdp"."""
         return self._accounting
 
     @property
     def key(self) -> bytes:
-        """The secret key of marks. It stays in the ledger."""
+        """Secret key of the marks, which never leaves the ledger."""
         with store.opened(self._path) as log:
             return bytes(log.key)
 
@@ -145,28 +138,28 @@ class Ledger:
         max_refusals: int = MAX_REFUSALS,
         note: str = "",
     ) -> None:
-        """Add a data set with its limit, which stays as it is.
+        """Add a data set with its limit, which cannot be changed later.
 
         Parameters
         ----------
         name : str
-            Of 1 to 200 printable characters.
+            Name of the data set, 1 to 200 printable characters.
         epsilon, delta : float or Fraction
-            The most that all releases together may cost.
+            Largest total cost of all releases.
         neighbours : {"add-remove", "replace"}
-            What has to stay hidden.
+            Which change of the table stays hidden.
         person : str, optional
             The column that names persons, if persons are protected instead of records.
         without_rho : float or Fraction
-            In a ledger of zcdp, the share of the limit that is kept apart for releases without a
-            rho, such as masked sketches; without one they are refused.
+            With zcdp, the share of the limit that is reserved for releases without a rho, such as
+            masked sketches. They are refused if the share is 0.
         max_refusals : int
-            How often a release may be refused because of what records say. Then only releases that
-            no record can stop are let in (docs/ledger.md).
+            Number of releases that may be refused because of what records say. Beyond it, only
+            releases that no record can stop are allowed (docs/ledger.md).
         note : str
-            For people.
+            A note for people.
         """
-        limit = self._limit(epsilon, delta, without_rho)
+        limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)
         if not is_name(name) or len(name) > MAX_NAME:
             expected = f"expected a printable name of 1 to {MAX_NAME} characters"
@@ -188,94 +181,67 @@ class Ledger:
                 )
             log.append("add", name, None, Amount(limit.epsilon, limit.delta, None), content)
 
-    def _limit(self, epsilon: object, delta: object, without_rho: object) -> Limit:
-        limit = Limit(
-            as_fraction("epsilon", epsilon),
-            as_fraction("delta", delta),
-            self._accounting,
-            as_fraction("without_rho", without_rho),
-        )
-        if limit.epsilon == 0:
-            raise ParameterError("epsilon", epsilon, "expected a number above 0")
-        if limit.epsilon > MAX_EPSILON:
-            raise ParameterError(
-                "epsilon", short_text(limit.epsilon), f"expected at most {MAX_EPSILON:g}"
-            )
-        if limit.delta >= 1:
-            raise ParameterError("delta", delta, "expected a number below 1")
-        if limit.without_rho and self._accounting == "basic":
-            raise ParameterError(
-                "without_rho", without_rho, "this ledger adds up epsilon and delta of everything"
-            )
-        if limit.without_rho >= 1:
-            raise ParameterError("without_rho", without_rho, "expected a share below 1")
-        if self._accounting == "zcdp" and limit.delta < exact(MIN_DELTA):
-            raise ParameterError(
-                "delta",
-                float(limit.delta),
-                "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit, of "
-                f"{MIN_DELTA:g} at least",
-                "use a ledger of basic composition for a pure limit",
-            )
-        return limit
-
     def _repr_html_(self) -> str:
-        names, rows = ["limit", "spent", "left", "entries"], []
-        standing = self.datasets()
-        for found in standing:
-            limit, spent = found.limit, found.spent
-            cells = [limit.text, limit.spent_text(spent), limit.left_text(spent)]
-            rows.append([*cells, str(found.n_entries)])
+        data_sets = self.datasets()
+        rows = [
+            [
+                d.limit.text,
+                d.limit.spent_text(d.spent),
+                d.limit.left_text(d.spent),
+                str(d.n_entries),
+            ]
+            for d in data_sets
+        ]
         title = f"Ledger {self._path.name}, accounting {self._accounting}: for its holder alone"
-        return shown(title, [], table("data set", [one.name for one in standing], names, rows))
+        columns = ["limit", "spent", "left", "entries"]
+        return shown(title, [], table("data set", [d.name for d in data_sets], columns, rows))
 
     def datasets(self) -> list[DataSet]:
-        """All data sets as they stand, in the order in which they were added."""
+        """Return all data sets in their current state, in the order in which they were added."""
         with store.opened(self._path) as log, reading(str(self._path)):
             return self._data_sets(log)
 
     def data_set(self, name: str) -> DataSet:
-        """One data set as it stands, without what its ballots cost alone."""
+        """Return the current state of a data set, without `alone`."""
         with store.opened(self._path) as log:
             return self._data_set(log, name)
 
     def total(self, name: str) -> Total:
-        """What all entries of a data set cost together, exactly."""
+        """Return the exact total cost of all entries of a data set."""
         with store.opened(self._path) as log:
             return self._data_set(log, name).spent
 
     def total_alone(self, name: str) -> Total:
-        """What all ballots of a data set cost together if others join forces, in every study.
+        """Return the total cost of a data set's ballots if everybody else in each study colludes.
 
-        It holds instead of what they count in `total`, not on top of it.
+        It replaces what the ballots count in `total`; the two do not add up.
         """
         with store.opened(self._path) as log, reading(str(self._path)):
-            return _alone(self._data_set(log, name), entries_of(log.lines(name)))
+            return total_alone(self._data_set(log, name), entries_of(log.lines(name)))
 
     def quote(self, name: str, cost: Cost) -> Quote:
-        """What a release would cost and whether it would be allowed; nothing changes.
+        """Return what a release would cost and whether it would be allowed; nothing changes.
 
         Parameters
         ----------
         name : str
-            Of the data set.
+            Name of the data set.
         cost : Cost
         """
         with store.opened(self._path) as log:
             self._require_whole(log)
-            found = self._data_set(log, name)
+            data_set = self._data_set(log, name)
         try:
-            charged = charge(cost, found)
+            charged = charge(cost, data_set)
         except BudgetError as error:
-            nothing = Amount(Fraction(0), Fraction(0), Fraction(0))
-            return Quote(False, nothing, found.spent, found.left, f"refused: {error}")
-        after = found.spent.plus(charged)
-        allowed = found.limit.allows(after)
+            return Quote(False, _NOTHING, data_set.spent, data_set.left, f"refused: {error}")
+        after = data_set.spent.plus(charged)
+        allowed = data_set.limit.allows(after)
         if allowed:
-            words = f"allowed; {found.limit.left_text(after)} would be left"
+            words = f"allowed; {data_set.limit.left_text(after)} would be left"
         else:
-            words = f"refused: {_refusal(found, cost, charged)}"
-        return Quote(allowed, charged, after, found.left, words)
+            words = f"refused: {refusal_text(data_set, cost, charged)}"
+        return Quote(allowed, charged, after, data_set.left, words)
 
     def reserve(
         self,
@@ -287,30 +253,30 @@ class Ledger:
         marks: Marks | None = None,
         alone: Cost | None = None,
     ) -> Reservation:
-        """Spend a cost, before anything is drawn; on disk when this returns.
+        """Spend a cost before noise is drawn; it is on disk when this returns.
 
         Parameters
         ----------
         name : str
-            Of the data set.
+            Name of the data set.
         cost : Cost
-            At least what the release will cost.
+            Upper bound of what the release will cost.
         what : str
             What is about to be released, for people.
         source : str, optional
-            The name of the records in receipts.
+            Name of the records in receipts.
         marks : Marks, optional
-            Of the records; other data sets that have the same ones are told.
+            Marks of the records. The reservation names other data sets with the same records.
         alone : Cost, optional
-            Of a ballot: what it costs if everybody else in its study joins forces. The limit is
-            about `cost`; these add up beside it (`total_alone`).
+            Of a ballot: its cost if everybody else in its study colludes. The limit applies to
+            `cost`; these costs add up separately (`total_alone`).
 
         Raises
         ------
         BudgetError
             The limit does not allow it. Nothing was spent.
         FileError
-            A line of the ledger was altered or taken away: what is left is not known.
+            A line of the ledger was altered or removed: the remainder is not known.
         """
         if not isinstance(what, str) or not _is_text(what):
             raise ParameterError("what", what, "expected a text")
@@ -322,25 +288,25 @@ class Ledger:
         entry = secrets.token_hex(8)
         with store.opened(self._path, write=True) as log:
             self._require_whole(log)
-            found = self._data_set(log, name)
+            data_set = self._data_set(log, name)
             try:
-                charged = charge(cost, found)
+                charged = charge(cost, data_set)
             except BudgetError as error:
                 raise BudgetError(f"data set {name!r}: {error.text}; nothing was spent") from None
-            if not found.limit.allows(found.spent.plus(charged)):
+            if not data_set.limit.allows(data_set.spent.plus(charged)):
                 raise BudgetError(
-                    f"data set {name!r}: {_refusal(found, cost, charged)}; nothing was spent"
+                    f"data set {name!r}: {refusal_text(data_set, cost, charged)}; nothing was spent"
                 )
             log.append("reserve", name, entry, charged, content)
             if marks is None:
                 return Reservation(entry, name, charged)
-            kept = log.marks()
+            stored = log.marks()
             log.keep_marks(name, marks.to_bytes())
-        # Compared outside of the lock: others may write meanwhile.
-        return Reservation(entry, name, charged, *_noticed(name, marks, _readable(kept)))
+        # Marks are compared outside of the lock, so that others may write meanwhile.
+        return Reservation(entry, name, charged, *matches_elsewhere(name, marks, stored))
 
     def refuse(self, name: str, *, what: str, source: str | None = None) -> DataSet:
-        """Enter that a release was refused because of what records say; it costs nothing.
+        """Enter a release that was refused because of what records say; it costs nothing.
 
         Parameters
         ----------
@@ -349,17 +315,16 @@ class Ledger:
         what : str
             What would have been released, for people.
         source : str, optional
-            The name of the records in receipts.
+            Name of the records in receipts.
 
         Returns
         -------
         DataSet
-            As it stands now, with the number of its refusals.
+            The data set in its current state, with the number of its refusals.
         """
-        nothing = Amount(Fraction(0), Fraction(0), Fraction(0))
         with store.opened(self._path, write=True) as log:
             self._data_set(log, name)
-            log.append("refuse", name, None, nothing, {"what": what, "source": source})
+            log.append("refuse", name, None, _NOTHING, {"what": what, "source": source})
             return self._data_set(log, name)
 
     def commit(
@@ -372,23 +337,23 @@ class Ledger:
         marks: Marks | None = None,
         void: bool = False,
     ) -> None:
-        """Add the receipt of what was reserved; once.
+        """Add the receipt to a reserved entry, which is possible once.
 
         Parameters
         ----------
         entry : str or Reservation
         receipt : dict, optional
-            As JSON.
+            The receipt as JSON.
         cost : Cost, optional
-            What the release cost, if that is less than what was reserved. More is an error, and
+            Cost of the release, if it is below the reserved one. A larger cost is an error, and
             the reservation stays.
         output : str, optional
             Where the result went.
         marks : Marks, optional
-            Of records that were read after the cost was reserved.
+            Marks of records that were read after the cost was reserved.
         void : bool
-            Of a ballot: its study ended without a total, and nobody can open it any more. It then
-            costs nothing.
+            Of a ballot: its study ended without a total, and nobody can open the ballot any more.
+            It then costs nothing.
         """
         entry = entry.id if isinstance(entry, Reservation) else entry
         if output is not None and not (isinstance(output, str) and _is_text(output)):
@@ -419,7 +384,7 @@ class Ledger:
                         f"was reserved, {reserved.text}; the reservation stays"
                     )
                 lower = charge(cost, self._data_set(log, line.data_set))
-                # What was counted without a rho stays so: its share was kept apart for it.
+                # An entry that was counted without a rho stays in the share reserved for those.
                 charged = lower if charged.rho is not None else lower.without_rho
             content: dict[str, Any] = {
                 "cost": None if cost is None else cost.to_json(),
@@ -433,7 +398,7 @@ class Ledger:
                 log.keep_marks(line.data_set, marks.to_bytes())
 
     def entries(self, name: str | None = None) -> list[Entry]:
-        """What was released, in order: of one data set, or of all."""
+        """Return the entries of one data set, or of all, in order."""
         with store.opened(self._path) as log:
             if name is not None:
                 self._data_set(log, name)
@@ -441,43 +406,42 @@ class Ledger:
                 return entries_of(log.lines(name))
 
     def recognise(self, marks: Marks) -> list[Match]:
-        """Data sets that have something in common with these records, the closest first."""
+        """Return the data sets that share records with these marks, the closest first."""
         with store.opened(self._path) as log:
-            kept = log.marks()
-        return recognised(marks, _readable(kept))
+            stored = log.marks()
+        return recognised(marks, readable_marks(stored))
 
     def cautions(self, name: str, marks: Marks) -> list[str]:
-        """What the holder should know before these records are released under a name.
+        """Return what the holder should know before records are released as a data set.
 
         Parameters
         ----------
         name : str
-            Of the data set.
+            Name of the data set.
         marks : Marks
-            Of the records.
+            Marks of the records.
         """
         with store.opened(self._path) as log:
-            kept = log.marks()
-        nothing = Amount(Fraction(0), Fraction(0), None)
-        return Reservation("", name, nothing, *_noticed(name, marks, _readable(kept))).cautions
+            stored = log.marks()
+        return Reservation("", name, _NOTHING, *matches_elsewhere(name, marks, stored)).cautions
 
     @property
     def head(self) -> str:
-        """Hash of the last line, 64 hex digits: kept elsewhere, it shows later what is missing."""
+        """Hash of the last line, 64 hex digits; a copy of it reveals missing lines later."""
         with store.opened(self._path) as log:
             return log.head[1]
 
     def check(self, *, head: str | None = None) -> list[str]:
-        """What is wrong with the file, in sentences; empty if nothing is.
+        """Return the problems of the file, in sentences; empty if it is intact.
 
-        SQLite's own check, the chain of hashes over all lines, every cost, and at every entry
-        whether the limit was kept.
+        The check covers SQLite's own integrity check, the chain of hashes over all lines, every
+        cost, and the limit at every entry.
 
         Parameters
         ----------
         head : str, optional
-            The `head` at an earlier time, which was kept elsewhere. It must be that of a line
-            still: else an older copy was brought back, or the file was written anew.
+            The `head` at an earlier time, which was kept elsewhere. It must still be the hash of
+            a line; otherwise somebody restored an older copy, or rewrote the file.
         """
         from privsketch.ledger.verify import problems
 
@@ -487,7 +451,7 @@ class Ledger:
             return problems(log, head)
 
     def export(self) -> dict[str, Any]:
-        """All data sets and entries with their receipts, as JSON; neither marks nor the key."""
+        """Return all data sets and entries with their receipts, as JSON, without marks and key."""
         with store.opened(self._path) as log, reading(str(self._path)):
             number, head = log.head
             return {
@@ -497,19 +461,19 @@ class Ledger:
                 "time": log.time,
                 "n_lines": number,
                 "head": head,
-                "data_sets": [found.to_json() for found in self._data_sets(log)],
+                "data_sets": [data_set.to_json() for data_set in self._data_sets(log)],
                 "entries": [entry.to_json() for entry in entries_of(log.lines())],
             }
 
     def _require_whole(self, log: store.Log) -> None:
-        """Refuse a ledger that was edited: it may say that more is left than is.
+        """Refuse a ledger that was edited: its remainder may be too large.
 
-        `check` looks at all that can be wrong; this is what a release can wait for.
+        This is the part of `check` that is fast enough for every release.
         """
-        for _, found in log.chained():
-            if found:
+        for _, faults in log.chained():
+            if faults:
                 raise FileError(
-                    f"{self._path}: {found[0]}; not a whole ledger, do not use it, and bring back "
+                    f"{self._path}: {faults[0]}; not a whole ledger, do not use it, and bring back "
                     "a copy"
                 )
 
@@ -527,12 +491,12 @@ class Ledger:
         )
 
     def _data_sets(self, log: store.Log) -> list[DataSet]:
-        """All data sets as they stand, with what their ballots cost alone."""
-        found = [self._standing(log, line) for line in list(log.lines(kind="add"))]
+        """Return all data sets in their current state, with `alone`."""
+        data_sets = [self._standing(log, line) for line in list(log.lines(kind="add"))]
         entries = entries_of(log.lines())
         return [
-            replace(one, alone=_alone(one, (e for e in entries if e.data_set == one.name)))
-            for one in found
+            replace(d, alone=total_alone(d, (e for e in entries if e.data_set == d.name)))
+            for d in data_sets
         ]
 
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
@@ -546,47 +510,8 @@ class Ledger:
         )
 
 
-def _alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
-    """What ballots of a data set cost together if others join forces."""
-    costs = [entry.alone for entry in entries if entry.alone is not None]
-    return Total.of([charge(cost, data_set) for cost in costs])
-
-
-def _noticed(
-    name: str, marks: Marks, known: list[tuple[str, Marks]]
-) -> tuple[tuple[Match, ...], bool]:
-    """Other data sets with the same records, and whether none of this one's was recognised."""
-    matches = recognised(marks, known)
-    others = tuple(match for match in close_ones(matches) if match.data_set != name)
-    own = [old for data_set, old in known if data_set == name and old.encoding == marks.encoding]
-    is_unlike = bool(own and marks.values) and all(match.data_set != name for match in matches)
-    return others, is_unlike
-
-
-def _refusal(found: DataSet, cost: Cost, charged: Amount) -> str:
-    words = f"the release costs {cost.text}"
-    limit = found.limit
-    if limit.accounting == "zcdp":
-        words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
-    if charged.epsilon != cost.epsilon:
-        words += " (twice and more under the data set's neighbours, replace)"
-    words += f"; left are {limit.left_text(found.spent)}, of the limit {limit.text}"
-    if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
-        words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
-    return words
-
-
-def _readable(kept: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks]]:
-    """Marks that are whole; `check` tells of others, and no release fails because of them."""
-    found = []
-    for name, data in kept:
-        with suppress(FileError):
-            found.append((name, Marks.from_bytes(data)))
-    return found
-
-
 def _is_text(value: str) -> bool:
-    """Whether a text can be written down: no halves of characters."""
+    """Return whether a text can be encoded: it has no lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:

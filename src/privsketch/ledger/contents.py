@@ -1,11 +1,12 @@
-"""What a ledger holds: data sets with their limits, entries, and what a release would cost."""
+"""Contents of a ledger: data sets with their limits, entries, quotes and reservations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
@@ -14,31 +15,31 @@ from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Match
 
-MAX_REFUSALS = 10  # of a data set, unless its limit says otherwise
-_NAMED = 3  # data sets of the same records, in cautions
+MAX_REFUSALS = 10  # default for a data set
+_MAX_NAMED = 3  # data sets with the same records that cautions name
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A set of records that limits are kept for, as it stands.
+    """A set of records with a limit, in its current state.
 
     Attributes
     ----------
     name, note, time : str
-        `time` is when it was added.
+        `time` is when the data set was added.
     limit : Limit
     neighbours : {"add-remove", "replace"}
     unit : Unit
         One record, or one person.
     spent : Total
     n_entries, n_open : int
-        All entries, and those that were reserved and never committed; both count.
+        Number of all entries, and of those that were reserved and never committed; both count.
     alone : Total
-        What ballots in sealed studies cost together instead of what they count in `spent`, if
-        everybody else in their studies joins forces.
+        Total cost of ballots in sealed studies if everybody else in their studies colludes, in
+        place of what they count in `spent`.
     n_refusals, max_refusals : int
-        How often a release was refused because of what records say, and how often that may happen.
-        A refusal costs nothing, but whoever may write schemas learns from it.
+        Number of releases that were refused because of what records say, and its largest value.
+        A refusal costs nothing, but people who write schemas learn from it.
     """
 
     name: str
@@ -56,11 +57,11 @@ class DataSet:
 
     @property
     def left(self) -> Left:
-        """What the limit still allows."""
+        """Remainder of the limit."""
         return self.limit.left(self.spent)
 
     def to_json(self) -> dict[str, Any]:
-        """Fractions as text."""
+        """Return the fields, with fractions as text."""
         return {
             "name": self.name,
             "note": self.note,
@@ -80,23 +81,23 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Entry:
-    """One release, or what was reserved for one.
+    """One release, or a reservation for one.
 
     Attributes
     ----------
     id, data_set : str
     time, time_committed : str
-        UTC, in seconds; None if it was not committed.
+        UTC, to the second; `time_committed` is None before the commit.
     state : {"reserved", "committed"}
     cost : Cost
-        As the release states it.
+        Cost as the release states it.
     charged : Amount
-        What it counts under the neighbours of the data set.
+        Charge under the neighbours of the data set.
     what, source, output : str
         What is released, the name of the records, where the result went.
     receipt : dict or None
     alone : Cost or None
-        What a ballot costs besides, if everybody else in its study joins forces; it adds up apart.
+        Cost of a ballot if everybody else in its study colludes; these add up separately.
     """
 
     id: str
@@ -113,7 +114,7 @@ class Entry:
     alone: Cost | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Fractions as text."""
+        """Return the fields, with fractions as text."""
         epsilon, delta, rho = self.charged
         return {
             "id": self.id,
@@ -137,7 +138,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Quote:
-    """What a release would cost, and whether the limit allows it."""
+    """The cost of a possible release, and whether the limit allows it."""
 
     allowed: bool
     charged: Amount
@@ -148,17 +149,17 @@ class Quote:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A cost that is spent from now on.
+    """A cost that counts as spent.
 
     Attributes
     ----------
     id : str
-        Of the entry; `commit` takes it.
+        Id of the entry, for `commit`.
     charged : Amount
     matches : tuple of Match
-        Other data sets of the ledger that have the same records, or mostly; to be told.
+        Other data sets of the ledger with mostly the same records.
     is_unlike : bool
-        Whether nothing was recognised of what was released under this name before.
+        Whether no earlier record of this data set was recognised.
     """
 
     id: str
@@ -169,25 +170,25 @@ class Reservation:
 
     @property
     def cautions(self) -> list[str]:
-        """What the holder should know about these records, in sentences."""
-        found = [
+        """What the holder should know about these records."""
+        texts = [
             f"{match.words}; their costs add up, and the ledger counts them apart"
-            for match in self.matches[:_NAMED]
+            for match in self.matches[:_MAX_NAMED]
         ]
-        more = len(self.matches) - _NAMED
+        more = len(self.matches) - _MAX_NAMED
         if more > 0:
             sets = "data set has" if more == 1 else "data sets have"
-            found.append(f"{more} more {sets} these records, or many of them; costs add up")
+            texts.append(f"{more} more {sets} these records, or many of them; costs add up")
         if self.is_unlike:
-            found.append(
+            texts.append(
                 f"no record of data set {self.data_set!r} was recognised among these: is it the "
                 "right name?"
             )
-        return found
+        return texts
 
 
 def stated(line: store.Line, accounting: Accounting) -> DataSet:
-    """A data set as it was added, from its line."""
+    """Return a data set as it was added, from its line."""
     content = store.content_of(line)
     epsilon, delta, _ = store.amount_of(line.epsilon, line.delta, None)
     limit = Limit(epsilon, delta, accounting, Fraction(content["without_rho"]))
@@ -206,28 +207,28 @@ def stated(line: store.Line, accounting: Accounting) -> DataSet:
 
 
 def require_whole(name: str, value: object) -> int:
-    """The value, a whole number from 0 on; a ParameterError for any other."""
+    """Return a whole number that is not negative; a ParameterError for other values."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ParameterError(name, value, "expected a whole number from 0 on")
     return value
 
 
 def charge(cost: Cost, data_set: DataSet) -> Amount:
-    """What a cost adds to the total of a data set."""
+    """Return what a cost adds to the total of a data set."""
     charged = cost.charged(data_set.neighbours, data_set.unit.person)
     return Amount(charged.epsilon, charged.delta, charged.rho)
 
 
 def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
-    """Releases with their last state, from the lines of a ledger."""
-    found: dict[str, Entry] = {}
+    """Return releases in their last state, from the lines of a ledger."""
+    entries: dict[str, Entry] = {}
     for line in lines:
         if line.entry is None:
             continue
         content = store.content_of(line)
         charged = store.amount_of(line.epsilon, line.delta, line.rho)
         if line.kind == "reserve":
-            found[line.entry] = Entry(
+            entries[line.entry] = Entry(
                 line.entry,
                 line.data_set,
                 content["time"],
@@ -239,8 +240,8 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
                 alone=Cost.from_json(content["alone"]) if "alone" in content else None,
             )
             continue
-        before = found[line.entry]
-        found[line.entry] = replace(
+        before = entries[line.entry]
+        entries[line.entry] = replace(
             before,
             state="committed",
             time_committed=content["time"],
@@ -250,4 +251,50 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
             output=content["output"],
             alone=None if content.get("void") else before.alone,
         )
-    return list(found.values())
+    return list(entries.values())
+
+
+def total_alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
+    """Return the total cost of a data set's ballots if everybody else in each study colludes."""
+    costs = [entry.alone for entry in entries if entry.alone is not None]
+    return Total.of([charge(cost, data_set) for cost in costs])
+
+
+def refusal_text(data_set: DataSet, cost: Cost, charged: Amount) -> str:
+    """Return why the limit of a data set refuses a release."""
+    words = f"the release costs {cost.text}"
+    limit = data_set.limit
+    if limit.accounting == "zcdp":
+        words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
+    if charged.epsilon != cost.epsilon:
+        words += " (twice and more under the data set's neighbours, replace)"
+    words += f"; left are {limit.left_text(data_set.spent)}, of the limit {limit.text}"
+    if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
+        words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
+    return words
+
+
+class SpendingStep(NamedTuple):
+    """The share of a limit that is spent from one entry on."""
+
+    time: datetime
+    entry: str
+    used: float
+
+
+def spending(data_set: DataSet, entries: Iterable[Entry]) -> list[SpendingStep]:
+    """Return one step for each entry of a data set, in order, by its current charge."""
+    total, steps = Total(), []
+    for entry in entries:
+        if entry.data_set == data_set.name:
+            total = total.plus(entry.charged)
+            used = float(data_set.limit.used(total))
+            steps.append(SpendingStep(datetime.fromisoformat(entry.time), entry.id, used))
+    return steps
+
+
+def span_text(begin: datetime, end: datetime) -> tuple[str, str]:
+    """Return both ends of a time axis as text: dates, or times of one day."""
+    if begin.date() == end.date():
+        return f"{begin:%Y-%m-%d %H:%M}", f"{end:%H:%M} UTC"
+    return begin.date().isoformat(), end.date().isoformat()

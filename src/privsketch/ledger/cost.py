@@ -1,7 +1,7 @@
-"""The cost of one release, exact, and what it is under the relation that a data set states.
+"""The exact cost of one release, and its charge under the neighbours of a data set.
 
-A release that hides whether a record is there also hides what a record says: a replaced record is
-one removed and one added. With neighbours D, D', D'' a step apart each, P(M(D) in S) <=
+A release that hides whether a record is there also hides what a record says: replacing a record
+removes one and adds one. With neighbours D, D', D'' a step apart each, P(M(D) in S) <=
 e^eps P(M(D') in S) + delta <= e^2eps P(M(D'') in S) + (1 + e^eps) delta; Rényi divergences of two
 steps are at most those of 4 rho (Bun and Steinke, 2016, Proposition 1.9). docs/ledger.md.
 """
@@ -18,26 +18,26 @@ from privsketch._base.errors import BudgetError, ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, ONE_RECORD, Neighbours, Unit, exact, number_text
 
 _PRECISE = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
-_DIGITS = 6  # of a number in words that has too many
-MAX_EPSILON = 10**6  # far beyond what protects; e^epsilon can be written down
+_DIGITS = 6  # to which long numbers are rounded in texts
+MAX_EPSILON = 10**6  # far beyond any protection, and e^epsilon is still a Decimal
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one release costs.
+    """The privacy cost of one release.
 
     Parameters
     ----------
     epsilon, delta : Fraction
-        Other numbers are taken as the decimals they print as.
+        Floats stand for the decimal numbers that they print as.
     rho : Fraction, optional
-        Of zero-concentrated differential privacy, if the release has one. A pure release has
+        Cost in zero-concentrated differential privacy, if it is known. That of a pure release is
         epsilon^2 / 2.
     neighbours : {"add-remove", "replace"}
     unit : Unit
         What is protected.
     is_rows : bool
-        Whether rows are released, which know of one relation only; not kept.
+        Whether rows are released, which support "replace" only; not stored.
     """
 
     epsilon: Fraction
@@ -67,11 +67,11 @@ class Cost:
 
     @property
     def text(self) -> str:
-        """In words, rounded up where digits would not end."""
+        """Epsilon and delta as text, rounded up if they have many digits."""
         return amounts_text(self.epsilon, self.delta)
 
     def charged(self, neighbours: Neighbours, person: str | None) -> Cost:
-        """What it costs a data set of these neighbours and persons; a BudgetError if unknown."""
+        """Return the charge under these neighbours and persons; a BudgetError if there is none."""
         if self.unit.person != person:
             raise BudgetError(_other_unit(self.unit.person, person))
         if self.neighbours == neighbours:
@@ -94,7 +94,7 @@ class Cost:
         )
 
     def is_within(self, other: Cost) -> bool:
-        """Whether it is at most the other in every number, of the same unit and neighbours."""
+        """Return whether no number exceeds the other cost's, for the same unit and neighbours."""
         if (self.neighbours, self.unit.person) != (other.neighbours, other.unit.person):
             return False
         if other.rho is not None and (self.rho is None or self.rho > other.rho):
@@ -102,7 +102,7 @@ class Cost:
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
     def to_json(self) -> dict[str, Any]:
-        """As the ledger's file has it: fractions as text."""
+        """Return the fields as in the ledger's file, with fractions as text."""
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -113,7 +113,7 @@ class Cost:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Cost:
-        """The same again."""
+        """Return the cost of `to_json`."""
         return cls(
             Fraction(value["epsilon"]),
             Fraction(value["delta"]),
@@ -124,7 +124,7 @@ class Cost:
 
 
 def short_text(value: Fraction) -> str:
-    """Three digits of a number, however large."""
+    """Return a number of any size with three digits."""
     return f"{_PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator)):.3g}"
 
 
@@ -144,7 +144,7 @@ def _other_unit(released: str | None, stated: str | None) -> str:
 
 
 def as_fraction(name: str, value: object) -> Fraction:
-    """A number of at least 0, exact: a float means the decimal number it prints as."""
+    """Convert a number of at least 0; a float stands for the decimal number it prints as."""
     expected = "expected a number of at least 0"
     try:
         if isinstance(value, Rational | Decimal) and not isinstance(value, bool):
@@ -161,14 +161,14 @@ def as_fraction(name: str, value: object) -> Fraction:
 
 
 def exp_above(value: Fraction) -> Fraction:
-    """A fraction not below e^value, and hardly above."""
+    """Return a fraction that is slightly above e^value."""
     rounded = _PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator))
-    # exp is rounded to the nearest, whatever the context says; the next number is above it.
+    # Decimal rounds exp to the nearest number whatever the context; the next one is above it.
     return Fraction(_PRECISE.next_plus(_PRECISE.exp(rounded)))
 
 
 def fraction_text(value: Fraction, *, up: bool = True, digits: int = _DIGITS) -> str:
-    """A fraction in words: all digits of short decimals, else some of them, rounded up or down."""
+    """Return a fraction as text: short decimals in full, others rounded up or down."""
     number = float(value)
     text = number_text(number)
     if exact(number) == value and len(text) <= 2 * digits:
@@ -181,5 +181,5 @@ def fraction_text(value: Fraction, *, up: bool = True, digits: int = _DIGITS) ->
 
 
 def amounts_text(epsilon: Fraction, delta: Fraction, *, up: bool = True) -> str:
-    """Epsilon and delta in words."""
+    """Return epsilon and delta as text."""
     return f"epsilon = {fraction_text(epsilon, up=up)}, delta = {fraction_text(delta, up=up)}"

@@ -1,17 +1,22 @@
-"""Releases under a ledger: nothing is drawn before it is reserved, and what was drawn is committed.
+"""Entries of releases: a cost is reserved before noise is drawn, and committed afterwards.
 
-`entered` is what every way to release goes through. Without a ledger it does nothing. With one it
-asks first whether the limit allows the cost, reserves it when noise is about to be drawn, and
-commits the receipt. A step of a run says that it is one (`STEP`) and belongs to the run's entry;
-any other release that happens meanwhile, as in somebody's callback, has an entry of its own.
+Every release passes through `entered`. Without a ledger it does nothing. With one it first checks
+that the limit allows the cost, reserves it when noise is about to be drawn, and commits the
+receipt. A step of a run passes `STEP` and belongs to the run's entry. Any other release meanwhile,
+as in a callback, has an entry of its own.
 
 The environment may name a ledger for everything. Then the noise function itself refuses to draw
 outside of an entry (noise/mechanism).
+
+Estimators may fit the same records many times, and each fit is a release. Without a ledger nobody
+adds up, so the process does (`ProcessCosts`), and warns once with the total. It recognises records
+by marks under a key of its own.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,13 +32,12 @@ from privsketch._base.errors import (
     TableError,
 )
 from privsketch.design.cautions import warn_of
-from privsketch.facts.budget import Budget, Unit, exact
+from privsketch.facts.budget import Budget, Unit, cost_text, exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.contents import Reservation
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.marks import Marks
-from privsketch.ledger.tally import KEY, TALLY
+from privsketch.ledger.marks import Marks, compared
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import LEDGER, entered_noise
 
@@ -43,28 +47,28 @@ LedgerName = tuple[Any, str] | str | os.PathLike[str] | None  # a path and the n
 
 @dataclass(frozen=True)
 class Counted:
-    """A ledger's name as estimators pass it on: their fits are counted, ledger or not."""
+    """The ledger of an estimator, whose fits the process counts, with a ledger or without."""
 
     ledger: LedgerName
 
 
 class Step:
-    """What a step of a run passes on in place of a ledger: the run has the entry."""
+    """The type of `STEP`, which a step of a run passes in place of a ledger."""
 
 
 STEP = Step()
 
 
-class Seen(Protocol):
-    """What has noted records."""
+class MarksSource(Protocol):
+    """An object that knows the marks of records."""
 
     @property
     def marks(self) -> Marks:
-        """Of all records so far."""
+        """Marks of all records so far."""
 
 
 class OpenEntry:
-    """One release, from the question whether it is allowed to its receipt."""
+    """One release, from the check of the limit to its receipt."""
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class OpenEntry:
         self._ledger, self._name, self._cost = ledger, name, cost
         self._what, self._source, self._alone = what, source, alone
         self._lock = Lock()
-        self._seen: Seen | None = None
+        self._marks_source: MarksSource | None = None
         self._is_counted = False
         self._has_marks = False
         self._reserved: Reservation | None = None
@@ -93,34 +97,34 @@ class OpenEntry:
 
     @property
     def key(self) -> bytes | None:
-        """The secret key of marks, for whoever reads the records first; None for all others."""
+        """Secret key of marks, for the first reader of the records; None for all others."""
         if self._has_marks or (self._ledger is None and not self._is_counted):
             return None
         self._has_marks = True
-        return KEY if self._ledger is None else self._ledger.key
+        return _PROCESS_KEY if self._ledger is None else self._ledger.key
 
     @property
     def reserved(self) -> Reservation | None:
-        """What the ledger has reserved so far; None before noise is drawn, or without a ledger."""
+        """The reservation; None before noise is drawn, or without a ledger."""
         return self._reserved
 
     def count(self) -> OpenEntry:
-        """Let the process add up what its fits cost."""
+        """Let the process add up the cost of this release."""
         self._is_counted = True
         return self
 
-    def saw(self, seen: Seen) -> None:
-        """Who knows the marks of the records when noise is about to be drawn."""
-        self._seen = seen
+    def saw(self, source: MarksSource) -> None:
+        """Set the object that knows the marks of the records when noise is about to be drawn."""
+        self._marks_source = source
 
     def reserve(self) -> None:
-        """Spend the cost, once; called before noise is drawn, by whatever thread draws first."""
+        """Spend the cost once; called before noise is drawn, by the thread that draws first."""
         with self._lock:
             if self._ledger is None or self._reserved is not None:
                 return
             cost = self._cost()
-            marks = None if self._seen is None else self._seen.marks
-            if marks is not None:  # people may make an error of it: before it is spent
+            marks = None if self._marks_source is None else self._marks_source.marks
+            if marks is not None:  # before spending: users may turn warnings into errors
                 warn_of(self._ledger.cautions(self._name, marks))
             try:
                 self._reserved = self._ledger.reserve(
@@ -133,21 +137,27 @@ class OpenEntry:
                 )
             except PrivsketchError:
                 raise
-            except BaseException:  # an interrupt, perhaps when the entry stood already
-                _tell_listeners()
+            except BaseException:  # an interrupt, perhaps after the entry was made
+                _notify_listeners()
                 raise
-        _tell_listeners()
+        _notify_listeners()
 
     def commit(self, receipt: Receipt, marks: Marks | None = None) -> None:
-        """Add the receipt, and marks of records that were read while noise was drawn already."""
+        """Add the receipt, and marks of records that were read after noise was drawn."""
         if self._is_counted:
-            known = marks if marks is not None else None if self._seen is None else self._seen.marks
+            known = (
+                marks
+                if marks is not None
+                else None
+                if self._marks_source is None
+                else self._marks_source.marks
+            )
             if known is not None:
-                warn_of(TALLY.count(known, receipt))
+                warn_of(PROCESS_COSTS.count(known, receipt))
         if self._ledger is None or self._reserved is None:
             return
         try:
-            told = [] if marks is None else self._ledger.cautions(self._name, marks)
+            texts = [] if marks is None else self._ledger.cautions(self._name, marks)
             self._ledger.commit(
                 self._reserved,
                 receipt=receipt.to_json(),
@@ -157,26 +167,26 @@ class OpenEntry:
             )
         except BudgetError:
             raise
-        except PrivsketchError as error:  # a full disk: the result is paid for, and there is one
-            told = [
+        except PrivsketchError as error:  # such as a full disk: the result exists, and is paid for
+            texts = [
                 "the release was made and counts as spent, but its receipt is not in the ledger, "
                 f"where entry {self._reserved.id} stays reserved ({error})"
             ]
-        warn_of(told)
+        warn_of(texts)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Noise may be drawn inside; it is reserved before the first draw."""
+        """Allow noise in this block; the cost is reserved before the first draw."""
         with self.watching(), entered_noise(None if self._ledger is None else self.reserve):
             yield
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Enter a refusal that depends on what records say, unless the cost was spent already."""
+        """Enter a refusal that depends on what records say, unless the cost is spent already."""
         try:
             yield
         except RecordError as error:
-            if self._ledger is not None and self._reserved is None and _tells(error):
+            if self._ledger is not None and self._reserved is None and _depends_on_records(error):
                 enter_refusal(self._ledger, self._name, self._what, self._source)
             raise
 
@@ -187,18 +197,18 @@ _listeners: ContextVar[tuple[Callable[[], None], ...]] = ContextVar(
 )
 
 
-def _tell_listeners() -> None:
+def _notify_listeners() -> None:
     for listener in _listeners.get():
         listener()
 
 
-def _tells(error: RecordError) -> bool:
-    """Whether an error depends on what records say, rather than on what is public of a table."""
+def _depends_on_records(error: RecordError) -> bool:
+    """Return whether an error depends on what records say, not on public facts of a table."""
     return not isinstance(error, TableError)
 
 
 def require_refusable(ledger: Ledger, name: str) -> None:
-    """Refuse a release that a record could stop, where that has happened too often."""
+    """Refuse a release that a record could stop, if that has happened too often."""
     data_set = ledger.data_set(name)
     if data_set.n_refusals >= data_set.max_refusals:
         raise BudgetError(
@@ -210,40 +220,40 @@ def require_refusable(ledger: Ledger, name: str) -> None:
 
 
 def enter_refusal(ledger: Ledger, name: str, what: str, source: str | None) -> None:
-    """Enter a refusal and tell the holder, who sees the error itself as well."""
-    told: list[str] = []
+    """Enter a refusal, and warn the holder beside the error itself."""
+    texts: list[str] = []
     try:
         data_set = ledger.refuse(name, what=what, source=source)
-        told.append(
+        texts.append(
             f"refused because of what a record says: the ledger has {data_set.n_refusals} such "
             f"refusals of data set {name!r}, and {data_set.max_refusals} may be"
         )
     except PrivsketchError as error:  # a full disk
-        told.append(f"the refusal is not in the ledger ({error})")
-    warn_of(told)
+        texts.append(f"the refusal is not in the ledger ({error})")
+    warn_of(texts)
 
 
 @contextmanager
 def counted_refusals(ledger: LedgerName, *, what: str) -> Iterator[None]:
-    """A block that looks at records before a release begins: its refusals are entered."""
+    """Enter refusals of a block that reads records before a release begins."""
     try:
         yield
     except RecordError as error:
-        found = named(ledger) if _tells(error) else None
-        if found is not None:
-            enter_refusal(*found, what, None)
+        data_set = named(ledger) if _depends_on_records(error) else None
+        if data_set is not None:
+            enter_refusal(*data_set, what, None)
         raise
 
 
-class _Inside(OpenEntry):
-    """A step of a run: what it draws is the run's, which has an entry or none."""
+class _StepOfRun(OpenEntry):
+    """A step of a run: its noise belongs to the run, which has an entry or none."""
 
     def __init__(self) -> None:
         super().__init__(None, "", lambda: Cost(exact(0.0)), "", None)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Noise belongs to whatever is entered already, and so do refusals."""
+        """Leave noise and refusals to the entry of the run."""
         yield
 
 
@@ -256,26 +266,26 @@ def open_entry(
     alone: Callable[[], Cost] | None = None,
     is_total: bool = False,
 ) -> OpenEntry:
-    """The entry of a release that is about to begin.
+    """Return the entry of a release that is about to begin.
 
     Parameters
     ----------
     ledger : (path, name), path, STEP or None
-        Where it is entered; what the environment names if None. A path alone will do for a ledger
-        with one data set.
+        Where to enter the release; None for what the environment names. A path alone is enough for
+        a ledger with one data set.
     cost : callable
-        At least what the release will cost; asked now, and again when noise is about to be drawn.
+        Upper bound of the cost; called now, and again when noise is about to be drawn.
     what : str
         What is released, for people.
     source : str or None
-        The name of the records in receipts.
+        Name of the records in receipts.
     alone : callable, optional
-        Of a ballot: what it costs besides if everybody else in its study joins forces.
+        Of a ballot: its cost if everybody else in its study colludes.
     is_total : bool
-        Whether no record can stop it: then it is allowed after any number of refusals.
+        Whether no record can stop the release; it is then allowed after any number of refusals.
     """
     if isinstance(ledger, Step):
-        return _Inside()
+        return _StepOfRun()
     stated = ledger.ledger if isinstance(ledger, Counted) else ledger
     book, name = named(stated) or (None, "")
     entry = OpenEntry(book, name, cost, what, source, alone, is_total)
@@ -292,14 +302,14 @@ def entered(
     alone: Callable[[], Cost] | None = None,
     is_total: bool = False,
 ) -> Iterator[OpenEntry]:
-    """A block that releases something, as `open_entry` has it; the block commits."""
+    """Enter a release with the parameters of `open_entry`; the block commits it."""
     entry = open_entry(ledger, cost, what=what, source=source, alone=alone, is_total=is_total)
     with entry.entered():
         yield entry
 
 
 def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
-    """A ledger and a data set, as stated or as the environment names them; None without one."""
+    """Return the ledger and the data set, stated or from the environment; None without any."""
     path, name = ledger, None
     if isinstance(ledger, tuple | list):
         if len(ledger) != 2:
@@ -308,7 +318,7 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
     if path is None:
         path = os.environ.get(LEDGER) or None
         if path is None and name is not None:
-            raise ParameterError("ledger", None, "a data set without a ledger", _STATE)
+            raise ParameterError("ledger", None, "a data set without a ledger", _ADVICE)
     if path is None:
         return None
     if isinstance(path, Ledger):
@@ -337,24 +347,24 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
     return book, name
 
 
-_STATE = f"state the ledger's file, here or as {LEDGER}"
+_ADVICE = f"state the ledger's file, here or as {LEDGER}"
 
 
 def cost_of_budget(budget: Budget) -> Cost:
-    """What a run costs that pays with shares of a budget: pure noise, or rho that adds up."""
+    """Return the cost of a run that spends a whole budget in shares."""
     rho = None if budget.delta == 0 else exact(rho_of_budget(budget.epsilon, budget.delta))
     return Cost(exact(budget.epsilon), exact(budget.delta), rho, budget.neighbours, budget.unit)
 
 
 def cost_of_receipt(receipt: Receipt, unit: Unit) -> Cost:
-    """What a release has cost."""
+    """Return the cost of a release."""
     rho = None if receipt.rho is None else exact(receipt.rho)
     return Cost(exact(receipt.epsilon), exact(receipt.delta), rho, receipt.neighbours, unit)
 
 
 @contextmanager
 def writing_to(output: str | None) -> Iterator[None]:
-    """Entries of this block tell where the result went."""
+    """Let entries of this block state where the result went."""
     token = _output.set(output)
     try:
         yield
@@ -364,9 +374,61 @@ def writing_to(output: str | None) -> Iterator[None]:
 
 @contextmanager
 def watched_entries(listener: Callable[[], None]) -> Iterator[None]:
-    """Call `listener` when a cost was reserved inside of a block."""
+    """Call `listener` when a cost was reserved in this block."""
     token = _listeners.set((*_listeners.get(), listener))
     try:
         yield
     finally:
         _listeners.reset(token)
+
+
+_PROCESS_KEY = secrets.token_bytes(32)  # of the marks of this process
+_MIN_COMMON_SHARE = 0.2  # of records of two fits, from which on their costs are added up
+_MAX_FITS = 10_000  # fits that a process remembers
+
+
+@dataclass
+class _Fit:
+    marks: Marks
+    receipt: Receipt
+
+
+class ProcessCosts:
+    """Costs of what estimators of this process have released so far; thread-safe."""
+
+    def __init__(self) -> None:
+        self._fits: list[_Fit] = []
+        self._warned: set[tuple[bytes, str]] = set()
+        self._lock = Lock()
+
+    def count(self, marks: Marks, receipt: Receipt) -> list[str]:
+        """Record a fit, and return a warning if it repeats earlier records; at most one."""
+        fit, kind = _Fit(marks, receipt), (marks.encoding, receipt.unit)
+        with self._lock:
+            earlier = [one for one in self._fits if _is_repeat(one, fit)]
+            self._fits = [*self._fits[-_MAX_FITS:], fit]
+            # Once for a table: folds of a search may share no records.
+            if not earlier or kind in self._warned:
+                return []
+            self._warned.add(kind)
+        costs = [one.receipt for one in (*earlier, fit)]
+        cost = cost_text(
+            exact_sum([one.epsilon for one in costs]), exact_sum([one.delta for one in costs])
+        )
+        return [
+            f"this process has released these records, or part of them, {len(costs)} times: every "
+            f"fit is a release, those of searches, clones and pipelines too. Together they cost "
+            f"{cost} so far, and each further one adds its own; a ledger (`ledger=`) adds up and "
+            "keeps to a limit. (shown once per process)".replace("`", "")
+        ]
+
+
+def _is_repeat(old: _Fit, new: _Fit) -> bool:
+    """Return whether two fits released the same records, or many of them."""
+    if (old.receipt.neighbours, old.receipt.unit) != (new.receipt.neighbours, new.receipt.unit):
+        return False
+    match = compared(new.marks, old.marks, "")
+    return match is not None and max(match.share, match.old_share) >= _MIN_COMMON_SHARE
+
+
+PROCESS_COSTS = ProcessCosts()

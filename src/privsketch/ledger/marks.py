@@ -1,16 +1,16 @@
-"""Whether records were seen before: the smallest keyed hashes of their rows, compared.
+"""Recognition of records by the smallest keyed hashes of their rows.
 
-A *mark* is a 64-bit hash of one row under a key that the ledger keeps for itself; a set of records
-is known by the 256 smallest marks of its distinct rows, whatever their order and their file. Below
-the smaller one of two largest marks both sets are known in full, and hashes fall there by chance
-alone: what is common among them estimates what is common of all. Sets of fewer rows are whole, and
-compared exactly.
+A *mark* is a 64-bit hash of one row under a secret key of the ledger. The 256 smallest marks of
+its distinct rows identify a set of records, whatever their order and their file. Below the smaller
+one of two largest marks both sets are complete, and hashes fall there at random: the common share
+of these marks estimates that of all rows. Sets of fewer rows are complete and compared exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from privsketch._base.errors import FileError, ParameterError
 
 MAX_MARKS = 256
 _BYTES = 8
-_FEW = 8  # marks below which a share says next to nothing: its standard error is above 0.1
+_MIN_COMPARED_MARKS = 8  # with fewer, the standard error of a share is above 0.1
 Kind = Literal["same", "grown", "part", "mostly", "some"]
 
 
@@ -29,52 +29,52 @@ class Marks:
     Parameters
     ----------
     values : iterable of int
-        Keyed hashes, 0 to 2^64 - 1; repeated ones and those beyond the smallest are dropped.
+        Keyed hashes, 0 to 2^64 - 1; only the smallest 256 distinct ones are stored.
     encoding : bytes
-        Eight of them, the same for rows that were encoded alike; others are not compared.
+        Eight bytes that identify the encoding of the rows; marks are compared within one encoding.
     """
 
     values: tuple[int, ...]
     encoding: bytes = bytes(8)
 
     def __post_init__(self) -> None:
-        found = tuple(sorted({int(value) for value in self.values})[:MAX_MARKS])
-        if found and not (found[0] >= 0 and found[-1] < 2**64):
+        smallest = tuple(sorted({int(value) for value in self.values})[:MAX_MARKS])
+        if smallest and not (smallest[0] >= 0 and smallest[-1] < 2**64):
             raise ParameterError("marks", "", "expected integers of 64 bits")
-        object.__setattr__(self, "values", found)
+        object.__setattr__(self, "values", smallest)
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is a mark for every row."""
+        """Whether there is a mark for every distinct row."""
         return len(self.values) < MAX_MARKS
 
     def to_bytes(self) -> bytes:
-        """As the ledger keeps them."""
+        """Return the marks as the ledger stores them."""
         values = (value.to_bytes(_BYTES, "big") for value in self.values)
         return self.encoding + b"".join(values)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marks:
-        """The same again."""
+        """Return the marks of `to_bytes`."""
         if not 0 < len(data) <= _BYTES * (MAX_MARKS + 1) or len(data) % _BYTES:
             raise FileError("marks of impossible length; the ledger is damaged")
         starts = range(_BYTES, len(data), _BYTES)
-        values = (int.from_bytes(data[place : place + _BYTES], "big") for place in starts)
+        values = (int.from_bytes(data[start : start + _BYTES], "big") for start in starts)
         return cls(tuple(values), data[:_BYTES])
 
 
 @dataclass(frozen=True)
 class Match:
-    """What a set of records has in common with those of a data set.
+    """The overlap of a set of records with those of a data set.
 
     Attributes
     ----------
     data_set : str
-        The name in the ledger.
+        Name of the data set in the ledger.
     share : float
         Estimated share of the new rows that are among the old ones.
     error : float
-        Its standard error; 0 where all rows could be compared.
+        Standard error of `share`; 0 if all rows were compared.
     old_share : float
         Estimated share of the old rows that are among the new ones.
     kind : {"same", "grown", "part", "mostly", "some"}
@@ -90,7 +90,7 @@ class Match:
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """The overlap in words."""
         about = f"{100 * self.share:.0f} % (give or take {100 * self.error:.0f})"
         if not self.error:
             about = f"{100 * self.share:.0f} %"
@@ -106,43 +106,43 @@ class Match:
 
 
 def compared(new: Marks, old: Marks, data_set: str) -> Match | None:
-    """What two sets have in common; None if nothing was found, or they were encoded otherwise."""
+    """Compare two sets of records; None without common marks, or for different encodings."""
     if new.encoding != old.encoding:
         return None
     ends = [marks.values[-1] for marks in (new, old) if not marks.is_whole]
-    # The mark that ends a set was not drawn by chance: it is where the set was cut.
+    # The largest mark of a truncated set is no random draw: it is where the set was cut.
     end = min(ends, default=2**64)
-    seen = {value for value in new.values if value < end}
+    fresh = {value for value in new.values if value < end}
     known = {value for value in old.values if value < end}
-    common = len(seen & known)
+    common = len(fresh & known)
     if not common:
         return None
-    share, old_share = common / len(seen), common / len(known)
-    error = _standard_error(common, len(seen)) if ends else 0.0
+    share, old_share = common / len(fresh), common / len(known)
+    error = _standard_error(common, len(fresh)) if ends else 0.0
     kind: Kind = "some"
-    if not ends or min(len(seen), len(known)) >= _FEW:
-        if common == len(seen) == len(known):
+    if not ends or min(len(fresh), len(known)) >= _MIN_COMPARED_MARKS:
+        if common == len(fresh) == len(known):
             kind = "same"
         elif common == len(known):
             kind = "grown"
-        elif common == len(seen):
+        elif common == len(fresh):
             kind = "part"
-        elif 2 * common >= min(len(seen), len(known)):
+        elif 2 * common >= min(len(fresh), len(known)):
             kind = "mostly"
     return Match(data_set, share, error, old_share, kind)
 
 
-def _standard_error(common: int, n_seen: int) -> float:
-    """Of a share of a sample; two found and two missed more, since none missed is no proof."""
-    share = (common + 2) / (n_seen + 4)
-    return math.sqrt(share * (1 - share) / (n_seen + 4))
+def _standard_error(common: int, n_marks: int) -> float:
+    """Return the standard error of a share, with two more hits and two more misses assumed."""
+    share = (common + 2) / (n_marks + 4)
+    return math.sqrt(share * (1 - share) / (n_marks + 4))
 
 
 _ORDER: tuple[Kind, ...] = ("same", "grown", "part", "mostly", "some")
 
 
 def recognised(new: Marks, known: Iterable[tuple[str, Marks]]) -> list[Match]:
-    """The best match of every data set that has something in common, the closest first."""
+    """Return the best match of every data set with common records, the closest first."""
     best: dict[str, Match] = {}
     for data_set, old in known:
         match = compared(new, old, data_set)
@@ -157,6 +157,28 @@ def _closeness(match: Match) -> tuple[int, float]:
     return _ORDER.index(match.kind), -match.share
 
 
-def close_ones(matches: Sequence[Match]) -> list[Match]:
-    """Those that somebody should look at before a data set counts as a new one."""
-    return [match for match in matches if match.kind != "some"]
+def matches_elsewhere(
+    name: str, marks: Marks, stored: Iterable[tuple[str, bytes]]
+) -> tuple[tuple[Match, ...], bool]:
+    """Return other data sets with the same records, and whether none of this one's was recognised.
+
+    `stored` are the marks of all data sets, as the ledger keeps them.
+    """
+    known = readable_marks(stored)
+    matches = recognised(marks, known)
+    others = tuple(match for match in matches if match.kind != "some" and match.data_set != name)
+    own = [old for data_set, old in known if data_set == name and old.encoding == marks.encoding]
+    is_unlike = bool(own and marks.values) and all(match.data_set != name for match in matches)
+    return others, is_unlike
+
+
+def readable_marks(stored: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks]]:
+    """Decode marks; damaged ones are skipped, so that no release fails because of them.
+
+    `Ledger.check` reports those.
+    """
+    known = []
+    for name, data in stored:
+        with suppress(FileError):
+            known.append((name, Marks.from_bytes(data)))
+    return known

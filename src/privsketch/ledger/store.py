@@ -1,15 +1,16 @@
-"""The ledger's file: SQLite, one log to which lines are added, and never changed.
+"""The file of a ledger: an append-only log in SQLite.
 
-A line adds a data set, reserves a cost, or commits a release; its hash covers the line before it.
-Everything else is computed from the lines. Costs are text, "p/q": SQL never adds them.
+A line adds a data set, reserves a cost, commits a release or counts a refusal. Its hash covers the
+line before it. Everything else is computed from the lines. Costs are texts, "p/q": SQL never adds
+them.
 
 Processes: a write is one transaction under SQLite's lock, and on disk when it returns. The journal
-is a rollback journal, so that the ledger is one file between writes, and `synchronous = EXTRA`
-because with less of it the last transaction may be undone by a power cut. A process that is killed
-leaves its transaction undone or done. Connections live for one operation, and none is open in a
-process while it forks: a child would inherit what SQLite believes about locks, but not the locks.
-For the same reason (POSIX drops all of a file's locks when any descriptor of it is closed) nothing
-here opens the file but SQLite, and `formats` while no thread works on a ledger.
+is a rollback journal, so that the ledger is one file between writes. `synchronous = EXTRA` keeps a
+power cut from undoing the last transaction. If a process is killed, its transaction is complete or
+absent. Connections live for one operation, and none is open in a process while it forks: a child
+would inherit SQLite's state of the locks, but not the locks. POSIX drops all locks of a file when
+any descriptor of it is closed. So only SQLite opens the file here, and `formats` does so while no
+thread works on a ledger.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
 VERSION = 1
 KEY_BYTES = 32
-BUSY_SECONDS = 120.0  # that one operation waits for others; each takes some milliseconds
-_PAUSE = 0.01  # seconds between two tries to begin, at most
+BUSY_SECONDS = 120.0  # longest wait for others, whose operations take milliseconds each
+_MAX_PAUSE = 0.01  # seconds between two attempts to begin
 
 _SCHEMA = """
 CREATE TABLE ledger (
@@ -87,17 +88,17 @@ class Line(NamedTuple):
     hash: str
 
     def digest(self, before: str) -> str:
-        """What its hash must be after a line with the hash `before`."""
+        """Return the hash of this line after one with the hash `before`."""
         return hashlib.sha256(before.encode() + canonical_json(self[:-1])).hexdigest()
 
 
 def now() -> str:
-    """The time, UTC, in seconds."""
+    """Return the current time, UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Log:
-    """The lines, inside of one transaction."""
+    """The lines of a ledger, within one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, what: str) -> None:
         self._connection = connection
@@ -110,20 +111,20 @@ class Log:
                 f"{what}: a ledger of version {version}, this privsketch reads version {VERSION}; "
                 "install a newer privsketch"
             )
-        found = self._connection.execute("SELECT accounting, time, key FROM ledger").fetchall()
-        if version != VERSION or len(found) != 1 or found[0][0] not in ACCOUNTINGS:
+        rows = self._connection.execute("SELECT accounting, time, key FROM ledger").fetchall()
+        if version != VERSION or len(rows) != 1 or rows[0][0] not in ACCOUNTINGS:
             raise FileError(f"{what}: damaged; no ledger says so of itself")
         self.accounting: Accounting
-        self.accounting, self.time, self.key = found[0]
+        self.accounting, self.time, self.key = rows[0]
 
     def _one(self, query: str, *values: object) -> Any:
         return self._connection.execute(query, values).fetchone()
 
     @property
     def beginning(self) -> str:
-        """What the first line's hash covers in place of a line before it.
+        """Hash that precedes the first line.
 
-        The key too: with another one, no record would be recognised.
+        It covers the key, too: with another key no record would be recognised.
         """
         key = hashlib.sha256(self.key).hexdigest()
         return hashlib.sha256(canonical_json([self.accounting, self.time, key])).hexdigest()
@@ -131,8 +132,8 @@ class Log:
     @property
     def head(self) -> tuple[int, str]:
         """Number and hash of the last line."""
-        found = self._one("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1")
-        return (0, self.beginning) if found is None else found
+        last = self._one("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1")
+        return (0, self.beginning) if last is None else last
 
     def append(
         self,
@@ -142,7 +143,7 @@ class Log:
         amount: Amount,
         content: dict[str, Any],
     ) -> None:
-        """One line more."""
+        """Append a line."""
         number, before = self.head
         epsilon, delta, rho = (None if value is None else str(value) for value in amount)
         text = canonical_json({"time": now(), **content}).decode("ascii")
@@ -153,66 +154,66 @@ class Log:
     def lines(
         self, data_set: str | None = None, entry: str | None = None, kind: str | None = None
     ) -> Iterator[Line]:
-        """Lines in their order: all, or those of a data set, an entry, a kind."""
+        """Yield lines in order: all, or those of a data set, an entry, a kind."""
         chosen = {"data_set": data_set, "entry": entry, "kind": kind}
-        given = {name: value for name, value in chosen.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in given) or "1"
+        stated = {name: value for name, value in chosen.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in stated) or "1"
         query = f"SELECT * FROM log WHERE {where} ORDER BY number"  # noqa: S608 - names of columns
-        for row in self._connection.execute(query, tuple(given.values())):
+        for row in self._connection.execute(query, tuple(stated.values())):
             yield Line(*row)
 
     def chained(self) -> Iterator[tuple[Line, list[str]]]:
-        """All lines, each with what its place, its hash and its signs say against it."""
+        """Yield all lines, each with the faults of its number, its hash and its signs."""
         before, number = self.beginning, 0
         for line in self.lines():
-            found, number = [], number + 1
+            faults, number = [], number + 1
             if line.number != number:
-                found.append(f"line {number} is missing")
+                faults.append(f"line {number} is missing")
                 number = line.number
             if line.digest(before) != line.hash:
-                found.append(f"line {number}: its hash does not match; it was altered")
+                faults.append(f"line {number}: its hash does not match; it was altered")
             if any("-" in (amount or "") for amount in (line.epsilon, line.delta, line.rho)):
-                found.append(f"line {number}: a negative cost")
+                faults.append(f"line {number}: a negative cost")
             before = line.hash
-            yield line, found
+            yield line, faults
 
     def amounts(self, data_set: str) -> dict[str, Amount]:
-        """What every entry of a data set adds to its total."""
-        found = {}
+        """Return what every entry of a data set adds to its total."""
+        amounts = {}
         query = (
             "SELECT entry, epsilon, delta, rho FROM log "
             "WHERE data_set = ? AND entry IS NOT NULL ORDER BY number"
         )
         for entry, *amount in self._connection.execute(query, (data_set,)):
-            found[entry] = amount_of(*amount)  # a commit stands after what it commits
-        return found
+            amounts[entry] = amount_of(*amount)  # a commit follows its reservation, and replaces it
+        return amounts
 
     def count(self, data_set: str, kind: str) -> int:
-        """Number of lines of a data set of one kind."""
+        """Return the number of lines of one kind of a data set."""
         query = "SELECT COUNT(*) FROM log WHERE data_set = ? AND kind = ?"
         return int(self._one(query, data_set, kind)[0])
 
     def keep_marks(self, data_set: str, marks: bytes) -> None:
-        """Marks of a data set, once."""
+        """Store marks of a data set, unless they are there already."""
         self._connection.execute("INSERT OR IGNORE INTO marks VALUES (?, ?)", (data_set, marks))
 
     def marks(self) -> list[tuple[str, bytes]]:
-        """All marks with their data sets."""
+        """Return all marks with the names of their data sets."""
         return self._connection.execute("SELECT data_set, marks FROM marks").fetchall()
 
     def faults(self) -> list[str]:
-        """What SQLite itself finds wrong with the file."""
-        found = self._connection.execute("PRAGMA integrity_check").fetchall()
-        return [] if found == [("ok",)] else [f"SQLite: {text}" for (text,) in found]
+        """Return the faults that SQLite itself finds in the file."""
+        rows = self._connection.execute("PRAGMA integrity_check").fetchall()
+        return [] if rows == [("ok",)] else [f"SQLite: {text}" for (text,) in rows]
 
 
 def amount_of(epsilon: str, delta: str, rho: str | None) -> Amount:
-    """An amount from its texts."""
+    """Return an amount from its texts."""
     return Amount(Fraction(epsilon), Fraction(delta), None if rho is None else Fraction(rho))
 
 
 def content_of(line: Line) -> dict[str, Any]:
-    """What a line says beside its cost."""
+    """Return the content of a line beside its cost."""
     content = json.loads(line.content)
     if not isinstance(content, dict):
         raise ValueError("no object")
@@ -221,8 +222,8 @@ def content_of(line: Line) -> dict[str, Any]:
 
 @contextmanager
 def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
-    """One transaction on a ledger; what was written is on disk when it ends without an error."""
-    with ledgers_at_work, told_errors(path):
+    """Open a ledger for one transaction, which is on disk when the block ends without an error."""
+    with ledgers_at_work, converted_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw",
             uri=True,
@@ -236,38 +237,40 @@ def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
             yield Log(connection, str(path))
             connection.execute("COMMIT")
         finally:
-            connection.close()  # undoes what was not committed
+            connection.close()  # rolls back an open transaction
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether others than the owner may read or write a ledger, where systems say so."""
+    """Return whether others than the owner may read or write a ledger, on POSIX systems."""
     return os.name == "posix" and bool(os.stat(path).st_mode & 0o066)
 
 
 def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
-    """Begin to read or write, however many others do.
+    """Begin a transaction, however many other processes do.
 
-    SQLite itself asks every tenth of a second after a while: with many who wait, the ledger is idle
-    most of the time, and whoever is new comes first.
+    SQLite's own waiting polls every tenth of a second after a while: with many processes the ledger
+    would be idle most of the time, and newcomers would be first.
     """
     until = time.monotonic() + BUSY_SECONDS
     connection.execute("PRAGMA busy_timeout = 0")
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            connection.execute("PRAGMA user_version").fetchone()  # a reader's lock begins here
+            connection.execute("PRAGMA user_version").fetchone()  # acquires the lock of a reader
             break
         except sqlite3.OperationalError as error:
             if _name(error) != "SQLITE_BUSY" or time.monotonic() > until:
                 raise
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        time.sleep(_PAUSE * secrets.randbelow(1000) / 1000)  # so that not all ask at once
+        time.sleep(
+            _MAX_PAUSE * secrets.randbelow(1000) / 1000
+        )  # random, so that not all retry at once
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
 def _name(error: sqlite3.Error) -> str:
-    """SQLite's name of an error without its details: SQLITE_BUSY, SQLITE_FULL, ..."""
+    """Return SQLite's name of an error without details: SQLITE_BUSY, SQLITE_FULL, ..."""
     return "_".join(getattr(error, "sqlite_errorname", "SQLITE_ERROR").split("_")[:2])
 
 
@@ -282,7 +285,7 @@ _REASONS = {
 
 
 def _why_closed(path: Path) -> str:
-    """Why SQLite could not open a file, which it does not say."""
+    """Return why SQLite could not open a file, which it does not report."""
     if not os.path.exists(path):
         return "no such ledger"
     if path.is_dir():
@@ -293,8 +296,8 @@ def _why_closed(path: Path) -> str:
 
 
 @contextmanager
-def told_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors as errors of a file."""
+def converted_errors(path: Path) -> Iterator[None]:
+    """Convert SQLite's errors to errors of privsketch."""
     try:
         yield
     except sqlite3.Error as error:
@@ -308,22 +311,22 @@ def told_errors(path: Path) -> Iterator[None]:
 
 
 def create(path: Path, accounting: Accounting) -> None:
-    """A new, empty ledger under a name that nothing has; it appears whole or not at all."""
+    """Create an empty ledger where no file is; it appears complete or not at all."""
     if os.path.lexists(path):
         raise AccessError(f"{path} exists; a ledger is never replaced")
     require_writable(path)
     temporary = temporary_beside(path)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with ledgers_at_work, told_errors(path):
+        with ledgers_at_work, converted_errors(path):
             _fill(temporary, accounting)
-        _name_it(temporary, path)
+        _rename_new(temporary, path)
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-    with suppress(OSError):  # some systems cannot; the name is there in any case
+    with suppress(OSError):  # some systems cannot; the file is there in any case
         _sync_folder(path.parent)
 
 
@@ -340,13 +343,13 @@ def _fill(path: Path, accounting: Accounting) -> None:
         connection.close()
 
 
-def _name_it(temporary: Path, path: Path) -> None:
-    """Give a file its name; only one of several creators can, and the others fail."""
+def _rename_new(temporary: Path, path: Path) -> None:
+    """Rename a file; of several concurrent creators, only one succeeds."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise AccessError(f"{path} exists; a ledger is never replaced") from None
-    except OSError:  # no hard links here: take the name first, then put the file there
+    except OSError:  # no hard links here: claim the name first, then replace it
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:

@@ -1,8 +1,8 @@
-"""What is wrong with a ledger: its lines are read again from the first, and believed in nothing.
+"""Verification of a ledger: all lines are replayed from the first, and nothing is trusted.
 
-Hashes show damage and edits by hand. They do not show by themselves that somebody who can compute
-them wrote the whole file anew, or took lines off its end, as an older copy has it. A head that was
-kept elsewhere does: the hash of the last line at its time is that of a line for ever.
+Hashes reveal damage and edits by hand. They do not reveal that somebody recomputed them for the
+whole file, or removed lines from its end, as in an older copy. A head that was kept elsewhere
+reveals this: it stays the hash of a line forever.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from privsketch.ledger.store import KEY_BYTES, Line, Log, amount_of, content_of
 
 
 def problems(log: Log, head: str | None = None) -> list[str]:
-    """All that is found, in sentences; `head` is the hash of what was the last line once."""
-    found = log.faults()
-    if found:
-        return found  # pages are damaged: what else is read means nothing
+    """Return all problems, in sentences; `head` is the hash of the last line at an earlier time."""
+    texts = log.faults()
+    if texts:
+        return texts  # pages are damaged: further checks would mean nothing
     if not isinstance(log.key, bytes) or len(log.key) != KEY_BYTES:
-        found.append("the key has an impossible length")
+        texts.append("the key has an impossible length")
     replay, is_known = _Replay(log), head in (None, log.beginning)
     for line, faults in log.chained():
-        found += faults
+        texts += faults
         is_known |= line.hash == head
         try:
-            found += [f"line {line.number}: {text}" for text in replay.faults(line)]
+            texts += [f"line {line.number}: {text}" for text in replay.faults(line)]
         except (PrivsketchError, ValueError, TypeError, KeyError, ZeroDivisionError):
-            found.append(f"line {line.number}: it cannot be read")
+            texts.append(f"line {line.number}: it cannot be read")
     for name, total in replay.totals.items():
         try:
             if total == Total.of(log.amounts(name).values()):
                 continue
         except (ValueError, ZeroDivisionError):
             pass
-        found.append(f"data set {name!r}: the total is not the sum of its entries")
+        texts.append(f"data set {name!r}: the total is not the sum of its entries")
     for name, marks in log.marks():
         try:
             Marks.from_bytes(marks)
         except PrivsketchError:
-            found.append(f"data set {name!r}: marks of impossible length")
+            texts.append(f"data set {name!r}: marks of impossible length")
     if not is_known:
-        found.append(
+        texts.append(
             "no line has the head that was kept: an older copy was brought back, or the file "
             "was written anew; enter again what was released since"
         )
-    return found
+    return texts
 
 
 class _Replay:
-    """The ledger as it was after each of its lines."""
+    """The state of a ledger after each of its lines."""
 
     def __init__(self, log: Log) -> None:
         self._accounting = log.accounting
@@ -84,20 +84,20 @@ class _Replay:
         return []
 
     def _reserve(self, line: Line) -> list[str]:
-        found = []
+        faults = []
         if line.entry in self._reserved:
             return ["the entry was reserved before"]
         data_set = self.data_sets[line.data_set]
         cost = Cost.from_json(content_of(line)["cost"])
         amount = amount_of(line.epsilon, line.delta, line.rho)
         if amount != charge(cost, data_set):
-            found.append("what is charged is not what the cost comes to")
+            faults.append("what is charged is not what the cost comes to")
         self._reserved[str(line.entry)] = cost
         self._amounts[line.data_set][str(line.entry)] = amount
         self.totals[line.data_set] = self.totals[line.data_set].plus(amount)
         if not data_set.limit.allows(self.totals[line.data_set]):
-            found.append(f"data set {line.data_set!r} is above its limit")
-        return found
+            faults.append(f"data set {line.data_set!r} is above its limit")
+        return faults
 
     def _commit(self, line: Line) -> list[str]:
         entry = str(line.entry)
@@ -108,10 +108,10 @@ class _Replay:
         amount = amount_of(line.epsilon, line.delta, line.rho)
         self._amounts[line.data_set][entry] = amount
         self.totals[line.data_set] = self.totals[line.data_set].minus(before).plus(amount)
-        told = content_of(line)["cost"]
-        if told is None:
+        stated_cost = content_of(line)["cost"]
+        if stated_cost is None:
             return [] if amount == before else ["the charge has changed without a cost"]
-        cost = Cost.from_json(told)
+        cost = Cost.from_json(stated_cost)
         expected = charge(cost, self.data_sets[line.data_set])
         if before.rho is None:
             expected = expected.without_rho

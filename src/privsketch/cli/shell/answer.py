@@ -1,11 +1,11 @@
-"""What a command answers to machines: with --json, one object on standard output.
+"""Answers of commands to machines: with --json, one object on standard output.
 
-A command takes the option `JSON`, says its words with `say` and hands its facts to `answer`; the
-group prints them once, when the command has ended, with the error if it failed. Words are not
-said then: what they tell is in the object. docs/json has a schema for every command.
+A command takes the option `JSON`, prints text with `say` and passes its facts to `answer`. The
+group prints the object once, when the command has ended, with the error if it failed. With --json
+no text is printed, because the object has the same content. `cli.answers` has the types.
 
-Facts are what the words of the command tell, and no more: nothing exact, but of `check`, which is
-for the holder alone. How long a run took is not among them, for it tells how many records it read.
+An answer contains what the text says, and no more. It has no exact numbers, except for `check`,
+which is for the holder alone. Durations are left out: they would reveal the number of records.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _PLACE = "privsketch.answer"  # in what click's contexts share
 
 @dataclass
 class Answer:
-    """What a command has to tell a machine, if one asked.
+    """The answer of a command, which is printed with --json.
 
-    `command` is its name, "schema draft" for instance; None where there is no such command.
-    `remarks` are sentences that came up on the way, "cautions" and "notes".
+    `command` is its name, such as "schema draft"; None if there is no such command. `remarks` are
+    sentences by kind, "cautions" and "notes".
     """
 
     command: str | None
@@ -49,16 +49,16 @@ class Answer:
         self.remarks[kind] = list(dict.fromkeys([*self.remarks.get(kind, ()), *texts]))
 
     def show(self, error: Mapping[str, Any] | None = None) -> None:
-        """Print the object, if a machine asked and there is something to tell.
+        """Print the object if --json was given and there is an answer or an error.
 
-        Beside an error stands what the command had found in full, which is nothing for most.
+        Some commands have facts beside an error; most have none.
         """
         if not self.as_json or (error is None and not self.facts):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         whole = {"command": self.command, "version": __version__, "time": now, **self.facts}
         whole |= self.remarks if error is None else {"error": error}
-        # In ASCII: names of files may be no text, and encodings of shells have not all letters.
+        # ASCII: names of files may be invalid text, and some shells cannot encode all letters.
         text = json.dumps(plain(whole), indent=2, allow_nan=False)
         with standard_output():
             click.echo(text)
@@ -67,10 +67,10 @@ class Answer:
 
 
 def begin(context: click.Context, arguments: Sequence[str]) -> tuple[Answer, click.Command | None]:
-    """The empty answer of what these arguments of the group ask for, and the command.
+    """Return an empty answer for the arguments of the group, and the command that they name.
 
-    A --json that is written is believed until click has read all options: what is wrong with the
-    others is to be told to a machine, too.
+    A literal --json counts before click parses the options, so that errors in other options are
+    reported as JSON, too.
     """
     command, names = context.command, list[str]()
     for word in arguments:
@@ -87,7 +87,7 @@ def begin(context: click.Context, arguments: Sequence[str]) -> tuple[Answer, cli
 
 
 def begun(context: click.Context | None) -> tuple[Answer, click.Command | None]:
-    """What `begin` found; for code of commands that no shell has called, nobody who listens."""
+    """Return the result of `begin`; an answer that is never printed outside of a command line."""
     nobody = Answer(None, as_json=False), None
     found: tuple[Answer, click.Command | None]
     found = nobody if context is None else context.meta.get(_PLACE, nobody)
@@ -98,7 +98,7 @@ def _read(context: click.Context, _: click.Parameter, value: bool) -> None:
     begun(context)[0].as_json = value
 
 
-# Eager: read before other options can be wrong.
+# Eager: parsed before other options can be wrong.
 JSON = click.option(
     "--json",
     "as_json",
@@ -115,7 +115,7 @@ def _current() -> Answer:
 
 
 def answer(**facts: Any) -> None:
-    """Hand over the facts of the object, all of them at once, when the work is done."""
+    """Set all facts of the answer at once, when the work is done."""
     found = _current()
     for kind in _REMARKS:
         found.remark(kind, facts.pop(kind, ()))
@@ -128,15 +128,15 @@ def remark(kind: str, text: str) -> None:
 
 
 def wants_json() -> bool:
-    """Whether a machine asked, and words are not to be said on standard output."""
+    """Return whether --json was given, so that no text goes to standard output."""
     return _current().as_json
 
 
 def say(text: str = "", *, err: bool = False, **style: Any) -> None:
-    """Words for people; not said where a machine asked.
+    """Print text for people, unless --json was given.
 
-    Where the result is written already, a reader who leaves (`| head -1`) misses words and stops
-    nothing: a report or a matrix may have to follow.
+    Once the result is written, a closed standard output (`| head -1`) is no error: a report or a
+    matrix may have to follow.
     """
     if wants_json():
         return
@@ -149,7 +149,7 @@ def say(text: str = "", *, err: bool = False, **style: Any) -> None:
 
 
 def _has_written() -> bool:
-    """Whether the result of a command that spends stands under its name."""
+    """Return whether a command that spends has written its result."""
     context = click.get_current_context(silent=True)
     stop = None if context is None else context.find_root().obj
     spending = getattr(stop, "spending", None)
@@ -157,14 +157,14 @@ def _has_written() -> bool:
 
 
 def readable(text: str) -> str:
-    """Words that cannot steer a terminal, whatever names of files and columns they have."""
+    """Return text without control sequences, which names of files and columns may contain."""
     from privsketch._base.formats import as_line
 
     return "\n".join(map(as_line, text.split("\n")))
 
 
 def plain(value: Any) -> Any:
-    """As plain JSON values; numbers that are not finite are null."""
+    """Convert to plain JSON values; numbers that are not finite become null."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
@@ -181,16 +181,16 @@ def plain(value: Any) -> Any:
 
 
 class UnreadError(AccessError):
-    """Whoever read standard output has closed it, as `head` does."""
+    """Standard output was closed by its reader, as `head` does."""
 
 
 @contextmanager
 def standard_output() -> Iterator[None]:
-    """Errors of a standard output that is closed or full, as ours."""
+    """Convert errors of a closed or full standard output to errors of privsketch."""
     try:
         yield
     except OSError as error:
-        # Python would try once more to write what is left when it ends, and complain again.
+        # Otherwise Python would try to write the rest when it exits, and report another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         kind = UnreadError if error.errno == errno.EPIPE else AccessError
         raise kind(f"standard output: {error.strerror or 'cannot be written'}") from None

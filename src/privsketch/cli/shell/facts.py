@@ -1,6 +1,6 @@
-"""Designs, sketches, models and receipts as facts of an answer: what their words tell, as data.
+"""Designs, sketches, models and receipts as facts of an answer.
 
-Everything here is public: it stands in a file that is released, or follows from one.
+All facts are public: they are part of a released file, or follow from one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def cost_facts(spent: Budget | Receipt) -> dict[str, Any]:
-    """The whole cost in four fields."""
+    """Return the total cost in four fields."""
     unit = spent.unit if isinstance(spent, Receipt) else spent.unit.text
     return {
         "epsilon": spent.epsilon,
@@ -32,7 +32,7 @@ def cost_facts(spent: Budget | Receipt) -> dict[str, Any]:
 
 
 def receipt_facts(receipt: Receipt) -> dict[str, Any]:
-    """A receipt, its source and its cost, and why that protects little if it does."""
+    """Return a receipt with its source, its cost and its cautions."""
     return {
         "source": receipt.source,
         "cost": cost_facts(receipt),
@@ -42,7 +42,7 @@ def receipt_facts(receipt: Receipt) -> dict[str, Any]:
 
 
 def design_facts(design: Design) -> dict[str, Any]:
-    """A design as its file has it, and what is foretold of it."""
+    """Return a design as in its file, with its forecast, cost and cautions."""
     from privsketch.design.cautions import cautions
 
     forecast = design.forecast()
@@ -57,7 +57,7 @@ def design_facts(design: Design) -> dict[str, Any]:
 
 
 def sketch_facts(sketch: Sketch) -> dict[str, Any]:
-    """What a sketch is; its numbers are in its file."""
+    """Return the facts of a sketch; its numbers are in its file."""
     return {
         "fingerprint": sketch.design.fingerprint,
         "ids": list(sketch.ids),
@@ -71,7 +71,7 @@ def sketch_facts(sketch: Sketch) -> dict[str, Any]:
 
 
 def model_facts(model: Model) -> dict[str, Any]:
-    """A model as its file has it, and its results in the units of the table."""
+    """Return a model as in its file, and its results in the units of the table."""
     return {
         "model": json.loads(model.to_bytes()),
         "results": _results(model),
@@ -81,7 +81,7 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 
 def _results(model: Model) -> list[dict[str, Any]]:
-    """One object for each cluster, Gaussian or component."""
+    """Return one object for each cluster, Gaussian or component."""
     from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
@@ -108,7 +108,7 @@ def _results(model: Model) -> list[dict[str, Any]]:
 
 
 def _in_units(model: Model, points: Floats, errors: Floats | None) -> list[dict[str, Any]]:
-    """Points, or their errors, by the names of fields; dates are texts, and their errors days."""
+    """Return points, or their errors, by field; dates are texts, and their errors days."""
     from privsketch.facts.columns import Date
     from privsketch.facts.units import as_dates, field_columns, field_errors, field_values
 
@@ -130,7 +130,7 @@ def _in_units(model: Model, points: Floats, errors: Floats | None) -> list[dict[
 
 
 def file_facts(kind: str, content: Any) -> dict[str, Any]:
-    """What a file contains, by its kind."""
+    """Return the content of a file, by its kind."""
     from privsketch.design.recipe import Design
     from privsketch.facts.schema import Schema
     from privsketch.models.base import Model
@@ -157,5 +157,5 @@ def file_facts(kind: str, content: Any) -> dict[str, Any]:
 
 
 def key_facts(key: PublicKey) -> dict[str, str]:
-    """Who a public key belongs to."""
+    """Return the name and the fingerprint of a public key."""
     return {"name": key.name, "fingerprint": key.fingerprint}

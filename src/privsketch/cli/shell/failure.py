@@ -1,8 +1,8 @@
-"""What a command says when it fails: the kind of failure, its exit code, and what was spent.
+"""Failures of commands: their kind, their exit code, and whether anything was spent.
 
-One line on standard error ends in "nothing was spent" or "the budget counts as spent"; with --json
-the same is an object on standard output. docs/commands.md has the exit codes. Messages of errors
-that are not ours may quote records and are not shown.
+One line on standard error ends in "nothing was spent" or "the budget counts as spent". With --json
+an object on standard output says the same. docs/commands.md lists the exit codes. Messages of
+other libraries' errors may quote records and are not shown.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _PACKAGES = ("privsketch", "privsketch_studies")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a command ended early.
+    """The reason why a command ended early.
 
-    `shown` is what stands on standard error, where that is not the message alone.
+    `shown` is click's error if standard error shows more than the message.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, stop: Stop, command: click.Command | None) -> Failure:
-        """What an error is to people who use the command."""
+        """Classify an error."""
         from privsketch._base.errors import PrivsketchError
 
         spending = stop.spending
@@ -55,15 +55,15 @@ class Failure:
         counts = spending is not None and spending.counts
         shown = None
         if stop.was_asked or isinstance(error, KeyboardInterrupt | click.Abort):
-            # Whatever error an interrupt has become on its way, it is no other one's.
+            # A library may have turned the interrupt into another error.
             kind, message = "interrupted", "interrupted"
         elif isinstance(error, PrivsketchError):
             kind, message = error.kind, error.told(shell_words(command))
-            message = message.removesuffix(f"; {NOTHING}")  # which is said of all, below
+            message = message.removesuffix(f"; {NOTHING}")  # `sentence` says so for all errors
         elif isinstance(error, click.ClickException):
             kind, message, shown = "usage", error.format_message(), error
         elif isinstance(error, OSError) and error.errno is not None:
-            # The system's words, not the error's: a full disk is no fault of ours.
+            # The message of the system, not of the error, which may quote records.
             file = f"{error.filename}: " if isinstance(error.filename, str) else ""
             kind, message = "data", f"{file}{os.strerror(error.errno)}"
         else:
@@ -72,11 +72,11 @@ class Failure:
 
     @property
     def exit_code(self) -> int:
-        """What the shell sees."""
+        """Exit code of the command."""
         return EXIT_CODES[self.kind]
 
     def show(self) -> None:
-        """Say it on standard error, if anybody listens there."""
+        """Print the failure on standard error, if that is open."""
         sentence = readable(self.sentence)
         with suppress(OSError):
             if self.shown is not None:
@@ -89,7 +89,7 @@ class Failure:
                 click.echo(f"Error: {readable(self.message)}; {sentence}", err=True)
 
     def to_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the failure as the field `error` of an answer."""
         return {
             "kind": self.kind,
             "exit_code": self.exit_code,
@@ -99,7 +99,7 @@ class Failure:
 
 
 def _place(error: BaseException) -> str:
-    """What can be said of an error that is not ours: its type, and where in our code it came up."""
+    """Describe an error of another library: its type, and the line of our code that met it."""
     if os.environ.get(DEBUG) == "1":
         click.echo(f"{DEBUG}=1: this may contain records, show it to nobody else", err=True)
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
@@ -115,7 +115,7 @@ def _place(error: BaseException) -> str:
 
 
 def shell_words(command: click.Command | None) -> Callable[[str, str | None], str]:
-    """How a command's parameters are said in a shell; those it does not have, as in Python."""
+    """Return a function that renders parameters as options of a command, others as in Python."""
     options = {
         option.name: option
         for option in (command.params if command is not None else ())

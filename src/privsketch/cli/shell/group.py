@@ -1,4 +1,4 @@
-"""Groups of commands: in the order of use, under headings, and those of other distributions."""
+"""Groups of commands: ordered by use, under headings, with those of other distributions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from privsketch._base.plugins import find_plugin, plugin_names
 
 
 class Group(click.Group):
-    """Commands in the order in which they were added, where click's own groups sort them."""
+    """A group that lists commands in the order in which they were added; click sorts them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands."""
+        """Return the names of all commands."""
         return list(self.commands)
 
 
@@ -42,13 +42,13 @@ class SectionedGroup(Group):
         self.sections, self.elsewhere, self.moved = sections, elsewhere, moved
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, in the order of their sections."""
+        """Return the names of all commands, in the order of their sections."""
         known = dict.fromkeys([*self.commands, *plugin_names("commands")])
         listed = [name for section in self.sections.values() for name in section if name in known]
         return [*dict.fromkeys([*listed, *known])]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name; its distribution is imported if it has to be."""
+        """Return the command of this name; its distribution is imported only now."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         plugin = find_plugin("commands", cmd_name)
@@ -61,7 +61,7 @@ class SectionedGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an old name is an error that says the new one."""
+        """Find the command; the error for an old name states the new one."""
         name = args[0]
         if self.get_command(ctx, name) is None:
             if name in self.moved:

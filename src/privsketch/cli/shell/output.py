@@ -1,6 +1,6 @@
-"""Where a result goes: a file under its name, or standard output for "-".
+"""Output of results: to a file, or to standard output for "-".
 
-Words of a command go to standard output, unless the result does: then to standard error.
+Text goes to standard output, unless the result does; then it goes to standard error.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ STANDARD_OUTPUT = Path("-")
 
 
 def is_standard(path: Path | None) -> bool:
-    """Whether a result goes to standard output."""
+    """Return whether a result goes to standard output."""
     return path == STANDARD_OUTPUT
 
 
 def source_name(source: str | None, output: Path) -> str | None:
-    """The name of a set of records: the one given, or the output's; None if it has no name."""
+    """Return the name of the records: `source`, or that of the output; None for neither."""
     return source or (None if is_standard(output) else output.stem)
 
 
 def say(text: str, output: Path | None) -> None:
-    """Words about a result, where they are not mistaken for it."""
+    """Print text on standard output, or on standard error if the result goes there."""
     answer.say(text, err=is_standard(output))
 
 
@@ -48,9 +48,9 @@ def say_cautions(
     *,
     width: int | None = None,
 ) -> list[str]:
-    """What was stated and should be thought about once more, on stderr; the sentences.
+    """Print cautions about what was stated on standard error, and return them.
 
-    Lines are as long as sentences, or of this `width`.
+    Lines are wrapped at `width`, if that is stated.
     """
     from privsketch.design.cautions import stated_cautions
 
@@ -61,14 +61,14 @@ def say_cautions(
 
 
 def caution(text: str, *, width: int | None = None) -> None:
-    """What to think about once more, on stderr; machines are told, too."""
+    """Print a caution on standard error, and add it to the answer."""
     line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
     click.echo(answer.readable(line), err=True)
     answer.remark("cautions", text)
 
 
 def filled(text: str, heading: str, indent: int, width: int) -> str:
-    """Words beside a heading, in lines of at most `width` characters."""
+    """Wrap text beside a heading, in lines of at most `width` characters."""
     return textwrap.fill(
         text,
         width,
@@ -79,7 +79,7 @@ def filled(text: str, heading: str, indent: int, width: int) -> str:
 
 
 def say_source(source: str | None, output: Path, what: str) -> None:
-    """How the source was named, if nobody named it."""
+    """Note how the source was named, if the caller did not name it."""
     if source is None and is_standard(output):
         note(
             f"the source has a name drawn by chance: another {what} these records "
@@ -95,7 +95,7 @@ def say_source(source: str | None, output: Path, what: str) -> None:
 
 
 def note(text: str, output: Path | None) -> None:
-    """What to know about a result."""
+    """Print a note about a result, and add it to the answer."""
     say(f"note        {text}", output)
     answer.remark("notes", text)
 
@@ -103,10 +103,10 @@ def note(text: str, output: Path | None) -> None:
 def write(
     save: Callable[[Path], None], output: Path, begin: Callable[[], None] | None = None
 ) -> None:
-    """Save a result where it goes.
+    """Save a result to its file, or write it to standard output.
 
     `begin` is called before the first byte goes to standard output: from then on somebody may
-    have read it, whatever happens to the rest.
+    have read it, even if the rest fails.
     """
     if not is_standard(output):
         _forget_signature(output)
@@ -120,13 +120,13 @@ def write(
         begin()
     with answer.standard_output():
         sys.stdout.flush()
-        while content:  # without a buffer of Python's, a write may be short
+        while content:  # an unbuffered write may be short
             content = content[sys.stdout.buffer.write(content) :]
         sys.stdout.buffer.flush()
 
 
 def _forget_signature(output: Path) -> None:
-    """Take away the signature of what a result replaces: beside the new one it would be wrong."""
+    """Remove the signature of the file that a result replaces; it would not fit the new one."""
     from privsketch._base.errors import AccessError
     from privsketch.signing.signature import signature_path
 
@@ -137,12 +137,12 @@ def _forget_signature(output: Path) -> None:
 
 
 def say_written(output: Path) -> None:
-    """Where the result is now."""
+    """Print where the result was written."""
     say(f"written to {'standard output' if is_standard(output) else output}", output)
 
 
 def require_free(path: Path, force: bool, reason: str) -> None:
-    """Refuse an output that cannot be written or would replace a file of value."""
+    """Refuse an output that cannot be written or would replace a file."""
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import require_writable
     from privsketch.signing.signature import signature_path
@@ -160,13 +160,25 @@ def require_free(path: Path, force: bool, reason: str) -> None:
         raise AccessError(f"{path} exists; {reason} (--force if that is meant)")
     signature = signature_path(path)
     if os.path.lexists(signature):
-        require_writable(signature)  # it will have to go
+        require_writable(signature)  # it will be removed
         if not force:
             raise AccessError(f"{signature} exists; it signs another file (--force to lose it)")
 
 
+def file_kind(path: Path) -> str | None:
+    """Return the kind of a file of privsketch; None for other files, pipes, and no file."""
+    from privsketch._base.errors import FileError
+    from privsketch._base.files import kind_of
+    from privsketch._base.formats import MAX_JSON_BYTES, beginning_of
+
+    try:
+        return kind_of(beginning_of(path, MAX_JSON_BYTES), str(path))
+    except FileError:
+        return None
+
+
 def require_empty(folder: Path, reason: str) -> None:
-    """Refuse a folder for new files that has some already."""
+    """Refuse a folder that is not empty."""
     from privsketch._base.errors import AccessError
 
     if folder.is_dir() and any(folder.iterdir()):
@@ -174,7 +186,7 @@ def require_empty(folder: Path, reason: str) -> None:
 
 
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
-    """Refuse a result in the place of records, among them, or of another result."""
+    """Refuse an output that is one of the inputs, lies among them, or is another output."""
     from privsketch._base.errors import AccessError
     from privsketch.tables.files import record_files
 
@@ -190,14 +202,14 @@ def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
 
 
 def required_output(output: Path | None) -> Path:
-    """The output, which a run that is not dry needs."""
+    """Return the output, or raise the usage error of a missing option."""
     if output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     return output
 
 
 def require_file(path: Path | None, why: str) -> None:
-    """Refuse standard output for what must be a file."""
+    """Refuse standard output for a result that must be a file."""
     from privsketch._base.errors import ParameterError
 
     if is_standard(path):

@@ -1,6 +1,6 @@
-"""Progress on the holder's own terminal (stderr); silent when it is not a terminal.
+"""Progress bars on the holder's terminal (stderr); silent without a terminal.
 
-The number of records may be private: nothing shown here is written to a file.
+The number of records may be private: nothing of it is written to a file.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_MAX_BARS = 6  # lines of a terminal; by trial
+_MAX_BARS = 6  # a quarter of a terminal of 24 lines
 
 
 @contextmanager
 def record_bar(paths: Sequence[Path], text: str = "sketching") -> Iterator[Callable[[int], None]]:
-    """A bar over records; the total is read from the files' metadata where they have any."""
+    """Show a bar over records; the total comes from the files' metadata, if they have any."""
     with _bar(text, count_records(list(paths))) as (progress, task):
         yield lambda done: progress.update(task, advance=done)
 
 
 @contextmanager
 def share_bar(text: str) -> Iterator[Callable[[float], None]]:
-    """A bar over the share of the work that is done, 0 to 1."""
+    """Show a bar over the completed share of the work, 0 to 1."""
     with _bar(text, 1.0) as (progress, task):
         yield lambda share: progress.update(task, completed=share)
 
 
 @contextmanager
 def pass_bars(paths: Sequence[Path]) -> Iterator[Callable[[str, int], None]]:
-    """A bar for every pass over the records, called as `Passes` calls its progress.
+    """Show a bar for every pass over the records, with the arguments of a run's `progress`.
 
-    The total is read from the files' metadata where they have any. Of many passes the last
-    few are shown.
+    The total comes from the files' metadata, if they have any. Only the last few passes are shown.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -88,7 +87,7 @@ def _bar(text: str, total: float | None) -> Iterator[tuple[Progress, TaskID]]:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """Something that moves while work without a known length goes on."""
+    """Show a spinner while work of unknown length goes on."""
     console = _console()
     if not console.is_terminal:
         yield
@@ -98,9 +97,9 @@ def spinner(text: str) -> Iterator[None]:
 
 
 def _console() -> Console:
-    """The holder's terminal, if there is one.
+    """Return a console on standard error.
 
-    Variables such as FORCE_COLOR say that a file takes colours. They do not make it a terminal.
+    FORCE_COLOR and the like allow colours in a file. They do not make it a terminal.
     """
     from rich.console import Console
 

@@ -1,7 +1,8 @@
-"""Whether a command that failed or was stopped cost anything.
+"""Tracking of whether a command that failed or was stopped has spent anything.
 
-Every command that can spend works inside `reported_spending`; whatever ends it early, the group
-then says one sentence (shell/failure.py): "nothing was spent" or "... the budget counts as spent".
+Every command that can spend works inside `reported_spending`. Whatever ends it early, the group
+then prints one sentence (shell/failure.py): "nothing was spent" or "... the budget counts as
+spent".
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _COUNTS = "the budget counts as spent"
 
 @dataclass
 class Spending:
-    """What a command did so far.
+    """Progress of a command towards spending its budget.
 
-    A command that releases once, at its end, spends when its result is written. One that goes on
-    from noisy numbers of its own (`adaptive`) spends with the first of them. Where a ledger is
-    kept, its entry is what counts: from `reserved` on, whatever follows.
+    A command that releases once, at its end, spends when its result is written. An `adaptive` one,
+    which uses its own noisy numbers, spends with the first of them. With a ledger, the budget
+    counts as spent from the reserved entry on.
     """
 
     stop: Stop
@@ -39,22 +40,22 @@ class Spending:
     written: Path | None = None
 
     def reserved(self) -> None:
-        """A ledger has an entry for this release: it counts as spent, even if nothing is written.
+        """Record that a ledger has an entry, which counts as spent even if nothing is written.
 
-        Called as soon as the entry stands, before any noise is drawn.
+        Called as soon as the entry is made, before any noise is drawn.
         """
         self.was_reserved = True
 
     def noise_drawn(self) -> None:
-        """Called before noise is drawn."""
+        """Record that noise is about to be drawn."""
         self.was_drawn = True
 
     def begin(self) -> None:
-        """Called before the result goes where others may read it half written."""
+        """Record that the result is about to go where others may read it half written."""
         self.was_begun = True
 
     def wrote(self, output: Path) -> None:
-        """The result stands under its name."""
+        """Record that the result was written."""
         self.written = output
 
     @property
@@ -64,7 +65,7 @@ class Spending:
         return self.written is not None or self.was_begun or self.was_reserved or was_told
 
     def sentence(self) -> str:
-        """What there is to say when the command ends here."""
+        """Return the sentence about spending if the command ends here."""
         if self.written is not None:
             return f"{self.written} was written before that: {_COUNTS}"
         if self.was_begun:
@@ -78,9 +79,9 @@ class Spending:
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Warnings of ours as lines on stderr, for the holder: they may be about the records.
+    """Print warnings of privsketch on standard error, for the holder.
 
-    Answers for machines, which may be handed on, do not have them.
+    They may be about the records, so they are not part of answers, which may be passed on.
     """
     from privsketch._base.errors import PrivsketchWarning
 
@@ -99,7 +100,7 @@ def shown_warnings() -> Iterator[None]:
 
 
 def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[str, Any]]) -> None:
-    """The answer of a release that is not made, and what a ledger says to it; a refusal is one."""
+    """Answer a dry run; raise a BudgetError if the ledger would refuse the release."""
     from privsketch._base.errors import BudgetError
     from privsketch.ledger.entry import named
 
@@ -118,7 +119,7 @@ def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[s
 
 
 def say_left(ledger: Any, output: Path | None) -> None:
-    """What the limit of a data set has left after a release."""
+    """Note what is left of the limit of a data set after a release."""
     from privsketch.ledger.entry import named
 
     found = named(ledger)
@@ -131,7 +132,7 @@ def say_left(ledger: Any, output: Path | None) -> None:
 
 @contextmanager
 def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
-    """Let it be known, whatever ends the work early, whether it cost anything."""
+    """Track whether the work in this block has spent anything, whatever ends it early."""
     stop: Stop = click.get_current_context().find_root().obj
     stop.spending = spending = Spending(stop, adaptive)
     try:
@@ -145,5 +146,5 @@ def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
         ):
             yield spending
     except BaseException:
-        stop.phase = "ending"  # the sentence is said in any case
+        stop.phase = "ending"  # let the sentence be printed
         raise

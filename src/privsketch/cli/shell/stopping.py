@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM: from the first import of a command on, and until its result is written.
+"""Handling of Ctrl-C and SIGTERM, from the first import of a command until its result is written.
 
-An interrupt raises KeyboardInterrupt, which a library that catches all errors may lose; so it is
-noted as well, and a command asks before it writes. From then on it is too late to stop: what is
-written is complete, and the command says so. Only the standard library is imported here.
+An interrupt raises KeyboardInterrupt. A library that catches all errors may lose it, so it is
+recorded as well, and commands check the record before they write. From then on it is too late to
+stop: the written result is complete, and the command says so. Only the standard library is
+imported here.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ _EARLY = (
 
 
 class Stop:
-    """Whether a process was asked to end, and what that means by now.
+    """Signal handler of a process, whose reaction depends on the phase of the command.
 
-    "early": nothing was begun, the process ends at once. "working": KeyboardInterrupt.
-    "ending": no more than a note; whatever goes on ends by itself.
+    "early": nothing was begun, and the process exits at once. "working": KeyboardInterrupt.
+    "ending": signals are ignored, and the command finishes.
     """
 
     def __init__(self, phase: Literal["early", "working"] = "working") -> None:
         self.phase: Literal["early", "working", "ending"] = phase
         self.was_asked = False
-        self.spending: Any = None  # of a command that can spend: cli/shell/spending.py
+        self.spending: Any = None  # `Spending` of a command that can spend
 
     def __call__(self, number: int, frame: Any) -> None:
-        """What happens when a signal arrives."""
+        """Handle a signal."""
         if self.phase == "ending":
             return
         self.was_asked = True
         if self.phase == "early":
-            # Half-done imports are in no state to handle an exception.
+            # Half-done imports cannot handle an exception.
             os.write(sys.stderr.fileno(), f"Aborted! {NOTHING}\n".encode())
             if "--json" in sys.argv:
                 os.write(sys.stdout.fileno(), _EARLY.encode())
@@ -49,19 +50,19 @@ class Stop:
         raise KeyboardInterrupt
 
     def require_going(self) -> None:
-        """Raise once the process was asked to end, though the first exception was lost."""
+        """Raise KeyboardInterrupt if a signal arrived whose first exception was lost."""
         if self.was_asked:
             raise KeyboardInterrupt
 
     def finish(self) -> None:
-        """The last moment to stop: from here on a result is written, and signals change nothing."""
+        """Stop here or not at all: from now on the result is written, and signals are ignored."""
         self.phase = "ending"
         self.require_going()
 
     def install(self) -> dict[signal.Signals, Any]:
-        """Take the signals; those who took them before, by signal. Main thread only.
+        """Install the handler, and return the previous ones by signal. Main thread only.
 
-        What the shell tells a job to ignore, it ignores.
+        Signals that the shell told the job to ignore stay ignored.
         """
         taken = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
         return {number: signal.signal(number, self) for number in taken}
@@ -69,7 +70,7 @@ class Stop:
 
 @contextmanager
 def stoppable(stop: Stop | None) -> Iterator[Stop]:
-    """The `Stop` of this process at work; one for this block alone if the process has none."""
+    """Switch the handler of this process to "working", or install one for this block."""
     if stop is not None:
         stop.phase = "working"
         yield stop
@@ -86,31 +87,31 @@ def stoppable(stop: Stop | None) -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def _unheard(lost: Any) -> None:
-    """Python's words about an exception that it has to drop; an interrupt was noted anyway."""
-    if not issubclass(lost.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
+def _hide_lost_interrupt(unraisable: Any) -> None:
+    """Report an exception that Python has to drop, unless it is an interrupt, which is recorded."""
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 def run() -> None:
-    """What the shell starts."""
+    """Run the command line: the entry point of the script `privsketch`."""
     stop = Stop("early")
     stop.install()
-    sys.unraisablehook = _unheard
+    sys.unraisablehook = _hide_lost_interrupt
     from privsketch.cli.main import main
 
     try:
         main(obj=stop)
     finally:
-        # While Python shuts down it gives signals back to the system, which would end the process
-        # after its result was written, with an exit code that denies it.
+        # At shutdown Python restores the default handlers. A signal would then end the process with
+        # an exit code of failure, though its result was written.
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        _give_up_words()
+        _discard_stderr()
 
 
-def _give_up_words() -> None:
-    """Drop words that nobody takes: Python would try again when it ends, and exit with 120."""
+def _discard_stderr() -> None:
+    """Drop output that cannot be written: Python would try again at exit, and exit with 120."""
     try:
         if sys.stderr is not None:
             sys.stderr.flush()

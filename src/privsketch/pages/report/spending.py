@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from privsketch.ledger.contents import DataSet, Entry
-from privsketch.ledger.history import Step, span_text, spending
+from privsketch.ledger.contents import DataSet, Entry, span_text, spending
+from privsketch.ledger.contents import SpendingStep as Step
 from privsketch.pages.report.rendering import render
 
 _WIDTH, _HEIGHT = 760, 180

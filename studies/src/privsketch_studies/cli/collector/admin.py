@@ -227,7 +227,7 @@ def add_study(
     \b
     privsketch collector add-study heart design.json --owner olga --last-day 2026-12-31
     """
-    from privsketch.cli.keys.checking import checked_bytes
+    from privsketch.cli.shell.signing import checked_bytes
     from privsketch_studies.collector.studies import make_study, parse_day
 
     data, _ = checked_bytes(design_file)

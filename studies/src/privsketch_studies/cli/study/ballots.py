@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.keys.options import PASSPHRASE_FILE, opened_key
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.options import (
     MISSING,
@@ -26,6 +25,7 @@ from privsketch.cli.shell.output import (
     required_output,
     say_written,
 )
+from privsketch.cli.shell.signing import PASSPHRASE_FILE, opened_key
 from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 from privsketch_studies.cli.study.making import FORCE, STUDY, key_option, output_option
 

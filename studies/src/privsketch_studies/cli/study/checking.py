@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.keys.options import PASSPHRASE_FILE, opened_key
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH
 from privsketch.cli.shell.output import note, require_free, say_written
+from privsketch.cli.shell.signing import PASSPHRASE_FILE, opened_key
 from privsketch_studies.cli.study.making import STUDY
 
 if TYPE_CHECKING:

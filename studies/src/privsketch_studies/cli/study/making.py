@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.options import PATH, choice, ledger_options
 from privsketch.cli.shell.output import caution, note, require_free, say_written
+from privsketch.cli.shell.signing import PASSPHRASE_FILE, given_passphrase, opened_key
 
 STUDY = click.argument("study_file", metavar="STUDY", type=PATH)
 
@@ -71,7 +71,7 @@ def enrol(
     """
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import require_writable
-    from privsketch.cli.keys.checking import load_design
+    from privsketch.cli.shell.signing import load_design
     from privsketch.signing.keys import Key, is_locked
     from privsketch_studies.sealing.cards import Card
 
@@ -186,7 +186,7 @@ def make(
     \b
     privsketch study make design.json *.card --owner me.pub -o s.study
     """
-    from privsketch.cli.keys.checking import load_design
+    from privsketch.cli.shell.signing import load_design
     from privsketch.signing.keys import PublicKey
     from privsketch_studies.sealing.study import SealedStudy
 

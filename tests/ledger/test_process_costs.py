@@ -11,14 +11,14 @@ from sklearn.preprocessing import FunctionTransformer
 
 import privsketch as ps
 from privsketch.ledger import entry
-from privsketch.ledger.tally import Tally
+from privsketch.ledger.entry import ProcessCosts
 
 BOX = ps.Box(-1, 1, dim=2)
 
 
 @pytest.fixture(autouse=True)
 def new_tally(monkeypatch):
-    monkeypatch.setattr(entry, "TALLY", Tally())
+    monkeypatch.setattr(entry, "PROCESS_COSTS", ProcessCosts())
 
 
 def records(seed, count=2000):

@@ -8,11 +8,11 @@ from unicodedata import normalize
 
 import click
 
-from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import caution, note, say_written
+from privsketch.cli.shell.output import caution, file_kind, note, say_written
+from privsketch.cli.shell.signing import PASSPHRASE_FILE, given_passphrase, opened_key
 
 
 @click.group(cls=Group)
@@ -28,12 +28,14 @@ def key() -> None:
 
 @key.command()
 @click.argument("key_file", metavar="FILE.key", type=PATH)
-@click.option("--name", help="Public name of its holder; that of the file if left out.")
+@click.option(
+    "--name", help="Public name of the key's holder. The default is the name of the file."
+)
 @PASSPHRASE_FILE
 @click.option(
     "--no-passphrase",
     is_flag=True,
-    help="Write the key as it is: whoever can read the file can then sign in its name.",
+    help="Write the key without a passphrase: whoever can read the file can then sign in its name.",
 )
 @JSON
 def make(
@@ -44,8 +46,8 @@ def make(
 ) -> None:
     """Make a key to sign with.
 
-    FILE.key is secret, and locked by a passphrase, which is asked for twice. FILE.pub is for
-    everybody; read its fingerprint out to those who get it, by phone.
+    FILE.key is secret and locked by a passphrase, which you enter twice. FILE.pub is public. Read
+    its fingerprint by phone to those who receive it.
 
     \b
     privsketch key make site-3.key
@@ -66,7 +68,7 @@ def make(
         if path.is_symlink() or path.exists():
             raise AccessError(f"{path} exists; a key is never overwritten")
         require_writable(path)
-    # Some systems write accents of file names apart from their letters.
+    # Some systems decompose accented letters in file names.
     generated = Key.generate(normalize("NFC", key_file.stem) if name is None else name)
     passphrase = None
     if not no_passphrase:
@@ -75,7 +77,7 @@ def make(
     try:
         generated.public.save(public_file)
     except FileError:
-        key_file.unlink()  # nobody has anything of it yet
+        key_file.unlink()  # nobody has a copy yet
         raise
     if no_passphrase:
         caution(f"{key_file} has no passphrase: whoever can read it can sign as {generated.name}")
@@ -93,15 +95,17 @@ def make(
 
 @key.command()
 @click.argument("file", type=PATH)
-@click.option("--key", "key_file", type=PATH, required=True, help="The private key to sign with.")
+@click.option(
+    "--key", "key_file", type=PATH, required=True, help="File of the private key to sign with."
+)
 @PASSPHRASE_FILE
 @click.option("--force", is_flag=True, help="Replace an existing signature.")
 @JSON
 def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) -> None:
     """Sign a design, sketch, model or receipt.
 
-    The signature lies beside it, in FILE.sig. It says that you stand by these bytes: look at them
-    first (`privsketch inspect`).
+    The signature is written beside it, to FILE.sig. It states that you vouch for these bytes, so
+    read them first (`privsketch inspect`).
 
     \b
     privsketch key sign study.json --key designer.key
@@ -112,7 +116,7 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     from privsketch.signing.signature import kind_of_file, signature_path, spoken
 
     data = read_file(file)
-    kind = kind_of_file(data, str(file))  # before anybody is asked for a passphrase
+    kind = kind_of_file(data, str(file))  # before the prompt for a passphrase
     target = signature_path(file)
     if (target.is_symlink() or target.exists()) and not force:
         raise AccessError(f"{target} exists (--force to replace it)")
@@ -133,18 +137,18 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     "trusted",
     multiple=True,
     metavar="KEY",
-    help="Whose signatures count: a .pub file, or the name or fingerprint of a pinned key; all "
-    "pinned keys if left out.",
+    help="A key whose signatures count: a .pub file, or the name or fingerprint of a pinned key. "
+    "The default is all pinned keys.",
 )
 @JSON
 def verify(
     files: tuple[Path, ...],
     trusted: tuple[str, ...],
 ) -> None:
-    """Say who signed files, and refuse those without a trusted signature.
+    """Check that files are signed by trusted keys.
 
-    A file is refused, with exit code 5, unless somebody who is trusted has signed it. The check is
-    about who made a file, not about what is in it. For files of a sealed study, use `privsketch
+    A file without the signature of a trusted key is refused, with exit code 5. The check tells who
+    made a file, not whether its content is right. For files of a sealed study, use `privsketch
     study check`.
 
     \b
@@ -155,7 +159,7 @@ def verify(
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
-    if _is_study(files[0]):
+    if file_kind(files[0]) == "study":
         raise click.UsageError(f"{files[0]} is a sealed study; use `privsketch study check`")
     keys = [found_key(text) for text in trusted] or pinned_keys()
     if not keys:
@@ -180,16 +184,9 @@ def verify(
         found.append(told)
     answer(is_valid=not refusals, files=found)
     if refusals and all(isinstance(error, AccessError) for error in refusals):
-        raise refusals[0]  # nothing is known of these files
+        raise refusals[0]  # the files could not be read
     if refusals:
         raise SignatureError("not every file is signed by a key that is trusted")
-
-
-def _is_study(file: Path) -> bool:
-    """Whether a file begins as studies do."""
-    from privsketch._base.formats import beginning_of
-
-    return b'"privsketch-study"' in beginning_of(file, 64)
 
 
 @key.command()
@@ -197,10 +194,10 @@ def _is_study(file: Path) -> bool:
 @click.option(
     "--expect",
     metavar="FINGERPRINT",
-    help="Refuse any key but this one: all 32 digits as its holder read them out.",
+    help="Refuse any other key: all 32 digits of the fingerprint, as its holder read them to you.",
 )
-@click.option("--list", "is_list", is_flag=True, help="Show all keys that are pinned.")
-@click.option("--forget", metavar="NAME|FINGERPRINT", help="Pin this key no longer.")
+@click.option("--list", "is_list", is_flag=True, help="List all pinned keys.")
+@click.option("--forget", metavar="NAME|FINGERPRINT", help="Remove this key from the pinned ones.")
 @JSON
 def trust(
     public_file: Path | None,
@@ -210,8 +207,8 @@ def trust(
 ) -> None:
     """Pin a public key: its signatures are then known by name.
 
-    Compare the fingerprint with its holder first, by phone. Keys are kept in a folder of yours,
-    below PRIVSKETCH_HOME if that is set.
+    First compare the fingerprint with its holder, by phone. Pinned keys are stored in your home
+    folder, or below PRIVSKETCH_HOME if that is set.
 
     \b
     privsketch key trust designer.pub --expect 3f2a90c17be405d86a1fc2339e70b85d

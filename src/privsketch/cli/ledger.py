@@ -1,10 +1,12 @@
-"""Make a ledger, state limits, see what was spent, check and export it. No record is read."""
+"""`privsketch ledger`: limits of data sets, and what was spent. No command reads a record."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +28,18 @@ from privsketch.cli.shell.spending import shown_warnings
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import Ledger
-    from privsketch.ledger.contents import DataSet, Entry
+    from privsketch.ledger.contents import DataSet, Entry, SpendingStep
 
 _INDENT, _WIDTH = 12, 79
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_MARGIN = 8  # columns for the axis of the chart
 
 
 @click.group(cls=Group)
 def ledger() -> None:
-    """Keep what all releases cost together below a limit.
+    """Keep the total cost of all releases below a limit.
 
-    A ledger is a file of yours alone. Data sets in it have a name and a limit; every release is
+    A ledger is a file for you alone. Its data sets have a name and a limit. Every release is
     entered before noise is drawn, and refused above the limit.
 
     \b
@@ -50,14 +54,14 @@ def ledger() -> None:
 @choice(
     "--accounting",
     ["basic", "zcdp"],
-    help="What decides at a limit: sums of epsilon and delta, or of rho, which allows more "
-    "Gaussian releases and needs a delta.",
+    help="What decides at a limit: sums of epsilon and delta, or the sum of rho. The latter allows "
+    "more Gaussian releases and needs a delta.",
 )
 @JSON
 def create(file: Path, accounting: str) -> None:
     """Make a new, empty ledger, which only you can read.
 
-    Keep it on a local file system: locks of network file systems are not to be trusted.
+    Keep it on a local file system: locks of network file systems are unreliable.
 
     \b
     privsketch ledger create budget.ledger --accounting zcdp
@@ -73,32 +77,32 @@ def create(file: Path, accounting: str) -> None:
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name")
+@click.option("--epsilon", type=float, required=True, help="Largest total epsilon of all releases.")
 @click.option(
-    "--epsilon", type=float, required=True, help="The most that all releases may cost together."
+    "--delta", type=float, required=True, help="Largest total delta; 0 allows pure releases only."
 )
-@click.option("--delta", type=float, required=True, help="The same; 0 for pure releases only.")
 @choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
 @click.option(
     "--person",
     metavar="COLUMN",
-    help="The column that names persons, if persons are protected; else records are.",
+    help="The column that names persons, if persons are protected instead of records.",
 )
 @click.option(
     "--without-rho",
     type=float,
     default=0.0,
     metavar="SHARE",
-    help="With zcdp: share of the limit kept apart for releases that have no rho, like masked "
-    "sketches; 0 if left out.",
+    help="With zcdp: share of the limit that is reserved for releases without a rho, such as "
+    "masked sketches. The default is 0.",
 )
 @click.option(
     "--max-refusals",
     type=int,
     default=10,
     show_default=True,
-    help="How often a release may be refused because of what records say.",
+    help="Number of releases that may be refused because of what records say.",
 )
-@click.option("--note", default="", help="For people.")
+@click.option("--note", default="", help="A note for people.")
 @JSON
 def add(
     file: Path,
@@ -111,7 +115,7 @@ def add(
     max_refusals: int,
     note: str,
 ) -> None:
-    """Add a data set with its limit, which stays as it is.
+    """Add a data set with its limit, which cannot be changed later.
 
     \b
     privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
@@ -138,15 +142,15 @@ def add(
 @click.argument("name", required=False)
 @click.option("--entries", is_flag=True, help="List every entry.")
 @click.option(
-    "--report", type=PATH, metavar="FILE", help="Write a page with pictures, HTML, as well."
+    "--report", type=PATH, metavar="FILE", help="Also write a report with pictures (HTML)."
 )
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
 def show(file: Path, name: str | None, entries: bool, report: Path | None, force: bool) -> None:
     """Show limits, what was spent and what is left.
 
-    All data sets, or the one of that NAME, with the spending over time. Costs are rounded up, and
-    what is left down.
+    The output covers all data sets, or the one called NAME, with the spending over time. Costs are
+    rounded up, and what is left is rounded down.
 
     \b
     privsketch ledger show budget.ledger
@@ -195,15 +199,15 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
 @click.option(
     "--head",
     metavar="HASH",
-    help="The head that this ledger had once: it must be that of a line still.",
+    help="An earlier head of this ledger, which must still be the hash of one of its lines.",
 )
 @JSON
 def check(file: Path, head: str | None) -> None:
     """Check that a ledger is whole.
 
-    The file, every line's hash, every sum, every limit; exit code 5 if anything is wrong. The
-    head is the last line's hash, which `check` and `show` print. Write it down elsewhere: with
-    --head it shows later that no line before it was changed or taken off, as in an older copy.
+    The check covers the file, every hash, every sum and every limit. The exit code is 5 if anything
+    is wrong. The head is the hash of the last line, which `check` and `show` print. Write it down
+    elsewhere: with --head you can check later that no line up to it was changed or removed.
 
     \b
     privsketch ledger check budget.ledger
@@ -219,7 +223,7 @@ def check(file: Path, head: str | None) -> None:
         if not problems:
             exported = book.export()
             last, n_lines = exported["head"], exported["n_lines"]
-    except AccessError:  # it could not be looked at: nothing is known of it
+    except AccessError:  # the file could not be read, so nothing is known about it
         raise
     except FileError as error:
         problems = [str(error)]
@@ -239,15 +243,15 @@ def check(file: Path, head: str | None) -> None:
     "-o",
     "--output",
     type=PATH,
-    help="File of the export, JSON; standard output if left out.",
+    help="File of the export (JSON). The default is standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @JSON
 def export(file: Path, output: Path | None, force: bool) -> None:
     """Write a ledger as JSON, for people and other programs.
 
-    All data sets, entries and receipts, and neither marks nor the key. Names, times and outputs
-    are yours: look before you hand it on.
+    The export has all data sets, entries and receipts, but neither marks nor the key. It contains
+    your names, times and outputs: read it before you pass it on.
 
     \b
     privsketch ledger export budget.ledger -o budget.json
@@ -270,7 +274,7 @@ def export(file: Path, output: Path | None, force: bool) -> None:
 
 
 def _opened(file: Path) -> Ledger:
-    """A ledger; its holder is told where others may read it."""
+    """Open a ledger; warn its holder if others may read it."""
     from privsketch.ledger.book import Ledger
 
     with shown_warnings():
@@ -278,14 +282,14 @@ def _opened(file: Path) -> Ledger:
 
 
 def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:
-    """Data sets that are asked for, and their entries."""
+    """Return the data set of that name, or all of them, and their entries."""
     listed = book.entries(name)  # refuses a name that there is not
     return [found for found in book.datasets() if name in (None, found.name)], listed
 
 
 def _facts(found: DataSet, listed: Sequence[Entry]) -> dict[str, Any]:
-    """A data set, and its spending over time."""
-    from privsketch.ledger.history import spending
+    """Return a data set and its spending over time, as facts of an answer."""
+    from privsketch.ledger.contents import spending
 
     return {
         **found.to_json(),
@@ -298,7 +302,7 @@ def _facts(found: DataSet, listed: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _table(data_sets: Sequence[DataSet]) -> list[str]:
-    """A row for each data set."""
+    """Return the lines of a table with a row for each data set."""
     basic = data_sets[0].limit.accounting == "basic"
     unit = "epsilon, delta" if basic else "rho"
     head = f"{'data set':<22} {'limit':<16} {'spent':<16} {'left':<15} entries"
@@ -329,7 +333,7 @@ def _pair(epsilon: Any, delta: Any, *, up: bool) -> str:
 
 
 def _stated(found: DataSet) -> list[str]:
-    """A data set as it was added."""
+    """Describe a data set as it was added."""
     lines = [
         f"data set    {found.name}",
         f"protects    {found.unit.text}, neighbours {found.neighbours}",
@@ -339,11 +343,8 @@ def _stated(found: DataSet) -> list[str]:
 
 
 def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
-    """What was spent of it, and a picture of when."""
-    from datetime import UTC, datetime
-
-    from privsketch.cli.ledger.chart import chart
-    from privsketch.ledger.history import spending
+    """Describe what was spent on a data set, with a chart over time."""
+    from privsketch.ledger.contents import spending
 
     share = 100 * found.limit.used(found.spent)
     lines = [
@@ -372,7 +373,7 @@ def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
 
 
 def _has_blocks() -> bool:
-    """Whether standard output can show the characters of the chart."""
+    """Return whether standard output can show the characters of the chart."""
     try:
         "▁█│".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -381,7 +382,7 @@ def _has_blocks() -> bool:
 
 
 def _entry_line(entry: Entry, data_set: DataSet) -> str:
-    """When, what it counts in this data set, what it was and where the result went."""
+    """Describe an entry on one line: its time, its cost, what it was, where the result went."""
     state = "" if entry.state == "committed" else "reserved: "
     told = f"{state}{entry.what}" + (f", {entry.output}" if entry.output else "")
     charged = data_set.limit.charged_text(entry.charged)
@@ -390,3 +391,57 @@ def _entry_line(entry: Entry, data_set: DataSet) -> str:
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def chart(
+    steps: Sequence[SpendingStep],
+    begin: datetime,
+    end: datetime,
+    *,
+    width: int = 79,
+    height: int = 6,
+    plain: bool = False,
+) -> list[str]:
+    """Draw the share of the limit that was spent, from `begin` to `end`, in characters.
+
+    `plain` is for terminals without block characters. Any spending is visible, and only a spent
+    limit fills the height.
+    """
+    n_columns = width - _MARGIN
+    shares = _shares(steps, begin, end, n_columns)
+    levels = [_level(share, 8 * height) for share in shares]
+    lines = []
+    for row in reversed(range(height)):
+        cells = (min(max(level - 8 * row, 0), 8) for level in levels)
+        drawn = "".join("# "[cell < 4] if plain else _EIGHTHS[cell] for cell in cells)
+        label = {height - 1: "100 %", 0: "0 %"}.get(row, "")
+        lines.append(f"{label:>6} {'|' if plain else '│'}{drawn}".rstrip())
+    if plain and any(shares):  # halves of a row are lost, but nothing looks unspent
+        low = lines[-1].ljust(width)
+        drawn = "".join("#" if share else " " for share in shares)
+        lines[-1] = (low[:_MARGIN] + drawn).rstrip()
+    from privsketch.ledger.contents import span_text
+
+    first, last = span_text(begin, end)
+    lines.append(f"{'':{_MARGIN}}{first}{last:>{n_columns - len(first)}}")
+    return lines
+
+
+def _shares(
+    steps: Sequence[SpendingStep], begin: datetime, end: datetime, n_columns: int
+) -> list[float]:
+    """Return the share that was spent by the end of each column's time."""
+    whole = max((end - begin).total_seconds(), 1.0)
+    shares = [0.0] * n_columns
+    for step in steps:
+        place = (step.time - begin).total_seconds() / whole * n_columns
+        first = min(max(int(place), 0), n_columns - 1)
+        shares[first:] = [step.used] * (n_columns - first)
+    return shares
+
+
+def _level(share: float, top: int) -> int:
+    """Return a height in eighths of rows: 0 only for nothing, `top` only for the whole limit."""
+    if share <= 0:
+        return 0
+    return top if share >= 1 else min(max(math.floor(share * top), 1), top - 1)

@@ -1,1 +1,0 @@
-"""`privsketch ledger`: limits of data sets, and what was spent of them."""

@@ -1,0 +1,1 @@
+"""Tools of maintainers, which no wheel contains."""
