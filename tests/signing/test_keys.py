@@ -245,7 +245,7 @@ def test_names_are_a_line_of_text_and_no_path(name):
     ],
 )
 def test_names_have_no_characters_that_are_not_seen(name):
-    with pytest.raises(ParameterError, match="not seen"):
+    with pytest.raises(ParameterError, match="invisible"):
         ps.Key.generate(name)
 
 

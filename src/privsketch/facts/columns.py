@@ -358,7 +358,9 @@ class Date(Line):
                 moment = datetime.fromisoformat(value)
             elif isinstance(value, date) and not isinstance(value, datetime):
                 moment = datetime(value.year, value.month, value.day)
-            moment = moment.replace(tzinfo=None) if moment.tzinfo is None else _in_utc(moment)
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(UTC)
+            moment = moment.replace(tzinfo=None)
         except (AttributeError, TypeError, ValueError):
             raise self._error(name, value, "expected a date like 2020-01-31") from None
         if moment.year not in _YEARS:
@@ -397,10 +399,6 @@ class Date(Line):
 
     def _words(self) -> str:
         return f"date from {self.first} to {self.last}"
-
-
-def _in_utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 @dataclass(frozen=True)
