@@ -40,6 +40,8 @@ from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode, SharingKind
 
 RECORDS_PER_UNKNOWN = 1000.0  # CLP: noise-to-signal at most m / (1000 k d)
+# Parameters that exclude a free choice of cells if they are stated; shared noise has its own law.
+_WAVE_FIELDS = ("n_features", "noise", "masks", "frequencies", "frequency_scale", "sharing")
 _SCALE_FREE = (None, "multi-scale", "structured")  # laws whose range of scales can be planned
 
 
@@ -122,9 +124,10 @@ class Request:
         self._settle_noise(settle)
         if self.columns is not None:
             settle("columns", _column_names(self.columns))
-        wave_choices = (self.n_features, self.noise, self.masks, self.frequencies)
-        wave_choices += (self.feature_map, self.frequency_scale, self.sharing)
-        settle("is_map_open", all(choice is None for choice in wave_choices))
+        settle(
+            "is_map_open",
+            all(getattr(self, name) is None for name in ("feature_map", *_WAVE_FIELDS)),
+        )
         self._settle_frequencies(settle)
         if self.n_records is not None:
             settle("n_records", require_records(self.n_records))

@@ -1,1 +1,1 @@
-"""What learning gives: models, their files, and the rows they are asked about."""
+"""Models, which learning returns, with their files and pictures."""

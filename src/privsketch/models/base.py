@@ -1,10 +1,11 @@
-"""What all models share: columns, a receipt, concerns, a file, and rows they are asked about."""
+"""What all models share: columns, a receipt, concerns, a file, and checks of rows."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,15 +38,15 @@ from privsketch.facts.units import (
 
 
 class Model:
-    """A frozen record of what was learned, with a file.
+    """Base of frozen records of what was learned, which have a file.
 
-    A kind of model names its file format, says which fields are arrays, and checks what a file
-    says before it believes it.
+    A kind of model names its file format and its fields that are arrays. It checks the fields of a
+    file before it uses them.
     """
 
     KIND: ClassVar[str]
     ARRAYS: ClassVar[tuple[str, ...]]
-    ABSENT: ClassVar[tuple[str, ...]] = ()  # arrays that may be None, where nobody can tell
+    ABSENT: ClassVar[tuple[str, ...]] = ()  # arrays that may be None
     LATER: ClassVar[tuple[str, ...]] = ()  # fields that files of earlier versions do not have
 
     receipt: Receipt
@@ -60,15 +61,15 @@ class Model:
 
     @property
     def column_names(self) -> list[str]:
-        """The columns' names, or x1, x2, ..."""
+        """Names of the columns; x1, x2, ... if they have none."""
         return list(self.columns or [f"x{j + 1}" for j in range(self.dim)])
 
     def table(self, what: str = "") -> Any:
-        """Results as a pandas frame, in the units of the table if there is a schema."""
+        """Return results as a pandas frame, in the units of the table if there is a schema."""
         raise NotImplementedError
 
     def _frame(self, points: Floats, spread: Floats | None = None) -> Any:
-        """Rows of points (n, dim) in units, or of how far they spread."""
+        """Return a frame of points (n, dim) in units, or of their spread."""
         if self.schema is None:
             numbers = points if spread is None else spread
             return frame(dict(zip(self.column_names, numbers.T, strict=True)))
@@ -77,15 +78,19 @@ class Model:
         return frame_of(self.schema, field_errors(self.schema, points, spread), spread=True)
 
     def _opening_lines(self) -> list[str]:
-        """What it is and how well it fits, with which every description begins."""
+        """Return the first lines of a description: kind of model, and how well it fits."""
+        raise NotImplementedError
+
+    def _result_lines(self) -> list[str]:
+        """Return the lines of a description that show results."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """The model in plain words, several lines."""
-        raise NotImplementedError
+        """Return the model as several lines of text."""
+        return "\n".join([*self._opening_lines(), *self._result_lines(), *self.closing_lines()])
 
     def _html_table(self) -> str:
-        """Results as a table of a notebook."""
+        """Return results as an HTML table for notebooks."""
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
@@ -93,7 +98,7 @@ class Model:
         return described(type(self).__name__, lines, self._html_table())
 
     def _center_table(self, noun: str, points: Floats, weights: Floats, errors: Any) -> str:
-        """Centers with their weights as a table of a notebook."""
+        """Return centers with their weights as an HTML table for notebooks."""
         names, rows = self.shown_rows(points, errors)
         cells = [[f"{weight:.1%}", *row] for weight, row in zip(weights, rows, strict=True)]
         heads = [f"{k + 1}" for k in range(len(points))]
@@ -102,9 +107,9 @@ class Model:
     def shown_rows(
         self, points: Floats, errors: Floats | None = None
     ) -> tuple[list[str], list[list[str]]]:
-        """Names of fields with units, and a row of words for each point.
+        """Return names of fields with units, and a row of texts for each point.
 
-        Words have the digits that their errors leave.
+        Texts have as many digits as the errors justify.
         """
         schema = self.schema
         if schema is None:
@@ -114,27 +119,26 @@ class Model:
         spread = None if errors is None else field_errors(schema, points, errors)
         rows: list[list[str]] = [[] for _ in values]
         names = []
-        for column, place in field_columns(schema):
+        for column, positions in field_columns(schema):
             unit = f" {column.unit}" if isinstance(column, Number) and column.unit else ""
             names += [name + unit for name in column.fields]
-            for field in range(place.start, place.stop):
-                for number, row in enumerate(rows):
-                    error = None if spread is None else float(spread[number, field])
-                    text = written(column, float(values[number, field]), error)
-                    row.append(text.removesuffix(unit))
+            for j in range(positions.start, positions.stop):
+                for i, row in enumerate(rows):
+                    error = None if spread is None else float(spread[i, j])
+                    row.append(written(column, float(values[i, j]), error).removesuffix(unit))
         return names, rows
 
     def closing_lines(self) -> list[str]:
-        """Concerns and cost, with which every description ends."""
+        """Return the last lines of a description: missing values, concerns and cost."""
         missing = [] if self.schema is None else self.schema.missing_words()
         return [
-            *(f"{'values' if not n else '':<11} {text}" for n, text in enumerate(missing)),
+            *(f"{'' if index else 'values':<11} {text}" for index, text in enumerate(missing)),
             *(f"careful     {text}" for text in self.concerns),
             f"cost        {self.receipt.summary()}",
         ]
 
     def to_bytes(self) -> bytes:
-        """The model as a JSON document."""
+        """Return the model as a JSON document."""
         content: dict[str, Any] = {name: getattr(self, name) for name in self.field_names()}
         for name in self.ARRAYS:
             content[name] = None if content[name] is None else content[name].tolist()
@@ -161,41 +165,42 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "model") -> Self:
-        """A model from the bytes of its file; `what` names it in errors."""
+        """Return the model from the bytes of its file; `what` names it in errors."""
         content = document_content(data, cls.KIND, what)
         content = {**dict.fromkeys(cls.LATER), **content}
-        found = require_fields(content, cls.field_names(), what)
+        fields = require_fields(content, cls.field_names(), what)
+        columns, concerns, schema = fields["columns"], fields["concerns"], fields["schema"]
         with reading(what):
-            given = [
-                name for name in cls.ARRAYS if found[name] is not None or name not in cls.ABSENT
-            ]
-            arrays = {name: np.array(found[name], dtype=np.float64) for name in given}
-            checked = cls._checked({**found, **arrays})
+            for name in cls.ARRAYS:
+                if fields[name] is not None or name not in cls.ABSENT:
+                    fields[name] = np.array(fields[name], dtype=np.float64)
+            checked = cls._checked(fields)
             others = {
-                "receipt": receipt_from_json(found["receipt"]),
-                "columns": _checked_columns(found["columns"]),
-                "concerns": _checked_concerns(found["concerns"]),
-                "schema": None if found["schema"] is None else Schema.from_json(found["schema"]),
+                "receipt": receipt_from_json(fields["receipt"]),
+                "columns": None if columns is None else _texts(columns, _COLUMNS_RULE),
+                "concerns": _texts(concerns, "concerns must be a list of texts"),
+                "schema": None if schema is None else Schema.from_json(schema),
             }
-            model = cls(**{**found, **arrays, **checked, **others})
-            _require_columns(model.columns, model.dim)
+            model = cls(**{**fields, **checked, **others})
+            if model.columns is not None and len(model.columns) != model.dim:
+                raise ParameterError(_COLUMNS_RULE)
             if model.schema is not None and model.schema.dim != model.dim:
                 raise ParameterError("schema: it has another number of coordinates")
         return model
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields of a file in their own types; errors for what cannot be a model."""
+        """Return fields of a file in their own types; raise ParameterError if they are no model."""
         raise NotImplementedError
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
-        """Names of all fields, which are those of the file."""
-        return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
+        """Return the names of all fields, which are those of the file."""
+        return tuple(field.name for field in dataclass_fields(cls))  # type: ignore[arg-type]
 
 
 def require_numbers(fields: dict[str, Any], names: Sequence[str]) -> None:
-    """Refuse fields that are not finite numbers of at least 0; `expected_residual` is above 0."""
+    """Refuse fields that are not finite numbers of at least 0; `expected_residual` is above."""
     for name in names:
         if type(fields[name]) is not float or not 0 <= fields[name] < np.inf:
             raise ParameterError(f"{name} must be a number")
@@ -204,41 +209,28 @@ def require_numbers(fields: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def require_fingerprint(fields: dict[str, Any]) -> None:
-    """Refuse a name of a design that is no text; a model without a sketch has an empty one."""
+    """Refuse a fingerprint of a design that is no text; it is empty if there is no sketch."""
     if not isinstance(fields["design_fingerprint"], str):
         raise ParameterError("design_fingerprint must be text")
 
 
-def _checked_columns(columns: Any) -> tuple[str, ...] | None:
-    """Names of the columns as a file has them."""
-    if columns is not None and not _are_texts(columns):
-        raise ParameterError("columns must be a name for each coordinate")
-    return None if columns is None else tuple(columns)
+_COLUMNS_RULE = "columns must be a name for each coordinate"
 
 
-def _require_columns(columns: tuple[str, ...] | None, dim: int) -> None:
-    if columns is not None and len(columns) != dim:
-        raise ParameterError("columns must be a name for each coordinate")
-
-
-def _checked_concerns(concerns: Any) -> tuple[str, ...]:
-    """Concerns as a file has them."""
-    if not _are_texts(concerns):
-        raise ParameterError("concerns must be a list of texts")
-    return tuple(concerns)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+def _texts(value: Any, rule: str) -> tuple[str, ...]:
+    """Return a list of texts as a tuple; refuse anything else by quoting the rule."""
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ParameterError(rule)
+    return tuple(value)
 
 
 SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
-MAX_WIDTH = 100  # characters of a line, by trial
-MAX_FIELDS = 40  # lines of a turned table
+MAX_WIDTH = 100  # characters of a line; by trial
+MAX_FIELDS = 40  # lines of a transposed table
 
 
 def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each center with its weight; for each column where these would be too long."""
+    """Return a line for each center with its weight, or for each column if that is narrower."""
     lines = _upright_lines(weights, names, rows)
     if len(names) <= SHOWN_COLUMNS and len(lines[0]) <= MAX_WIDTH:
         return lines
@@ -249,7 +241,7 @@ def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[
 def _upright_lines(
     weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> list[str]:
-    """A line for each center, with as many columns as fit."""
+    """Return a line for each center, with as many columns as fit."""
     more = "  ..." if len(names) > SHOWN_COLUMNS else ""
     shown = [[name[:14] for name in names[:SHOWN_COLUMNS]], *(r[:SHOWN_COLUMNS] for r in rows)]
     widths = [max(9, *(len(row[j]) for row in shown)) for j in range(len(shown[0]))]
@@ -265,7 +257,7 @@ def _upright_lines(
 def turned_lines(
     title: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> list[str]:
-    """A line for each column, with all centers or components beside each other."""
+    """Return a line for each column, with all centers or components beside each other."""
     shown = [name if len(name) <= 24 else f"{name[:11]}..{name[-11:]}" for name in names]
     first = max(12, 1 + max(map(len, shown[:MAX_FIELDS])))
     widths = [
@@ -284,7 +276,7 @@ def turned_lines(
 
 
 def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
-    """X as a table of `dim` finite columns; errors quote nothing of it."""
+    """Return X as a table of `dim` finite columns; errors quote nothing of it."""
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -305,14 +297,21 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
     return rows
 
 
+def require_rows(rows: Floats, name: str) -> Floats:
+    """Return rows, or scores of rows; refuse an empty table."""
+    if len(rows) == 0:
+        raise ParameterError(f"{name}: X has no rows")
+    return rows
+
+
 def diagonal_matrices(variances: Floats) -> Floats:
-    """(n, dim, dim) covariances of variances (n, dim) along the axes."""
+    """Return (n, dim, dim) covariances for variances (n, dim) along the axes."""
     return np.asarray(variances[:, :, None] * np.eye(variances.shape[1]))
 
 
 def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
-    """Index of the center with the least Euclidean distance to each row."""
-    # Distances are taken from the mean of the centers: squares of large offsets would cancel.
+    """Return the index of the center with the least Euclidean distance to each row."""
+    # Coordinates are relative to the mean of the centers: squares of large offsets would cancel.
     origin = centers.mean(axis=0)
     shifted = centers - origin
     labels = np.empty(len(rows), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Clusters, each around a center, and their file: the model of all ways to find them.
+"""The model of clusters, each around a center, and its file.
 
-From a sketch comes a density, which knows how well it fits and how sure its centers are. Methods
-that read the records several times release centers directly; what they cannot know is None.
+A sketch yields a density, with a measure of its fit and standard errors of its centers. Methods
+that read the records several times release centers directly; fields that they lack are None.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from privsketch.models.base import (
     nearest,
     require_fingerprint,
     require_numbers,
+    require_rows,
 )
 from privsketch.models.drawing.centers import plot_centers
 
-DECODERS = ("joint", "cl-ompr")  # that can be asked for by name
+DECODERS = ("joint", "cl-ompr")  # that users can choose
 _KNOWN_DECODERS = (*DECODERS, "cells")
 LOSSES = ("squares", "distances")
 COUNTS = ("released", "public", "stated")
@@ -39,14 +40,14 @@ BAD_ESTIMATE, BAD_HIGH = 1.15, 2.0  # cost ratios that are a reason to be carefu
 
 @dataclass(frozen=True)
 class CostRatio:
-    """K-means cost of centers over that of k-means on the records themselves, as foretold.
+    """Predicted k-means cost of centers over that of k-means on the records themselves.
 
-    From what was released, and from studies with known records (docs/learning.md).
+    The prediction uses what was released, and studies with known records (docs/learning.md).
 
     Attributes
     ----------
     estimate : float
-        The ratio is as often above as below.
+        Median of the ratio.
     low, high : float
         Ends of a 90 % interval.
     """
@@ -57,30 +58,30 @@ class CostRatio:
 
     @property
     def is_bad(self) -> bool:
-        """Whether the cost is likely, or may well be, far above that of k-means."""
+        """Whether the cost is likely to be, or may well be, far above that of k-means."""
         return self.estimate > BAD_ESTIMATE or self.high > BAD_HIGH
 
     @property
     def texts(self) -> tuple[str, str, str]:
-        """Estimate and ends with the digits that matter."""
+        """Estimate and ends with their significant digits."""
         return _times(self.estimate), _times(self.low), _times(self.high)
 
     def describe(self) -> str:
-        """The ratio in words."""
+        """Return the ratio as text."""
         estimate, low, high = self.texts
         return f"about {estimate} times ({low} to {high}) that of k-means on the records themselves"
 
 
 def _times(ratio: float) -> str:
-    """A ratio with the digits that matter."""
+    """Write a ratio with its significant digits."""
     return f"{ratio:.2f}" if ratio < 1.995 else f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
 
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """The mixture of Gaussians behind clusters of a sketch, and how well it fits.
+    """The mixture of Gaussians behind the clusters of a sketch, and how well it fits.
 
-    Fields are those of `ClusterModel`.
+    `ClusterModel` documents the fields.
     """
 
     width: float
@@ -99,7 +100,7 @@ class Density:
 
     @property
     def explains(self) -> bool:
-        """Whether the residual is what noise and sampling may well leave."""
+        """Whether noise and sampling explain the residual."""
         return self.residual <= self.expected_residual + 4 * self.residual_spread
 
 
@@ -113,45 +114,46 @@ class ClusterModel(Model):
     weights : (n_clusters,) float64
         Share of the records in each cluster; sums to 1.
     n_records : float
-        Number of records as the method sees it.
+        Estimated number of records.
     receipt : Receipt
-        What the run cost, or the sketch, to which learning added nothing.
+        Cost of the run, or of the sketch, to which learning added nothing.
     method : str
-        How the centers were found, "sketch" or another method's name, and `reason` why that way
-        if it was chosen.
+        Name of the method: "sketch" or another one.
+    reason : str
+        Why the library chose the method; empty if the user did.
     loss : {"squares", "distances"}
-        What the centers make small: squared distances (k-means) or distances (k-medians).
+        Loss that the centers minimise: squared distances (k-means) or distances (k-medians).
     columns : tuple of str, optional
     domain : Box or Ball, optional
-        Where records were taken to lie; those outside were moved to its edge.
+        Set in which records lie; those outside were moved to its edge.
     concerns : tuple of str
-        Reasons to doubt the clusters, in words; empty if there are none.
+        Reasons to doubt the clusters, as texts; empty if there are none.
     count : {"released", "public", "stated"}
-        What `n_records` is: noisy, exact because "replace" makes it public, or what the user said.
+        Origin of `n_records`: noisy, exact because "replace" makes it public, or from the user.
     width : float, optional
         Standard deviation of the clusters per coordinate, root mean square over them;
         next to 0 for the "cl-ompr" decoder, whose atoms have no width.
     standard_errors : (n_clusters, dim) float64, optional
-        Of the centers' coordinates, from privacy noise and from the sampling of records;
-        None where nobody can tell: very large fits, no records at all, or no sketch.
+        Standard errors of the centers' coordinates, from privacy noise and from the sampling of
+        records. None if they are unknown: very large fits, no records at all, or no sketch.
     residual, expected_residual, residual_spread : float, optional
-        Squared misfit of the sketch, in records^2, and mean and standard deviation of what
-        noise and sampling alone would leave. A residual far above says that the fit does not
-        explain the sketch: clusters of other shapes, or a search that got stuck.
+        Squared misfit of the sketch, in records^2, and mean and standard deviation of the misfit
+        that noise and sampling alone would leave. A residual far above means that the fit does not
+        explain the sketch: clusters have other shapes, or the search got stuck.
     axis_widths : (n_clusters, dim) float64, optional
         Standard deviations of each cluster along the axes.
     mixture_weights, mixture_means, mixture_widths : (p,), (p, dim), (p, dim) float64, optional
-        The Gaussians fitted to the sketch, n_clusters of them or more; `centers` are
-        the k-means centers of this mixture.
+        Gaussians that were fitted to the sketch, n_clusters of them or more. `centers` are the
+        k-means centers of this mixture.
     decoder : {"joint", "cl-ompr", "cells"}, optional
     cost_ratio : CostRatio, optional
-        What the centers cost on the records over what k-means would reach on them, for this number
-        of clusters: an estimate with a 90 % interval. None without a sketch, and for "cl-ompr".
+        Predicted cost of the centers on the records over that of k-means, for this number of
+        clusters, with a 90 % interval. None without a sketch, and for "cl-ompr".
     design_fingerprint : str
-        That of the sketch's design; empty without a sketch.
+        Fingerprint of the sketch's design; empty without a sketch.
     schema : Schema, optional
-        How tables are encoded. Centers, errors and widths are then those of encoded records;
-        `table` has them in the units of the table.
+        Encoding of tables. Centers, errors and widths are then those of encoded records; `table`
+        returns them in the units of the table.
     """
 
     KIND: ClassVar[str] = "cluster-model"
@@ -194,13 +196,13 @@ class ClusterModel(Model):
 
     @property
     def density(self) -> Density | None:
-        """What a sketch says beyond the centers; None without one."""
+        """What a sketch reveals beyond the centers; None without a sketch."""
         values = [getattr(self, name) for name in Density.__dataclass_fields__]
         return None if any(value is None for value in values) else Density(*values)
 
     @property
     def task(self) -> str:
-        """The problem by its name."""
+        """Name of the problem."""
         return "k-means" if self.loss == "squares" else "k-medians"
 
     @property
@@ -219,45 +221,44 @@ class ClusterModel(Model):
         return None if self.density is None else self.density.misfit
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Index of the nearest center for each row of X, (n,).
+        """Return the index of the nearest center for each row of X, (n,).
 
-        With a schema, X has encoded records: `privsketch.encode` makes them of a table. The labels
-        are exact and hence as sensitive as the rows themselves.
+        With a schema, X has encoded records, which `privsketch.encode` makes from a table. The
+        labels are exact and hence as sensitive as the rows themselves.
         """
         return nearest(as_rows(X, self.dim, "predict"), self.centers)
 
     def score(self, X: npt.ArrayLike) -> float:
-        """Minus the cost of X about the centers: squared distances, or distances by `loss`.
+        """Return minus the cost of X: squared distances to the centers, or distances, by `loss`.
 
-        The sum over the rows of X as they are, none of them moved into the domain; with a schema,
-        of encoded records. An exact statement about X, as sensitive as its rows: of the records
-        that the model was learned from it is a release that nobody paid for.
+        It is the sum over the rows of X as they are, none of them moved into the domain. With a
+        schema, X has encoded records. The score is an exact statement about X, as sensitive as its
+        rows. For the records that the model was learned from, it is a release that no budget
+        covers.
         """
-        rows = as_rows(X, self.dim, "score")
-        if len(rows) == 0:
-            raise ParameterError("score: X has no rows")
+        rows = require_rows(as_rows(X, self.dim, "score"), "score")
         away = rows - self.centers[nearest(rows, self.centers)]
         squares = np.einsum("ij,ij->i", away, away)
         return -float((squares if self.loss == "squares" else np.sqrt(squares)).sum())
 
     def table(self, what: str = "centers") -> Any:
-        """Clusters as a pandas frame, in the units of the table: a row each, with their weight.
+        """Return a pandas frame in the units of the table: a row per cluster, with its weight.
 
         Parameters
         ----------
         what : {"centers", "standard_errors", "widths"}
-            What the columns hold. Of categories, shares of their values; of flags, the share of
-            yes; of dates, days; of logarithmic numbers, the geometric mean.
+            Content of the columns: shares of the values of a category, the share of yes of a flag,
+            days of a date, the geometric mean of a logarithmic number.
         """
         require_one_of("what", what, ("centers", "standard_errors", "widths"))
         spread = None
         if what != "centers":
             spread = self.standard_errors if what == "standard_errors" else self.axis_widths
             if spread is None:
-                raise ParameterError("what", what, f"method {self.method!r} tells none")
-        found = self._frame(self.centers, spread)
-        found.insert(0, "weight", self.weights)
-        return found
+                raise ParameterError("what", what, f"method {self.method!r} has none")
+        table = self._frame(self.centers, spread)
+        table.insert(0, "weight", self.weights)
+        return table
 
     def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the centers in the units of the table, and return the Axes.
@@ -265,26 +266,19 @@ class ClusterModel(Model):
         Parameters
         ----------
         columns : str or sequence of str, optional
-            Names of one or two numbers or dates, which are drawn with the widths of the clusters
-            and 90 % intervals of the centers, where these are known; of others, and of more, a
-            table coloured by places between public bounds. All columns if left out.
+            Names of columns; all if left out. One or two numbers or dates are drawn with the widths
+            of the clusters and 90 % intervals of the centers, where these are known. Others, or
+            more of them, are a table coloured by the position between public bounds.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if left out.
         """
-        widths = self.axis_widths
+        widths, errors = self.axis_widths, self.standard_errors
+        shapes = None if widths is None else diagonal_matrices(widths**2)
         return plot_centers(
-            self,
-            self.centers,
-            self.weights,
-            covariances=None if widths is None else diagonal_matrices(widths**2),
-            errors=self.standard_errors,
-            domain=self.domain,
-            columns=columns,
-            ax=ax,
+            self, self.centers, self.weights, shapes, errors, columns, ax, self.domain
         )
 
     def _opening_lines(self) -> list[str]:
-        """What it is and how well it fits, with which a description begins."""
         clusters = "1 cluster" if self.n_clusters == 1 else f"{self.n_clusters} clusters"
         what = f"{self.task:<11} {clusters} of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
@@ -302,18 +296,14 @@ class ClusterModel(Model):
             lines.append(f"domain      {self.domain.describe()}")
         return lines
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
-        names, rows = self.shown_rows(self.centers, self.standard_errors)
-        lines = [*self._opening_lines(), *center_lines(self.weights, names, rows)]
-        return "\n".join([*lines, *self.closing_lines()])
+    def _result_lines(self) -> list[str]:
+        return center_lines(self.weights, *self.shown_rows(self.centers, self.standard_errors))
 
     def _html_table(self) -> str:
         return self._center_table("cluster", self.centers, self.weights, self.standard_errors)
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields of a file in their own types."""
         centers = fields["centers"]
         if centers.ndim != 2 or centers.size == 0 or fields["weights"].shape != (len(centers),):
             raise ParameterError("centers and weights do not fit together")
@@ -327,8 +317,8 @@ class ClusterModel(Model):
         errors = fields["standard_errors"]
         if errors is not None and errors.shape != centers.shape:
             raise ParameterError("standard errors do not fit the centers")
-        given = [fields[name] for name in cls.ARRAYS if fields[name] is not None]
-        if not all(np.isfinite(array).all() for array in given):
+        arrays = [fields[name] for name in cls.ARRAYS if fields[name] is not None]
+        if not all(np.isfinite(array).all() for array in arrays):
             raise ParameterError("a center, weight or width is missing")
         if errors is not None and (errors < 0).any():
             raise ParameterError("a standard error is below 0")
@@ -343,12 +333,12 @@ class ClusterModel(Model):
 
 
 def _checked_ratio(value: Any) -> CostRatio | None:
-    """A ratio as a file has it."""
+    """Return the ratio of a file."""
     if value is None:
         return None
-    found = require_fields(value, CostRatio.__dataclass_fields__, "cost_ratio")
-    require_numbers(found, tuple(CostRatio.__dataclass_fields__))
-    ratio = CostRatio(**found)
+    fields = require_fields(value, CostRatio.__dataclass_fields__, "cost_ratio")
+    require_numbers(fields, tuple(CostRatio.__dataclass_fields__))
+    ratio = CostRatio(**fields)
     if not 0 < ratio.low <= ratio.estimate <= ratio.high:
         raise ParameterError("cost_ratio: the estimate is not between its ends")
     return ratio

@@ -1,9 +1,10 @@
-"""Principal components learned from a sketch, and their file."""
+"""The model of principal components learned from a sketch, and its file."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from privsketch.models.base import (
     as_rows,
     require_fingerprint,
     require_numbers,
+    require_rows,
     turned_lines,
 )
 from privsketch.models.drawing.components import draw_variances, plot_loadings, plot_variances
@@ -46,36 +48,36 @@ class PCAModel(Model):
     explained_variance : (n_components,) float64
         Variance of the records along each component.
     standard_errors : (n_components,) float64
-        Of the explained variances, from privacy noise and from the sampling of records.
+        Standard errors of the explained variances, from privacy noise and sampling of records.
     mean : (dim,) float64
-        What the variances are about: the released mean, or the center of the domain.
+        Point around which variances are computed: the released mean, or the domain's center.
     centered : bool
         Whether `mean` is that of the records.
     total_variance : float
-        Of all columns together.
+        Variance of all columns together.
     noise_variance : float
-        Mean variance per direction of what the components leave, as in probabilistic PCA.
+        Mean variance per remaining direction, as in probabilistic PCA.
     lost_variance : float
-        Share of the variance along the best components that these are expected to miss,
-        because of the noise.
+        Share of the variance along the best components that these are expected to miss because of
+        the noise.
     n_standing_out : int
-        How many components stand out of the noise, as far as was looked.
+        Number of components that stand out of the noise, among those that were tested.
     residual, expected_residual : float
-        Squared misfit, in units of the noise, of the components, of others that stand out, and
-        of an even rest; and what noise and sampling leave on average. See `misfit`.
+        Squared misfit of a model of the components, others that stand out, and an even rest, in
+        units of the noise; and its mean under noise and sampling alone. See `misfit`.
     n_records : float
         Number of records: exact, noisy, or the planned one if the sketch has none.
     method : {"eigenvectors", "burer-monteiro", "convex"}
     design_fingerprint : str
-        That of the sketch's design; empty without a sketch.
+        Fingerprint of the sketch's design; empty without a sketch.
     columns : tuple of str, optional
     concerns : tuple of str
-        Reasons to doubt the components, in words; empty if there are none.
+        Reasons to doubt the components, as texts; empty if there are none.
     receipt : Receipt
-        What the sketch cost. Learning added nothing.
+        Cost of the sketch. Learning added nothing.
     schema : Schema, optional
-        How tables are encoded. Components, variances and the mean are then those of encoded
-        records; `table` has them in the units of the table.
+        Encoding of tables. Components, variances and the mean are then those of encoded records;
+        `table` returns them in the units of the table.
     """
 
     KIND: ClassVar[str] = "pca-model"
@@ -119,21 +121,21 @@ class PCAModel(Model):
     def misfit(self) -> float:
         """`residual` over `expected_residual`: far above 1 if the rest is not even.
 
-        With quadratic features such a rest bends the components; eigenvectors of second
-        moments are none the worse for it.
+        With quadratic features such a rest biases the components. It does not affect eigenvectors
+        of second moments.
         """
         return self.residual / self.expected_residual
 
     @property
     def fit_words(self) -> str:
-        """How the components were found, and how well they explain what was released."""
+        """Text: method, and how well the components explain what was released."""
         if self.method == "eigenvectors":
             return "eigenvectors of all second moments"
         return f"misfit {self.misfit:.2f} of what noise and sampling leave ({self.method})"
 
     @property
     def more_words(self) -> str:
-        """How many components stand out beyond those asked for; empty if none does."""
+        """Text: number of further components that stand out; empty if there are none."""
         more = self.n_standing_out - self.n_components
         if more <= 0:
             return ""
@@ -146,24 +148,24 @@ class PCAModel(Model):
         return int(self.components.shape[1])
 
     def transform(self, X: npt.ArrayLike) -> Floats:
-        """Coordinates of the rows of X along the components, (n, n_components).
+        """Return the coordinates of the rows of X along the components, (n, n_components).
 
-        Exact, and hence as sensitive as the rows themselves.
+        They are exact and hence as sensitive as the rows themselves.
         """
-        rows = as_rows(X, self.components.shape[1], "transform")
+        rows = as_rows(X, self.dim, "transform")
         return np.asarray((rows - self.mean) @ self.components.T)
 
     def inverse_transform(self, X: npt.ArrayLike) -> Floats:
-        """The points that have these coordinates along the components, (n, dim)."""
+        """Return the points with these coordinates along the components, (n, dim)."""
         rows = as_rows(X, self.n_components, "inverse_transform")
         return np.asarray(rows @ self.components + self.mean)
 
     def score_samples(self, X: npt.ArrayLike) -> Floats:
-        """Logarithm of the density of probabilistic PCA at each row of X, (n,).
+        """Return the logarithm of the density of probabilistic PCA at each row of X, (n,).
 
-        A normal density with the explained variances along the components and `noise_variance`
-        in all other directions. Where noise leaves no variance in some direction there is no
-        density, and all rows have minus infinity. As sensitive as the rows.
+        The density is normal, with the explained variances along the components and
+        `noise_variance` in all other directions. If noise leaves no variance in some direction,
+        there is no density, and all rows have minus infinity. As sensitive as the rows.
         """
         rows = as_rows(X, self.dim, "score_samples") - self.mean
         left, noise = self.dim - self.n_components, self.noise_variance
@@ -178,47 +180,44 @@ class PCAModel(Model):
         return np.asarray(-(self.dim * math.log(2 * math.pi) + volume + squares) / 2)
 
     def score(self, X: npt.ArrayLike) -> float:
-        """Mean of `score_samples`. An exact statement about X, not a private one."""
-        scores = self.score_samples(X)
-        if len(scores) == 0:
-            raise ParameterError("score: X has no rows")
-        return float(np.mean(scores))
+        """Return the mean of `score_samples`. An exact statement about X, not a private one."""
+        return float(np.mean(require_rows(self.score_samples(X), "score")))
 
     def loadings(self) -> tuple[tuple[str, ...], Floats]:
-        """Names of fields, and how far each moves along the components, (n_components, n_fields).
+        """Return names of fields, and their moves along components, (n_components, n_fields).
 
-        For one standard deviation of the records along a component, in the units of the table:
-        years, shares of a category, days.
+        A step is one standard deviation of the records along a component. Moves are in the units of
+        the table: years, shares of a category, days.
         """
         steps = self.components * np.sqrt(self.explained_variance)[:, np.newaxis]
         if self.schema is None:
             return tuple(self.column_names), steps
         moved = steps @ slopes(self.schema, self.mean).T
-        # A cycle about whose middle nothing is known has no direction to move in.
+        # A cycle with an unknown mean has no direction to move in.
         unknown = np.isnan(field_values(self.schema, self.mean[np.newaxis]))[0]
         return field_names(self.schema), np.where(unknown, np.nan, moved)
 
     def table(self, what: str = "components") -> Any:
-        """Components as a pandas frame, a row each.
+        """Return a pandas frame with a row for each component.
 
         Parameters
         ----------
         what : {"components"}
-            How far each column moves with one standard deviation along the component, in the
-            units of the table, beside the variance and its share.
+            How far each column moves with one standard deviation along the component, in the units
+            of the table, beside the variance and its share.
         """
         require_one_of("what", what, ("components",))
         names, values = self.loadings()
-        found = frame(dict(zip(names, values.T, strict=True)))
-        found.insert(0, "variance", self.explained_variance)
-        found.insert(1, "share", self.explained_variance_ratio)
-        return found
+        table = frame(dict(zip(names, values.T, strict=True)))
+        table.insert(0, "variance", self.explained_variance)
+        table.insert(1, "share", self.explained_variance_ratio)
+        return table
 
     def readable_loadings(self) -> tuple[list[str], list[list[str]], Floats]:
-        """Names of fields, words for each component and field, and tones by which to colour them.
+        """Return names of fields, texts for each component and field, and tones to colour them by.
 
-        Tones (n_components, n_fields), from -1 to 1, are what a field contributes to a component,
-        which has no unit.
+        Tones (n_components, n_fields), from -1 to 1, are contributions of a field to a component,
+        which have no unit.
         """
         most = max(float(np.abs(self.components).max()), 1e-300)
         shades = self.components / most
@@ -228,12 +227,12 @@ class PCAModel(Model):
         names, steps = self.loadings()
         words: list[list[str]] = [[] for _ in steps]
         tones = np.empty(steps.shape)
-        both = zip(self.schema.places(), field_columns(self.schema), strict=True)
-        for (column, place), (_, fields) in both:
+        columns = zip(self.schema.places(), field_columns(self.schema), strict=True)
+        for (column, place), (_, fields) in columns:
             is_label = fields.stop - fields.start > 1
             strengths = np.linalg.norm(shades[:, place], axis=1)[:, np.newaxis]
             tone = shades[:, place] if is_label else strengths
-            # What is unknown has no sign.
+            # Unknown steps have no sign.
             tones[:, fields] = np.copysign(tone, np.nan_to_num(steps[:, fields]))
             for row, step in zip(words, steps[:, fields], strict=True):
                 row += [step_text(column, float(value)) for value in step]
@@ -245,8 +244,8 @@ class PCAModel(Model):
         Parameters
         ----------
         what : {"variances", "loadings"}
-            Loadings are coloured by what a column contributes to a component; with a schema they
-            say how far it moves with one standard deviation, in the units of the table.
+            Loadings are coloured by the contribution of a column to a component. With a schema they
+            show how far it moves with one standard deviation, in the units of the table.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if left out.
         """
@@ -258,7 +257,6 @@ class PCAModel(Model):
         draw_variances(axis, self)
 
     def _opening_lines(self) -> list[str]:
-        """What they are and how well they fit, with which a description begins."""
         about = "their mean" if self.centered else "the center of the domain, not their mean"
         share = float(self.explained_variance_ratio.sum())
         explained = (
@@ -284,62 +282,50 @@ class PCAModel(Model):
         heads = [f"{k + 1}" for k in range(self.n_components)]
         return table("component", heads, ["share", *names], cells)
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
-        lines = self._opening_lines()
+    def _result_lines(self) -> list[str]:
         if self.schema is not None:
-            return "\n".join([*lines, *self._unit_lines(self.schema), *self.closing_lines()])
-        names, rows = [as_line(name) for name in self.column_names], self.components
+            return self._unit_lines(self.schema)
+        names = [as_line(name) for name in self.column_names]
         more = "  ..." if len(names) > 6 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:6])
-        lines.append(f"            variance     +-       share   {head}{more}")
-        parts = zip(
-            self.explained_variance,
-            self.standard_errors,
-            self.explained_variance_ratio,
-            rows,
-            strict=True,
-        )
-        for variance, error, part, component in parts:
+        lines = [f"            variance     +-       share   {head}{more}"]
+        errors, shares = self.standard_errors, self.explained_variance_ratio
+        parts = zip(self.explained_variance, errors, shares, self.components, strict=True)
+        for variance, error, share, component in parts:
             numbers = "  ".join(f"{value:9.3f}" for value in component[:6])
-            lines.append(f"            {variance:9.4g}  {error:8.2g}  {part:6.1%}   {numbers}")
-        return "\n".join([*lines, *self.closing_lines()])
+            lines.append(f"            {variance:9.4g}  {error:8.2g}  {share:6.1%}   {numbers}")
+        return lines
 
     def _unit_lines(self, schema: Schema) -> list[str]:
-        """How far each column moves with one standard deviation along the components."""
+        """Return how far each column moves with one standard deviation along the components."""
         names, steps = self.loadings()
         columns = [column for column, _ in field_columns(schema) for _ in column.fields]
-        rows = [
-            [step_text(column, float(step), with_unit=True) for column, step in both]
-            for both in (zip(columns, row, strict=True) for row in steps)
-        ]
+        to_text = partial(step_text, with_unit=True)
+        rows = [list(map(to_text, columns, row.tolist())) for row in steps]
         heads = [f"{part:.1%}" for part in self.explained_variance_ratio]
         return turned_lines("share", heads, names, rows)
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields of a file in their own types."""
         _require_components(**{name: fields[name] for name in cls.ARRAYS})
-        _require_plain(fields)
+        if type(fields["centered"]) is not bool:
+            raise ParameterError("centered must be true or false")
+        if type(fields["n_standing_out"]) is not int or fields["n_standing_out"] < 0:
+            raise ParameterError("n_standing_out must be a whole number")
+        if fields["method"] not in FITS:
+            raise ParameterError("unknown method")
         require_fingerprint(fields)
-        require_numbers(fields, _NUMBERS)
+        require_numbers(fields, (*_VARIANCES, "residual", "expected_residual", "n_records"))
         return {}
 
 
-_NUMBERS = (
-    "total_variance",
-    "noise_variance",
-    "lost_variance",
-    "residual",
-    "expected_residual",
-    "n_records",
-)
+_VARIANCES = ("total_variance", "noise_variance", "lost_variance")
 
 
 def _require_components(
     components: Floats, explained_variance: Floats, standard_errors: Floats, mean: Floats
 ) -> None:
-    """Refuse numbers that are not principal components."""
+    """Refuse arrays that are not principal components."""
     if components.ndim != 2 or components.size == 0:
         raise ParameterError("components must be a table")
     size, dim = components.shape
@@ -354,12 +340,3 @@ def _require_components(
         raise ParameterError("variances and errors must not be negative")
     if np.abs(components @ components.T - np.eye(size)).max() > 1e-6:
         raise ParameterError("components must be orthonormal")
-
-
-def _require_plain(fields: dict[str, Any]) -> None:
-    if type(fields["centered"]) is not bool:
-        raise ParameterError("centered must be true or false")
-    if type(fields["n_standing_out"]) is not int or fields["n_standing_out"] < 0:
-        raise ParameterError("n_standing_out must be a whole number")
-    if fields["method"] not in FITS:
-        raise ParameterError("unknown method")

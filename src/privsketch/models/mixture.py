@@ -1,4 +1,4 @@
-"""A Gaussian mixture that was learned privately, and its file."""
+"""The model of a Gaussian mixture that was learned privately, and its file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
-from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
+from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.facts.columns import Date, Number
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
@@ -28,11 +28,12 @@ from privsketch.models.base import (
     diagonal_matrices,
     require_fingerprint,
     require_numbers,
+    require_rows,
 )
 from privsketch.models.drawing.centers import plot_centers
 
-_REDRAWS = 30  # of records outside of their bounds: leaves 1e-9 of those with an even chance
-ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
+_MAX_REDRAWS = 30  # of records outside of their bounds: leaves 1e-9 of those with an even chance
+_ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,24 +50,24 @@ class GaussianMixtureModel(Model):
         (n_components, dim, dim) full, (dim, dim) tied. Always positive definite.
     covariance_type : {"full", "tied", "diag", "spherical"}
     standard_errors : (n_components, dim) float64
-        Of the means, from privacy noise and from the sampling of records; larger by the
-        square root of the misfit where there is one.
+        Standard errors of the means, from privacy noise and from the sampling of records. If there
+        is a misfit, they are multiplied by its square root.
     residual, expected_residual : float or None
-        Of a sketch: squared misfit in units of the variance of noise and sampling, and what it
-        is on average if the records follow the mixture. A residual far above says that they do
+        With a sketch: squared misfit in units of the variance of noise and sampling, and its
+        expectation if the records follow the mixture. A residual far above it means that they do
         not, or that the search got stuck.
     n_records : float
-        Number of records as the fit sees it.
+        Estimated number of records.
     design_fingerprint : str
-        That of the sketch's design; empty without a sketch.
+        Fingerprint of the sketch's design; empty without a sketch.
     columns : tuple of str, optional
     concerns : tuple of str
-        Reasons to doubt the mixture, in words; empty if there are none.
+        Reasons to doubt the mixture, as texts; empty if there are none.
     receipt : Receipt
-        What the sketch cost, to which learning added nothing, or all rounds.
+        Cost of the sketch, to which learning added nothing, or of all rounds.
     schema : Schema, optional
-        How tables are encoded. Means, errors and covariances are then those of encoded records;
-        `table`, `covariance_table` and `sample_table` have them in the units of the table.
+        Encoding of tables. Means, errors and covariances are then those of encoded records;
+        `table`, `covariance_table` and `sample_table` return them in the units of the table.
     """
 
     KIND: ClassVar[str] = "gaussian-mixture-model"
@@ -104,7 +105,7 @@ class GaussianMixtureModel(Model):
         return int(self.means.shape[1])
 
     def covariance_matrices(self) -> Floats:
-        """(n_components, dim, dim) covariances, whatever their type."""
+        """Return (n_components, dim, dim) covariances, whatever their type."""
         size, dim = self.means.shape
         if self.covariance_type in ("full", "tied"):
             return np.broadcast_to(self.covariances, (size, dim, dim)).copy()
@@ -112,68 +113,53 @@ class GaussianMixtureModel(Model):
         return diagonal_matrices(np.broadcast_to(variances, (size, dim)))
 
     def score_samples(self, X: npt.ArrayLike) -> Floats:
-        """Logarithm of the density at each row of X, (n,). As sensitive as the rows."""
-        rows = self._rows(X, "score_samples")
-        return np.asarray(logsumexp(self._joint_logs(rows), axis=1))
+        """Return the logarithm of the density at each row of X, (n,). As sensitive as the rows."""
+        logs = self._joint_logs(as_rows(X, self.dim, "score_samples"))
+        return np.asarray(logsumexp(logs, axis=1))
 
     def score(self, X: npt.ArrayLike) -> float:
-        """Mean of `score_samples`. An exact statement about X, not a private one."""
-        scores = self.score_samples(X)
-        if len(scores) == 0:
-            raise ParameterError("score: X has no rows")
-        return float(np.mean(scores))
+        """Return the mean of `score_samples`. An exact statement about X, not a private one."""
+        return float(np.mean(require_rows(self.score_samples(X), "score")))
 
     @property
     def _n_parameters(self) -> int:
-        """Free numbers of the mixture: weights that sum to 1, means, and covariances."""
-        size, dim = self.means.shape
-        entries = dim * (dim + 1) // 2
-        covariances = {
-            "full": size * entries,
-            "tied": entries,
-            "diag": size * dim,
-            "spherical": size,
-        }
-        return int(size - 1 + size * dim + covariances[self.covariance_type])
+        """Number of free parameters: weights that sum to 1, means, and covariances."""
+        return mixture_unknowns(self.n_components, self.dim, self.covariance_type)
 
     def bic(self, X: npt.ArrayLike) -> float:
-        """Bayesian information criterion for X; the lower, the better.
+        """Return the Bayesian information criterion for X; the lower, the better.
 
-        An exact statement about X, as sensitive as its rows: of the records that the mixture was
-        learned from it is a release that nobody paid for.
+        It is an exact statement about X, as sensitive as its rows. For the records that the mixture
+        was learned from, it is a release that no budget covers.
         """
-        scores = self.score_samples(X)
-        if len(scores) == 0:
-            raise ParameterError("bic: X has no rows")
+        scores = require_rows(self.score_samples(X), "bic")
         return self._n_parameters * math.log(len(scores)) - 2 * float(scores.sum())
 
     def aic(self, X: npt.ArrayLike) -> float:
-        """Akaike information criterion for X; the lower, the better. As sensitive as `bic`."""
-        scores = self.score_samples(X)
-        if len(scores) == 0:
-            raise ParameterError("aic: X has no rows")
+        """Return the Akaike information criterion for X; as sensitive as `bic`."""
+        scores = require_rows(self.score_samples(X), "aic")
         return 2 * self._n_parameters - 2 * float(scores.sum())
 
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
-        """Probability of each component for each row of X, (n, n_components)."""
-        logs = self._joint_logs(self._rows(X, "predict_proba"))
+        """Return the probability of each component for each row of X, (n, n_components)."""
+        logs = self._joint_logs(as_rows(X, self.dim, "predict_proba"))
         return np.asarray(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Most probable component for each row of X, (n,).
+        """Return the most probable component for each row of X, (n,).
 
         The labels are exact and hence as sensitive as the rows themselves.
         """
-        logs = self._joint_logs(self._rows(X, "predict"))
+        logs = self._joint_logs(as_rows(X, self.dim, "predict"))
         return np.asarray(logs.argmax(axis=1), dtype=np.int64)
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None
     ) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Synthetic records (n_samples, dim) and their components, in order of component.
+        """Return synthetic records (n_samples, dim) and their components, in order of component.
 
-        Functions of the model alone: they may be published. They are not clipped; those
-        outside the domain are what `domain.project` is for.
+        They depend on the model alone and may be published. They are not clipped: `domain.project`
+        moves those outside of the domain into it.
         """
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer):
             raise ParameterError("n_samples", n_samples, "expected an integer")
@@ -190,17 +176,17 @@ class GaussianMixtureModel(Model):
         return records, labels.astype(np.int64)
 
     def sample_table(self, n_samples: int = 1, random_state: int | None = None) -> Any:
-        """Synthetic records as a pandas frame, in the units of the table and in no order.
+        """Return synthetic records as a pandas frame, in the units of the table and in no order.
 
         Categories and flags are drawn by the shares of their component, numbers and dates within
-        their bounds. A function of the model alone, that may be published.
+        their bounds. The records depend on the model alone and may be published.
         """
         return frame(self.sample_columns(n_samples, random_state))
 
     def sample_columns(
         self, n_samples: int = 1, random_state: int | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """The same as columns of a table, by their names."""
+        """Return the records of `sample_table` as columns by name."""
         records, component = self.sample(n_samples, random_state)
         rng = np.random.default_rng([public_seed(random_state), 1])
         order = rng.permutation(len(records))
@@ -213,21 +199,21 @@ class GaussianMixtureModel(Model):
     def _redraw_outside(
         self, records: Floats, component: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> None:
-        """Draw records again whose numbers or dates lie outside; what stays there is cut later."""
+        """Redraw records whose numbers or dates are out of bounds; clip the rest later."""
         if self.schema is None:
             return
-        numbers = [place for c, place in self.schema.places() if isinstance(c, Number | Date)]
-        places = np.r_[tuple(numbers)] if numbers else np.zeros(0, dtype=int)
-        low, high = self.schema.box.center_vector, self.schema.box.half_widths
+        bounded = [place for c, place in self.schema.places() if isinstance(c, Number | Date)]
+        axes = np.r_[tuple(bounded)] if bounded else np.zeros(0, dtype=int)
+        middle, half_widths = self.schema.box.center_vector, self.schema.box.half_widths
         factors = np.linalg.cholesky(self.covariance_matrices())
-        for _ in range(_REDRAWS):
-            beyond = np.abs(records - low)[:, places] > high[places]
-            again = np.flatnonzero(beyond.any(axis=1))
-            if len(again) == 0:
+        for _ in range(_MAX_REDRAWS):
+            is_outside = np.abs(records - middle)[:, axes] > half_widths[axes]
+            rows = np.flatnonzero(is_outside.any(axis=1))
+            if len(rows) == 0:
                 return
-            normal = rng.standard_normal((len(again), records.shape[1]))
-            steps = np.einsum("nij,nj->ni", factors[component[again]], normal)
-            records[again] = self.means[component[again]] + steps
+            normal = rng.standard_normal((len(rows), records.shape[1]))
+            steps = np.einsum("nij,nj->ni", factors[component[rows]], normal)
+            records[rows] = self.means[component[rows]] + steps
 
     @property
     def widths(self) -> Floats:
@@ -235,47 +221,44 @@ class GaussianMixtureModel(Model):
         return np.sqrt(np.diagonal(self.covariance_matrices(), axis1=1, axis2=2))
 
     def table(self, what: str = "means") -> Any:
-        """Components as a pandas frame, in the units of the table: a row each, with their weight.
+        """Return a pandas frame in the units of the table: a row per component, with its weight.
 
         Parameters
         ----------
         what : {"means", "standard_errors", "widths"}
-            What the columns hold. Of categories, shares of their values; of flags, the share of
-            yes; of dates, days; of logarithmic numbers, the geometric mean.
+            Content of the columns: shares of the values of a category, the share of yes of a flag,
+            days of a date, the geometric mean of a logarithmic number.
         """
         require_one_of("what", what, ("means", "standard_errors", "widths"))
         spread = {"means": None, "standard_errors": self.standard_errors, "widths": self.widths}
-        found = self._frame(self.means, spread[what])
-        found.insert(0, "weight", self.weights)
-        return found
+        table = self._frame(self.means, spread[what])
+        table.insert(0, "weight", self.weights)
+        return table
 
     def covariance_table(self, component: int) -> Any:
-        """The covariance of one component as a pandas frame, in the units of the table.
+        """Return the covariance of one component as a pandas frame, in the units of the table.
 
-        Days for dates, shares for categories and flags.
+        Dates are in days, categories and flags in shares.
         """
         matrix = self.covariance_matrices()[component]
         names: Sequence[str] = self.column_names
         if self.schema is not None:
             matrix = field_covariance(self.schema, self.means[component], matrix)
             names = field_names(self.schema)
-        found = frame(dict(zip(names, matrix, strict=True)))
-        found.index = list(names)
-        return found
-
-    def _rows(self, X: npt.ArrayLike, name: str) -> Floats:
-        return as_rows(X, self.means.shape[1], name)
+        table = frame(dict(zip(names, matrix, strict=True)))
+        table.index = list(names)
+        return table
 
     def _joint_logs(self, rows: Floats) -> Floats:
-        """(n, n_components) log of weight times density."""
+        """Return (n, n_components) logarithms of weight times density."""
         dim = self.means.shape[1]
         factors = np.linalg.cholesky(self.covariance_matrices())
         with np.errstate(divide="ignore"):  # a component of no weight has no probability
             offsets = np.log(self.weights) - dim / 2 * np.log(2 * np.pi)
         offsets = offsets - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
         result = np.empty((len(rows), self.n_components))
-        for first in range(0, len(rows), ROWS_PER_BLOCK):
-            block = slice(first, first + ROWS_PER_BLOCK)
+        for first in range(0, len(rows), _ROWS_PER_BLOCK):
+            block = slice(first, first + _ROWS_PER_BLOCK)
             for k, factor in enumerate(factors):
                 steps = (rows[block] - self.means[k]).T
                 white = solve_triangular(factor, steps, lower=True, check_finite=False)
@@ -288,25 +271,16 @@ class GaussianMixtureModel(Model):
         Parameters
         ----------
         columns : str or sequence of str, optional
-            Names of one or two numbers or dates, which are drawn with one-width ellipses and 90 %
-            intervals of the means; of others, and of more, a table coloured by places between
-            public bounds. All columns if left out.
+            Names of columns; all if left out. One or two numbers or dates are drawn with one-width
+            ellipses and 90 % intervals of the means. Others, or more of them, are a table coloured
+            by the position between public bounds.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if left out.
         """
-        return plot_centers(
-            self,
-            self.means,
-            self.weights,
-            covariances=self.covariance_matrices(),
-            errors=self.standard_errors,
-            domain=None,
-            columns=columns,
-            ax=ax,
-        )
+        covariances, errors = self.covariance_matrices(), self.standard_errors
+        return plot_centers(self, self.means, self.weights, covariances, errors, columns, ax)
 
     def _opening_lines(self) -> list[str]:
-        """What it is and how well it fits, with which a description begins."""
         lines = [
             f"mixture     {self.n_components} Gaussian components of about "
             f"{self.n_records:.0f} records, covariances {self.covariance_type}",
@@ -320,36 +294,29 @@ class GaussianMixtureModel(Model):
     def _html_table(self) -> str:
         return self._center_table("component", self.means, self.weights, self.standard_errors)
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
-        lines = self._opening_lines()
+    def _result_lines(self) -> list[str]:
         names, means = self.shown_rows(self.means, self.standard_errors)
         if self.schema is not None:
-            lines += center_lines(self.weights, names, means)
-            return "\n".join([*lines, *self.closing_lines()])
+            return center_lines(self.weights, names, means)
         more = "  ..." if len(names) > SHOWN_COLUMNS else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:SHOWN_COLUMNS])
-        lines.append(f"components  weight   {head}{more}")
+        lines = [f"components  weight   {head}{more}"]
         rows = zip(self.weights, self.means, self.standard_errors, self.widths, strict=True)
         for weight, mean, error, width in rows:
             lines.append(f"mean        {weight:6.1%}   {_numbers(mean)}")
             lines.append(f"  +-                 {_numbers(error)}")
             lines.append(f"  deviation          {_numbers(width)}")
-        return "\n".join([*lines, *self.closing_lines()])
+        return lines
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields of a file in their own types."""
         _require_mixture(fields["covariance_type"], **{name: fields[name] for name in cls.ARRAYS})
         require_fingerprint(fields)
-        no_sketch = fields["design_fingerprint"] == "" and all(
-            fields[name] is None for name in _OF_A_SKETCH
-        )
-        require_numbers(fields, ("n_records",) if no_sketch else ("n_records", *_OF_A_SKETCH))
+        residuals = ("residual", "expected_residual")
+        has_sketch = fields["design_fingerprint"] != ""
+        has_sketch = has_sketch or any(fields[name] is not None for name in residuals)
+        require_numbers(fields, ("n_records", *residuals) if has_sketch else ("n_records",))
         return {}
-
-
-_OF_A_SKETCH = ("residual", "expected_residual")
 
 
 def _numbers(values: Floats) -> str:
@@ -363,7 +330,7 @@ def _require_mixture(
     covariances: Floats,
     standard_errors: Floats,
 ) -> None:
-    """Refuse numbers that are not a mixture."""
+    """Refuse arrays that are not a mixture."""
     if covariance_type not in COVARIANCE_TYPES:
         raise ParameterError("unknown covariance_type")
     if means.ndim != 2 or means.size == 0:

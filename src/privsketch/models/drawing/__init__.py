@@ -1,1 +1,1 @@
-"""Numbers drawn on axes, in the units of the table; matplotlib is imported when it is needed."""
+"""Pictures of models and sketches, in the units of the table; matplotlib is imported on use."""

@@ -41,18 +41,20 @@ STYLE = {
     "axes.spines.right": False,
     "svg.fonttype": "none",
 }
+LEGEND = {"frameon": False, "fontsize": 8, "labelcolor": INK}
+ABOVE = {**LEGEND, "loc": "lower right", "bbox_to_anchor": (1, 1)}  # a legend above the axis
 _MAX_OPACITY = 0.6  # of a colour, so that text on it can be read
 _MAX_UNIT_TICKS = 5  # along an axis in units; by trial
 
 
 def label(name: str) -> str:
-    """A column's name as plot text: not too long, and never read as a formula."""
+    """Return a column's name as plot text: not too long, and never read as a formula."""
     short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
     return short.replace("$", r"\$")
 
 
 def cluster_colors(n_clusters: int) -> list[str]:
-    """One colour per cluster, the same in every plot and table."""
+    """Return one colour per cluster, the same in every plot and table."""
     if n_clusters <= len(PALETTE):
         return list(PALETTE[:n_clusters])
     # Steps of the golden angle around the circle keep neighbours apart.
@@ -62,13 +64,13 @@ def cluster_colors(n_clusters: int) -> list[str]:
 
 
 def axis_of(width: float, height: float) -> tuple[Any, Any]:
-    """A figure of this size in inches, and its only axis."""
+    """Return a figure of this size in inches, and its only axis."""
     figure, axes = figure_of(width, height)
     return figure, axes[0, 0]
 
 
 def figure_of(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
-    """A figure of this size in inches, and its axes, (rows, columns)."""
+    """Return a figure of this size in inches, and its axes, (rows, columns)."""
     import matplotlib
     import matplotlib.figure  # no backend: a figure saved as SVG needs none
 
@@ -78,7 +80,7 @@ def figure_of(width: float, height: float, rows: int = 1, columns: int = 1) -> t
 
 
 def plot_axis(ax: Any, width: float, height: float) -> Any:
-    """The axis to draw on: the one given, or that of a new figure, which notebooks show."""
+    """Return the axis to draw on: `ax`, or that of a new figure, which notebooks show."""
     if ax is not None:
         return ax
     try:
@@ -92,24 +94,24 @@ def plot_axis(ax: Any, width: float, height: float) -> Any:
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def unit_ticks(column: Column) -> tuple[Floats, list[str]]:
-    """Coordinates of a few round values of a number or a date, and how they are written."""
+def _unit_ticks(column: Column) -> tuple[Floats, list[str]]:
+    """Return coordinates of a few round values of a number or a date, and their texts."""
     if isinstance(column, Date):
         first, last = (datetime.fromisoformat(day) for day in (column.first, column.last))
         years = range(first.year, last.year + 1)
         step = max(1, -(-len(years) // _MAX_UNIT_TICKS))
         days = [datetime(year, 1, 1) for year in years[::step]]
         days = [day for day in days if first <= day <= last]
-        written = [str(day.year) for day in days]
+        texts = [str(day.year) for day in days]
         if len(days) < 2:
-            days, written = [first, last], [column.first, column.last]
+            days, texts = [first, last], [column.first, column.last]
         values = np.array([column.value_of(day.isoformat()) for day in days])
     elif isinstance(column, Number):
         values = _round_values(column)
-        written = [f"{value:,.12g}" for value in values]
+        texts = [f"{value:,.12g}" for value in values]
     else:
         raise ParameterError(f"column {column.name!r}: a {column.KIND} has no axis")
-    return column.encode(values)[0], written
+    return column.encode(values)[0], texts
 
 
 def _round_values(column: Number) -> Floats:
@@ -125,16 +127,16 @@ def _round_values(column: Number) -> Floats:
 
 
 def set_axis(axis: Any, which: str, column: Column) -> None:
-    """All of the public bounds of a column along an axis, "x" or "y", in its units."""
-    places, written = unit_ticks(column)
+    """Show the public bounds of a column along an axis, "x" or "y", in its units."""
+    positions, texts = _unit_ticks(column)
     getattr(axis, f"set_{which}lim")(-1.04 * column.weight, 1.04 * column.weight)
-    getattr(axis, f"set_{which}ticks")(places, written)
+    getattr(axis, f"set_{which}ticks")(positions, texts)
     unit = f", {column.unit}" if isinstance(column, Number) and column.unit else ""
     getattr(axis, f"set_{which}label")(label(column.name) + label(unit))
 
 
 def drawn_columns(schema: Schema) -> dict[int, Column]:
-    """Numbers and dates by their coordinate."""
+    """Return numbers and dates, which have an axis, by their coordinate."""
     return {
         place.start: column
         for column, place in schema.places()
@@ -143,7 +145,7 @@ def drawn_columns(schema: Schema) -> dict[int, Column]:
 
 
 def heat_size(n_rows: int, n_columns: int) -> tuple[float, float]:
-    """Width and height in inches at which words fit into cells."""
+    """Return width and height in inches at which texts fit into cells."""
     return 2.0 + 0.85 * n_columns, 0.8 + 0.27 * n_rows
 
 
@@ -154,7 +156,7 @@ def draw_heat(
     texts: Sequence[Sequence[str]],
     tones: Floats,
 ) -> None:
-    """Rows of words with tones (n_rows, n_columns) from -1 to 1; NaN for no colour."""
+    """Draw rows of texts with tones (n_rows, n_columns) from -1 to 1; NaN means no colour."""
     from matplotlib.colors import to_rgb
 
     strength = np.clip(np.nan_to_num(tones), -1.0, 1.0)
@@ -164,8 +166,7 @@ def draw_heat(
     axis.imshow(cells, aspect="auto", interpolation="nearest")
     for down, row in enumerate(texts):
         for across, text in enumerate(row):
-            words = label(text)
-            axis.text(across, down, words, ha="center", va="center", color=INK, fontsize=8)
+            axis.text(across, down, label(text), ha="center", va="center", color=INK, fontsize=8)
     axis.set_yticks(range(len(names)), [label(name) for name in names])
     axis.set_xticks(range(len(heads)), [label(head) for head in heads])
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)

@@ -31,7 +31,7 @@ MAX_FIELDS = 30  # rows of a table; beyond, those in which centers differ most; 
 
 
 def dot_sizes(weights: Floats) -> Floats:
-    """Areas of the dots: a part of each that can be seen, and the rest by weight."""
+    """Return areas of dots that grow with the weight, from a least visible one."""
     return np.asarray(30 + 500 * np.clip(weights, 0.0, 1.0))
 
 
@@ -42,9 +42,9 @@ def draw_pair(
     covariances: Floats | None = None,
     errors: Floats | None = None,
 ) -> None:
-    """Centers (n, 2) as dots by weight, with one-width ellipses of covariances (n, 2, 2).
+    """Draw centers (n, 2) as dots by weight, with one-width ellipses of covariances (n, 2, 2).
 
-    Standard errors (n, 2) are drawn as intervals.
+    Standard errors (n, 2) become intervals.
     """
     from matplotlib.patches import Ellipse
 
@@ -62,7 +62,7 @@ def draw_pair(
 
 
 def line_size(n_centers: int) -> tuple[float, float]:
-    """Width and height in inches at which centers of one column do not touch."""
+    """Return width and height in inches at which centers of one column do not touch."""
     return 7.0, 0.8 + 0.34 * n_centers
 
 
@@ -73,9 +73,9 @@ def draw_line(
     widths: Floats | None = None,
     errors: Floats | None = None,
 ) -> None:
-    """Centers (n,) of one column as dots by weight, with their widths and intervals of errors.
+    """Draw centers (n,) of one column as dots by weight, with their widths and intervals.
 
-    Each has a height of its own, since they may lie on each other.
+    Each has a height of its own, since centers may coincide.
     """
     colors, up = cluster_colors(len(centers)), np.arange(len(centers))
     if widths is not None:
@@ -89,16 +89,16 @@ def draw_line(
     axis.spines["left"].set_visible(False)
 
 
-def number_dots(axis: Any, places: Floats) -> None:
-    """The number of every cluster beside its dot, (n, 2)."""
-    for k, (x, y) in enumerate(places):
+def number_dots(axis: Any, dots: Floats) -> None:
+    """Write the number of every cluster beside its dot, (n, 2)."""
+    for k, (x, y) in enumerate(dots):
         axis.annotate(
             str(k + 1), (x, y), xytext=(0, 10), textcoords="offset points", ha="center", color=INK
         )
 
 
 def ellipse_of(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
-    """Full axes of the one-width ellipse of two columns, and the angle of the first."""
+    """Return the full axes of the one-width ellipse of two columns, and the first one's angle."""
     variances, axes = np.linalg.eigh(covariance)
     angle = math.degrees(math.atan2(axes[1, 0], axes[0, 0]))
     return 2 * np.sqrt(np.maximum(variances, 0.0)), angle
@@ -108,33 +108,32 @@ def plot_centers(
     model: Model,
     centers: Floats,
     weights: Floats,
-    *,
     covariances: Floats | None,
     errors: Floats | None,
-    domain: Domain | None,
     columns: str | Sequence[str] | None,
     ax: Any,
+    domain: Domain | None = None,
 ) -> Any:
-    """The axes with centers (n, dim) in one or two columns, or a table of all that were chosen."""
-    chosen = chosen_places(model, columns)
-    drawn = _drawn(model)
-    places = [place.start for place in chosen.values()]
-    if len(places) > 2 or not set(places) <= set(drawn):
-        return _plot_table(model, centers, weights, errors, domain, list(chosen), ax)
-    shapes = None if covariances is None else covariances[:, places][:, :, places]
-    known = None if errors is None else errors[:, places]
-    if len(places) == 1:
+    """Draw centers (n, dim) in one or two columns, or as a table, and return the axis."""
+    positions = _chosen_columns(model, columns)
+    known = axis_columns(model)
+    chosen = [position.start for position in positions.values()]
+    if len(chosen) > 2 or not set(chosen) <= set(known):
+        return _plot_table(model, centers, weights, errors, domain, list(positions), ax)
+    points = centers[:, chosen]
+    shapes = None if covariances is None else covariances[:, chosen][:, :, chosen]
+    errors = None if errors is None else errors[:, chosen]
+    if len(chosen) == 1:
         axis = plot_axis(ax, *line_size(len(centers)))
         widths = None if shapes is None else np.sqrt(shapes[:, 0, 0])
-        points = centers[:, places[0]]
-        draw_line(axis, points, weights, widths, None if known is None else known[:, 0])
+        draw_line(axis, points[:, 0], weights, widths, None if errors is None else errors[:, 0])
     else:
         axis = plot_axis(ax, 5.6, 4.4)
-        draw_pair(axis, centers[:, places], weights, shapes, known)
-        number_dots(axis, centers[:, places])
+        draw_pair(axis, points, weights, shapes, errors)
+        number_dots(axis, points)
         axis.margins(0.08)
-    for which, coordinate in zip("xy", places, strict=False):
-        column = drawn[coordinate]
+    for which, coordinate in zip("xy", chosen, strict=False):
+        column = known[coordinate]
         if column is not None:
             set_axis(axis, which, column)
         else:
@@ -142,12 +141,12 @@ def plot_centers(
     return axis
 
 
-def chosen_places(model: Model, columns: str | Sequence[str] | None) -> dict[str, slice]:
-    """Columns that were chosen by name, all if None, with their coordinates."""
+def _chosen_columns(model: Model, columns: str | Sequence[str] | None) -> dict[str, slice]:
+    """Return the columns of these names, all if None, with their coordinates."""
     if model.schema is None:
         known = {name: slice(j, j + 1) for j, name in enumerate(model.column_names)}
     else:
-        known = {column.name: place for column, place in model.schema.places()}
+        known = {column.name: position for column, position in model.schema.places()}
     names = list(known) if columns is None else [columns] if isinstance(columns, str) else columns
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -157,8 +156,8 @@ def chosen_places(model: Model, columns: str | Sequence[str] | None) -> dict[str
     return {name: known[name] for name in names}
 
 
-def _drawn(model: Model) -> dict[int, Column | None]:
-    """Coordinates that have an axis, and their columns if there is a schema."""
+def axis_columns(model: Model) -> dict[int, Column | None]:
+    """Return coordinates that have an axis, with their columns if there is a schema."""
     if model.schema is None:
         return dict.fromkeys(range(model.dim))
     return {**drawn_columns(model.schema)}
@@ -170,33 +169,33 @@ def _plot_table(
     weights: Floats,
     errors: Floats | None,
     domain: Domain | None,
-    chosen: Sequence[str],
+    columns: Sequence[str],
     ax: Any,
 ) -> Any:
-    """Fields down, centers across; colours are places between public bounds."""
+    """Draw a table of fields and centers; colours show the position between public bounds."""
     names, rows = model.shown_rows(centers, errors)
-    between = _places_between(model, centers, domain)
-    fields = _fields_of(model, chosen)
+    tones = _relative_positions(model, centers, domain)
+    fields = _field_indices(model, columns)
     if len(fields) > MAX_FIELDS:
-        spread = np.nan_to_num(np.ptp(between[:, fields], axis=0))
-        most = np.argsort(-spread, kind="stable")[:MAX_FIELDS]
-        fields = sorted(fields[int(j)] for j in most)
+        spread = np.nan_to_num(np.ptp(tones[:, fields], axis=0))
+        widest = np.argsort(-spread, kind="stable")[:MAX_FIELDS]
+        fields = sorted(fields[int(j)] for j in widest)
     heads = [f"{k + 1}\n{weight:.1%}" for k, weight in enumerate(weights)]
     axis = plot_axis(ax, *heat_size(len(fields), len(heads)))
     texts = [[row[j] for row in rows] for j in fields]
-    draw_heat(axis, [names[j] for j in fields], heads, texts, between[:, fields].T)
+    draw_heat(axis, [names[j] for j in fields], heads, texts, tones[:, fields].T)
     return axis
 
 
-def _fields_of(model: Model, chosen: Sequence[str]) -> list[int]:
+def _field_indices(model: Model, columns: Sequence[str]) -> list[int]:
     if model.schema is None:
-        return [model.column_names.index(name) for name in chosen]
-    places = {column.name: place for column, place in field_columns(model.schema)}
-    return [j for name in chosen for j in range(places[name].start, places[name].stop)]
+        return [model.column_names.index(name) for name in columns]
+    fields = {column.name: positions for column, positions in field_columns(model.schema)}
+    return [j for name in columns for j in range(fields[name].start, fields[name].stop)]
 
 
-def _places_between(model: Model, centers: Floats, domain: Domain | None) -> Floats:
-    """Where fields lie between their bounds, 0 to 1; without any, between the centers."""
+def _relative_positions(model: Model, centers: Floats, domain: Domain | None) -> Floats:
+    """Return positions of fields between their bounds, 0 to 1; between the centers if unbounded."""
     if model.schema is not None:
         return field_places(model.schema, centers)
     if domain is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privsketch.models.drawing.axes import INK, PALETTE, draw_heat, heat_size, plot_axis
+from privsketch.models.drawing.axes import ABOVE, INK, PALETTE, draw_heat, heat_size, plot_axis
 from privsketch.models.drawing.centers import INTERVAL
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def draw_variances(axis: Any, model: PCAModel) -> None:
     axis.set_xticks(ticks, [str(position + 1) for position in ticks])
     axis.set_xlabel("component")
     axis.set_ylabel(f"variance{', %' if in_percent else ''}, with 90 % intervals")
-    axis.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right", bbox_to_anchor=(1, 1))
+    axis.legend(**ABOVE)
 
 
 def plot_loadings(model: PCAModel, ax: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Released numbers of a sketch, and how much of them the noise hides."""
+"""Plots of the released numbers of a sketch, and of the noise that hides some of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from privsketch._base.types import Floats
-from privsketch.models.drawing.axes import GREY, INK, PALETTE
+from privsketch.models.drawing.axes import ABOVE, GREY, INK, LEGEND, PALETTE
 
 
 def draw_moduli(axis: Any, norms: Floats, moduli: Floats, *, encoded: bool) -> None:
-    """Moduli of moments per record, as rings against the norms of their frequencies."""
+    """Draw moduli of moments per record, as rings over the norms of their frequencies."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     rings = {"s": 30, "facecolors": "none", "edgecolors": GREY, "linewidths": 0.9}
@@ -26,11 +26,11 @@ def draw_moduli(axis: Any, norms: Floats, moduli: Floats, *, encoded: bool) -> N
 
 
 def draw_sizes(axis: Any, sizes: Floats, unit: str) -> None:
-    """Sizes of released numbers per record, the largest first."""
+    """Draw sizes of released numbers per record, the largest first."""
     from matplotlib.ticker import MaxNLocator
 
-    places = np.arange(1, len(sizes) + 1)
-    axis.scatter(places, np.sort(sizes)[::-1], s=14, color=GREY, lw=0, label="sketch")
+    ranks = np.arange(1, len(sizes) + 1)
+    axis.scatter(ranks, np.sort(sizes)[::-1], s=14, color=GREY, lw=0, label="sketch")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("released numbers, the largest first")
     axis.set_ylabel(f"size per record, in {unit}")
@@ -39,26 +39,26 @@ def draw_sizes(axis: Any, sizes: Floats, unit: str) -> None:
 def draw_cells(
     axis: Any, counts: Floats, edges: list[Floats], noise: float, names: list[str]
 ) -> None:
-    """Noisy numbers of records of the cells of one or two columns, where they are."""
+    """Draw noisy numbers of records of the cells of one or two columns."""
     axis.set_xlabel(names[0])
     if counts.ndim == 1:
         axis.stairs(counts, edges[0], fill=True, color=GREY, label="sketch")
         band = {"color": PALETTE[1], "alpha": 0.15, "lw": 0}
         axis.axhspan(-noise, noise, label="hidden by privacy noise", **band)
         axis.set_ylabel("records of a cell")
-        axis.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper right")
+        axis.legend(**LEGEND, loc="upper right")
         return
     most = max(float(counts.max()), noise)
-    drawn = axis.pcolormesh(edges[0], edges[1], counts.T, cmap="Blues", vmin=0, vmax=most)
+    mesh = axis.pcolormesh(edges[0], edges[1], counts.T, cmap="Blues", vmin=0, vmax=most)
     axis.set_ylabel(names[1])
-    bar = axis.figure.colorbar(drawn, ax=axis)
+    bar = axis.figure.colorbar(mesh, ax=axis)
     bar.set_label(f"records of a cell (noise {noise:.2g})", color=INK)
 
 
 def draw_noise(axis: Any, sizes: Floats, noise: float, both: float | None = None) -> None:
-    """What noise alone leaves on average, and together with the sampling of records if known.
+    """Draw the mean size of noise alone, and of noise and sampling together if known.
 
-    Root mean squares in the units of `sizes`, which are drawn already.
+    Both are root mean squares in the units of `sizes`, which are on the axis already.
     """
     axis.set_yscale("log")
     most = noise if both is None else both
@@ -68,11 +68,4 @@ def draw_noise(axis: Any, sizes: Floats, noise: float, both: float | None = None
     if both is not None:
         line = {"color": PALETTE[1], "linewidth": 1.2, "linestyle": "--"}
         axis.axhline(both, label="noise and sampling together", **line)
-    axis.legend(
-        frameon=False,
-        fontsize=8,
-        labelcolor=INK,
-        ncols=3,
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-    )
+    axis.legend(**ABOVE, ncols=3)
