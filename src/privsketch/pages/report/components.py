@@ -72,9 +72,9 @@ def _variance_table(model: PCAModel) -> Table:
         if model.schema is not None:
             texts = [f"{share:.1%} ± {100 * error / total:.2g}", f"{so_far:.1%}"]
         cells.append([Cell(text) for text in texts])
-    names = ("variance", "share", "so far")
+    names = ["variance", "share", "so far"]
     if model.schema is not None:
-        names = ("share of the variance", "so far")
+        names = ["share of the variance", "so far"]
     return tone_table(
         [Head(str(k + 1)) for k in range(model.n_components)],
         names,

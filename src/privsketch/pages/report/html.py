@@ -102,8 +102,10 @@ def report_page(
     else:
         if sketch is None:
             raise _no_sketch(model)
-        make_content = pca_content if isinstance(model, PCAModel) else cluster_content
-        content = make_content(model, sketch, with_plots=with_plots)
+        if isinstance(model, PCAModel):
+            content = pca_content(model, sketch, with_plots=with_plots)
+        else:
+            content = cluster_content(model, sketch, with_plots=with_plots)
         values = _sketch_values(model, sketch, content)
     receipt, schema = model.receipt, model.schema
     missing = "" if schema is None else "; ".join(schema.missing_words())
