@@ -17,6 +17,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ def check_engine(engine: Any) -> None:
                 result = sketch(table, design, source="a", engine=engine)
             same = np.array_equal(expected.sums, result.sums)
             _require(same, f"a {name} has other sums than in this process")
-        _check_refusal(lambda table, design=design: sketch(table, design, engine=engine))
-        _check_replay(lambda table, design=design: sketch(table, design, engine=engine), neighbours)
+        release = partial(_sketch, design=design, engine=engine)
+        _check_refusal(release)
+        _check_replay(release, neighbours)
 
 
 def check_feature_map(name: str) -> None:
@@ -97,7 +99,7 @@ def check_feature_map(name: str) -> None:
         one_record = all(tuple(pair) in entries for pair in pairs.tolist())
         _require(one_record, "one record adds pairs that are not in the table")
         _check_centers(whole, {})
-        _check_replay(lambda table, design=design: sketch(table, design), neighbours)
+        _check_replay(partial(_sketch, design=design), neighbours)
 
 
 def check_method(name: str, **options: Any) -> None:
@@ -186,6 +188,10 @@ def _records(n_records: int = _N_RECORDS) -> Floats:
     rng = np.random.default_rng(0)
     noise = 0.1 * rng.normal(size=(n_records, 2))
     return np.asarray(_CENTERS[rng.integers(2, size=n_records)] + noise)
+
+
+def _sketch(table: Floats, design: Design, engine: Any = None) -> Sketch:
+    return sketch(table, design, engine=engine)
 
 
 def _tables(neighbours: Neighbours) -> Iterator[tuple[str, Floats]]:
