@@ -49,7 +49,7 @@ def draw_frequencies(rng, n_features, dim, finest, coarsest):
 def found(centers, weights, axis_widths):
     """A solution as a decoder would return it."""
     atoms = Atoms(weights, centers, axis_widths**2)
-    return Solution(atoms, atoms, 0.0, Uncertainty(1.0, 1.0), 0)
+    return Solution(atoms, atoms, 0.0, Uncertainty(1.0, 1.0))
 
 
 def exact_moments(frequencies, weights, centers, axis_widths):
@@ -479,13 +479,13 @@ def test_what_a_mixture_leaves_grows_into_atoms_of_its_own():
     problem = make_problem(rng, weights, centers, widths, n_features=400)
     target = make_target(problem.frequencies, problem.moments)
     large = Atoms(weights[:1], centers[:1], widths[:1] ** 2)
-    grown, _ = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
+    grown = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
     assert grown is not None
     place = np.linalg.norm(grown.centers - centers[1], axis=1).argmin()
     np.testing.assert_allclose(grown.centers[place], centers[1], atol=0.05)
     assert grown.weights[place] == pytest.approx(0.05, rel=0.1)
     both = Atoms(weights, centers, widths**2)
-    assert grow_density(problem, target, both, 1e-6, 1.0, np.random.default_rng(0))[0] is None
+    assert grow_density(problem, target, both, 1e-6, 1.0, np.random.default_rng(0)) is None
 
 
 def test_density_is_the_solution_where_that_explains_the_sketch():

@@ -26,7 +26,7 @@ def simulated_fit(rng, noise):
     target = make_target(FREQUENCIES, moments / N_RECORDS)
     box = np.full(2, 10.0)
     start = TRUTH.scaled(1 / N_RECORDS)
-    atoms, value, _ = refine(target, start, -box, box, n_iterations=200)
+    atoms, value = refine(target, start, -box, box, n_iterations=200)
     return atoms, value
 
 

@@ -26,8 +26,8 @@ NEGLIGIBLE = 1e-6  # fall of the cost by one iteration, relative to it
 
 def refine_powers(
     target: Target, atoms: Atoms, low: Floats, high: Floats, noise_std: float
-) -> tuple[Atoms, int]:
-    """Descend from a fit of least squares to one of least third powers; and evaluations.
+) -> Atoms:
+    """Descend from a fit of least squares to one of least third powers.
 
     `noise_std` is that of every number of the target: the noise reaches sqrt(3) times as far.
     """
@@ -48,7 +48,7 @@ def refine_powers(
         return cost, np.concatenate(parts) / scale
 
     start = np.concatenate([atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()])
-    x, _, n_evaluations = minimise(
+    x, _, _ = minimise(
         objective,
         np.clip(start * scale, least, most),
         least,
@@ -57,7 +57,7 @@ def refine_powers(
         negligible=NEGLIGIBLE,
     )
     found = _unpacked(x / scale, n, dim, shape)
-    return Atoms(found.weights, np.clip(found.centers, low, high), found.variances), n_evaluations
+    return Atoms(found.weights, np.clip(found.centers, low, high), found.variances)
 
 
 def _unpacked(x: Floats, n: int, dim: int, shape: tuple[int, ...]) -> Atoms:

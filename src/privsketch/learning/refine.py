@@ -45,10 +45,10 @@ def refine(
     *,
     n_iterations: int,
     fit_variances: bool = True,
-) -> tuple[Atoms, float, int]:
+) -> tuple[Atoms, float]:
     """Descend jointly in all weights, centers and variances.
 
-    Returns the atoms, their cost and the number of evaluations. Weights and
+    Returns the atoms and their cost. Weights and
     variances stay non-negative, centers in the box. Variables are scaled by the
     diagonal of the Gauss-Newton matrix, without which the weights, centers and
     variances differ by orders of magnitude in curvature.
@@ -80,7 +80,7 @@ def refine(
         gradient /= scale
         return value, gradient
 
-    x, value, n_evaluations = minimise(
+    x, value, _ = minimise(
         objective,
         np.clip(start, least, most),
         least,
@@ -91,7 +91,7 @@ def refine(
     found = evaluate.unpacked(x / scale)
     # Dividing by the scale may leave the box by one rounding.
     found = replace(found, centers=np.clip(found.centers, low, high))
-    return found, value, n_evaluations
+    return found, value
 
 
 def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
@@ -234,7 +234,6 @@ class Overview:
     weight: float
     center: Floats
     variance: float
-    n_evaluations: int
 
 
 def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
@@ -255,7 +254,6 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
     center = (low + high) / 2
     starts = np.vstack([center, rng.uniform(low, high, (N_STARTS, dim))])
     atoms = Atoms(np.ones(1), center[None], np.array([[variance]]))
-    n_evaluations = 0
     for step in range(N_PASSES):
         taper = np.exp(-target.squared_norms * max(float(atoms.variances[0, 0]), smallest) / 2)
         n_needed = min(len(taper), 4 * dim + 8)
@@ -266,14 +264,9 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
             matched *= np.tile(lowest.taper**2, 2)
             place = int(np.argmax(matched @ lowest.moments))
             atoms = replace(atoms, centers=starts[place : place + 1])
-        atoms, _, n_more = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
-        n_evaluations += n_more
+        atoms, _ = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
     weight = float(atoms.weights[0])
     # No more than a hundredth of the largest moment can only be noise.
     weight = max(weight, 0.01) if np.isfinite(weight) else 1.0
-    return Overview(
-        weight * unit,
-        atoms.centers[0],
-        max(float(atoms.variances[0, 0]), smallest),
-        n_evaluations,
-    )
+    variance = max(float(atoms.variances[0, 0]), smallest)
+    return Overview(weight * unit, atoms.centers[0], variance)

@@ -386,15 +386,12 @@ class Solution:
         Of the density: `sum_j |moments_j - model_j|^2`.
     uncertainty : Uncertainty
         What noise and sampling do to a fit of the density.
-    n_evaluations : int
-        How many times the model was evaluated with its gradient.
     """
 
     atoms: Atoms
     density: Atoms
     residual: float
     uncertainty: Uncertainty
-    n_evaluations: int
 
     @property
     def centers(self) -> Floats:

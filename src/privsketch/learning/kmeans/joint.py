@@ -117,12 +117,10 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
     unsure = noise_share > STRONG_NOISE and n_init >= STRONG_NOISE_STARTS
     n_certain = STRONG_NOISE_STARTS if unsure else 1
     runs: list[Run] = []
-    n_evaluations = overview.n_evaluations
     while len(runs) < n_init:
         unexplained = not any(run.explains for run in runs)
         origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
-        found, value, n_run = run_start(single, origin, n_clusters, low, high, rng)
-        n_evaluations += n_run
+        found, value = run_start(single, origin, n_clusters, low, high, rng)
         found = found.in_order()
         runs.append(Run(origin, found, value, assess_fit(problem, found, unit, rng)))
         best = min(runs, key=lambda run: run.cost)
@@ -132,17 +130,12 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
     atoms, density = best.atoms, None
     if not best.explains:
         rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
-        rich, n_rich = sharpen(single, rich, best.origin.variance, low, high)
-        atoms, density, n_more = choose_density(
-            single, atoms, rich, best.uncertainty.expected_cost, low, high
-        )
-        grown, n_grown = grow_density(
-            problem, target, density or atoms, best.uncertainty.expected_cost, unit, rng
-        )
+        rich = sharpen(single, rich, best.origin.variance, low, high)
+        expected = best.uncertainty.expected_cost
+        atoms, density = choose_density(single, atoms, rich, expected, low, high)
+        grown = grow_density(problem, target, density or atoms, expected, unit, rng)
         density = grown or density
-        n_evaluations += n_rich + n_more + n_grown
-    atoms, value, n_polish = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
-    n_evaluations += n_polish
+    atoms, value = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
     uncertainty = best.uncertainty
     if not best.explains:
         density = atoms if density is None else density
@@ -150,14 +143,12 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
         uncertainty = assess_fit(problem, density, unit, rng)
     elif problem.uniform:
         noise_std = float(np.sqrt(problem.noise_variance)) / unit
-        atoms, n_polish = refine_powers(target, atoms, low, high, noise_std)
-        n_evaluations += n_polish
+        atoms = refine_powers(target, atoms, low, high, noise_std)
     return Solution(
         atoms=atoms.scaled(unit),
         density=(density or atoms).scaled(unit),
         residual=value * unit**2,
         uncertainty=uncertainty.scaled(unit),
-        n_evaluations=n_evaluations,
     )
 
 
@@ -180,13 +171,13 @@ def run_start(
     low: Floats,
     high: Floats,
     rng: np.random.Generator,
-) -> tuple[Atoms, float, int]:
-    """One run from fresh particles: atoms of one width, their cost, evaluations spent."""
+) -> tuple[Atoms, float]:
+    """Run one search from fresh particles; return atoms of one width and their cost."""
     n_particles = max(SURPLUS * n_clusters, n_clusters + 4)
     particles = scatter_particles(overview, n_particles, low, high, rng)
-    particles, n_coarse = sharpen(target, particles, overview.variance, low, high)
-    atoms, n_fine = finish(target, particles, n_clusters, low, high)
-    return atoms, cost(target, atoms), n_coarse + n_fine
+    particles = sharpen(target, particles, overview.variance, low, high)
+    atoms = finish(target, particles, n_clusters, low, high)
+    return atoms, cost(target, atoms)
 
 
 def scatter_particles(
@@ -215,39 +206,32 @@ def _everywhere(
     )
 
 
-def sharpen(
-    target: Target, atoms: Atoms, variance: float, low: Floats, high: Floats
-) -> tuple[Atoms, int]:
+def sharpen(target: Target, atoms: Atoms, variance: float, low: Floats, high: Floats) -> Atoms:
     """Fit ever higher frequencies, until the atoms' own width damps what comes next."""
     dim = len(low)
     squared_norms = target.squared_norms.astype(np.float64)
     n_needed = max(1, min(8 * dim, target.n_features // 2))
     highest = float(np.quantile(squared_norms, 0.98))
     squared_cap = 1 / variance
-    n_evaluations = 0
     while squared_cap <= highest and squared_cap * float(np.max(atoms.variances)) <= 4:
         taper = np.exp(-squared_norms / squared_cap / 2)
         keep = taper > 0.05
         if np.count_nonzero(keep) >= n_needed:
             level = target.tapered(taper, keep)
-            atoms, _, n_more = refine(level, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
-            n_evaluations += n_more
+            atoms, _ = refine(level, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
         squared_cap *= CAP_GROWTH**2
-    return atoms, n_evaluations
+    return atoms
 
 
-def finish(
-    target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Floats
-) -> tuple[Atoms, int]:
+def finish(target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Floats) -> Atoms:
     """Fit all frequencies and prune the surplus away in four rounds."""
-    atoms, _, n_evaluations = refine(target, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
+    atoms, _ = refine(target, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
     surplus = atoms.size - n_clusters
     for fraction in (0.5, 0.25, 0.1, 0.0):
         atoms = prune(target, atoms, n_clusters + int(fraction * surplus))
         n_iterations = PRUNE_ITERATIONS if fraction > 0 else FINAL_ITERATIONS
-        atoms, _, n_more = refine(target, atoms, low, high, n_iterations=n_iterations)
-        n_evaluations += n_more
-    return atoms, n_evaluations
+        atoms, _ = refine(target, atoms, low, high, n_iterations=n_iterations)
+    return atoms
 
 
 def choose_density(
@@ -257,34 +241,30 @@ def choose_density(
     expected: float,
     low: Floats,
     high: Floats,
-) -> tuple[Atoms, Atoms | None, int]:
-    """The best mixture of the size of `atoms`, the best of any size, and evaluations.
+) -> tuple[Atoms, Atoms | None]:
+    """Return the best mixture of the size of `atoms`, and the best of any size.
 
     `atoms` are one for each cluster, `particles` a large surplus to be pruned, both with
     one width for all; `expected` is the cost that noise and sampling alone would leave.
     The second mixture is None where the first is the best of all.
     """
-    own, n_evaluations = with_own_envelopes(target, atoms, low, high)
-    same_size = [atoms, *own]
+    same_size = [atoms, *with_own_envelopes(target, atoms, low, high)]
     richer: list[Atoms] = []
-    rich, _, n_more = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
-    n_evaluations += n_more
+    rich, _ = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
     for size in SIZES:
         n_atoms = int(size * atoms.size)
         if not atoms.size < n_atoms <= rich.size:
             continue
         rich = prune(target, rich, n_atoms)
-        rich, _, n_more = refine(target, rich, low, high, n_iterations=SIZE_ITERATIONS)
-        own, n_own = with_own_envelopes(target, rich, low, high)
-        richer += [rich, *own]
-        n_evaluations += n_more + n_own
+        rich, _ = refine(target, rich, low, high, n_iterations=SIZE_ITERATIONS)
+        richer += [rich, *with_own_envelopes(target, rich, low, high)]
 
     def score(mixture: Atoms) -> float:
         return information_criterion(target, mixture, expected)
 
     best_same = min(same_size, key=score)
     best = min([best_same, *richer], key=score)
-    return best_same, None if best is best_same else best, n_evaluations
+    return best_same, None if best is best_same else best
 
 
 def grow_density(
@@ -294,15 +274,14 @@ def grow_density(
     expected: float,
     unit: float,
     rng: np.random.Generator,
-) -> tuple[Atoms | None, int]:
-    """The mixture with atoms for what it leaves, one by one as long as they pay; evaluations.
+) -> Atoms | None:
+    """Add atoms for what a mixture leaves unexplained, one by one as long as they pay.
 
     What is left is looked at as the whole was: one Gaussian, from its low frequencies. So a small
     cluster is found that is far wider than the others, or far from them. None where none pays.
     """
     low, high = problem.low, problem.high
     grown, best = None, information_criterion(target, density, expected)
-    n_evaluations = 0
     shaped = replace(density, variances=density.axis_variances())
     for _ in range(MAX_GROWN):
         left = -residual_vector(target, shaped).reshape(2, -1)
@@ -319,30 +298,25 @@ def grow_density(
                 for name in ("weights", "centers", "variances")
             )
         )
-        shaped, _, n_more = refine(target, shaped, low, high, n_iterations=SHAPE_ITERATIONS)
-        n_evaluations += found.n_evaluations + n_more
+        shaped, _ = refine(target, shaped, low, high, n_iterations=SHAPE_ITERATIONS)
         score = information_criterion(target, shaped, expected, GROWN_RICHEST)
         if score >= best:
             break
         grown, best = shaped, score
-    return grown, n_evaluations
+    return grown
 
 
-def with_own_envelopes(
-    target: Target, atoms: Atoms, low: Floats, high: Floats
-) -> tuple[list[Atoms], int]:
-    """The atoms with a width each, and with a width along every axis each."""
+def with_own_envelopes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> list[Atoms]:
+    """Return the atoms with a width each, and with a width along every axis each."""
     start = replace(atoms, variances=atoms.axis_variances().mean(axis=1, keepdims=True))
-    round_ones, _, n_round = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
-    shaped, n_shaped = with_shapes(target, round_ones, low, high)
-    return [round_ones, shaped], n_round + n_shaped
+    spheres, _ = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
+    return [spheres, with_shapes(target, spheres, low, high)]
 
 
-def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> tuple[Atoms, int]:
+def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> Atoms:
     """Give every atom a width of its own along every axis and refine."""
     start = replace(atoms, variances=atoms.axis_variances())
-    shaped, _, n_evaluations = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
-    return shaped, n_evaluations
+    return refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)[0]
 
 
 def information_criterion(

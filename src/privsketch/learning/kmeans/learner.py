@@ -10,13 +10,16 @@ public once decoded, so samples of it may be drawn and clustered at no privacy c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch._base.plugins import find_plugin, plugin_names
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
@@ -30,8 +33,15 @@ from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.kmeans.outcome import model_of
-from privsketch.learning.problem import Atoms, Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import Solution, beyond_carried, no_knowledge
+from privsketch.learning.problem import (
+    Atoms,
+    Problem,
+    checked_sketch,
+    cost,
+    make_target,
+    problem_of,
+)
+from privsketch.learning.uncertainty import Solution, assess_fit, beyond_carried, no_knowledge
 from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -67,9 +77,10 @@ def learn_kmeans(
     max_clusters : int, optional
         Largest number to consider with "auto"; if left out, what the sketch can carry, but no
         more than twice what it was planned for.
-    decoder : {"joint", "cl-ompr"}
+    decoder : {"joint", "cl-ompr"} or str
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
         search of the papers, with clusters of no width. Sketches of cells have one of their own.
+        Other names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
     n_init : int, optional
         Most independent searches. There are fewer if one explains the sketch as well as
         noise and sampling allow. Six if left out, two for very large sketches; cells take as
@@ -103,11 +114,91 @@ def learn_kmeans(
     if n_init is None:
         size = number * design.n_features * design.dim
         n_init = DEFAULT_STARTS if size <= LARGE else 2
-    decode = decode_joint if decoder == "joint" else decode_ompr
+    decode, origin = find_decoder(decoder)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
         solution = decode(problem, number, rng, n_init=int(n_init))
-        return _as_model(sketch, problem, solution, decoder, rng)
+        if origin is not None:
+            solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
+        return _as_model(sketch, problem, solution, decoder, origin, rng)
+
+
+Decoder = Callable[..., Any]
+
+
+def find_decoder(name: str) -> tuple[Decoder, str | None]:
+    """Return a decoder by name, and the distribution that registers it, if it is not ours.
+
+    A package registers a decoder in its pyproject.toml; names of this library come first::
+
+        [project.entry-points."privsketch.decoders"]
+        hierarchical = "my_package.decoders:decode_hierarchical"
+
+    A decoder is a callable ``decode(problem, n_clusters, rng, *, n_init)``:
+
+    problem : Problem
+        The sketch: frequencies, noisy moments, noise variance, and the box of the centers.
+    n_clusters : int
+        Number of centers to return, at least 1.
+    rng : numpy.random.Generator
+        Public random stream. The result must depend on the arguments only.
+    n_init : int
+        Maximum number of independent searches, at least 1.
+
+    It returns an object with these attributes; a `Solution` has them all:
+
+    centers : (n_clusters, dim) array
+        Centers in the coordinates of the problem, relative to the domain's center.
+    weights : (n_clusters,) array
+        Number of records in each cluster, at least 0.
+    axis_widths : (n_clusters, dim) array, optional
+        Standard deviations of the clusters along each axis; 0 if left out.
+
+    The residual and the standard errors of the model are computed here, not by the decoder.
+    """
+    if not isinstance(name, str) or name in DECODERS:
+        require_one_of("decoder", name, DECODERS)
+        return (decode_joint if name == "joint" else decode_ompr), None
+    plugin = find_plugin("decoders", name)
+    if plugin is None:
+        known = (*DECODERS, *plugin_names("decoders"))
+        raise ParameterError("decoder", name, f"expected one of {', '.join(map(repr, known))}")
+    if not callable(plugin.part):
+        raise ParameterError(
+            "decoder",
+            name,
+            f"{plugin.origin} registers {type(plugin.part).__name__}, which is not callable; "
+            "a decoder is a function of problem, n_clusters, rng and n_init",
+        )
+    return plugin.part, plugin.origin
+
+
+def _checked_solution(
+    problem: Problem, n_clusters: int, result: Any, name: str, rng: np.random.Generator
+) -> Solution:
+    """Return the result of another package's decoder with its residual and uncertainty."""
+    shape = (n_clusters, len(problem.low))
+    try:
+        centers = np.array(result.centers, dtype=np.float64).reshape(shape)
+        weights = np.array(result.weights, dtype=np.float64).reshape(n_clusters)
+        widths = np.array(getattr(result, "axis_widths", 0.0), dtype=np.float64)
+        widths = np.broadcast_to(widths, shape) if widths.any() else np.zeros((1, 1))
+        is_valid = all(np.isfinite(each).all() for each in (centers, weights, widths))
+    except (AttributeError, TypeError, ValueError):
+        is_valid = False
+    if not is_valid or (weights < 0).any() or (widths < 0).any():
+        raise ParameterError(
+            f"decoder: {name} must return finite centers of shape {shape} and {n_clusters} finite "
+            "weights of at least 0; report this to its authors, or use `decoder='joint'`"
+        )
+    centers = np.clip(centers, problem.low, problem.high)
+    atoms = Atoms(weights, centers, widths**2).in_order()
+    return Solution(
+        atoms=atoms,
+        density=atoms,
+        residual=cost(make_target(problem.frequencies, problem.moments), atoms),
+        uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=widths.size > 1),
+    )
 
 
 DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
@@ -128,7 +219,7 @@ def check_choices(
         require_count("max_clusters", max_clusters)
     if n_init is not None:
         require_count("n_init", n_init)
-    require_one_of("decoder", decoder, DECODERS)
+    find_decoder(decoder)
 
 
 def _number_of_clusters(
@@ -153,6 +244,7 @@ def _as_model(
     problem: Problem,
     solution: Solution,
     decoder: str,
+    origin: str | None,
     rng: np.random.Generator,
 ) -> ClusterModel:
     if decoder == "joint":
@@ -170,6 +262,7 @@ def _as_model(
         errors=errors,
         residual=(solution.residual, solution.expected_residual, spread),
         decoder=decoder,
+        plugin=origin,
     )
 
 

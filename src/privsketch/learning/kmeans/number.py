@@ -85,15 +85,15 @@ def _path(
     """Candidates of one search, the smallest first."""
     low, high = problem.low, problem.high
     target = make_target(problem.frequencies, problem.moments / unit).astype(np.float32)
-    atoms, _, _ = run_start(target, start, max_clusters, low, high, rng)
+    atoms, _ = run_start(target, start, max_clusters, low, high, rng)
     found = []
     for size in range(max_clusters, 0, -1):
         if size < atoms.size:
             atoms = prune(target, atoms, size)
-            atoms, _, _ = refine(target, atoms, low, high, n_iterations=SIZE_ITERATIONS)
+            atoms, _ = refine(target, atoms, low, high, n_iterations=SIZE_ITERATIONS)
         candidate = _candidate(problem, target, unit, atoms, rng)
         if not candidate.explains:
-            shaped, _ = with_shapes(target, atoms, low, high)
+            shaped = with_shapes(target, atoms, low, high)
             with_own_shapes = _candidate(problem, target, unit, shaped, rng)
             candidate = min(candidate, with_own_shapes, key=lambda one: one.misfit)
         found.append(candidate)

@@ -25,6 +25,7 @@ def model_of(
     errors: Floats | None,
     residual: tuple[float, float, float],
     decoder: str,
+    plugin: str | None = None,
 ) -> ClusterModel:
     """The model of clusters that a decoder found, with its concerns.
 
@@ -38,6 +39,10 @@ def model_of(
         Standard errors of the centers.
     residual : (float, float, float)
         Squared misfit, and mean and standard deviation of what noise and sampling leave.
+    decoder : str
+        Name of the decoder.
+    plugin : str, optional
+        Distribution that registers the decoder, for the receipt; None for ours.
     """
     design = sketch.design
     domain, weights = design.domain, shares(records)
@@ -58,7 +63,7 @@ def model_of(
         mixture_widths=np.sqrt(density.axis_variances()),
         decoder=decoder,
         design_fingerprint=design.fingerprint,
-        receipt=sketch.receipt,
+        receipt=sketch.receipt.naming(plugin),
         method="sketch",
         columns=design.columns,
         schema=design.schema,

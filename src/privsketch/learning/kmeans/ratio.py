@@ -31,6 +31,7 @@ from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 2000  # of the density; they give its cost to some percent
 SMALL = 0.1  # share of the clusters that are no larger than a small one
+CALIBRATED = ("joint", "cells")  # decoders of the random studies
 TINY = 1e-9  # squared width over that of the domain, below which nothing is told apart
 
 
@@ -70,11 +71,11 @@ class Calibration:
 
 
 def foretold_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -> CostRatio | None:
-    """The ratio of a model; None where no density has widths.
+    """Return the cost ratio of a model; None for decoders that were not calibrated.
 
     `errors` are the standard errors of the centers, without what labels add to them.
     """
-    if model.density is None or model.decoder == "cl-ompr":
+    if model.density is None or model.decoder not in CALIBRATED:
         return None
     calibration = WAVES if sketch.design.cells is None else CELLS
     return calibration.ratio(calibration.score(signs_of(model, model.density, errors, sketch)))

@@ -93,7 +93,7 @@ class Search:
         # One Gaussian fitted to few far clusters may settle on one of them.
         overview = self.overview
         origin = whole_box(overview, problem.low, problem.high) if number % 2 else overview
-        atoms, _, _ = run_start(
+        atoms, _ = run_start(
             target.astype(np.float32),
             origin,
             self.n_components + surplus,
