@@ -11,16 +11,15 @@ import pytest
 from scipy.optimize import approx_fprime, nnls
 
 from privsketch.learning import problem
-from privsketch.learning.kmeans.joint import decode_joint, grow_density, information_criterion
-from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
-from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.pruning import (
-    Stock,
-    deletion_prices,
-    merge_pairs,
-    nearest_neighbours,
-    prune,
+from privsketch.learning.kmeans.density import (
+    Samples,
+    cluster_density,
+    grow_density,
+    information_criterion,
+    lloyd_round,
 )
+from privsketch.learning.kmeans.joint import decode_joint
+from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -31,6 +30,13 @@ from privsketch.learning.problem import (
     make_target,
     nonnegative_solution,
     tapered_features,
+)
+from privsketch.learning.pruning import (
+    Stock,
+    deletion_prices,
+    merge_pairs,
+    nearest_neighbours,
+    prune,
 )
 from privsketch.learning.refine import Evaluator, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty

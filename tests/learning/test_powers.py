@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.learning import powers
-from privsketch.learning.powers import cost_of_powers, refine_powers
+from privsketch.learning import refine as powers
 from privsketch.learning.problem import Atoms, cost_and_gradient, features, make_target, problem_of
-from privsketch.learning.refine import refine
+from privsketch.learning.refine import cost_of_powers, refine, refine_powers
 
 
 def some_atoms(rng, size, dim, *, shared, round_ones):

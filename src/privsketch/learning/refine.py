@@ -1,12 +1,19 @@
 """Joint descent in the weights, centers and variances of all atoms.
 
-Cost and gradient of many atoms come from compiled code: `problem.cost_and_gradient` is the
-definition, and `Evaluator` the same in one pass over the frequencies. A target is packed once, for
-all evaluations of a descent.
+Compiled code computes cost and gradient: `problem.cost_and_gradient` is the definition, and
+`Evaluator` computes the same in one pass over the frequencies. It packs a target once for all
+evaluations of a descent.
 
-The first descent of every decoder is an overview, the whole cloud of records as one Gaussian:
-where it is, how wide, how many. It is fitted to the low frequencies alone, where a cloud of any
-shape looks like one blob, and sets the units and the starting points.
+The first descent of every decoder is an overview: the whole cloud of records as one Gaussian, with
+its center, width and number of records. It is fitted to the low frequencies alone, where a cloud of
+any shape looks like one blob. Units and starting points follow from it.
+
+The last descent minimises third powers of residuals where the noise is uniform in a cube. Least
+squares is the best fit under Gaussian noise. Numbers that are uniform in an interval tell most
+about its middle by their ends: an estimate of least p-th powers has 3 / (2 p - 1) of the variance
+of least squares. High powers depend on the exact ends, which sampling and an inexact density blur.
+The fourth power gained as much as the third where clusters explain a sketch, and lost where they do
+not quite. Sums of several releases are no longer uniform, and keep their squares.
 """
 
 from __future__ import annotations
@@ -35,6 +42,9 @@ HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
 N_STARTS = 64  # random places that the cloud's center is looked for at; by trial
 N_PASSES = 3  # each over frequencies that fit the width found before; by trial
 PASS_ITERATIONS = 60  # of one Gaussian; by trial
+POWER = 3
+POWER_ITERATIONS = 100  # by trial
+NEGLIGIBLE_POWERS = 1e-6  # fall of the cost by one iteration, relative to it
 
 
 def refine(
@@ -270,3 +280,69 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
     weight = max(weight, 0.01) if np.isfinite(weight) else 1.0
     variance = max(float(atoms.variances[0, 0]), smallest)
     return Overview(weight * unit, atoms.centers[0], variance)
+
+
+def refine_powers(
+    target: Target, atoms: Atoms, low: Floats, high: Floats, noise_std: float
+) -> Atoms:
+    """Descend from a fit of least squares to one of least third powers.
+
+    `noise_std` is that of every number of the target: the noise reaches sqrt(3) times as far.
+    """
+    n, dim = atoms.centers.shape
+    shape = atoms.variances.shape
+    scale = np.concatenate([each.ravel() for each in curvature_scales(target, atoms)])
+    largest = (high - low) ** 2 / 4
+    if shape[1] == 1:
+        largest = np.max(largest, keepdims=True)
+    least = np.concatenate([np.zeros(n), np.tile(low, n), np.zeros(atoms.variances.size)])
+    most = np.concatenate([np.full(n, MAX_WEIGHT), np.tile(high, n), np.tile(largest, shape[0])])
+    least, most = least * scale, most * scale
+    reach = math.sqrt(3) * noise_std
+
+    def objective(x: Floats) -> tuple[float, Floats]:
+        cost, gradient = cost_of_powers(target, _unpacked(x / scale, n, dim, shape), reach)
+        parts = (gradient.weights, gradient.centers.ravel(), gradient.variances.ravel())
+        return cost, np.concatenate(parts) / scale
+
+    start = np.concatenate([atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()])
+    x, _, _ = minimise(
+        objective,
+        np.clip(start * scale, least, most),
+        least,
+        most,
+        n_iterations=POWER_ITERATIONS,
+        negligible=NEGLIGIBLE_POWERS,
+    )
+    found = _unpacked(x / scale, n, dim, shape)
+    return Atoms(found.weights, np.clip(found.centers, low, high), found.variances)
+
+
+def _unpacked(x: Floats, n: int, dim: int, shape: tuple[int, ...]) -> Atoms:
+    end = n * (1 + dim)
+    return Atoms(x[:n], x[n:end].reshape(n, dim), x[end:].reshape(shape))
+
+
+def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, Atoms]:
+    """Sum of 2/p reach^2 |residual / reach|^p, and its gradient in the shape of the atoms.
+
+    With two for p these are the squares.
+    """
+    matrix = features(target, atoms.centers, atoms.variances)
+    residual = (atoms.weights @ matrix - target.moments) / reach
+    sizes = np.abs(residual)
+    slopes = reach * residual * sizes ** (POWER - 2)
+    m, dim = target.frequencies.shape
+    exponents = target.exponents(atoms.variances)
+    right = np.empty((2 * m, 1 + dim + exponents.shape[1]))
+    right[:, 0] = slopes
+    right[:m, 1 : dim + 1] = slopes[m:, None] * target.frequencies
+    right[m:, 1 : dim + 1] = -slopes[:m, None] * target.frequencies
+    right[:, dim + 1 :] = slopes[:, None] * np.vstack([exponents, exponents]) / -2
+    products = 2 * (matrix @ right)
+    by_variance = atoms.weights[:, None] * products[:, dim + 1 :]
+    if atoms.shared:
+        by_variance = by_variance.sum(axis=0, keepdims=True)
+    by_center = atoms.weights[:, None] * products[:, 1 : dim + 1]
+    cost = 2 / POWER * reach**2 * float(np.sum(sizes**POWER))
+    return cost, Atoms(products[:, 0], by_center, by_variance)

@@ -13,9 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes
+from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components
-from privsketch.learning.cells.masses import Partition, partition_of
 from privsketch.models.base import nearest
 
 N_STARTS = 12  # of k-means++ on boxes; a hundred are no better

@@ -21,6 +21,7 @@ further parameters no longer pay.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,10 +29,10 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch.learning.kmeans.pruning import prune
-from privsketch.learning.powers import refine_powers
-from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target, residual_vector
-from privsketch.learning.refine import Overview, find_overview, refine
+from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
+from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target
+from privsketch.learning.pruning import prune
+from privsketch.learning.refine import Overview, find_overview, refine, refine_powers
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
@@ -48,14 +49,12 @@ SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found t
 # cluster may explain the sketch as well: a few are made, and the best is kept. By trial.
 STRONG_NOISE = 0.2
 STRONG_NOISE_STARTS = 3  # as docs/learning.md has it; by trial
-SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
-# Unknowns per number of the sketch. The misfit of clusters of a wrong shape is no white noise, and
-# more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
-RICHEST = 0.2
-SHAPE_ITERATIONS = 100  # when atoms get widths or shapes of their own; by trial
-# Atoms that are added for what a mixture leaves, and unknowns then: each explains its own part.
-MAX_GROWN, GROWN_RICHEST = 4, 0.4
-SIZE_ITERATIONS = 60  # when a richer mixture gets fewer atoms; by trial
+REMOVAL_ITERATIONS = 60  # after every atom that goes; by trial
+# Improvement by one more atom that speaks for a cluster of its own: a factor, and on the
+# scale of logarithms a share of the largest one. By trial; benchmarks/trust.py has what they reach.
+ELBOW = 2.0
+SHARE_OF_LARGEST = 0.3
+LEAST_BEYOND = 0.1  # of a residual beyond its expectation: less says nothing about one more atom
 
 
 @dataclass(frozen=True)
@@ -234,105 +233,84 @@ def finish(target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Flo
     return atoms
 
 
-def choose_density(
-    target: Target,
-    atoms: Atoms,
-    particles: Atoms,
-    expected: float,
-    low: Floats,
-    high: Floats,
-) -> tuple[Atoms, Atoms | None]:
-    """Return the best mixture of the size of `atoms`, and the best of any size.
+@dataclass(frozen=True)
+class Candidate:
+    """A number of atoms and how well they explain the sketch.
 
-    `atoms` are one for each cluster, `particles` a large surplus to be pruned, both with
-    one width for all; `expected` is the cost that noise and sampling alone would leave.
-    The second mixture is None where the first is the best of all.
+    `misfit` is the residual over its expectation; `plain` atoms have one width for all.
     """
-    same_size = [atoms, *with_own_envelopes(target, atoms, low, high)]
-    richer: list[Atoms] = []
-    rich, _ = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
-    for size in SIZES:
-        n_atoms = int(size * atoms.size)
-        if not atoms.size < n_atoms <= rich.size:
-            continue
-        rich = prune(target, rich, n_atoms)
-        rich, _ = refine(target, rich, low, high, n_iterations=SIZE_ITERATIONS)
-        richer += [rich, *with_own_envelopes(target, rich, low, high)]
 
-    def score(mixture: Atoms) -> float:
-        return information_criterion(target, mixture, expected)
-
-    best_same = min(same_size, key=score)
-    best = min([best_same, *richer], key=score)
-    return best_same, None if best is best_same else best
+    n_clusters: int
+    misfit: float
+    explains: bool
+    plain: bool
 
 
-def grow_density(
-    problem: Problem,
-    target: Target,
-    density: Atoms,
-    expected: float,
-    unit: float,
-    rng: np.random.Generator,
-) -> Atoms | None:
-    """Add atoms for what a mixture leaves unexplained, one by one as long as they pay.
+def choose_size(problem: Problem, max_clusters: int, rng: np.random.Generator) -> int:
+    """The number of clusters, at most `max_clusters`."""
+    return best_size(compare_sizes(problem, max_clusters, rng))
 
-    What is left is looked at as the whole was: one Gaussian, from its low frequencies. So a small
-    cluster is found that is far wider than the others, or far from them. None where none pays.
-    """
+
+def best_size(candidates: Sequence[Candidate]) -> int:
+    """The last number, up to the least one that explains the sketch, that improves it much."""
+    explaining = [place for place, candidate in enumerate(candidates) if candidate.explains]
+    last = explaining[0] if explaining else len(candidates) - 1
+    if candidates[last].plain and explaining:
+        return candidates[last].n_clusters
+    misfits = np.array([candidate.misfit for candidate in candidates[: last + 1]])
+    for residuals in (misfits, np.maximum(misfits - 1, LEAST_BEYOND)):
+        falls = np.log(residuals[:-1] / residuals[1:])
+        if len(falls) and falls.max() > np.log(ELBOW):
+            enough = max(np.log(ELBOW), SHARE_OF_LARGEST * falls.max())
+            return candidates[int(np.flatnonzero(falls >= enough)[-1]) + 1].n_clusters
+    return candidates[last].n_clusters if explaining else 1
+
+
+def compare_sizes(
+    problem: Problem, max_clusters: int, rng: np.random.Generator
+) -> tuple[Candidate, ...]:
+    """Candidates from 1 to `max_clusters`."""
+    with one_thread():
+        overview = find_overview(problem, rng)
+        found = _path(problem, overview.weight, overview, max_clusters, rng)
+        if not any(candidate.explains for candidate in found):
+            box = whole_box(overview, problem.low, problem.high)
+            again = _path(problem, overview.weight, box, max_clusters, rng)
+            # Either search may have lost a cluster; for every size the better one counts.
+            pairs = zip(found, again, strict=True)
+            found = [min(pair, key=lambda candidate: candidate.misfit) for pair in pairs]
+    return tuple(found)
+
+
+def _path(
+    problem: Problem, unit: float, start: Overview, max_clusters: int, rng: np.random.Generator
+) -> list[Candidate]:
+    """Candidates of one search, the smallest first."""
     low, high = problem.low, problem.high
-    grown, best = None, information_criterion(target, density, expected)
-    shaped = replace(density, variances=density.axis_variances())
-    for _ in range(MAX_GROWN):
-        left = -residual_vector(target, shaped).reshape(2, -1)
-        rest = replace(problem, moments=(left[0] + 1j * left[1]) * unit)
-        found = find_overview(rest, rng)
-        one = Atoms(
-            np.array([found.weight / unit]),
-            found.center[np.newaxis],
-            np.full((1, len(low)), found.variance),
-        )
-        shaped = Atoms(
-            *(
-                np.concatenate([getattr(part, name) for part in (shaped, one)])
-                for name in ("weights", "centers", "variances")
-            )
-        )
-        shaped, _ = refine(target, shaped, low, high, n_iterations=SHAPE_ITERATIONS)
-        score = information_criterion(target, shaped, expected, GROWN_RICHEST)
-        if score >= best:
-            break
-        grown, best = shaped, score
-    return grown
+    target = make_target(problem.frequencies, problem.moments / unit).astype(np.float32)
+    atoms, _ = run_start(target, start, max_clusters, low, high, rng)
+    found = []
+    for size in range(max_clusters, 0, -1):
+        if size < atoms.size:
+            atoms = prune(target, atoms, size)
+            atoms, _ = refine(target, atoms, low, high, n_iterations=REMOVAL_ITERATIONS)
+        candidate = _candidate(problem, target, unit, atoms, rng)
+        if not candidate.explains:
+            shaped = with_shapes(target, atoms, low, high)
+            with_own_shapes = _candidate(problem, target, unit, shaped, rng)
+            candidate = min(candidate, with_own_shapes, key=lambda one: one.misfit)
+        found.append(candidate)
+    return found[::-1]
 
 
-def with_own_envelopes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> list[Atoms]:
-    """Return the atoms with a width each, and with a width along every axis each."""
-    start = replace(atoms, variances=atoms.axis_variances().mean(axis=1, keepdims=True))
-    spheres, _ = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
-    return [spheres, with_shapes(target, spheres, low, high)]
-
-
-def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> Atoms:
-    """Give every atom a width of its own along every axis and refine."""
-    start = replace(atoms, variances=atoms.axis_variances())
-    return refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)[0]
-
-
-def information_criterion(
-    target: Target, atoms: Atoms, expected: float, richest: float = RICHEST
-) -> float:
-    """Schwarz' criterion with unknown variance, floored by the noise; small is good.
-
-    `2m log(variance) + p log(2m)` for p parameters and 2m real moments. What a mixture
-    leaves unexplained is mostly its misfit, so it sets the scale of what is worth
-    explaining: the variance is cost / (2m - p). Adding the expected cost takes the
-    profit out of fitting noise.
-    """
-    n_values = 2 * target.n_features
-    n_parameters = atoms.weights.size + atoms.centers.size + atoms.variances.size
-    if n_parameters > richest * n_values:
-        return float("inf")
-    misfit = cost(target, atoms) / (1 - n_parameters / n_values)
-    variance = max(misfit + expected, np.finfo(float).tiny)
-    return float(n_values * np.log(variance) + n_parameters * np.log(n_values))
+def _candidate(
+    problem: Problem, target: Target, unit: float, atoms: Atoms, rng: np.random.Generator
+) -> Candidate:
+    told = assess_fit(problem, atoms, unit, rng)
+    value = cost(target, atoms)
+    return Candidate(
+        n_clusters=atoms.size,
+        misfit=value / max(told.expected_cost, np.finfo(float).tiny),
+        explains=told.excess(value) <= EXPLAINED,
+        plain=atoms.variances.size == 1,
+    )

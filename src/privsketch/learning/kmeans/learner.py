@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.plugins import find_plugin, plugin_names
@@ -28,11 +25,12 @@ from privsketch.design.size import carried_clusters
 from privsketch.design.validity import require_features
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
-from privsketch.learning.cells.sketches import kmeans_of_cells
-from privsketch.learning.kmeans.joint import decode_joint
-from privsketch.learning.kmeans.number import choose_size
+from privsketch.learning.cells.decoder import kmeans_of_cells
+from privsketch.learning.concerns import beyond_carried
+from privsketch.learning.kmeans.density import Clusters, cluster_density, each_its_own
+from privsketch.learning.kmeans.joint import choose_size, decode_joint
+from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.outcome import model_of
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -41,19 +39,14 @@ from privsketch.learning.problem import (
     make_target,
     problem_of,
 )
-from privsketch.learning.uncertainty import Solution, assess_fit, beyond_carried, no_knowledge
-from privsketch.models.base import nearest
+from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
 LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
-MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
-MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
-WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
-MAX_DIVIDED = 32  # clusters: seeds of many more were never better; by trial
-BETTER = 0.99  # cost over that of the solution's own centers that speaks for others
-SETTLED = 1e-7  # relative fall of the cost that is worth another round
+Decoder = Callable[..., Any]
+DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
 
 
 def learn_kmeans(
@@ -121,9 +114,6 @@ def learn_kmeans(
         if origin is not None:
             solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
         return _as_model(sketch, problem, solution, decoder, origin, rng)
-
-
-Decoder = Callable[..., Any]
 
 
 def find_decoder(name: str) -> tuple[Decoder, str | None]:
@@ -201,9 +191,6 @@ def _checked_solution(
     )
 
 
-DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
-
-
 def check_choices(
     n_clusters: int | str,
     max_clusters: int | None,
@@ -266,13 +253,6 @@ def _as_model(
     )
 
 
-def each_its_own(atoms: Atoms) -> Clusters:
-    """Every atom as a cluster."""
-    size = atoms.size
-    means = np.repeat(atoms.centers[None], size, axis=0)
-    return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)
-
-
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
     """Standard errors of the centers' coordinates, (k, dim); None where nobody can tell.
 
@@ -294,167 +274,3 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     errors = errors * math.sqrt(max(misfit, 1.0))
     errors[clusters.records <= 0] = np.inf
     return np.minimum(errors, no_knowledge(half_widths))
-
-
-@dataclass(frozen=True)
-class Clusters:
-    """K-means clusters of a mixture.
-
-    Attributes
-    ----------
-    centers : (n_clusters, dim) float64
-    masses : (n_clusters, size) float64
-        Weight of each component of the mixture that each cluster serves.
-    means : (n_clusters, size, dim) float64
-        Mean of what a cluster has of a component; its center where it has nothing.
-    cost : float
-        Weighted squared distance of the mixture to its centers.
-    """
-
-    centers: Floats
-    masses: Floats
-    means: Floats
-    cost: float
-
-    @property
-    def records(self) -> Floats:
-        """(n_clusters,) weight that each cluster serves."""
-        return np.asarray(self.masses.sum(axis=1))
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Samples of a mixture, (n, dim), the weight of each, and its component."""
-
-    places: Floats
-    weights: Floats
-    component: NDArray[np.intp]
-
-    def thinned(self, n: int) -> Samples:
-        """About n of the samples, evenly from all components."""
-        step = max(1, len(self.weights) // n)
-        return Samples(self.places[::step], self.weights[::step], self.component[::step])
-
-
-def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Samples:
-    """Samples of a Gaussian mixture and the weight of each.
-
-    Every component gets the same number of samples, so small ones are resolved
-    as well as large ones, and they come in antithetic pairs, so that the mean of
-    a component alone is exact: a well separated center does not move.
-    """
-    size, dim = mixture.centers.shape
-    n_pairs = max(1, n_per_component // 2)
-    widths = np.sqrt(mixture.axis_variances()).reshape(size, 1, dim)
-    half = rng.standard_normal((size, n_pairs, dim)) * widths
-    places = mixture.centers[:, None, :] + np.concatenate([half, -half], axis=1)
-    return Samples(
-        places.reshape(-1, dim),
-        np.repeat(mixture.weights / (2 * n_pairs), 2 * n_pairs),
-        np.repeat(np.arange(size), 2 * n_pairs),
-    )
-
-
-def assign(centers: Floats, samples: Samples) -> tuple[NDArray[np.intp], float]:
-    """Index of the nearest center of each sample, and the weighted squared distance of all."""
-    labels = nearest(samples.places, centers)
-    misses = samples.places - centers[labels]
-    return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
-
-
-def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Floats, Floats]:
-    """(n,) weights and (n, dim) weighted sums of the samples of each label."""
-    mass = np.bincount(labels, samples.weights, n).astype(np.float64)
-    columns = [
-        np.bincount(labels, samples.weights * column, n)
-        for column in np.ascontiguousarray(samples.places.T)
-    ]
-    return mass, np.stack(columns, axis=1)
-
-
-def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
-    """One round, and the cost before it; a center that receives no weight stays where it is."""
-    labels, cost = assign(centers, samples)
-    mass, sums = weighted_sums(labels, samples, len(centers))
-    received = mass > 0
-    moved = centers.copy()
-    moved[received] = sums[received] / mass[received, None]
-    return moved, cost
-
-
-def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
-    """Rounds until the cost no longer falls, at most `n_rounds`."""
-    previous = np.inf
-    for _ in range(n_rounds):
-        moved, cost = lloyd_round(centers, samples)
-        if cost >= previous * (1 - SETTLED):
-            break
-        centers, previous = moved, cost
-    return centers
-
-
-def default_samples(n_clusters: int, dim: int) -> int:
-    """Enough samples that they blur the centers less than a sketch does, in little time.
-
-    Where clusters overlap, a center of s samples is off by about width / sqrt(s).
-    """
-    affordable = min(MAX_NUMBERS // dim, MAX_DISTANCES // n_clusters)
-    return max(MIN_SAMPLES * n_clusters, affordable)
-
-
-def cluster_density(
-    solution: Solution,
-    rng: np.random.Generator,
-    low: Floats,
-    high: Floats,
-    n_rounds: int = 30,
-    n_samples: int | None = None,
-    n_seeds: int = 3,
-) -> Clusters:
-    """K-means clusters of the density of a solution.
-
-    Lloyd's rounds start from the centers of the solution. If the density is not made
-    of these, or its components overlap, they are no more than a guess: k-means++ seeds are
-    tried as well, and the centers with the smallest cost on the samples are returned.
-    """
-    density = solution.density
-    centers = solution.centers
-    n_clusters = len(centers)
-    if n_samples is None:
-        n_samples = default_samples(*centers.shape)
-    n_each = max(n_samples // density.size, 100)
-    samples = sample_mixture(density, rng, n_each)
-    samples = replace(samples, places=np.clip(samples.places, low, high))
-    with one_thread():
-        clusters = _clusters(lloyd(centers, samples, n_rounds), samples, density.size)
-        # Where clusters share a component, another division may be better; seeds of very many
-        # clusters never are.
-        divided = bool((clusters.masses.max(axis=0) < WHOLE * density.weights).any())
-        guessed = density.size != n_clusters or (divided and n_clusters <= MAX_DIVIDED)
-        if guessed and samples.weights.sum() > 0:
-            few = samples.thinned(TRIAL_SAMPLES * n_clusters)
-            starts = [clusters.centers]
-            for _ in range(n_seeds):
-                seed = int(rng.integers(2**31))
-                seeds, _ = kmeans_plusplus(
-                    few.places, n_clusters, sample_weight=few.weights, random_state=seed
-                )
-                starts.append(lloyd(seeds, few, n_rounds))
-            best = min(starts, key=lambda start: assign(start, few)[1])
-            if best is not starts[0]:
-                other = _clusters(lloyd(best, samples, n_rounds), samples, density.size)
-                # The mixture is itself an estimate: a little better on it means nothing.
-                clusters = other if other.cost < BETTER * clusters.cost else clusters
-    return replace(clusters, centers=np.clip(clusters.centers, low, high))
-
-
-def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
-    """What each center serves of each of `size` components."""
-    labels, cost = assign(centers, samples)
-    n_clusters = len(centers)
-    mass, sums = weighted_sums(labels * size + samples.component, samples, n_clusters * size)
-    masses = mass.reshape(n_clusters, size)
-    means = np.repeat(centers[:, None, :], size, axis=1)
-    served = masses > 0
-    means[served] = sums.reshape(means.shape)[served] / masses[served, None]
-    return Clusters(centers, masses, means, cost)

@@ -34,11 +34,15 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
-from privsketch.learning.mixture.covariance import Weighting
-from privsketch.learning.mixture.distortion import Project, make_distortion
-from privsketch.learning.mixture.gauss_newton import Fit, Prior, jacobian, logarithms, moved
-from privsketch.learning.mixture.gaussians import Gaussians, Sums
-from privsketch.learning.mixture.search import POLISH_STEPS, Candidate, Search
+from privsketch.learning.mixture.descent import Fit, Prior, jacobian, logarithms, moved
+from privsketch.learning.mixture.gaussians import Gaussians, Sums, Weighting
+from privsketch.learning.mixture.search import (
+    POLISH_STEPS,
+    Candidate,
+    Project,
+    Search,
+    make_distortion,
+)
 from privsketch.learning.problem import Problem
 
 DEFAULT_STARTS = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus

@@ -18,19 +18,18 @@ from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
-from privsketch.learning.cells.sketches import boxes_of
-from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
-from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import (
+from privsketch.learning.concerns import (
     coordinates_cut,
     drowned,
     label_words,
     missing_records,
-    no_knowledge,
     on_the_edge,
-    with_label_errors,
 )
+from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
+from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.learning.uncertainty import no_knowledge, with_label_errors
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 

@@ -5,22 +5,52 @@ freed and the surplus is pruned away, with a descent after every step. (Exactly 
 atoms as components get stuck in half of the runs.) Then come Gauss-Newton steps on the
 generalised least squares cost, in turn with what the edge of the domain and the
 harmonics of signs do to the mixture found.
+
+What separates the moments of a mixture from those a sketch has on average.
+
+Records outside the domain are moved to its edge before they are sketched: a component
+near the edge is not a Gaussian any more, and a fit of Gaussians would be pulled inwards.
+Signs (the one-bit map) have harmonics beside the wave that learners read. Both effects
+follow from the mixture itself: the edge's from draws of it, of which only those outside
+matter, and the harmonics' in closed form. A decoder takes them out of the sums and fits
+again, in turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import nnls
 
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.kmeans.joint import run_start, whole_box
-from privsketch.learning.mixture.covariance import Weighting, make_weighting
-from privsketch.learning.mixture.descent import Limits, descend, make_limits, remove_cheapest
-from privsketch.learning.mixture.distortion import Distortion
-from privsketch.learning.mixture.gauss_newton import Fit, Prior, Tilt, gauss_newton, variables
-from privsketch.learning.mixture.gaussians import Gaussians, Sums, from_variances, make_sums
+from privsketch.learning.mixture.descent import (
+    Fit,
+    Limits,
+    Prior,
+    Tilt,
+    descend,
+    gauss_newton,
+    log_changes,
+    make_limits,
+    variables,
+)
+from privsketch.learning.mixture.gaussians import (
+    Gaussians,
+    Sums,
+    Weighting,
+    features,
+    from_variances,
+    make_sums,
+    make_weighting,
+    merge_pairs,
+    moments,
+)
 from privsketch.learning.problem import Problem, make_target
 from privsketch.learning.refine import Overview, find_overview
 
@@ -38,6 +68,15 @@ DISTORTION_ROUNDS = 8  # at most: SETTLED ends them; by trial
 HARMONIC_ROUNDS = 4  # rough ones, of one-bit sketches only; by trial
 SETTLED = 1.0  # squared change of the sums in units of their errors that ends the rounds
 UNSETTLED = 1.1  # growth of chi-square that condemns a correction
+N_NEIGHBOURS = 4  # merge partners tried per component
+RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+N_NUMBERS = 100_000  # standard normal ones, for all draws of a component
+MAX_OUTSIDE = 2000  # draws per component that are worked out, fewer if there is much to do
+MAX_PHASES = 5_000_000  # draws x features, of all components
+# sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
+# lowest frequencies many orders count.
+ALL_HARMONICS = tuple(order if order % 4 == 1 else -order for order in range(3, 64, 2))
+Project = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -171,3 +210,212 @@ class Search:
             prior=prior,
             tilt=found.tilt,
         )
+
+
+def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussians:
+    """One component fewer, with the best weights for the components that stay.
+
+    `rank` 1 takes the cheapest way that touches other components than the cheapest one
+    (of two twins, deleting either and merging both come to the same), and so on.
+    """
+    size = gaussians.size
+    pairs = near_pairs(gaussians, N_NEIGHBOURS)
+    candidates = join(gaussians, merge_pairs(gaussians, pairs))
+    matrix = features(sums.frequencies, sums.quadratic, candidates)
+    inner, right = matrix @ matrix.T, matrix @ sums.values
+    everyone = np.arange(size)
+    options = [np.delete(everyone, i) for i in range(size)]
+    nearest = _nearest(gaussians, 1)
+    touched = [{i, *nearest[i].tolist()} for i in range(size)]
+    for number, pair in enumerate(pairs):
+        options.append(np.append(np.delete(everyone, pair), size + number))
+        touched.append(set(pair.tolist()))
+    chosen = np.array(options, dtype=np.intp)  # (options, size - 1)
+    inners = inner[chosen[:, :, None], chosen[:, None, :]]
+    rights = right[chosen]
+    ridge = RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
+    solved = np.linalg.solve(inners + ridge * np.eye(size - 1), rights[:, :, None])[:, :, 0]
+    # What the best weights explain, ridge included; the most explained is the cheapest.
+    order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
+    best = chosen[_pick([int(option) for option in order], touched, rank)]
+    kept = candidates.subset(best)
+    return replace(kept, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))
+
+
+def _pick(order: list[int], touched: list[set[int]], rank: int) -> int:
+    """The option of this rank among those that touch nothing in common; the last if fewer."""
+    taken: set[int] = set()
+    picked = order[0]
+    for option in order:
+        if not taken & touched[option]:
+            picked = option
+            taken |= touched[option]
+            rank -= 1
+            if rank < 0:
+                break
+    return picked
+
+
+def join(first: Gaussians, second: Gaussians) -> Gaussians:
+    """The components of both; a tied covariance is that of the first."""
+    covariances = first.covariances
+    if first.covariance_type != "tied":
+        covariances = np.concatenate([covariances, second.covariances])
+    return Gaussians(
+        np.concatenate([first.weights, second.weights]),
+        np.concatenate([first.means, second.means]),
+        covariances,
+        first.covariance_type,
+    )
+
+
+def near_pairs(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
+    """(n, 2) pairs of components of which one is among the nearest of the other."""
+    nearest = _nearest(gaussians, n_neighbours)
+    first = np.repeat(np.arange(gaussians.size), nearest.shape[1])
+    pairs = np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1)
+    return np.unique(pairs, axis=0).astype(np.intp).reshape(-1, 2)
+
+
+def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
+    """(size, at most n_neighbours) indices of the nearest other means."""
+    steps = gaussians.means[:, None] - gaussians.means[None]
+    distances = np.square(steps).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return np.argsort(distances, axis=1, kind="stable")[:, : min(n_neighbours, len(steps) - 1)]
+
+
+def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
+    """Non-negative least squares from a Gram matrix."""
+    inner = inner + ridge * np.eye(len(inner))
+    weights = cho_solve(cho_factor(inner), right)
+    if np.any(weights < 0):
+        factor = np.linalg.cholesky(inner)
+        weights, _ = nnls(factor.T, np.linalg.solve(factor, right))
+    return np.asarray(weights, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """Draws of one component outside the domain, before and after they are moved in."""
+
+    component: int
+    weight: float
+    share: float  # of the component
+    points: Floats  # (n, dim)
+    inside: Floats  # (n, dim)
+
+    def waves(self, frequencies: Floats) -> NDArray[np.float32]:
+        """(2 n, 2 m) cosines and sines, draws moved in before draws outside.
+
+        Half of the digits are plenty for an average of draws.
+        """
+        both = np.concatenate([self.inside, self.points])
+        phases = (both @ frequencies.T).astype(np.float32)
+        return np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """The domain's projection with draws to estimate its effect, and the dither of signs.
+
+    The same draws serve every mixture, so that the effect varies smoothly with it.
+    """
+
+    project: Project  # in the coordinates of the problem
+    draws: Floats  # (n, dim) standard normal, in antithetic pairs
+    dither: Floats | None  # (m,) radians; None for maps without harmonics
+
+    def shift(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
+        """(2 m,) distorted moments minus plain ones, and the mixture's share outside."""
+        result, share = self._edge(frequencies, gaussians)
+        if self.dither is not None:
+            result += self._harmonics(frequencies, gaussians, self.dither)
+        return result, share
+
+    def _edge(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
+        m = len(frequencies)
+        result = np.zeros(2 * m)
+        weight_outside = 0.0
+        for piece in self._outside(frequencies, gaussians):
+            weight_outside += piece.weight
+            signs = np.repeat(np.array([1.0, -1.0], np.float32), len(piece.points))
+            result += piece.weight / len(piece.points) * (signs @ piece.waves(frequencies))
+        return result, weight_outside / max(float(gaussians.weights.sum()), 1e-300)
+
+    def slopes(self, frequencies: Floats, gaussians: Gaussians) -> Floats:
+        """(2 m, p) derivatives of the edge's part of the shift by weights, means and logs.
+
+        A draw moves with its component: by the step of the mean, and by
+        `dS S^-1 (x - c) / 2` when the covariance changes by dS. What the projection makes
+        of these steps is a difference of projections.
+        """
+        m, dim = frequencies.shape
+        size = gaussians.size
+        changes = log_changes(gaussians)  # (size or 1, q, dim, dim)
+        n_logs = changes.shape[1]
+        result = np.zeros((2 * m, size * (dim + 1) + len(changes) * n_logs))
+        by_mean = result[:, size : size * (dim + 1)].reshape(2 * m, size, dim)
+        by_log = result[:, size * (dim + 1) :].reshape(2 * m, len(changes), n_logs)
+        for piece in self._outside(frequencies, gaussians):
+            k, n = piece.component, len(piece.points)
+            waves = piece.waves(frequencies)
+            signs = np.repeat(np.array([1.0, -1.0], np.float32), n)
+            change = changes[k if len(changes) > 1 else 0]
+            matrix = gaussians.matrices()[k]
+            offsets = np.linalg.solve(matrix, (piece.points - gaussians.means[k]).T).T
+            steps = np.concatenate(
+                [
+                    np.repeat(np.eye(dim)[:, None, :], n, axis=1),
+                    np.einsum("nb,qab->qna", offsets, change) / 2,
+                ]
+            )  # (dim + q, n, dim)
+            size_of_step = 1e-6 * np.sqrt(np.trace(matrix) / dim)
+            flat = (piece.points + size_of_step * steps).reshape(-1, dim)
+            projected = (self.project(flat).reshape(steps.shape) - piece.inside) / size_of_step
+            both = np.concatenate([projected, -steps], axis=1).transpose(0, 2, 1)
+            moved = (both.reshape(-1, 2 * n).astype(np.float32) @ waves).reshape(-1, dim, 2 * m)
+            # d cos(w.x) = -sin(w.x) w.dx, d sin(w.x) = cos(w.x) w.dx
+            derivative = np.concatenate(
+                [
+                    -np.einsum("paj,ja->jp", moved[:, :, m:], frequencies),
+                    np.einsum("paj,ja->jp", moved[:, :, :m], frequencies),
+                ]
+            )
+            derivative *= piece.weight / n
+            result[:, k] += piece.share / n * (signs @ waves)
+            by_mean[:, k] += derivative[:, :dim]
+            by_log[:, k if len(changes) > 1 else 0] += derivative[:, dim:]
+        return result
+
+    def _outside(self, frequencies: Floats, gaussians: Gaussians) -> Iterator[_Outside]:
+        """The draws outside the domain, component by component."""
+        factors = np.linalg.cholesky(gaussians.matrices())
+        n_phases = len(frequencies) * gaussians.size
+        n_most = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE))
+        for k in np.flatnonzero(gaussians.weights > 0):
+            points = gaussians.means[k] + self.draws @ factors[k].T
+            inside = self.project(points)
+            outside = np.flatnonzero((points != inside).any(axis=1))
+            if len(outside):
+                share = len(outside) / len(points)
+                outside = outside[:n_most]
+                weight = float(gaussians.weights[k]) * share
+                yield _Outside(int(k), weight, share, points[outside], inside[outside])
+
+    @staticmethod
+    def _harmonics(frequencies: Floats, gaussians: Gaussians, dither: Floats) -> Floats:
+        """Harmonics of the moments, with the dither of the first one taken back."""
+        total = np.zeros(len(frequencies), dtype=np.complex128)
+        for order in ALL_HARMONICS:
+            wave = np.exp(1j * (order - 1) * dither) / order
+            total += wave * moments(order * frequencies, gaussians)
+        return np.concatenate([total.real, total.imag])
+
+
+def make_distortion(
+    project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
+) -> Distortion:
+    """The distortion of a design, with fresh draws."""
+    half = rng.standard_normal((max(N_NUMBERS // (2 * dim), 500), dim))
+    return Distortion(project, np.concatenate([half, -half]), dither)

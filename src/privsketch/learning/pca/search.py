@@ -24,18 +24,18 @@ import numpy as np
 
 from privsketch._base.types import Floats
 from privsketch.design.validity import pca_unknowns
-from privsketch.learning.pca.convex import ConvexFit, fit_convex
-from privsketch.learning.pca.factors import (
+from privsketch.learning.pca.fits import (
     TOLERANCE,
+    ConvexFit,
     Factors,
     Loss,
+    fit_convex,
     fit_factors,
     leading,
     loss_of,
     squares_of,
 )
-from privsketch.learning.pca.measurements import EntryMeasurements, Measurements
-from privsketch.learning.pca.problem import Observations
+from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Observations
 
 ROUGH = 1e-5  # relative fall of the cost per step
 MANY = 4  # values per unknown from which a spectral start is safe

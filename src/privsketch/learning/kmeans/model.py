@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.learning.concerns import concerns
+from privsketch.learning.problem import Atoms
+from privsketch.learning.uncertainty import with_label_errors
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
@@ -33,6 +36,92 @@ N_SAMPLES = 2000  # of the density; they give its cost to some percent
 SMALL = 0.1  # share of the clusters that are no larger than a small one
 CALIBRATED = ("joint", "cells")  # decoders of the random studies
 TINY = 1e-9  # squared width over that of the domain, below which nothing is told apart
+LEAST_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
+RANGES = {
+    "error": (-8.0, 3.0),
+    "fisher": (-9.0, 3.0),
+    "hopeless": (0.0, 3.0),
+    "contrast": (0.0, 7.0),
+    "stands out": (-3.0, 4.0),
+    "is hidden": (-3.0, 1.0),
+    "unexplained": (-6.0, 0.0),
+    "fill": (-4.0, 0.0),
+    "fineness": (-1.5, 1.0),
+    "columns": (0.0, 4.0),
+}
+
+
+def model_of(
+    sketch: Sketch,
+    *,
+    centers: Floats,
+    records: Floats,
+    density: Atoms,
+    errors: Floats | None,
+    residual: tuple[float, float, float],
+    decoder: str,
+    plugin: str | None = None,
+) -> ClusterModel:
+    """The model of clusters that a decoder found, with its concerns.
+
+    Parameters
+    ----------
+    centers, records : (k, dim) and (k,)
+        About the center of the domain, and how many records each serves.
+    density : Atoms
+        Weights in records, centers about that of the domain.
+    errors : (k, dim), optional
+        Standard errors of the centers.
+    residual : (float, float, float)
+        Squared misfit, and mean and standard deviation of what noise and sampling leave.
+    decoder : str
+        Name of the decoder.
+    plugin : str, optional
+        Distribution that registers the decoder, for the receipt; None for ours.
+    """
+    design = sketch.design
+    domain, weights = design.domain, shares(records)
+    axis_widths = _spread_around(centers, density)
+    origin, (left, expected, spread) = domain.center_vector, residual
+    fit = ClusterModel(
+        centers=domain.project(centers + origin),
+        weights=weights,
+        width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
+        standard_errors=None if errors is None else with_label_errors(errors, design.schema),
+        residual=left,
+        expected_residual=expected,
+        residual_spread=spread,
+        n_records=float(density.weights.sum()),
+        axis_widths=axis_widths,
+        mixture_weights=shares(density.weights),
+        mixture_means=density.centers + origin,
+        mixture_widths=np.sqrt(density.axis_variances()),
+        decoder=decoder,
+        design_fingerprint=design.fingerprint,
+        receipt=sketch.receipt.naming(plugin),
+        method="sketch",
+        columns=design.columns,
+        schema=design.schema,
+        domain=domain,
+    )
+    fit = replace(fit, cost_ratio=foretold_ratio(fit, errors, sketch))
+    return replace(fit, concerns=concerns(fit, sketch))
+
+
+def shares(weights: Floats) -> Floats:
+    """Weights that sum to 1; equal ones for a sketch in which nothing was found."""
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+
+
+def _spread_around(centers: Floats, density: Atoms) -> Floats:
+    """Standard deviation along the axes of what is nearest to each center, (k, dim)."""
+    label = nearest(density.centers, centers)
+    squares = density.axis_variances() + np.square(density.centers - centers[label])
+    weights = density.weights + 1e-300  # a component of no weight still has a width
+    mass = np.bincount(label, weights, len(centers))
+    sums = np.stack([np.bincount(label, weights * column, len(centers)) for column in squares.T])
+    return np.asarray(np.sqrt(sums / np.maximum(mass, 1e-300)).T)
 
 
 @dataclass(frozen=True)
@@ -118,21 +207,6 @@ def signs_of(
         "columns": math.log(dim),
     }
     return {name: min(max(told[name], low), high) for name, (low, high) in RANGES.items()}
-
-
-LEAST_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
-RANGES = {
-    "error": (-8.0, 3.0),
-    "fisher": (-9.0, 3.0),
-    "hopeless": (0.0, 3.0),
-    "contrast": (0.0, 7.0),
-    "stands out": (-3.0, 4.0),
-    "is hidden": (-3.0, 1.0),
-    "unexplained": (-6.0, 0.0),
-    "fill": (-4.0, 0.0),
-    "fineness": (-1.5, 1.0),
-    "columns": (0.0, 4.0),
-}
 
 
 def _logarithm(value: float) -> float:
