@@ -21,6 +21,7 @@ from sklearn.cluster import kmeans_plusplus
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
+from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.models.base import nearest
 
 FIRST_LOOK = 4.5  # -log of the chance that noise makes a difference which is believed: 3 deviations
@@ -193,26 +194,12 @@ def thinned(
     change[pair, first] -= weights[first]
     change[pair, second] -= weights[second]
     merging = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
-    keep = np.ones(size, dtype=bool)
-    touched = np.zeros(size, dtype=bool)
-    added = []
-    n_gone = 0
-    for place in np.argsort(np.concatenate([deletion, merging]), kind="stable"):
-        if n_gone == n_fewer:
-            break
-        if place < size:
-            if not touched[place]:
-                keep[place] = False
-                touched[place] = True
-                n_gone += 1
-            continue
-        i, j = first[place - size], second[place - size]
-        if touched[i] or touched[j]:
-            continue
-        touched[[i, j]], keep[[i, j]] = True, False
-        added.append(place - size)
-        n_gone += 1
-    kept, new = components.subset(keep), merged.subset(np.array(added, dtype=np.intp))
+    own = np.arange(size)
+    members = np.concatenate([np.stack([own, own], axis=1), np.stack([first, second], axis=1)])
+    order = np.argsort(np.concatenate([deletion, merging]), kind="stable")
+    chosen = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
+    keep = np.delete(own, members[chosen].ravel())
+    kept, new = components.subset(keep), merged.subset(chosen[chosen >= size] - size)
     return Components(
         np.concatenate([kept.weights[:-1], new.weights[:-1], components.weights[-1:]]),
         np.vstack([kept.centers, new.centers]),
@@ -239,8 +226,7 @@ def _neighbours(components: Components) -> tuple[Indices, Indices]:
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
     closest = np.argsort(distance, axis=1, kind="stable")[:, : min(2, size - 1)]
-    one = np.repeat(np.arange(size), closest.shape[1])
-    pairs = np.unique(np.sort(np.stack([one, closest.ravel()], axis=1), axis=1), axis=0)
+    pairs = neighbour_pairs(closest)
     return pairs[:, 0], pairs[:, 1]
 
 

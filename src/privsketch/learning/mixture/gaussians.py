@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
+from privsketch.learning.pruning import merged_moments
 
 MAX_FEATURES = 2000  # above, the covariance is replaced by its diagonal
 BLOCK = 48  # rows
@@ -188,29 +189,11 @@ def cost_and_gradient(sums: Sums, gaussians: Gaussians) -> tuple[float, Gaussian
     return float(residual @ residual), gradient
 
 
-def merge_pairs(gaussians: Gaussians, pairs: NDArray[np.intp]) -> Gaussians:
-    """One component for each pair, with the weight, mean and covariance of the two together.
-
-    "diag" keeps the variances along the axes, "spherical" their mean; a tied matrix is
-    everybody's and stays.
-    """
-    first, second = pairs.T
-    weights = gaussians.weights[first] + gaussians.weights[second]
-    share = np.full(len(pairs), 0.5)
-    np.divide(gaussians.weights[second], weights, out=share, where=weights > 0)
-    step = gaussians.means[second] - gaussians.means[first]
-    means = gaussians.means[first] + share[:, None] * step
-    covariances = gaussians.covariances
-    if gaussians.covariance_type != "tied":
-        if gaussians.covariance_type == "full":
-            spread = step[:, :, None] * step[:, None, :]
-        else:
-            spread = np.square(step)
-        if gaussians.covariance_type == "spherical":
-            spread = spread.mean(axis=1, keepdims=True)
-        share = share.reshape(-1, *[1] * (covariances.ndim - 1))
-        inside = (1 - share) * covariances[first] + share * covariances[second]
-        covariances = inside + share * (1 - share) * spread
+def merge_pairs(gaussians: Gaussians, pairs: Indices) -> Gaussians:
+    """Return one component for each pair, with the moments of both; a tied matrix stays."""
+    own = None if gaussians.covariance_type == "tied" else gaussians.covariances
+    weights, means, merged = merged_moments(gaussians.weights, gaussians.means, own, pairs)
+    covariances = gaussians.covariances if merged is None else merged
     return replace(gaussians, weights=weights, means=means, covariances=covariances)
 
 

@@ -52,6 +52,7 @@ from privsketch.learning.mixture.gaussians import (
     moments,
 )
 from privsketch.learning.problem import Problem, make_target
+from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
 
 SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
@@ -213,47 +214,34 @@ class Search:
 
 
 def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussians:
-    """One component fewer, with the best weights for the components that stay.
+    """Remove one component, with the best weights for the components that stay.
 
-    `rank` 1 takes the cheapest way that touches other components than the cheapest one
-    (of two twins, deleting either and merging both come to the same), and so on.
+    A component is deleted, or two are merged, whichever lets the others explain the sums best.
+    `rank` 1 takes the cheapest way that touches other components than the cheapest one does, and
+    so on: of two twins, deleting either and merging both come to the same.
     """
     size = gaussians.size
-    pairs = near_pairs(gaussians, N_NEIGHBOURS)
+    nearest = _nearest(gaussians, N_NEIGHBOURS)
+    pairs = neighbour_pairs(nearest)
     candidates = join(gaussians, merge_pairs(gaussians, pairs))
     matrix = features(sums.frequencies, sums.quadratic, candidates)
     inner, right = matrix @ matrix.T, matrix @ sums.values
     everyone = np.arange(size)
     options = [np.delete(everyone, i) for i in range(size)]
-    nearest = _nearest(gaussians, 1)
-    touched = [{i, *nearest[i].tolist()} for i in range(size)]
     for number, pair in enumerate(pairs):
         options.append(np.append(np.delete(everyone, pair), size + number))
-        touched.append(set(pair.tolist()))
-    chosen = np.array(options, dtype=np.intp)  # (options, size - 1)
-    inners = inner[chosen[:, :, None], chosen[:, None, :]]
-    rights = right[chosen]
+    stay = np.array(options, dtype=np.intp)  # (options, size - 1)
+    inners = inner[stay[:, :, None], stay[:, None, :]]
+    rights = right[stay]
     ridge = RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
     solved = np.linalg.solve(inners + ridge * np.eye(size - 1), rights[:, :, None])[:, :, 0]
     # What the best weights explain, ridge included; the most explained is the cheapest.
     order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
-    best = chosen[_pick([int(option) for option in order], touched, rank)]
+    touched = np.vstack([np.stack([everyone, nearest[:, 0]], axis=1), pairs])
+    ranked = choose_disjoint(order, needed=touched, touched=touched, n_options=rank + 1)
+    best = stay[ranked[-1]]
     kept = candidates.subset(best)
     return replace(kept, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))
-
-
-def _pick(order: list[int], touched: list[set[int]], rank: int) -> int:
-    """The option of this rank among those that touch nothing in common; the last if fewer."""
-    taken: set[int] = set()
-    picked = order[0]
-    for option in order:
-        if not taken & touched[option]:
-            picked = option
-            taken |= touched[option]
-            rank -= 1
-            if rank < 0:
-                break
-    return picked
 
 
 def join(first: Gaussians, second: Gaussians) -> Gaussians:
@@ -267,14 +255,6 @@ def join(first: Gaussians, second: Gaussians) -> Gaussians:
         covariances,
         first.covariance_type,
     )
-
-
-def near_pairs(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
-    """(n, 2) pairs of components of which one is among the nearest of the other."""
-    nearest = _nearest(gaussians, n_neighbours)
-    first = np.repeat(np.arange(gaussians.size), nearest.shape[1])
-    pairs = np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1)
-    return np.unique(pairs, axis=0).astype(np.intp).reshape(-1, 2)
 
 
 def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
