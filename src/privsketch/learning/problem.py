@@ -141,6 +141,19 @@ class Atoms:
         """The same atoms with their weights in another unit."""
         return replace(self, weights=self.weights * factor)
 
+    def flat(self) -> Floats:
+        """Return all numbers as one vector: weights, then centers, then variances."""
+        return np.concatenate([self.weights, self.centers.ravel(), self.variances.ravel()])
+
+    def unflat(self, numbers: Floats) -> Atoms:
+        """Return atoms of the shape of these; inverse of `flat`."""
+        n, end = self.size, self.size + self.centers.size
+        return Atoms(
+            numbers[:n],
+            numbers[n:end].reshape(self.centers.shape),
+            numbers[end:].reshape(self.variances.shape),
+        )
+
     def in_order(self) -> Atoms:
         """Sorted by center, first coordinate first: an order that rounding does not upset."""
         return self.subset(np.lexsort(self.centers.T[::-1]))
@@ -246,32 +259,36 @@ def cost(target: Target, atoms: Atoms) -> float:
 
 
 def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
-    """The cost, and its gradient in the shape of the atoms.
-
-    With q = taper^2 (model - moments), the derivatives by a, c and s are the products
-    of the atoms' features with q, with w times q turned by a right angle, and with
-    -w^2 q / 2: one matrix product serves all three.
-    """
+    """Return the cost, and its gradient in the shape of the atoms."""
     matrix = features(target, atoms.centers, atoms.variances)
     residual = atoms.weights.astype(matrix.dtype) @ matrix - target.moments
     tapered = np.tile(target.taper**2, 2) * residual
-    m = target.n_features
-    dim = target.frequencies.shape[1]
+    value = float(np.dot(tapered.astype(np.float64), residual))
+    return value, gradient_of(target, atoms, matrix, tapered)
+
+
+def gradient_of(target: Target, atoms: Atoms, matrix: Real, slopes: Real) -> Atoms:
+    """Return the gradient of a cost by all numbers of the atoms, in the shape of these.
+
+    `slopes` q, (2 m,), are half of the derivatives by the model, and `matrix` holds the atoms'
+    features. The derivatives by a, c and s are the products of the features with q, with w times q
+    turned by a right angle, and with -w^2 q / 2: one matrix product serves all three.
+    """
+    m, dim = target.frequencies.shape
     exponents = target.exponents(atoms.variances)
     right = np.empty((2 * m, 1 + dim + exponents.shape[1]), matrix.dtype)
-    right[:, 0] = tapered
-    right[:m, 1 : dim + 1] = tapered[m:, None] * target.frequencies
-    right[m:, 1 : dim + 1] = -tapered[:m, None] * target.frequencies
-    right[:m, dim + 1 :] = tapered[:m, None] * exponents / -2
-    right[m:, dim + 1 :] = tapered[m:, None] * exponents / -2
+    right[:, 0] = slopes
+    right[:m, 1 : dim + 1] = slopes[m:, None] * target.frequencies
+    right[m:, 1 : dim + 1] = -slopes[:m, None] * target.frequencies
+    right[:m, dim + 1 :] = slopes[:m, None] * exponents / -2
+    right[m:, dim + 1 :] = slopes[m:, None] * exponents / -2
     products = (matrix @ right).astype(np.float64) * 2
     by_weight = products[:, 0]
     products = atoms.weights[:, None] * products
     by_variance = products[:, dim + 1 :]
     if atoms.shared:
         by_variance = by_variance.sum(axis=0, keepdims=True)
-    gradient = Atoms(by_weight, products[:, 1 : dim + 1], by_variance)
-    return float(np.dot(tapered.astype(np.float64), residual)), gradient
+    return Atoms(by_weight, products[:, 1 : dim + 1], by_variance)
 
 
 def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real:

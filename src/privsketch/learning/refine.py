@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from privsketch._base.types import Floats
 from privsketch.kernels.decoder import ATOMS, compile_evaluation
 from privsketch.kernels.machine import aligned
-from privsketch.learning.problem import Atoms, Problem, Target, features, make_target
-from privsketch.learning.quasi_newton import minimise
+from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of, make_target
+from privsketch.learning.quasi_newton import Objective, minimise
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
@@ -66,42 +66,58 @@ def refine(
     Noise in p fitted variables hides p / 2m of the cost of 2m numbers: the descent ends where
     iterations bring next to nothing of that.
     """
-    n_atoms = atoms.size
+    return _descend(
+        Evaluator(target, atoms).flat,
+        target,
+        atoms,
+        low,
+        high,
+        fit_variances=fit_variances,
+        n_iterations=n_iterations,
+        negligible=NEGLIGIBLE * atoms.flat().size / (2 * target.n_features),
+    )
+
+
+def _descend(
+    evaluate: Objective,
+    target: Target,
+    atoms: Atoms,
+    low: Floats,
+    high: Floats,
+    *,
+    fit_variances: bool,
+    n_iterations: int,
+    negligible: float,
+) -> tuple[Atoms, float]:
+    """Descend in a cost of `atoms.flat()`, in units of the curvatures of the squares."""
+    n_atoms, variances = atoms.size, atoms.variances
     scale = np.concatenate([each.ravel() for each in curvature_scales(target, atoms)])
     # No distribution on an interval has a larger variance than this.
     largest = (high - low) ** 2 / 4
-    if atoms.variances.shape[1] == 1:
+    if variances.shape[1] == 1:
         largest = np.max(largest, keepdims=True)
-    variances = atoms.variances.ravel()
-    lower = [np.zeros(n_atoms), np.tile(low, n_atoms), np.zeros(variances.size)]
-    upper = [
-        np.full(n_atoms, MAX_WEIGHT),
-        np.tile(high, n_atoms),
-        np.tile(largest, len(atoms.variances)),
-    ]
+    smallest, largest = np.zeros(variances.size), np.tile(largest, len(variances))
     if not fit_variances:
-        lower[2] = upper[2] = variances
-    least, most = np.concatenate(lower) * scale, np.concatenate(upper) * scale
-    start = np.concatenate([atoms.weights, atoms.centers.ravel(), variances]) * scale
-    evaluate = Evaluator(target, atoms)
+        smallest = largest = variances.ravel()
+    lower = np.concatenate([np.zeros(n_atoms), np.tile(low, n_atoms), smallest]) * scale
+    upper = np.concatenate([np.full(n_atoms, MAX_WEIGHT), np.tile(high, n_atoms), largest]) * scale
 
     def objective(x: Floats) -> tuple[float, Floats]:
-        value, gradient = evaluate.flat(x / scale)
+        value, gradient = evaluate(x / scale)
         gradient /= scale
         return value, gradient
 
     x, value, _ = minimise(
         objective,
-        np.clip(start, least, most),
-        least,
-        most,
+        np.clip(atoms.flat() * scale, lower, upper),
+        lower,
+        upper,
         n_iterations=n_iterations,
-        negligible=NEGLIGIBLE * len(start) / (2 * target.n_features),
+        negligible=negligible,
     )
-    found = evaluate.unpacked(x / scale)
+    refined = atoms.unflat(x / scale)
     # Dividing by the scale may leave the box by one rounding.
-    found = replace(found, centers=np.clip(found.centers, low, high))
-    return found, value
+    return replace(refined, centers=np.clip(refined.centers, low, high)), value
 
 
 def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
@@ -183,22 +199,12 @@ class Evaluator:
         return aligned(padded.reshape(self._tiles, tile, -1).transpose(0, 2, 1))
 
     def __call__(self, atoms: Atoms) -> tuple[float, Atoms]:
-        """The cost, and its gradient in the shape of the atoms."""
-        parts = [atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()]
-        value, gradient = self.flat(np.concatenate(parts))
-        return value, self.unpacked(gradient)
-
-    def unpacked(self, numbers: Floats) -> Atoms:
-        """Weights, then centers, then variances, in the shape of the atoms."""
-        n, n_centers = self._size, self._size * self._dim
-        return Atoms(
-            numbers[:n],
-            numbers[n : n + n_centers].reshape(n, self._dim),
-            numbers[n + n_centers :].reshape(self._shape),
-        )
+        """Return the cost, and its gradient in the shape of the atoms."""
+        value, gradient = self.flat(atoms.flat())
+        return value, atoms.unflat(gradient)
 
     def flat(self, numbers: Floats) -> tuple[float, Floats]:
-        """The cost and its gradient, both for numbers in the order of `unpacked`."""
+        """Return the cost and its gradient, both for numbers in the order of `Atoms.flat`."""
         n, dim = self._size, self._dim
         end = n * (1 + dim)
         weights, variances = numbers[:n], numbers[end:].reshape(self._shape)
@@ -289,38 +295,22 @@ def refine_powers(
 
     `noise_std` is that of every number of the target: the noise reaches sqrt(3) times as far.
     """
-    n, dim = atoms.centers.shape
-    shape = atoms.variances.shape
-    scale = np.concatenate([each.ravel() for each in curvature_scales(target, atoms)])
-    largest = (high - low) ** 2 / 4
-    if shape[1] == 1:
-        largest = np.max(largest, keepdims=True)
-    least = np.concatenate([np.zeros(n), np.tile(low, n), np.zeros(atoms.variances.size)])
-    most = np.concatenate([np.full(n, MAX_WEIGHT), np.tile(high, n), np.tile(largest, shape[0])])
-    least, most = least * scale, most * scale
     reach = math.sqrt(3) * noise_std
 
-    def objective(x: Floats) -> tuple[float, Floats]:
-        cost, gradient = cost_of_powers(target, _unpacked(x / scale, n, dim, shape), reach)
-        parts = (gradient.weights, gradient.centers.ravel(), gradient.variances.ravel())
-        return cost, np.concatenate(parts) / scale
+    def evaluate(numbers: Floats) -> tuple[float, Floats]:
+        cost, gradient = cost_of_powers(target, atoms.unflat(numbers), reach)
+        return cost, gradient.flat()
 
-    start = np.concatenate([atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()])
-    x, _, _ = minimise(
-        objective,
-        np.clip(start * scale, least, most),
-        least,
-        most,
+    return _descend(
+        evaluate,
+        target,
+        atoms,
+        low,
+        high,
+        fit_variances=True,
         n_iterations=POWER_ITERATIONS,
         negligible=NEGLIGIBLE_POWERS,
-    )
-    found = _unpacked(x / scale, n, dim, shape)
-    return Atoms(found.weights, np.clip(found.centers, low, high), found.variances)
-
-
-def _unpacked(x: Floats, n: int, dim: int, shape: tuple[int, ...]) -> Atoms:
-    end = n * (1 + dim)
-    return Atoms(x[:n], x[n:end].reshape(n, dim), x[end:].reshape(shape))
+    )[0]
 
 
 def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, Atoms]:
@@ -332,17 +322,5 @@ def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, A
     residual = (atoms.weights @ matrix - target.moments) / reach
     sizes = np.abs(residual)
     slopes = reach * residual * sizes ** (POWER - 2)
-    m, dim = target.frequencies.shape
-    exponents = target.exponents(atoms.variances)
-    right = np.empty((2 * m, 1 + dim + exponents.shape[1]))
-    right[:, 0] = slopes
-    right[:m, 1 : dim + 1] = slopes[m:, None] * target.frequencies
-    right[m:, 1 : dim + 1] = -slopes[:m, None] * target.frequencies
-    right[:, dim + 1 :] = slopes[:, None] * np.vstack([exponents, exponents]) / -2
-    products = 2 * (matrix @ right)
-    by_variance = atoms.weights[:, None] * products[:, dim + 1 :]
-    if atoms.shared:
-        by_variance = by_variance.sum(axis=0, keepdims=True)
-    by_center = atoms.weights[:, None] * products[:, 1 : dim + 1]
     cost = 2 / POWER * reach**2 * float(np.sum(sizes**POWER))
-    return cost, Atoms(products[:, 0], by_center, by_variance)
+    return cost, gradient_of(target, atoms, matrix, slopes)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,41 +32,6 @@ from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.sketching.sketch import Sketch
 
 MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
-
-
-class Measurements(Protocol):
-    """m linear functions of a symmetric (dim, dim) matrix."""
-
-    @property
-    def dim(self) -> int:
-        """Rows of the matrix."""
-
-    @property
-    def size(self) -> int:
-        """Number of values, m."""
-
-    @property
-    def identity(self) -> Floats:
-        """A(I), (m,)."""
-
-    def of_matrix(self, matrix: Floats) -> Floats:
-        """A(C), (m,)."""
-
-    def of_factor(self, factor: Floats) -> Floats:
-        """A(U U'), (m,), for U of shape (dim, rank)."""
-
-    def adjoint(self, weights: Floats) -> Floats:
-        """A*(g), (dim, dim)."""
-
-    def adjoint_times(self, weights: Floats, factor: Floats) -> Floats:
-        """A*(g) U, (dim, rank)."""
-
-    @property
-    def gram_diagonal(self) -> Floats:
-        """Diagonal of A A*, (m,)."""
-
-    def gram(self) -> Floats:
-        """A A*, (m, m), or its diagonal (m,) if it has nothing else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +139,9 @@ class EntryMeasurements:
     def gram(self) -> Floats:
         """The diagonal of A A*, (m,): it has nothing else."""
         return self.gram_diagonal
+
+
+Measurements = QuadraticMeasurements | EntryMeasurements
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
