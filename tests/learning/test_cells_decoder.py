@@ -12,7 +12,7 @@ from privsketch.clustering.run import Run
 from privsketch.learning.cells import boxes as masses
 from privsketch.learning.cells import fit as fitting
 from privsketch.learning.cells import path as guess
-from privsketch.learning.cells.boxes import Boxes, boxes_of, partition_of, regular_boxes
+from privsketch.learning.cells.boxes import Boxes, boxes_of, grid_corners, partition_of
 from privsketch.learning.cells.centers import divided, points_of
 from privsketch.learning.cells.decoder import choose_number, decode_cells
 from privsketch.learning.cells.fit import (
@@ -28,6 +28,15 @@ SOME = Components(
     np.array([[-0.4, 0.3, 0.1], [0.5, -0.2, -0.6]]),
     np.array([[0.2, 0.1, 0.3], [0.15, 0.3, 0.2]]),
 )
+
+
+def regular_boxes(counts, half_widths, variance, **others):
+    """Return the cells of a regular grid over a box about the origin."""
+    halves = np.asarray(half_widths, dtype=np.float64)
+    edges = [np.linspace(-w, w, g + 1) for w, g in zip(halves, counts.shape, strict=True)]
+    low, high = grid_corners(edges)
+    noise = np.full(counts.size, float(variance))
+    return Boxes(low, high, counts.ravel().astype(float), noise, shape=counts.shape, **others)
 
 
 def discrete_laplace(epsilon, shape, rng):

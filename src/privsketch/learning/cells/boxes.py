@@ -89,39 +89,20 @@ class Boxes:
         return np.asarray(np.prod((self.high - self.low) / extent, axis=1))
 
 
-def regular_boxes(
-    counts: Floats,
-    half_widths: Floats | Sequence[float],
-    variance: float,
-    *,
-    n_noises: int = 1,
-    total: float | None = None,
-) -> Boxes:
-    """The cells of a regular grid over a box about the origin; `counts` has the grid's shape."""
-    halves = np.asarray(half_widths, dtype=np.float64)
-    edges = [np.linspace(-w, w, g + 1) for w, g in zip(halves, counts.shape, strict=True)]
-    low = np.stack(np.meshgrid(*[e[:-1] for e in edges], indexing="ij"), axis=-1)
-    high = np.stack(np.meshgrid(*[e[1:] for e in edges], indexing="ij"), axis=-1)
-    return Boxes(
-        low.reshape(-1, len(halves)),
-        high.reshape(-1, len(halves)),
-        counts.reshape(-1).astype(np.float64),
-        np.full(counts.size, float(variance)),
-        n_noises,
-        counts.shape,
-        total,
+def grid_corners(edges: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return lower and upper corners, (n_boxes, dim), of the cells of a grid in C order."""
+    low, high = (
+        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(edges))
+        for ends in ([along[:-1] for along in edges], [along[1:] for along in edges])
     )
+    return low, high
 
 
 def boxes_of(sketch: Sketch) -> Boxes:
     """A sketch as its decoder sees it."""
     design = sketch.design
     shape = design.cells or ()
-    edges = axis_edges(design.domain, shape)
-    low, high = (
-        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, design.dim)
-        for ends in ([along[:-1] for along in edges], [along[1:] for along in edges])
-    )
+    low, high = grid_corners(axis_edges(design.domain, shape))
     counts = sketch.counts().reshape(-1)
     return Boxes(
         low,

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
+from privsketch.learning.cells.boxes import Boxes, Partition, grid_corners, partition_of
 from privsketch.learning.cells.fit import Components
 from privsketch.models.base import nearest
 
@@ -51,8 +51,7 @@ def divided(boxes: Boxes, n_parts: int) -> Boxes:
             widths = np.append(ends[1:], boxes.high[:, d].max()) - ends
             cuts = ends[:, None] + widths[:, None] * np.arange(n_parts) / n_parts
             edges.append(np.append(cuts.reshape(size * n_parts), boxes.high[:, d].max()))
-        low = np.stack(np.meshgrid(*[e[:-1] for e in edges], indexing="ij"), -1).reshape(-1, dim)
-        high = np.stack(np.meshgrid(*[e[1:] for e in edges], indexing="ij"), -1).reshape(-1, dim)
+        low, high = grid_corners(edges)
         shape: tuple[int, ...] | None = tuple(size * n_parts for size in boxes.shape)
     else:
         steps = np.stack(np.meshgrid(*[np.arange(n_parts)] * dim, indexing="ij"), -1)

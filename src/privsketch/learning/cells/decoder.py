@@ -138,20 +138,27 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
     """A density and k-means centers from noisy counts. Charges nothing."""
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        found = average(search(boxes, n_clusters, rng))
-        counts = posterior_counts(boxes, found.expected, rng)
-        factor = _known_total(boxes, counts)
+        fits = search(boxes, n_clusters, rng)
+        weights = plausibility(fits)
+        expected = weights @ np.stack([fit.expected for fit in fits])
+        counts = posterior_counts(boxes, expected, rng)
+        total = float(counts.sum())
+        factor = 1.0 if boxes.total is None or not total > 0 else max(boxes.total, 0.0) / total
         counts = counts * factor
         # Where nothing is left, any place is as good as another: the domain is divided evenly.
         clustered = counts if counts.sum() > 0 else boxes.shares
-        starts = [fit.components.centers for fit in found.fits]
-        clusters = kmeans(boxes, clustered, found.plausible(), starts, n_clusters, rng)
+        starts = [fit.components.centers for fit in fits]
+        least = min(PLAUSIBLE, float(weights.max()))
+        pairs = zip(weights, fits, strict=True)
+        densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
+        clusters = kmeans(boxes, clustered, densities, starts, n_clusters, rng)
         centers, points = clusters.centers, clusters.points
         label, costs = assign(points, centers)
         has_records = counts.sum() > 0
         records = np.bincount(label, points.records, n_clusters) * has_records
-        components = found.best.components
-        known = linearised(boxes, found.best)
+        best = min(fits, key=criterion)
+        components = best.components
+        known = linearised(boxes, best)
         shares = shares_of_clusters(clusters.parts, components, points.places, label, centers)
         return CellSolution(
             density=Atoms(
@@ -163,9 +170,9 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
             records=records,
             cost=float(costs.sum()) * has_records,
             standard_errors=standard_errors(boxes, known, components, *shares),
-            residual=known.misfit.residual,
-            expected_residual=known.misfit.expected,
-            residual_spread=known.misfit.spread,
+            residual=known.residual,
+            expected_residual=known.expected,
+            residual_spread=known.spread,
         )
 
 
@@ -182,37 +189,11 @@ def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> 
     return int(min(sizes[explains].min(), max_clusters))
 
 
-def _known_total(boxes: Boxes, counts: Floats) -> float:
-    """What counts are multiplied by where the number of records is known better."""
-    found = float(counts.sum())
-    if boxes.total is None or not found > 0:
-        return 1.0
-    return max(boxes.total, 0.0) / found
-
-
-@dataclass(frozen=True)
-class Average:
-    """Fits with their weights, the best of them, and the counts they expect together."""
-
-    fits: list[Fit]
-    weights: Floats
-    best: Fit
-    expected: Floats
-
-    def plausible(self) -> list[tuple[float, Components]]:
-        """Components of the fits that matter, with their weights."""
-        least = min(PLAUSIBLE, float(self.weights.max()))
-        pairs = zip(self.weights, self.fits, strict=True)
-        return [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
-
-
-def average(fits: list[Fit]) -> Average:
-    """All fits, weighted by how plausible they are."""
+def plausibility(fits: list[Fit]) -> Floats:
+    """Return the weights of fits in their average; they sum to 1."""
     scores = np.array([criterion(fit) for fit in fits])
     weights = np.exp(-(scores - scores.min()) / TEMPERATURE)
-    weights /= weights.sum()
-    expected = weights @ np.stack([fit.expected for fit in fits])
-    return Average(fits, weights, fits[int(scores.argmin())], expected)
+    return np.asarray(weights / weights.sum())
 
 
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
@@ -228,20 +209,21 @@ def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -
 
 
 @dataclass(frozen=True)
-class Misfit:
-    """Squared misfit of all counts, what noise and sampling leave of it, and its deviation."""
+class Linearised:
+    """Covariance of the unknowns of a fit, and its misfit.
 
+    Attributes
+    ----------
+    covariance : (p, p) float64
+        Of weights with the background, centers, and logarithms of widths.
+    residual, expected, spread : float
+        Squared misfit of all counts; mean and standard deviation of what noise and sampling leave.
+    """
+
+    covariance: Floats
     residual: float
     expected: float
     spread: float
-
-
-@dataclass(frozen=True)
-class Linearised:
-    """Covariance of the unknowns of a fit: weights with the background, centers, log widths."""
-
-    covariance: Floats
-    misfit: Misfit
 
 
 def linearised(boxes: Boxes, fit: Fit) -> Linearised:
@@ -265,7 +247,7 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     expected = max(total - followed, 0.05 * total)
     tails = 3 * boxes.variance**2 / boxes.n_noises + np.maximum(fit.expected, 0.0)
     spread = math.sqrt(float((2 * likelihood.variance**2 + tails).sum()))
-    return Linearised(covariance, Misfit(residual, expected, spread))
+    return Linearised(covariance, residual, expected, spread)
 
 
 def _products(
@@ -318,7 +300,7 @@ def standard_errors(
     derivatives *= per_record[:, None, None]
     moved = derivatives @ found.covariance
     variances = np.einsum("kdp,kdp->kd", moved, derivatives)
-    misfit = max(found.misfit.residual / found.misfit.expected, 1.0)
+    misfit = max(found.residual / found.expected, 1.0)
     errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
     errors[records <= 0] = np.inf
     half_widths = (boxes.high.max(axis=0) - boxes.low.min(axis=0)) / 2

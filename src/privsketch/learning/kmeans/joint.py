@@ -246,11 +246,6 @@ class Candidate:
     plain: bool
 
 
-def choose_size(problem: Problem, max_clusters: int, rng: np.random.Generator) -> int:
-    """The number of clusters, at most `max_clusters`."""
-    return best_size(compare_sizes(problem, max_clusters, rng))
-
-
 def best_size(candidates: Sequence[Candidate]) -> int:
     """The last number, up to the least one that explains the sketch, that improves it much."""
     explaining = [place for place, candidate in enumerate(candidates) if candidate.explains]

@@ -28,7 +28,7 @@ from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.decoder import kmeans_of_cells
 from privsketch.learning.concerns import beyond_carried
 from privsketch.learning.kmeans.density import Clusters, cluster_density, each_its_own
-from privsketch.learning.kmeans.joint import choose_size, decode_joint
+from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import (
@@ -221,9 +221,10 @@ def _number_of_clusters(
         return int(n_clusters)
     if max_clusters is None:
         carried = carried_clusters(design.dim, design.n_features)
-        return choose_size(problem, max(1, min(carried, 2 * design.n_components)), rng)
-    require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
-    return choose_size(problem, int(max_clusters), rng)
+        max_clusters = max(1, min(carried, 2 * design.n_components))
+    else:
+        require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
+    return best_size(compare_sizes(problem, int(max_clusters), rng))
 
 
 def _as_model(

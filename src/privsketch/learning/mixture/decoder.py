@@ -34,8 +34,8 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
-from privsketch.learning.mixture.descent import Fit, Prior, jacobian, logarithms, moved
-from privsketch.learning.mixture.gaussians import Gaussians, Sums, Weighting
+from privsketch.learning.mixture.descent import Prior, jacobian, logarithms, moved
+from privsketch.learning.mixture.gaussians import Gaussians
 from privsketch.learning.mixture.search import (
     POLISH_STEPS,
     Candidate,
@@ -157,14 +157,14 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
     best = replace(best, fit=search.newton(best, POLISH_STEPS))
-    errors = errors_of(search, best, dispersion)
+    errors = error_covariance(search, best, dispersion)
     half_widths = (search.problem.high - search.problem.low) / 2
     prior = log_variance_prior(best.fit.gaussians, errors, half_widths)
     if best.weighting.factor.ndim == 2:
         best = replace(best, fit=search.newton(best, POLISH_STEPS, prior))
         if best.sums is not search.sums:
             best = search.correct(best, prior)
-        errors = errors_of(search, best, dispersion)
+        errors = error_covariance(search, best, dispersion)
         found = best.fit.gaussians
     else:
         step = shrinking_step(best.fit.gaussians, errors, prior)
@@ -180,20 +180,6 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
         degrees_of_freedom=search.degrees_of_freedom,
         outside_share=best.outside_share,
         n_init=n_init,
-    )
-
-
-def errors_of(search: Search, found: Candidate, dispersion: float) -> Floats:
-    """Covariance of the errors of the fit's variables, a misfit taken for further noise."""
-    n_records = float(found.fit.gaussians.weights.sum()) * search.unit
-    return error_covariance(
-        found.fit,
-        found.sums,
-        found.weighting,
-        n_records=n_records * search.problem.repetition * dispersion,
-        noise_variance=search.problem.noise_variance * dispersion,
-        unit=search.unit,
-        rng=search.rng,
     )
 
 
@@ -272,26 +258,23 @@ def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats
     return np.asarray(-cross @ np.linalg.solve(inner, gap))
 
 
-def error_covariance(
-    fit: Fit,
-    sums: Sums,
-    weighting: Weighting,
-    *,
-    n_records: float,
-    noise_variance: float,
-    unit: float,
-    rng: np.random.Generator,
-) -> Floats:
-    """(p, p) covariance of the errors of weights, means and log entries of covariances."""
+def error_covariance(search: Search, candidate: Candidate, dispersion: float) -> Floats:
+    """Return the (p, p) covariance of the errors of weights, means and log entries.
+
+    A misfit counts as further noise: `dispersion` is chi-square per degree of freedom.
+    """
+    fit, deviations = candidate.fit, candidate.weighting.factor
     inverse = _inverse(fit.information)
-    if weighting.factor.ndim == 2:
+    if deviations.ndim == 2:
         return inverse
-    deviations = weighting.factor
+    sums, problem, unit = candidate.sums, search.problem, search.unit
     gain = inverse @ (jacobian(sums, fit.gaussians) / deviations[:, None] ** 2).T  # (p, 2 m)
-    phases = draw(fit.gaussians, N_DRAWS, rng) @ sums.frequencies.T
-    moved = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
-    sampling = np.atleast_2d(np.cov(moved.T)) * n_records
-    return np.asarray((sampling + noise_variance * (gain @ gain.T)) / unit**2)
+    phases = draw(fit.gaussians, N_DRAWS, search.rng) @ sums.frequencies.T
+    shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
+    n_records = float(fit.gaussians.weights.sum()) * unit
+    sampling = np.atleast_2d(np.cov(shifts.T)) * (n_records * problem.repetition * dispersion)
+    noise = problem.noise_variance * dispersion
+    return np.asarray((sampling + noise * (gain @ gain.T)) / unit**2)
 
 
 def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats:
