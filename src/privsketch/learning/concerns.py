@@ -31,7 +31,7 @@ MISFIT = 1.5  # misfit over expectation above which the clusters do not explain 
 
 
 def coordinates_cut(schema: Schema) -> NDArray[np.bool_]:
-    """Which coordinates of a schema lie on their bounds only if they are cut.
+    """Return which coordinates of a schema lie on their bounds only if they were clipped.
 
     Those of numbers and dates; labels, flags and cycles lie there by their nature.
     """
@@ -42,7 +42,7 @@ def coordinates_cut(schema: Schema) -> NDArray[np.bool_]:
 def on_the_edge(
     centers: Floats, weights: Floats, domain: Domain, schema: Schema | None = None
 ) -> list[str]:
-    """A concern if clusters or components sit where records outside the domain end up."""
+    """Return a concern if clusters or components lie where records outside the domain end up."""
     if schema is not None:  # which moves numbers and dates to their bounds, before any ball
         domain = schema.box
     offsets = np.abs(centers - domain.center_vector)
@@ -56,7 +56,7 @@ def on_the_edge(
 
 
 def edge_concern(share: float) -> list[str]:
-    """A concern if a share of the records that matters is around centers on the edge."""
+    """Return a concern if a relevant share of the records is around centers on the edge."""
     if share < ON_EDGE:
         return []
     return [
@@ -66,7 +66,7 @@ def edge_concern(share: float) -> list[str]:
 
 
 def missing_records(n_records: float, sketch: Sketch) -> list[str]:
-    """A concern if a fit accounts for far fewer or more records than the sketch counts."""
+    """Return a concern if a fit accounts for far fewer or more records than the sketch counts."""
     count = sketch.n_records
     if count is None:
         return []
@@ -80,7 +80,7 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
 
 
 def label_words(sketch: Sketch) -> str:
-    """What a misfit says where columns are labels: Gaussians are none, and shares show it."""
+    """Return an addition to concerns about misfit where columns are labels."""
     schema = sketch.design.schema
     if schema is None or not any(isinstance(column, Labelled) for column in schema.columns):
         return ""
@@ -93,7 +93,7 @@ def label_words(sketch: Sketch) -> str:
 def drowned(
     sketch: Sketch, size: int, n_records: float, part: str, whole: str
 ) -> tuple[float, list[str]]:
-    """Noise of a number over the records of an average part, and a concern if it is large."""
+    """Return noise over the records of an average part, and a concern if it is large."""
     noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
     if noise <= HOPELESS:
         return noise, []
@@ -104,7 +104,7 @@ def drowned(
 
 
 def _resolution(design: Design) -> float:
-    """The finest scale that a design sees, in the units of the records."""
+    """Return the finest scale that a design resolves, in the units of the records."""
     if design.cells is None:
         return design.frequencies.scales[0]
     sides = 2 * design.domain.half_widths / np.array(design.cells)
@@ -112,7 +112,7 @@ def _resolution(design: Design) -> float:
 
 
 def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
-    """A concern for each column whose missing values, put in the middle, are a pile of records.
+    """Return a concern for each column whose imputed missing values form a pile of records.
 
     How many are missing is not released. Components in the middle that are far narrower along the
     column than others tell of a pile.
@@ -141,7 +141,7 @@ def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
 
 
 def beyond_carried(n_clusters: int, design: Design) -> list[str]:
-    """A concern if more clusters were asked for than the numbers of a sketch carry."""
+    """Return a concern if `n_clusters` is more than the numbers of a sketch support."""
     if design.cells is None:
         carried, noun = carried_clusters(design.dim, design.n_features), "features"
     else:
@@ -155,7 +155,7 @@ def beyond_carried(n_clusters: int, design: Design) -> list[str]:
 
 
 def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
-    """Reasons to doubt the clusters, in words: to doubt that they serve k-means.
+    """Return reasons to doubt that the clusters serve k-means, in words.
 
     Noise and misfit are reasons where the cost may suffer from them, or where nobody can tell.
     """

@@ -73,7 +73,7 @@ class Stock:
         self._rows = self._take_in(atoms)
 
     def _take_in(self, atoms: Atoms) -> Indices:
-        """Computes features and inner products of further atoms; the rows that they are in."""
+        """Compute features and inner products of further atoms; return their rows."""
         first, end = self._n_rows, self._n_rows + atoms.size
         if first == end:
             return np.arange(0)
@@ -92,7 +92,7 @@ class Stock:
         return ridged(self._target, self._products[np.ix_(self._rows, self._rows)])
 
     def refit_weights(self) -> None:
-        """Gives the atoms their best weights."""
+        """Give the atoms their best weights."""
         weights = nonnegative_solution(self._gram(), self._scores[self._rows])
         self.atoms = Atoms(weights, self.atoms.centers, self.atoms.variances)
 
@@ -129,7 +129,7 @@ class Stock:
         )
 
     def merge_prices(self, pairs: Indices, merged: Atoms) -> Floats:
-        """Growth of the cost when each pair is replaced by its merged atom."""
+        """Return the growth of the cost when each pair is replaced by its merged atom."""
         atoms, dtype = self.atoms, self._features.dtype
         weights = np.zeros(self._n_rows, dtype)
         weights[self._rows] = atoms.weights
@@ -161,7 +161,7 @@ class Stock:
 
 
 def deletion_prices(weights: Floats, gram: Floats) -> Floats:
-    """Growth of the cost when one atom goes and the others refit: a_i^2 / (G^-1)_ii."""
+    """Return the growth of the cost without each atom, others refitted: a_i^2 / (G^-1)_ii."""
     return np.asarray(weights**2 / np.diag(inv(gram)))
 
 
@@ -197,7 +197,7 @@ def merged_moments(
 
 
 def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
-    """(size, at most n_neighbours) indices of the nearest other centers."""
+    """Return indices of the nearest other centers, (size, at most n_neighbours)."""
     norms = np.einsum("kd,kd->k", centers, centers)
     distances = norms[:, None] + norms[None, :] - 2 * centers @ centers.T
     np.fill_diagonal(distances, np.inf)

@@ -39,7 +39,7 @@ def minimise(
     n_iterations: int,
     negligible: float = 0.0,
 ) -> tuple[Floats, float, int]:
-    """The place that a descent leads to, its value and the number of evaluations.
+    """Return the end of a descent, its value and the number of evaluations.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def minimise(
 
 
 def _held(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
-    """Which variables are at a bound and would leave it; None if there are none."""
+    """Return the variables that are at a bound and would leave it; None if there are none."""
     at_low, at_high = x <= low, x >= high
     if not (at_low | at_high).any():
         return None
@@ -122,7 +122,7 @@ class _Memory:
         self._begin = self._end = 0
 
     def remember(self, step: Floats, change: Floats) -> None:
-        """Takes in a step if the cost is curved along it, at the price of the oldest."""
+        """Store a step if the cost is curved along it, in place of the oldest."""
         squares = float(step @ step) * float(change @ change)
         if not float(step @ change) > CURVED * math.sqrt(squares) > 0:
             return
@@ -143,7 +143,7 @@ class _Memory:
         self._squares[window, new] = self._squares[new, window] = products
 
     def direction(self, gradient: Floats, held: Bits | None) -> Floats:
-        """-H times the gradient, in the variables that are not held."""
+        """Return -H times the gradient, in the variables that are not held."""
         window = slice(self._begin, self._end)
         steps, changes = self._steps[window], self._changes[window]
         cross, squares = self._cross[window, window], self._squares[window, window]

@@ -121,7 +121,7 @@ def _descend(
 
 
 def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
-    """Square roots of the Gauss-Newton diagonal for weights, centers, variances."""
+    """Return roots of the Gauss-Newton diagonal for weights, centers and variances."""
     n_atoms, dim = atoms.centers.shape
     squares = target.squares.astype(np.float64)
     exponents = target.exponents(atoms.variances).astype(np.float64)
@@ -192,7 +192,7 @@ class Evaluator:
         )
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """(m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
+        """Reshape (m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
         tile = self._kernel.shape.tile
         padded = np.zeros((self._tiles * tile, rows.shape[1]), self._dtype)
         padded[: len(rows)] = rows
@@ -236,7 +236,7 @@ class Evaluator:
 
 
 def _rooms(sizes: Sequence[int], dtype: Any) -> list[NDArray[Any]]:
-    """Zeros, as many as sizes; each starts at a multiple of 64 bytes, as vector loads want."""
+    """Return zeros of these sizes; each array starts at a multiple of 64 bytes."""
     step = 64 // np.dtype(dtype).itemsize
     starts = np.cumsum([0, *(-(-size // step) * step for size in sizes)])
     room = aligned(np.zeros(starts[-1], dtype))
@@ -314,7 +314,7 @@ def refine_powers(
 
 
 def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, Atoms]:
-    """Sum of 2/p reach^2 |residual / reach|^p, and its gradient in the shape of the atoms.
+    """Return the sum of 2/p reach^2 |residual / reach|^p, and its gradient by the atoms.
 
     With two for p these are the squares.
     """

@@ -65,19 +65,19 @@ class Uncertainty:
     _spread: _ParameterSpread | None = field(default=None, repr=False)
 
     def excess(self, cost: float) -> float:
-        """By how many standard deviations a cost exceeds its expectation."""
+        """Return by how many standard deviations a cost exceeds its expectation."""
         difference = cost - self.expected_cost
         if self.cost_spread > 0:
             return difference / self.cost_spread
         return math.inf if difference > 0 else 0.0
 
     def scaled(self, factor: float) -> Uncertainty:
-        """The same for weights in another unit."""
+        """Return the uncertainty for weights in another unit."""
         spread = None if self._spread is None else self._spread.scaled(factor)
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats | None:
-        """Standard errors of points that depend on the fitted weights and centers.
+        """Return standard errors of points that depend on the fitted weights and centers.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class _ParameterSpread:
     unit: float = 1.0  # of the weights, which come first
 
     def scaled(self, factor: float) -> _ParameterSpread:
-        """The same for weights in another unit."""
+        """Return the uncertainty for weights in another unit."""
         return replace(self, unit=self.unit * factor)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
@@ -139,7 +139,7 @@ def assess_fit(
     *,
     fit_variances: bool = True,
 ) -> Uncertainty:
-    """Uncertainty of atoms, whose weights are in units of `unit` records, as a fit to a sketch.
+    """Return the uncertainty of atoms, with weights in units of `unit` records, as a fit.
 
     Signs have harmonics, which their dither turns into noise as well: the one of order h
     has the amplitude 1 / h of the first.
@@ -163,7 +163,7 @@ def assess_fit(
 
 
 def harmonic_moments(frequencies: Floats, atoms: Atoms, order: int) -> NDArray[np.complex128]:
-    """(m,) moments of the atoms at a multiple of the frequencies."""
+    """Return moments of the atoms at a multiple of the frequencies, (m,)."""
     multiples = order * frequencies
     damping = np.square(multiples) @ atoms.axis_variances().T / 2
     phasors = np.exp(1j * (multiples @ atoms.centers.T) - damping)
@@ -179,7 +179,7 @@ def assess(
     rng: np.random.Generator,
     fit_variances: bool = True,
 ) -> Uncertainty:
-    """Uncertainty of atoms fitted to a target without taper.
+    """Return the uncertainty of atoms fitted to a target without taper.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def assess(
 
 
 def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
-    """(2 m,) mean features of one record."""
+    """Return mean features of one record, (2 m,)."""
     if total <= 0:
         return np.zeros(2 * target.n_features, np.float32)
     moments = (atoms.weights / total) @ features(target, atoms.centers, atoms.variances)
@@ -249,7 +249,7 @@ def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
 
 
 def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> Real:
-    """(N_SAMPLES, 2 m) features of records drawn from the mixture."""
+    """Return features of records drawn from the mixture, (N_SAMPLES, 2 m)."""
     shares = np.cumsum(atoms.weights) / atoms.weights.sum()
     # Even spacing: every atom gets its share of the samples, up to one.
     label = np.searchsorted(shares, (np.arange(N_SAMPLES) + rng.random()) / N_SAMPLES)
@@ -260,7 +260,7 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
 
 
 def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
-    """(n_parameters, 2 m) derivatives of the model by weights, centers and variances."""
+    """Return derivatives of the model by all parameters, (n_parameters, 2 m)."""
     m, (size, dim) = target.n_features, atoms.centers.shape
     weights = _positive_weights(atoms)
     matrix = features(target, atoms.centers, atoms.variances)
@@ -289,7 +289,7 @@ def _positive_weights(atoms: Atoms) -> Real:
 
 
 def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
-    """All inner products of the derivatives of atoms, which come in the order of `assess`.
+    """Return all inner products of the derivatives of atoms, in the order of `assess`.
 
     A derivative by a center is an atom's features turned by a right angle, times a coordinate of
     the frequencies: inner products of two depend on the phases between two centers,
@@ -323,7 +323,7 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
 
 
 def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
-    """(size, size, columns) products of all pairs of atoms, summed over frequencies.
+    """Return products of all pairs of atoms, summed over frequencies, (size, size, columns).
 
     Those of the cosines of the phases between two atoms with `even`, and of the sines with `odd`,
     both (m, columns). `matrix` has the atoms' features.
@@ -404,12 +404,12 @@ class Solution:
 
 
 def no_knowledge(half_widths: Floats) -> Floats:
-    """Standard deviations of a point that may be anywhere in the domain."""
+    """Return standard deviations of a point that may be anywhere in the domain."""
     return np.asarray(half_widths / math.sqrt(3))
 
 
 def with_label_errors(errors: Floats, schema: Schema | None) -> Floats:
-    """Standard errors (k, dim) that hold what Gaussians miss of labels: piles at corners."""
+    """Return standard errors (k, dim) that include what Gaussians miss of labels."""
     if schema is None:
         return errors
     found = errors.copy()

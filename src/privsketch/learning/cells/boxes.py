@@ -99,7 +99,7 @@ def grid_corners(edges: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def boxes_of(sketch: Sketch) -> Boxes:
-    """A sketch as its decoder sees it."""
+    """Return the boxes of a sketch of cells."""
     design = sketch.design
     shape = design.cells or ()
     low, high = grid_corners(axis_edges(design.domain, shape))
@@ -176,15 +176,15 @@ class Partition:
         return np.asarray(np.minimum.reduceat(self.upper - self.lower, self.begins[:-1]))
 
     def by_axis(self, values: Floats) -> list[Floats]:
-        """Columns of intervals of each axis."""
+        """Return the columns of the intervals of each axis."""
         return [values[:, i:j] for i, j in pairwise(self.begins)]
 
     def along_axes(self, values: Floats) -> Floats:
-        """(rows, dim) sums over the intervals of each axis."""
+        """Return (rows, dim) sums over the intervals of each axis."""
         return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
 
     def _even(self) -> Floats:
-        """(n_intervals,) the share of every interval in the domain."""
+        """Return the share of every interval in the domain, (n_intervals,)."""
         extent = np.repeat(self.high - self.low, np.diff(self.begins))
         return (self.upper - self.lower) / extent
 
@@ -193,7 +193,7 @@ class Partition:
         return np.minimum(np.maximum(z, -FAR), FAR)
 
     def factors(self, centers: Floats, widths: Floats) -> Floats:
-        """(components + 1, n_intervals) masses along the axes."""
+        """Return masses along the axes, (components + 1, n_intervals)."""
         found = np.empty((len(centers) + 1, len(self.first)))
         below = ndtr(self._standardised(centers, widths))
         np.subtract(below[:, self.last], below[:, self.first], out=found[:-1])
@@ -201,7 +201,7 @@ class Partition:
         return found
 
     def slopes(self, centers: Floats, widths: Floats) -> Slopes:
-        """Masses along the axes, and their derivatives."""
+        """Return masses along the axes, and their derivatives."""
         z = self._standardised(centers, widths)
         density = _ROOT * np.exp(-0.5 * z * z)
         by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
@@ -212,7 +212,7 @@ class Partition:
         return Slopes(*found)
 
     def first_moments(self, centers: Floats, widths: Floats) -> Floats:
-        """Integrals of the coordinate over the intervals; what is cut off counts at the edge."""
+        """Return integrals of the coordinate over intervals; clipped mass counts at the edge."""
         axis = np.repeat(np.arange(len(self.low)), np.diff(self.begins))
         mean, width = centers[:, axis], widths[:, axis]
         begin, end = (self.lower - mean) / width, (self.upper - mean) / width
@@ -228,14 +228,14 @@ class Partition:
         return found
 
     def rows(self, factors: Floats) -> Floats:
-        """(components + 1, n_boxes) mass of every component in every box."""
+        """Return the mass of every component in every box, (components + 1, n_boxes)."""
         parts = self.by_axis(factors)
         if self.shape is not None:
             return _products(parts)
         return reduce(np.multiply, self._at_boxes(parts)).T
 
     def sums(self, weights: Floats, factors: Floats) -> Floats:
-        """(n_boxes,) mass of all components together."""
+        """Return the mass of all components together in every box, (n_boxes,)."""
         parts = self.by_axis(factors)
         if self.shape is not None:
             return _sums_of_grid(weights, parts)
@@ -247,7 +247,7 @@ class Partition:
         return found
 
     def gram(self, information: Floats, factors: Floats) -> Floats:
-        """Products of all pairs of rows, summed over boxes, weighted by their information.
+        """Return products of all pairs of rows, summed over boxes, weighted by information.
 
         Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
         component, so that each has one weight: its own boxes' mean.
@@ -264,7 +264,7 @@ class Partition:
         return found
 
     def contract(self, values: Floats, factors: Floats) -> Floats:
-        """(components + 1, n_intervals) sums of `values` over the boxes of each interval.
+        """Return sums of `values` over the boxes of each interval, (components + 1, n_intervals).
 
         Each box counts with its product of the factors of the other axes, so that the sum over
         intervals with the axis's own factor, or a derivative of it, is that over all boxes.
@@ -283,7 +283,7 @@ class Partition:
         return np.hstack(found)
 
     def _at_boxes(self, parts: list[Floats]) -> list[Floats]:
-        """For each axis (n_boxes, rows) factors of the boxes: whole rows are copied fastest."""
+        """Return the factors of the boxes along each axis, (n_boxes, rows)."""
         return [
             np.ascontiguousarray(part.T)[place]
             for part, place in zip(parts, self.index, strict=True)
@@ -299,7 +299,7 @@ class Partition:
         ]
 
     def _contract_blocks(self, values: Floats, parts: list[Floats]) -> Floats:
-        """The same, grid by grid."""
+        """Return the sums of `contract`, computed grid by grid."""
         found = [np.zeros_like(part) for part in parts]
         for block in self.blocks:
             sums = _contract_grid(block.table(values), block.of(parts))
@@ -328,13 +328,13 @@ class Block:
     size: int
 
     def table(self, values: Floats) -> Floats:
-        """(size,) values of its boxes, 0 where there is none."""
+        """Return values of the boxes at all places of the grid, (size,); 0 without a box."""
         found = np.zeros(self.size)
         found[self.places] = values[self.boxes]
         return found
 
     def of(self, parts: list[Floats]) -> list[Floats]:
-        """Columns of its own intervals."""
+        """Return the columns of the grid's own intervals."""
         return [part[:, along] for part, along in zip(parts, self.intervals, strict=True)]
 
 
@@ -360,7 +360,7 @@ def _block(grid: Indices, index: list[Indices]) -> Block:
 
 
 def partition_of(boxes: Boxes) -> Partition:
-    """The intervals of boxes."""
+    """Return boxes by their intervals along each axis."""
     low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
     edges, edge_axis, first, last, lower, upper, index = [], [], [], [], [], [], []
     begins = [0]
@@ -397,7 +397,7 @@ def partition_of(boxes: Boxes) -> Partition:
 
 
 def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
-    """(n, 2) different intervals along an axis, and that of each box."""
+    """Return the (n, 2) different intervals along an axis, and the interval of each box."""
     pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
     if boxes.shape is not None:  # the same without sorting
         line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
@@ -408,7 +408,7 @@ def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
 
 
 def _products(factors: list[Floats]) -> Floats:
-    """(rows, product of sizes) products of all combinations of columns, in C order."""
+    """Return products of all combinations of columns, (rows, product of sizes), in C order."""
     found = factors[0]
     for factor in factors[1:]:
         found = (found[:, :, None] * factor[:, None, :]).reshape(len(found), -1)
@@ -416,14 +416,14 @@ def _products(factors: list[Floats]) -> Floats:
 
 
 def _sums_of_grid(weights: Floats, factors: list[Floats]) -> Floats:
-    """(product of sizes,) sums of rows over a grid, in two halves of the axes."""
+    """Return sums of rows over a grid, (product of sizes,), in two halves of the axes."""
     half = len(factors) // 2
     left = _products(factors[:half]) * weights[:, None]
     return np.asarray((left.T @ _products(factors[half:])).reshape(-1))
 
 
 def _gram_of_grid(information: Floats, factors: list[Floats]) -> Floats:
-    """Products of pairs of rows over a grid, each row with the weight of its own cells."""
+    """Return products of pairs of rows over a grid, each row with the weight of its cells."""
     plain = reduce(np.multiply, [factor @ factor.T for factor in factors])
     squares = [factor**2 for factor in factors]
     weighted = np.einsum("ij,ij->i", _contract_grid(information, squares)[0], squares[0])
@@ -432,7 +432,7 @@ def _gram_of_grid(information: Floats, factors: list[Floats]) -> Floats:
 
 
 def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
-    """Sums over a grid in two halves of the axes, each of which is then small."""
+    """Return sums over a grid in two halves of the axes, each of which is then small."""
     half = len(factors) // 2
     left, right = _products(factors[:half]), _products(factors[half:])
     table = values.reshape(left.shape[1], right.shape[1])
@@ -441,7 +441,7 @@ def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
 
 
 def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
-    """The same where each row has values of its own."""
+    """Return the sums of `_contract_grid` where each row has values of its own."""
     if len(factors) == 1:
         return [values]
     half = len(factors) // 2

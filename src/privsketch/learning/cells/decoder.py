@@ -61,7 +61,7 @@ MAX_ENTRIES = 2_000_000  # of derivatives at a time
 def kmeans_of_cells(
     sketch: Sketch, n_clusters: int | str, max_clusters: int | None, rng: np.random.Generator
 ) -> ClusterModel:
-    """Cluster centers from a sketch of cells; see `learn_kmeans`."""
+    """Learn cluster centers from a sketch of cells; see `learn_kmeans`."""
     design, boxes = sketch.design, boxes_of(sketch)
     if n_clusters == "auto":
         most = min(2 * design.n_components, design.n_features)
@@ -86,7 +86,7 @@ def kmeans_of_cells(
 
 
 def density_of(found: CellSolution, half_widths: Floats) -> Atoms:
-    """The density of a solution, with a Gaussian as wide as the domain for its background."""
+    """Return the density of a solution, its background as a Gaussian as wide as the domain."""
     atoms = found.density
     if not found.background > 0 and atoms.size:
         return atoms
@@ -135,7 +135,7 @@ class CellSolution:
 
 
 def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> CellSolution:
-    """A density and k-means centers from noisy counts. Charges nothing."""
+    """Fit a density and k-means centers to noisy counts. Charges nothing."""
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
         fits = search(boxes, n_clusters, rng)
@@ -177,7 +177,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
 
 
 def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> int:
-    """The least number of components that explains the counts, at most `max_clusters`.
+    """Return the least number of components, at most `max_clusters`, that explains the counts.
 
     A smaller number is as good if it costs no more than what is rarely due to chance.
     """
@@ -197,7 +197,7 @@ def plausibility(fits: list[Fit]) -> Floats:
 
 
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
-    """(n_boxes,) records of each box, at least zero: expected ones and what the counts add."""
+    """Return estimated records of each box, (n_boxes,): expected ones and what counts add."""
     misses = boxes.counts - expected
     variance = boxes.variance + expected
     clear = significant(boxes, misses, variance, rng, MISTAKEN)
@@ -227,7 +227,7 @@ class Linearised:
 
 
 def linearised(boxes: Boxes, fit: Fit) -> Linearised:
-    """Covariance and misfit of a fit."""
+    """Return covariance and misfit of a fit."""
     partition, components = partition_of(boxes), fit.components
     likelihood = likelihood_of(boxes, fit.expected)
     information, squares = _products(partition, likelihood, components)
@@ -253,7 +253,7 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
 def _products(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[Floats, Floats]:
-    """J'WJ and J'J, block by block of boxes."""
+    """Return J'WJ and J'J, computed block by block of boxes."""
     slopes = partition.slopes(components.centers, components.widths)
     size, dim = components.centers.shape
     n_unknowns = size * (1 + 2 * dim) + 1
@@ -282,7 +282,7 @@ def _products(
 def standard_errors(
     boxes: Boxes, found: Linearised, components: Components, shares: Floats, offsets: Floats
 ) -> Floats:
-    """(k, dim) standard errors of centers.
+    """Return standard errors of centers, (k, dim).
 
     `shares` is (k, size + 1), the records that each cluster has of each component and of the
     background, and `offsets` (k, size + 1, dim) how far their mean is from the center.
@@ -310,7 +310,7 @@ def standard_errors(
 def shares_of_clusters(
     boxes: Boxes, components: Components, places: Floats, label: Indices, centers: Floats
 ) -> tuple[Floats, Floats]:
-    """Records that each cluster has of each component, and their mean's offset from the center.
+    """Return records of each component in each cluster, and their mean's offset from the center.
 
     `places` and `label` are those of all parts of `boxes`.
     """

@@ -68,14 +68,14 @@ class Likelihood:
     information: Floats
 
     def value_and_slope(self, expected: Floats) -> tuple[float, Floats]:
-        """-log p of all counts, and its derivative by every expected count."""
+        """Return -log p of all counts, and its derivative by every expected count."""
         misses = expected - self.counts
         root = np.sqrt(self.rounding**2 + misses * misses * self.squared_scale)
         return float((misses * misses / (root + self.rounding)).sum()), misses / root
 
 
 def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
-    """The law of the counts if those expected are about `guess`, which only sampling depends on."""
+    """Return the law of the counts; the expected counts `guess` set their sampling variance."""
     sampling = np.maximum(guess, LEAST_RECORDS)
     variance = boxes.variance + sampling
     squared_scale = boxes.variance / (2 * boxes.n_noises)
@@ -104,7 +104,7 @@ class Components:
         return len(self.centers)
 
     def subset(self, keep: Indices | Bits) -> Components:
-        """Some of the Gaussians, and the background."""
+        """Return some of the Gaussians, and the background."""
         weights = np.append(self.weights[:-1][keep], self.weights[-1])
         return Components(weights, self.centers[keep], self.widths[keep])
 
@@ -119,7 +119,7 @@ class Fit:
 
 
 def expected_counts(partition: Partition, components: Components) -> Floats:
-    """(n_boxes,) records that the components expect in every box."""
+    """Return the records that the components expect in every box, (n_boxes,)."""
     factors = partition.factors(components.centers, components.widths)
     return partition.sums(components.weights, factors)
 
@@ -127,7 +127,7 @@ def expected_counts(partition: Partition, components: Components) -> Floats:
 def value_and_gradient(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[float, Components]:
-    """-log p, and its derivatives by weights, centers and logarithms of widths."""
+    """Return -log p and its derivatives by weights, centers and logarithms of widths."""
     slopes = partition.slopes(components.centers, components.widths)
     value, q = likelihood.value_and_slope(partition.sums(components.weights, slopes.values))
     sums = partition.contract(q, slopes.values)
@@ -141,7 +141,7 @@ def value_and_gradient(
 
 
 def _shape_charge(logs: Floats) -> tuple[float, Floats]:
-    """-log of a prior of widths over extents, and its derivative: most are alike in all directions.
+    """Return -log of the prior of widths over extents, and its derivative.
 
     Both deviations have Laplace tails, so that a few long or narrow components cost little more
     than the counts must say in favour of them anyway.
@@ -160,7 +160,7 @@ def _shape_charge(logs: Floats) -> tuple[float, Floats]:
 
 
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
-    """Errors of weights, centers and logarithms of widths, each with all others held."""
+    """Return errors of weights, centers and log widths, each with all others fixed."""
     slopes = partition.slopes(components.centers, components.widths)
     squares = slopes.values**2
     sums = partition.contract(likelihood.information, squares)
@@ -183,7 +183,7 @@ def _vector(components: Components) -> Floats:
 
 
 def fit(partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int) -> Fit:
-    """The components that a descent from `start` leads to."""
+    """Return the components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
     narrowest, widest = np.log(NARROWEST * finest), np.log(WIDEST * extent)
@@ -217,7 +217,7 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
 
 
 def criterion(fit: Fit) -> float:
-    """Twice -log p of the counts, and what the unknowns cost.
+    """Return twice -log p of the counts, plus the cost of the unknowns.
 
     Centers and widths cost a nat each (Akaike). Log weights have a Laplace prior about their
     median, whose scale is their own mean deviation: a small component among equal ones

@@ -32,7 +32,7 @@ _NODES = (6, 5, 3)  # of a quadrature along an axis, for one, two and three colu
 def decode_mixture_of_cells(
     boxes: Boxes, n_components: int, covariance_type: CovarianceType, rng: np.random.Generator
 ) -> MixtureSolution:
-    """The mixture, its standard errors and its fit."""
+    """Fit a Gaussian mixture to noisy counts, with standard errors."""
     found = decode_cells(boxes, n_components, rng)
     with one_thread():
         points, weights, box = _stand_ins(boxes, found, rng)
@@ -61,7 +61,7 @@ def decode_mixture_of_cells(
 
 
 def _outside(gaussians: Gaussians, expected: Floats) -> float:
-    """Share of a mixture that lies in no box."""
+    """Return the share of a mixture that lies in no box."""
     total = max(float(gaussians.weights.sum()), 1e-300)
     return min(max(1 - float(expected.sum()) / total, 0.0), 1.0)
 
@@ -69,7 +69,7 @@ def _outside(gaussians: Gaussians, expected: Floats) -> float:
 def _stand_ins(
     boxes: Boxes, found: CellSolution, rng: np.random.Generator
 ) -> tuple[Floats, Floats, Integers]:
-    """Points (n, dim), the records that each stands for, and the box it lies in."""
+    """Return points (n, dim), the records that each represents, and its box."""
     atoms, low, high = found.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
     parts, sizes = [], []
     n_each = max(50, _SAMPLES // (atoms.size + 1)) // 2
@@ -92,7 +92,7 @@ def _stand_ins(
 
 
 def _located(boxes: Boxes, points: Floats) -> Integers:
-    """The cell of a regular grid that each point lies in."""
+    """Return the cell of a regular grid that each point lies in."""
     places = [
         np.searchsorted(np.unique(along), column, side="right") - 1
         for along, column in zip(boxes.low.T, points.T, strict=True)
@@ -101,7 +101,7 @@ def _located(boxes: Boxes, points: Floats) -> Integers:
 
 
 def _starts(points: Floats, found: CellSolution, n_components: int) -> list[Floats]:
-    """Responsibilities (n, k) to begin with: nearest centers, and largest atoms."""
+    """Return initial responsibilities (n, k): of nearest centers, and of the largest atoms."""
     atoms = found.density
     starts = [found.centers]
     if atoms.size >= n_components:
@@ -120,7 +120,7 @@ def _em(
     covariance_type: CovarianceType,
     least: float,
 ) -> tuple[Gaussians, float]:
-    """Rounds of EM from responsibilities; the mixture and its mean log-density."""
+    """Run EM from responsibilities; return the mixture and its mean log-density."""
     previous, total = -np.inf, max(float(weights.sum()), 1e-300)
     gaussians = _maximised(points, weights, member, covariance_type, least)
     for _ in range(_ROUNDS):
@@ -136,7 +136,7 @@ def _em(
 def _maximised(
     points: Floats, weights: Floats, member: Floats, kind: CovarianceType, least: float
 ) -> Gaussians:
-    """The mixture of given responsibilities (n, k)."""
+    """Return the mixture of given responsibilities (n, k)."""
     shares = member * weights[:, np.newaxis]
     mass = shares.sum(axis=0)
     divisors = np.maximum(mass, 1e-12 * max(float(mass.sum()), 1e-300))[:, np.newaxis]
@@ -159,7 +159,7 @@ def _maximised(
 
 
 def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
-    """(n, k) logarithms of weight times density."""
+    """Return logarithms of weight times density, (n, k)."""
     found = np.empty((len(points), gaussians.size))
     matrices = gaussians.matrices()
     constant = points.shape[1] * math.log(2 * math.pi) / 2
@@ -171,14 +171,14 @@ def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
 
 
 def _responsibilities(points: Floats, gaussians: Gaussians) -> tuple[Floats, Floats]:
-    """(n, k) of the components for each point, and its (n,) log-density."""
+    """Return responsibilities (n, k) of the components, and log-densities (n,) of the points."""
     logs = _log_densities(points, gaussians)
     whole = logsumexp(logs, axis=1)
     return np.exp(logs - whole[:, np.newaxis]), whole
 
 
 def _expected(boxes: Boxes, gaussians: Gaussians) -> Floats:
-    """(n_boxes,) records that the mixture has in each box, by a Gauss-Legendre rule."""
+    """Return the mixture's records in each box, (n_boxes,), by a Gauss-Legendre rule."""
     dim = boxes.dim
     n_nodes = _NODES[dim - 1] if dim <= len(_NODES) else 2
     nodes, shares = np.polynomial.legendre.leggauss(n_nodes)
@@ -200,7 +200,7 @@ def _errors(
     gaussians: Gaussians,
     variance: Floats,
 ) -> Floats:
-    """Standard errors (k, dim) of the means: every count moves the points of its box.
+    """Return standard errors (k, dim) of the means: every count moves the points of its box.
 
     `variance` is that of the counts. A record more in a box moves a mean by its share there, times
     how far the points of the component in that box lie from it, over the component's records.

@@ -45,7 +45,7 @@ def significant(
     rng: np.random.Generator,
     false_share: float | None = None,
 ) -> Floats:
-    """(n_boxes,) expected values: their total, divided by volume and what differs clearly.
+    """Return a piecewise even estimate of values, (n_boxes,), that keeps clear differences.
 
     Of many boxes together noise is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
     about exp(-x); of a few it is Laplace, and exceeds x times its scale with this chance. A
@@ -69,7 +69,7 @@ def _one_tree(
     rng: np.random.Generator,
     false_share: float | None,
 ) -> Floats:
-    """The estimate of one tree."""
+    """Return the estimate of one tree."""
     order, cuts = _halvings(boxes, rng)
     columns = np.stack([values, variance, boxes.shares], axis=1)[order]
     sums = np.vstack([np.zeros((1, 3)), np.cumsum(columns, axis=0)])
@@ -97,14 +97,14 @@ def _one_tree(
 
 
 def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
-    """-log of the chances that noise makes such differences; a run of one box has none."""
+    """Return -log of the chances that noise makes such differences; 0 for a single box."""
     tiny = np.finfo(float).tiny
     gaussian = detail**2 / np.maximum(2 * spread, tiny)
     return np.asarray(np.minimum(gaussian, np.abs(detail) / np.sqrt(np.maximum(scale, tiny))))
 
 
 def _believed(log_chances: Floats, false_share: float) -> float:
-    """What -log of a chance has to exceed so that about this share is believed by mistake."""
+    """Return the threshold of -log chance at which about `false_share` is accepted by mistake."""
     tested = np.sort(log_chances[log_chances > 0])[::-1]
     n = len(tested)
     enough = np.flatnonzero(tested > np.log(n / (false_share * np.arange(1, n + 1))))
@@ -114,14 +114,14 @@ def _believed(log_chances: Floats, false_share: float) -> float:
 def _parts(
     begin: Indices, cut: Indices, end: Indices, first: Floats, second: Floats
 ) -> tuple[Indices, Indices, Floats]:
-    """Both parts of every run of boxes, in their order; empty ones are left out."""
+    """Return both parts of every run of boxes, in their order, without empty ones."""
     begins, ends = np.stack([begin, cut], axis=1).ravel(), np.stack([cut, end], axis=1).ravel()
     full = ends > begins
     return begins[full], ends[full], np.stack([first, second], axis=1).ravel()[full]
 
 
 def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Indices]]:
-    """Boxes in an order such that every part of the tree is a run of them, and cuts by level."""
+    """Return an order in which every part of the tree is a run of boxes, and cuts by level."""
     n, dim = boxes.low.shape
     places = boxes.centers / (boxes.high - boxes.low).max(axis=0)
     places = places + 1e-6 * rng.random(dim) * places[:, ::-1]  # ties by another axis
@@ -145,7 +145,7 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
 def initial(
     boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator, n_rounds: int = 5
 ) -> Components:
-    """Components by k-means of a guess, each with the moments of its boxes.
+    """Return components by k-means of a guess, each with the moments of its boxes.
 
     Axes count by their extent: clusters are as wide as their domain, not as their units.
     """
@@ -179,7 +179,7 @@ def initial(
 def thinned(
     partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
 ) -> Components:
-    """The components after `n_fewer` steps that the counts miss least, none twice the same."""
+    """Remove `n_fewer` components by the deletions and merges that counts miss least."""
     size, weights = components.size, components.weights
     first, second = _neighbours(components)
     merged = _merge(components, first, second)
@@ -208,7 +208,7 @@ def thinned(
 
 
 def _deletions(gram: Floats, weights: Floats) -> Floats:
-    """What -2 log p loses with each component, the weights of the others following."""
+    """Return the rise of -2 log p without each component, the other weights refitted."""
     scale = np.sqrt(np.maximum(gram.diagonal(), 1e-300))
     inner = gram / scale / scale[:, None]
     inner[np.diag_indices_from(inner)] += 1e-6
@@ -216,7 +216,7 @@ def _deletions(gram: Floats, weights: Floats) -> Floats:
 
 
 def _neighbours(components: Components) -> tuple[Indices, Indices]:
-    """Pairs of components that are close to each other in units of their widths."""
+    """Return pairs of components that are close in units of their widths."""
     size = components.size
     if size < 2:
         none = np.zeros(0, dtype=np.intp)
@@ -231,7 +231,7 @@ def _neighbours(components: Components) -> tuple[Indices, Indices]:
 
 
 def _merge(components: Components, first: Indices, second: Indices) -> Components:
-    """Pairs as one component each, with their moments."""
+    """Return one component for each pair, with the moments of both."""
     weights = components.weights[:-1]
     mass = weights[first] + weights[second]
     share = np.where(mass > 0, weights[first] / np.maximum(mass, 1e-300), 0.5)[:, None]
@@ -249,7 +249,7 @@ def follow(
     n_clusters: int,
     fewest: int,
 ) -> list[Fit]:
-    """Fits of falling size, the start among them."""
+    """Return fits of falling size, beginning with the start."""
     found = [start]
     while found[-1].components.size > fewest:
         components = found[-1].components
@@ -262,7 +262,7 @@ def follow(
 
 
 def _split(components: Components, place: int, axis: int) -> Components:
-    """One component as two along an axis."""
+    """Split one component in two along an axis."""
     keep = np.arange(components.size) != place
     weights, center = components.weights[:-1], components.centers[place]
     half, width = weights[place] / 2, components.widths[place].copy()
@@ -277,7 +277,7 @@ def _split(components: Components, place: int, axis: int) -> Components:
 
 
 def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fit]:
-    """Fits that are better by one component each: two that were merged on a path come apart.
+    """Return better fits with one component more each: wrong merges of a path are undone.
 
     Those of the highest k-means cost are tried, along the axis on which they have most intervals.
     """
@@ -301,7 +301,7 @@ def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fi
 def search(
     boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
 ) -> list[Fit]:
-    """Fits of all sizes, over two paths; those of more components if nearly all were needed."""
+    """Return fits of all sizes over two paths, from more components if nearly all were needed."""
     partition = partition_of(boxes)
     guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
     if fewest is None:

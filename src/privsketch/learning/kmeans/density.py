@@ -120,7 +120,7 @@ def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> Atom
 def information_criterion(
     target: Target, atoms: Atoms, expected: float, richest: float = RICHEST
 ) -> float:
-    """Schwarz' criterion with unknown variance, floored by the noise; small is good.
+    """Return Schwarz' criterion with unknown variance, floored by the noise; small is good.
 
     `2m log(variance) + p log(2m)` for p parameters and 2m real moments. What a mixture
     leaves unexplained is mostly its misfit, so it sets the scale of what is worth
@@ -137,7 +137,7 @@ def information_criterion(
 
 
 def each_its_own(atoms: Atoms) -> Clusters:
-    """Every atom as a cluster."""
+    """Return every atom as a cluster."""
     size = atoms.size
     means = np.repeat(atoms.centers[None], size, axis=0)
     return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)
@@ -178,13 +178,13 @@ class Samples:
     component: NDArray[np.intp]
 
     def thinned(self, n: int) -> Samples:
-        """About n of the samples, evenly from all components."""
+        """Return about n of the samples, evenly from all components."""
         step = max(1, len(self.weights) // n)
         return Samples(self.places[::step], self.weights[::step], self.component[::step])
 
 
 def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Samples:
-    """Samples of a Gaussian mixture and the weight of each.
+    """Return samples of a Gaussian mixture and the weight of each.
 
     Every component gets the same number of samples, so small ones are resolved
     as well as large ones, and they come in antithetic pairs, so that the mean of
@@ -203,14 +203,14 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
 
 
 def assign(centers: Floats, samples: Samples) -> tuple[NDArray[np.intp], float]:
-    """Index of the nearest center of each sample, and the weighted squared distance of all."""
+    """Return the nearest center of each sample, and the weighted squared distance of all."""
     labels = nearest(samples.places, centers)
     misses = samples.places - centers[labels]
     return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
 
 
 def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Floats, Floats]:
-    """(n,) weights and (n, dim) weighted sums of the samples of each label."""
+    """Return weights (n,) and weighted sums (n, dim) of the samples of each label."""
     mass = np.bincount(labels, samples.weights, n).astype(np.float64)
     columns = [
         np.bincount(labels, samples.weights * column, n)
@@ -220,7 +220,7 @@ def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[F
 
 
 def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
-    """One round, and the cost before it; a center that receives no weight stays where it is."""
+    """Return the centers after one round, and the cost before; centers without weight stay."""
     labels, cost = assign(centers, samples)
     mass, sums = weighted_sums(labels, samples, len(centers))
     received = mass > 0
@@ -230,7 +230,7 @@ def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
 
 
 def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
-    """Rounds until the cost no longer falls, at most `n_rounds`."""
+    """Run rounds until the cost no longer falls, at most `n_rounds`."""
     previous = np.inf
     for _ in range(n_rounds):
         moved, cost = lloyd_round(centers, samples)
@@ -241,7 +241,7 @@ def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
 
 
 def default_samples(n_clusters: int, dim: int) -> int:
-    """Enough samples that they blur the centers less than a sketch does, in little time.
+    """Return a number of samples that blurs the centers less than a sketch does.
 
     Where clusters overlap, a center of s samples is off by about width / sqrt(s).
     """
@@ -258,7 +258,7 @@ def cluster_density(
     n_samples: int | None = None,
     n_seeds: int = 3,
 ) -> Clusters:
-    """K-means clusters of the density of a solution.
+    """Return the k-means clusters of the density of a solution.
 
     Lloyd's rounds start from the centers of the solution. If the density is not made
     of these, or its components overlap, they are no more than a guess: k-means++ seeds are
@@ -296,7 +296,7 @@ def cluster_density(
 
 
 def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
-    """What each center serves of each of `size` components."""
+    """Return what each center serves of each of `size` components."""
     labels, cost = assign(centers, samples)
     n_clusters = len(centers)
     mass, sums = weighted_sums(labels * size + samples.component, samples, n_clusters * size)

@@ -152,7 +152,7 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
 
 
 def whole_box(overview: Overview, low: Floats, high: Floats) -> Overview:
-    """The overview of a cloud that fills the box.
+    """Return the overview of a cloud that fills the box.
 
     A fit of one Gaussian to few far clusters may settle on one of them. A start from
     everywhere cannot miss the others, but under strong noise it finds atoms that are
@@ -182,7 +182,7 @@ def run_start(
 def scatter_particles(
     overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
 ) -> Atoms:
-    """Equal particles over the cloud, as wide as half of it."""
+    """Return equal particles over the cloud, half as wide as it."""
     spread = 0.8 * np.sqrt(overview.variance)
     centers = overview.center + spread * rng.standard_normal((n_atoms, len(low)))
     return Atoms(
@@ -195,7 +195,7 @@ def scatter_particles(
 def _everywhere(
     overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
 ) -> Atoms:
-    """Half of the particles over the cloud, half over the box: small clusters may lie far away."""
+    """Return particles over the cloud and over the box: small clusters may lie far away."""
     near = scatter_particles(overview, n_atoms - n_atoms // 2, low, high, rng)
     far = scatter_particles(whole_box(overview, low, high), n_atoms // 2, low, high, rng)
     return Atoms(
@@ -247,7 +247,7 @@ class Candidate:
 
 
 def best_size(candidates: Sequence[Candidate]) -> int:
-    """The last number, up to the least one that explains the sketch, that improves it much."""
+    """Return the last number, up to the least that explains the sketch, that improves it much."""
     explaining = [place for place, candidate in enumerate(candidates) if candidate.explains]
     last = explaining[0] if explaining else len(candidates) - 1
     if candidates[last].plain and explaining:
@@ -264,7 +264,7 @@ def best_size(candidates: Sequence[Candidate]) -> int:
 def compare_sizes(
     problem: Problem, max_clusters: int, rng: np.random.Generator
 ) -> tuple[Candidate, ...]:
-    """Candidates from 1 to `max_clusters`."""
+    """Return candidates from 1 to `max_clusters` clusters."""
     with one_thread():
         overview = find_overview(problem, rng)
         found = _path(problem, overview.weight, overview, max_clusters, rng)
@@ -280,7 +280,7 @@ def compare_sizes(
 def _path(
     problem: Problem, unit: float, start: Overview, max_clusters: int, rng: np.random.Generator
 ) -> list[Candidate]:
-    """Candidates of one search, the smallest first."""
+    """Return the candidates of one search, the smallest first."""
     low, high = problem.low, problem.high
     target = make_target(problem.frequencies, problem.moments / unit).astype(np.float32)
     atoms, _ = run_start(target, start, max_clusters, low, high, rng)

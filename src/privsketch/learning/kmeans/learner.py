@@ -58,7 +58,7 @@ def learn_kmeans(
     n_init: int | None = None,
     random_state: int | None = None,
 ) -> ClusterModel:
-    """Cluster centers from a sketch. Charges nothing.
+    """Learn cluster centers from a sketch. Charges nothing.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def _as_model(
 
 
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
-    """Standard errors of the centers' coordinates, (k, dim); None where nobody can tell.
+    """Return standard errors of the centers, (k, dim); None for fits too large to tell.
 
     A center is the mean of what its cluster has of the mixture's components: it moves
     with their means, and with their weights if they differ from it. Where the mixture

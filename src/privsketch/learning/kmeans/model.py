@@ -62,7 +62,7 @@ def model_of(
     decoder: str,
     plugin: str | None = None,
 ) -> ClusterModel:
-    """The model of clusters that a decoder found, with its concerns.
+    """Return the model of the clusters that a decoder found, with its concerns.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ def model_of(
 
 
 def shares(weights: Floats) -> Floats:
-    """Weights that sum to 1; equal ones for a sketch in which nothing was found."""
+    """Return weights that sum to 1; equal ones if all are 0."""
     total = weights.sum()
     return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
 
 
 def _spread_around(centers: Floats, density: Atoms) -> Floats:
-    """Standard deviation along the axes of what is nearest to each center, (k, dim)."""
+    """Return standard deviations along the axes of the density around each center, (k, dim)."""
     label = nearest(density.centers, centers)
     squares = density.axis_variances() + np.square(density.centers - centers[label])
     weights = density.weights + 1e-300  # a component of no weight still has a width
@@ -147,11 +147,11 @@ class Calibration:
     high: tuple[float, ...]
 
     def score(self, signs: Mapping[str, float]) -> float:
-        """The weighted sum of signs."""
+        """Return the weighted sum of signs."""
         return self.constant + sum(each * signs[name] for name, each in self.weights.items())
 
     def ratio(self, score: float) -> CostRatio:
-        """What is to be expected at a score."""
+        """Return the cost ratio to expect at a score."""
         low, middle, high = (
             math.exp(float(np.interp(score, self.scores, quantiles)))
             for quantiles in (self.low, self.middle, self.high)
@@ -173,7 +173,7 @@ def foretold_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -
 def signs_of(
     model: ClusterModel, density: Density, errors: Floats | None, sketch: Sketch
 ) -> dict[str, float]:
-    """Public quantities that tell how well centers serve records, most of them logarithms.
+    """Return public quantities that predict the cost of centers, most of them logarithms.
 
     All of them are cut to where the random studies are: far beyond, they tell no more.
     """
@@ -214,7 +214,7 @@ def _logarithm(value: float) -> float:
 
 
 def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float, float]:
-    """Squared distance of a record of the density to its center, and to the mean of all."""
+    """Return mean squared distances of the density to its centers, and to the overall mean."""
     rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for all
     shares = np.cumsum(density.mixture_weights)
     label = np.searchsorted(shares, (np.arange(N_SAMPLES) + 0.5) / N_SAMPLES)
@@ -261,13 +261,13 @@ class _Sight:
         return cls(design, noise + sampling, design.n_features, design.dim + 1, finest)
 
     def _overlap(self, width: float) -> float:
-        """Chance that two records of a cluster are in one cell."""
+        """Return the chance that two records of a cluster are in one cell."""
         sides = 2 * self.design.domain.half_widths / np.array(self.design.cells)
         spread = np.sqrt(4 * math.pi * (width**2 + sides**2 / 12))
         return float(np.minimum(sides / spread, 1.0).prod())
 
     def gain(self, n_records: float, width: float) -> float:
-        """By how much a cluster lowers the squared residual, in units of its variance."""
+        """Return how much a cluster lowers the squared residual, in units of its variance."""
         design = self.design
         if design.cells is not None:
             seen = n_records * self._overlap(width)
@@ -277,7 +277,7 @@ class _Sight:
         return n_records**2 * design.n_features * share / self.variance
 
     def center_error(self, n_records: float, width: float) -> float:
-        """Squared error of the center of a cluster by itself, over its squared width."""
+        """Return the squared error of an isolated cluster's center, over its squared width."""
         design = self.design
         if design.cells is not None:
             return 2 * design.dim / self.gain(n_records, width)

@@ -153,7 +153,7 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
 
 
 def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
-    """Errors of the best fit, and a last fit with shrinkage."""
+    """Return the best fit after a last fit with shrinkage, with its errors."""
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
     best = replace(best, fit=search.newton(best, POLISH_STEPS))
@@ -184,7 +184,7 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
 
 
 def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
-    """Beliefs about the entries of the logarithms of the covariances.
+    """Return an empirical prior of the entries of the logarithms of the covariances.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
 
 
 def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
-    """Mean and variance of what `values` estimate with normal errors: most likely ones.
+    """Return the most likely mean and variance of what `values` estimate with normal errors.
 
     In the eigenbasis of the errors' covariance all values are independent. The mean is 0
     unless `has_mean`; its uncertainty is accounted for (restricted likelihood).
@@ -242,7 +242,7 @@ def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, f
 
 
 def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
-    """(p,) the step from a fit to what its errors and the prior together make most likely.
+    """Return the step (p,) from a fit to the maximum of its posterior under the prior.
 
     The linear form of a fit with the prior, for fits whose cost is not in units of the
     errors.
@@ -278,7 +278,7 @@ def error_covariance(search: Search, candidate: Candidate, dispersion: float) ->
 
 
 def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats:
-    """(n_draws, dim) independent draws of the mixture."""
+    """Return independent draws of the mixture, (n_draws, dim)."""
     share = gaussians.weights + 1e-300
     label = rng.choice(gaussians.size, size=n_draws, p=share / share.sum())
     factors = np.linalg.cholesky(gaussians.matrices())

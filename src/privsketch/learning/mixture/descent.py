@@ -59,14 +59,14 @@ class Limits:
 
 
 def make_limits(frequencies: Floats, low: Floats, high: Floats) -> Limits:
-    """Limits for a design: widths far below the shortest wavelength look all the same."""
+    """Return limits for a design: widths far below the shortest wavelength look all the same."""
     highest = float(np.max(np.square(frequencies).sum(axis=1), initial=0.0))
     fallback = float(np.max(high - low)) ** 2
     return Limits(low, high, MIN_VARIANCE / highest if highest > 0 else fallback)
 
 
 def pack(gaussians: Gaussians, limits: Limits) -> Floats:
-    """All components as one vector of variables."""
+    """Return all components as one vector of variables."""
     if not gaussians.has_matrices:
         shapes = gaussians.covariances
     else:
@@ -80,7 +80,7 @@ def pack(gaussians: Gaussians, limits: Limits) -> Floats:
 
 
 def unpack(variables: Floats, like: Gaussians, limits: Limits) -> Gaussians:
-    """The components of a vector of variables, of the size and kind of `like`."""
+    """Return the components of a vector of variables, of the size and kind of `like`."""
     size, dim = like.means.shape
     shapes = variables[size * (dim + 1) :]
     if like.has_matrices:
@@ -93,7 +93,7 @@ def unpack(variables: Floats, like: Gaussians, limits: Limits) -> Gaussians:
 
 
 def as_factors(shapes: Floats, dim: int) -> Floats:
-    """(any, dim, dim) lower triangles from their entries."""
+    """Return lower triangles, (any, dim, dim), from their entries."""
     rows, columns = np.tril_indices(dim)
     factors = np.zeros((shapes.size // len(rows), dim, dim))
     factors[:, rows, columns] = shapes.reshape(-1, len(rows))
@@ -103,7 +103,7 @@ def as_factors(shapes: Floats, dim: int) -> Floats:
 def objective(
     variables: Floats, sums: Sums, like: Gaussians, limits: Limits
 ) -> tuple[float, Floats]:
-    """Cost and gradient by the variables."""
+    """Return cost and gradient by the variables."""
     value, gradient = cost_and_gradient(sums, unpack(variables, like, limits))
     size, dim = like.means.shape
     by_shape = gradient.covariances
@@ -155,7 +155,7 @@ def descend(
 
 
 def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Floats:
-    """Square roots of the Gauss-Newton diagonal."""
+    """Return square roots of the Gauss-Newton diagonal."""
     size, dim = gaussians.means.shape
     m = len(sums.frequencies)
     matrix = features(sums.frequencies, sums.quadratic, gaussians)
@@ -207,7 +207,7 @@ class Fit:
 
 
 def logarithms(gaussians: Gaussians) -> Floats:
-    """(size or 1, q) distinct entries of the logarithms of the covariances."""
+    """Return distinct entries of the logarithms of the covariances, (size or 1, q)."""
     if not gaussians.has_matrices:
         return np.log(gaussians.covariances)
     values, vectors = np.linalg.eigh(gaussians.covariances)
@@ -216,13 +216,13 @@ def logarithms(gaussians: Gaussians) -> Floats:
 
 
 def variables(gaussians: Gaussians) -> Floats:
-    """(p,) weights, means and log entries."""
+    """Return weights, means and log entries, (p,)."""
     logs = logarithms(gaussians)
     return np.concatenate([gaussians.weights, gaussians.means.ravel(), logs.ravel()])
 
 
 def jacobian(sums: Sums, gaussians: Gaussians) -> Floats:
-    """(2 m, p) derivatives of the moments by weights, means and log entries."""
+    """Return derivatives of the moments by weights, means and log entries, (2 m, p)."""
     m, dim = sums.frequencies.shape
     size = gaussians.size
     matrix = features(sums.frequencies, sums.quadratic, gaussians)
@@ -244,7 +244,7 @@ def jacobian(sums: Sums, gaussians: Gaussians) -> Floats:
 
 
 def log_slopes(sums: Sums, gaussians: Gaussians) -> Floats:
-    """(size or 1, m, q) derivatives of `w'Sw` by the entries of log S."""
+    """Return derivatives of `w'Sw` by the entries of log S, (size or 1, m, q)."""
     if not gaussians.has_matrices:
         return np.asarray(sums.quadratic[None] * gaussians.covariances[:, None, :])
     vectors, ratio = _spectral_ratios(gaussians.covariances)
@@ -256,7 +256,7 @@ def log_slopes(sums: Sums, gaussians: Gaussians) -> Floats:
 
 
 def log_changes(gaussians: Gaussians) -> Floats:
-    """(size or 1, q, dim, dim) derivatives of the covariance matrices by the entries of log S."""
+    """Return derivatives of covariances by the entries of log S, (size or 1, q, dim, dim)."""
     dim = gaussians.dim
     if gaussians.covariance_type == "spherical":
         return np.asarray(gaussians.covariances[:, :, None, None] * np.eye(dim))
@@ -275,7 +275,7 @@ def log_changes(gaussians: Gaussians) -> Floats:
 
 
 def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
-    """Eigenvectors, and what turns changes of log S into changes of S in their basis.
+    """Return eigenvectors, and factors from changes of log S to changes of S in their basis.
 
     With eigenvalues l, d S_ij = d(log S)_ij (l_i - l_j) / (log l_i - log l_j) (Daleckii
     and Krein).
@@ -291,7 +291,7 @@ def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
 
 
 def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
-    """The components after a step in the variables, kept within their limits."""
+    """Return the components after a step in the variables, kept within their limits."""
     size, dim = gaussians.means.shape
     weights = np.clip(gaussians.weights + step[:size], 0.0, MAX_WEIGHT)
     means = gaussians.means + step[size : size * (dim + 1)].reshape(size, dim)
@@ -371,7 +371,7 @@ def gauss_newton(
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
-    """The solution for a positive definite matrix; no step at all if rounding spoils it."""
+    """Return the solution for a positive definite matrix; no step if rounding spoils it."""
     try:
         step = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
     except LinAlgError:

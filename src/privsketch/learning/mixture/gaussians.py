@@ -68,14 +68,14 @@ class Gaussians:
         return self.covariances.ndim == 3
 
     def matrices(self) -> Floats:
-        """(size, dim, dim) covariance matrices."""
+        """Return covariance matrices, (size, dim, dim)."""
         if self.has_matrices:
             return np.broadcast_to(self.covariances, (self.size, self.dim, self.dim)).copy()
         variances = np.broadcast_to(self.covariances, self.means.shape)
         return np.asarray(variances[:, :, None] * np.eye(self.dim))
 
     def subset(self, keep: NDArray[np.intp]) -> Gaussians:
-        """The components at the given indices."""
+        """Return the components at the given indices."""
         shared = self.covariance_type == "tied"
         return replace(
             self,
@@ -85,14 +85,14 @@ class Gaussians:
         )
 
     def in_order(self) -> Gaussians:
-        """Sorted by mean, first coordinate first."""
+        """Return the components sorted by mean, first coordinate first."""
         return self.subset(np.lexsort(self.means.T[::-1]))
 
 
 def from_variances(
     weights: Floats, means: Floats, variances: Floats, covariance_type: CovarianceType
 ) -> Gaussians:
-    """Components with axis variances, (1 or size, 1 or dim), in the form of another kind.
+    """Return components with axis variances, (1 or size, 1 or dim), in the form of a kind.
 
     A tied matrix becomes the mean of all, by weight.
     """
@@ -111,7 +111,7 @@ def from_variances(
 
 
 def quadratics(frequencies: Floats, covariance_type: CovarianceType) -> Floats:
-    """(m, q) numbers Q with `w'Sw = Q . entries(S)` (see `entries`)."""
+    """Return numbers Q, (m, q), with `w'Sw = Q . entries(S)` (see `entries`)."""
     if covariance_type == "spherical":
         return np.asarray(np.square(frequencies).sum(axis=1, keepdims=True))
     if covariance_type == "diag":
@@ -122,7 +122,7 @@ def quadratics(frequencies: Floats, covariance_type: CovarianceType) -> Floats:
 
 
 def entries(covariances: Floats) -> Floats:
-    """(size or 1, q) the distinct entries: variances, or lower triangles row by row."""
+    """Return distinct entries, (size or 1, q): variances, or lower triangles row by row."""
     if covariances.ndim == 2:
         return covariances
     rows, columns = np.tril_indices(covariances.shape[1])
@@ -130,7 +130,7 @@ def entries(covariances: Floats) -> Floats:
 
 
 def features(frequencies: Floats, quadratic: Floats, gaussians: Gaussians) -> Floats:
-    """(size, 2 m) moments of every component at unit weight: cosines, then sines."""
+    """Return moments of every component at unit weight, (size, 2 m): cosines, then sines."""
     m = len(frequencies)
     phases = gaussians.means @ frequencies.T
     envelope = np.exp(entries(gaussians.covariances) @ quadratic.T / -2)
@@ -141,7 +141,7 @@ def features(frequencies: Floats, quadratic: Floats, gaussians: Gaussians) -> Fl
 
 
 def moments(frequencies: Floats, gaussians: Gaussians) -> NDArray[np.complex128]:
-    """(m,) moments of the whole mixture."""
+    """Return the moments of the whole mixture, (m,)."""
     quadratic = quadratics(frequencies, gaussians.covariance_type)
     total = gaussians.weights @ features(frequencies, quadratic, gaussians)
     m = len(frequencies)
@@ -160,13 +160,13 @@ class Sums:
 def make_sums(
     frequencies: Floats, values: NDArray[np.complex128], covariance_type: CovarianceType
 ) -> Sums:
-    """Complex moments as a target for components of one kind."""
+    """Return complex moments as a target for components of one kind."""
     stacked = np.concatenate([values.real, values.imag])
     return Sums(frequencies, quadratics(frequencies, covariance_type), stacked)
 
 
 def cost_and_gradient(sums: Sums, gaussians: Gaussians) -> tuple[float, Gaussians]:
-    """Squared distance of mixture and sums, and its gradient in the shape of the components.
+    """Return the squared distance of mixture and sums, and its gradient by the components.
 
     The gradient by a covariance matrix is by its distinct entries, (size or 1, q).
     """
@@ -198,7 +198,7 @@ def merge_pairs(gaussians: Gaussians, pairs: Indices) -> Gaussians:
 
 
 def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
-    """(2 m, 2 m) covariance of one record's features, cosines before sines.
+    """Return the (2 m, 2 m) covariance of one record's features, cosines before sines.
 
     With the envelopes `D-` and `D+` at the differences and the sums of the frequencies,
     P = (D- + D+) / 2, M = (D- - D+) / 2 and the cosines c and sines s of the mean's phases,
@@ -247,7 +247,7 @@ def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
 
 
 def sampling_variances(frequencies: Floats, gaussians: Gaussians) -> Floats:
-    """(2 m,) the diagonal of `sampling_covariance`."""
+    """Return the diagonal of `sampling_covariance`, (2 m,)."""
     total = max(float(gaussians.weights.sum()), 1e-300)
     quadratic = quadratics(frequencies, gaussians.covariance_type)
     mean = gaussians.weights @ features(frequencies, quadratic, gaussians) / total
@@ -259,7 +259,7 @@ def sampling_variances(frequencies: Floats, gaussians: Gaussians) -> Floats:
 
 
 def _envelopes(left: Floats, right: Floats, matrix: Floats) -> tuple[Floats, Floats]:
-    """Half the sum and half the difference of the envelopes at `w_j - w_l` and `w_j + w_l`."""
+    """Return half the sum and half the difference of the envelopes at `w_j -+ w_l`."""
     turned = left @ matrix
     cross = turned @ right.T
     own_left = np.einsum("jd,jd->j", turned, left) / 2
@@ -283,14 +283,14 @@ class Weighting:
     factor: Floats
 
     def whiten(self, values: Floats) -> Floats:
-        """Values (2 m, ...) in independent units."""
+        """Return values (2 m, ...) in independent units."""
         if self.factor.ndim == 1:
             deviations = self.factor.reshape(-1, *[1] * (values.ndim - 1))
             return np.asarray(values / deviations)
         return np.asarray(solve_triangular(self.factor, values, lower=True, check_finite=False))
 
     def scaled(self, dispersion: float) -> Weighting:
-        """The same for a covariance `dispersion` times as large."""
+        """Return the weighting for a covariance `dispersion` times as large."""
         return Weighting(self.factor * np.sqrt(dispersion))
 
     @property
@@ -308,7 +308,7 @@ def make_weighting(
     noise_variance: float | Floats,
     unit: float,
 ) -> Weighting:
-    """Covariance of the sums under a mixture, in squared units of the weights.
+    """Return the covariance of the sums under a mixture, in squared units of the weights.
 
     `noise_variance` is what is added to each real component, in records^2: one number, or
     one for each.

@@ -46,7 +46,7 @@ def learn_gaussian_mixture(
     n_init: int | None = None,
     random_state: int | None = None,
 ) -> GaussianMixtureModel:
-    """A Gaussian mixture from a sketch. Charges nothing.
+    """Learn a Gaussian mixture from a sketch. Charges nothing.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def check_choices(
 
 
 def mixture_problem(sketch: Sketch) -> Problem:
-    """The sketch as the mixture decoder sees it: signs scatter more than waves."""
+    """Return the sketch as a problem whose noise includes the scatter of signs."""
     problem = problem_of(sketch)
     if not problem.one_bit:
         return problem
@@ -178,7 +178,7 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
 
 
 def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema) -> list[str]:
-    """A concern if much of the mixture lies outside the bounds of numbers and dates.
+    """Return a concern if much of the mixture lies outside the bounds of numbers and dates.
 
     Gaussians about labels reach beyond their corners in any case.
     """
@@ -200,7 +200,7 @@ def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema)
 def _concerns(
     model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
 ) -> tuple[str, ...]:
-    """Reasons to doubt the mixture, in words."""
+    """Return reasons to doubt the mixture, in words."""
     noise, found = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
     if noise <= HOPELESS:
         design = sketch.design

@@ -96,7 +96,7 @@ class Candidate:
         return self.fit.chi_square + self.weighting.log_determinant
 
     def predicted(self) -> Floats:
-        """(2 m,) the sums without distortion, as far as the fit foresaw it."""
+        """Return the sums without distortion, (2 m,), to first order in the fit's last steps."""
         if self.tilt is None:
             return self.sums.values
         step = variables(self.fit.gaussians) - self.tilt.origin
@@ -125,7 +125,7 @@ class Search:
         self.degrees_of_freedom = max(2 * len(problem.moments) - n_unknowns, 1)
 
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
-        """One search by plain least squares; every one with another surplus."""
+        """Run one search by plain least squares; each search has another surplus."""
         problem, limits = self.problem, self.limits
         surplus = max(MIN_SURPLUS, round(SURPLUS * self.n_components)) + number
         cosines, sines = sums.values.reshape(2, -1)
@@ -154,7 +154,7 @@ class Search:
         return found, sums
 
     def weighting(self, gaussians: Gaussians) -> Weighting:
-        """Covariance of the sums if this mixture is the truth."""
+        """Return the covariance of the sums if this mixture is the truth."""
         return make_weighting(
             self.problem.frequencies,
             gaussians,
@@ -164,7 +164,7 @@ class Search:
         )
 
     def polish(self, gaussians: Gaussians, sums: Sums) -> Candidate:
-        """Generalised least squares, with the distortion taken out of the sums."""
+        """Fit by generalised least squares, with the distortion taken out of the sums."""
         if self.distortion.dither is not None:
             # Harmonics exceed the errors by far: without them first, roughly.
             for _ in range(HARMONIC_ROUNDS):
@@ -179,7 +179,7 @@ class Search:
         return corrected if settled else candidate
 
     def undistorted(self, gaussians: Gaussians) -> tuple[Sums, float]:
-        """The sums without the distortion this mixture has, and its share outside."""
+        """Return the sums without this mixture's distortion, and its share outside the domain."""
         shift, share = self.distortion.shift(self.problem.frequencies, gaussians)
         return replace(self.sums, values=self.sums.values - shift), share
 
@@ -201,7 +201,7 @@ class Search:
         return found
 
     def newton(self, found: Candidate, n_steps: int, prior: Prior | None = None) -> Fit:
-        """Gauss-Newton steps from a candidate."""
+        """Take Gauss-Newton steps from a candidate."""
         return gauss_newton(
             found.sums,
             found.fit.gaussians,
@@ -245,7 +245,7 @@ def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussian
 
 
 def join(first: Gaussians, second: Gaussians) -> Gaussians:
-    """The components of both; a tied covariance is that of the first."""
+    """Return the components of both; a tied covariance is that of the first."""
     covariances = first.covariances
     if first.covariance_type != "tied":
         covariances = np.concatenate([covariances, second.covariances])
@@ -258,7 +258,7 @@ def join(first: Gaussians, second: Gaussians) -> Gaussians:
 
 
 def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
-    """(size, at most n_neighbours) indices of the nearest other means."""
+    """Return indices of the nearest other means, (size, at most n_neighbours)."""
     steps = gaussians.means[:, None] - gaussians.means[None]
     distances = np.square(steps).sum(axis=2)
     np.fill_diagonal(distances, np.inf)
@@ -266,7 +266,7 @@ def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
 
 
 def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
-    """Non-negative least squares from a Gram matrix."""
+    """Return non-negative least-squares weights from a Gram matrix."""
     inner = inner + ridge * np.eye(len(inner))
     weights = cho_solve(cho_factor(inner), right)
     if np.any(weights < 0):
@@ -286,7 +286,7 @@ class _Outside:
     inside: Floats  # (n, dim)
 
     def waves(self, frequencies: Floats) -> NDArray[np.float32]:
-        """(2 n, 2 m) cosines and sines, draws moved in before draws outside.
+        """Return cosines and sines, (2 n, 2 m), of projected draws before those of draws.
 
         Half of the digits are plenty for an average of draws.
         """
@@ -307,7 +307,7 @@ class Distortion:
     dither: Floats | None  # (m,) radians; None for maps without harmonics
 
     def shift(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
-        """(2 m,) distorted moments minus plain ones, and the mixture's share outside."""
+        """Return distorted moments minus plain ones, (2 m,), and the mixture's share outside."""
         result, share = self._edge(frequencies, gaussians)
         if self.dither is not None:
             result += self._harmonics(frequencies, gaussians, self.dither)
@@ -324,7 +324,7 @@ class Distortion:
         return result, weight_outside / max(float(gaussians.weights.sum()), 1e-300)
 
     def slopes(self, frequencies: Floats, gaussians: Gaussians) -> Floats:
-        """(2 m, p) derivatives of the edge's part of the shift by weights, means and logs.
+        """Return derivatives of the edge's part of the shift by all variables, (2 m, p).
 
         A draw moves with its component: by the step of the mean, and by
         `dS S^-1 (x - c) / 2` when the covariance changes by dS. What the projection makes
@@ -369,7 +369,7 @@ class Distortion:
         return result
 
     def _outside(self, frequencies: Floats, gaussians: Gaussians) -> Iterator[_Outside]:
-        """The draws outside the domain, component by component."""
+        """Yield the draws outside the domain, component by component."""
         factors = np.linalg.cholesky(gaussians.matrices())
         n_phases = len(frequencies) * gaussians.size
         n_most = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE))
@@ -385,7 +385,7 @@ class Distortion:
 
     @staticmethod
     def _harmonics(frequencies: Floats, gaussians: Gaussians, dither: Floats) -> Floats:
-        """Harmonics of the moments, with the dither of the first one taken back."""
+        """Return harmonics of the moments, with the dither of the first one removed."""
         total = np.zeros(len(frequencies), dtype=np.complex128)
         for order in ALL_HARMONICS:
             wave = np.exp(1j * (order - 1) * dither) / order
@@ -396,6 +396,6 @@ class Distortion:
 def make_distortion(
     project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
 ) -> Distortion:
-    """The distortion of a design, with fresh draws."""
+    """Return the distortion of a design, with fresh draws."""
     half = rng.standard_normal((max(N_NUMBERS // (2 * dim), 500), dim))
     return Distortion(project, np.concatenate([half, -half]), dither)

@@ -99,7 +99,7 @@ def decode_pca(
     method: str = "auto",
     planned_components: int = 1,
 ) -> PCASolution:
-    """Principal components; their number from the values if `n_components` is None."""
+    """Fit principal components; the values determine their number if `n_components` is None."""
     with one_thread():
         return _decode(observations_of(problem), n_components, rng, method, planned_components)
 
@@ -153,7 +153,7 @@ def _decode(
 
 
 def _sampling(observations: Observations, explained: Floats, components: Floats) -> Floats:
-    """Variances of explained sums, (k,): of Gaussian records, and by their number.
+    """Return variances of explained sums, (k,), from sampling and from the number of records.
 
     All are divided by it, and the square of the mean twice.
     """
@@ -165,7 +165,7 @@ def _sampling(observations: Observations, explained: Floats, components: Floats)
 
 
 def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
-    """Whether records at the edge of the domain, all in one direction, would hardly show.
+    """Return whether records at the edge of the domain, all in one direction, would hardly show.
 
     Or there may be no records, and nothing stands out; or hardly more than none.
     """
@@ -175,7 +175,7 @@ def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
 
 
 def _plausible(explained: Floats, total: float, dim: int) -> Floats:
-    """Variances, descending, that are no less than the average of what is left, nor more.
+    """Return variances, descending, between the average of what is left and all of it.
 
     Components that drown in the noise hold what any direction does.
     """
@@ -188,7 +188,7 @@ def _plausible(explained: Floats, total: float, dim: int) -> Floats:
 
 
 def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss, float, str]:
-    """Factors, estimate of the matrix, loss and remainder, and what the method is called."""
+    """Return factors, estimate of the matrix, loss, remainder, and name of the method."""
     observations = search.observations
     measurements = observations.measurements
     loss = loss_of(observations)
@@ -206,7 +206,7 @@ def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss,
 
 
 def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]:
-    """Squared residuals in units of the noise, and what noise and sampling leave of them."""
+    """Return squared residuals in units of the noise, and their expectation."""
     measurements = observations.measurements
     residuals = observations.values - factors.values(measurements)
     free = max(measurements.size - pca_unknowns(factors.rank, measurements.dim), 1)
@@ -217,12 +217,12 @@ def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]
 
 
 def _share(lost: float, best: float, most: float) -> float:
-    """Lost variance as a share; what random directions would lose is the most."""
+    """Return lost variance as a share, at most what random directions would lose."""
     return min(lost / best, most) if best > 0 else most
 
 
 def signed(components: Floats) -> Floats:
-    """Components whose largest coordinate is positive: a sign anyone can reproduce."""
+    """Return components whose largest coordinate is positive: a reproducible sign."""
     largest = np.abs(components).argmax(axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
     return np.asarray(components * np.where(signs == 0, 1.0, signs)[:, None])
@@ -247,7 +247,7 @@ class Spread:
 def spread_of(
     observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
 ) -> Spread:
-    """Errors of a fit of this rank whose matrix has these axes, (dim, dim) in columns."""
+    """Return errors of a fit of this rank whose matrix has these axes, (dim, dim) in columns."""
     spread = _spread_of(observations, loss, remainder, axes, rank, k)
     if observations.mean is None:
         return spread
@@ -259,7 +259,7 @@ def spread_of(
 def _spread_of(
     observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
 ) -> Spread:
-    """Those from the noise of the values."""
+    """Return the errors that the noise of the values causes."""
     measurements = observations.measurements
     dim, size = measurements.dim, measurements.size
     unknowns = pca_unknowns(rank, dim)
@@ -289,7 +289,7 @@ def _of_entries(
     k: int,
     gain: float,
 ) -> Spread:
-    """Entries are independent: the variance of q'E v is a sum over them."""
+    """Return errors from independent entries: the variance of q'E v is a sum over them."""
     variances = gain * observations.variances
     diagonal, off = float(variances[on_diagonal].mean()), float(variances[on_diagonal].mean()) / 2
     if not on_diagonal.all():
@@ -309,7 +309,7 @@ def _of_tangents(
     k: int,
     gain: float,
 ) -> Spread | None:
-    """From the covariance of the errors along the tangents; None if there is none."""
+    """Return errors from the covariance along the tangents; None if it is singular."""
     products = measurements.vectors @ axes
     first, second = np.triu_indices(rank, m=products.shape[1])
     columns = products[:, first] * products[:, second]
@@ -353,7 +353,7 @@ class Summary:
 
 
 def summarise(eigenvalues: Floats, spread: Spread) -> Summary:
-    """Variances along the components from eigenvalues (dim,) of a noisy matrix, descending.
+    """Return variances along the components from eigenvalues (dim,), descending.
 
     Noise enlarges the first eigenvalues: one that is t above the rest comes out at
     t + N / t, N the sum of variances towards all others, and its vector holds t - N / t

@@ -66,18 +66,18 @@ class Factors:
         return int(self.factor.shape[1])
 
     def matrix(self) -> Floats:
-        """(dim, dim) the sum."""
+        """Return the sum, (dim, dim)."""
         return np.asarray(self.factor @ self.factor.T + self.isotropic * np.eye(len(self.factor)))
 
     def values(self, measurements: Measurements) -> Floats:
-        """A(C), (m,)."""
+        """Return A(C), (m,)."""
         return np.asarray(
             measurements.of_factor(self.factor) + self.isotropic * measurements.identity
         )
 
 
 def leading(matrix: Floats, rank: int) -> Factors:
-    """The factors nearest to a symmetric matrix: its first eigenvectors, the rest averaged."""
+    """Return the factors nearest to a symmetric matrix: first eigenvectors, the rest averaged."""
     variances, axes = np.linalg.eigh(matrix)
     variances, axes = variances[::-1], axes[:, ::-1]
     rest = max(float(variances[rank:].mean()), 0.0) if rank < len(matrix) else 0.0
@@ -90,7 +90,7 @@ def leading(matrix: Floats, rank: int) -> Factors:
 def cost_and_gradient(
     measurements: Measurements, loss: Loss, factors: Factors
 ) -> tuple[float, Floats, float]:
-    """Cost, and its derivatives in U, (dim, rank), and in s."""
+    """Return the cost, and its derivatives in U, (dim, rank), and in s."""
     cost, slopes = loss(factors.values(measurements))
     by_factor = 2 * measurements.adjoint_times(slopes, factors.factor)
     return cost, by_factor, float(slopes @ measurements.identity)
@@ -99,7 +99,7 @@ def cost_and_gradient(
 def fit_factors(
     measurements: Measurements, loss: Loss, start: Factors, *, tolerance: float = TOLERANCE
 ) -> Factors:
-    """The factors of least cost near a start, to a relative fall below `tolerance` per step."""
+    """Return the factors of least cost near a start; `tolerance` is a relative fall per step."""
     shape = start.factor.shape
     square = float(np.square(start.factor).sum()) + shape[0] * start.isotropic
     size = max(np.sqrt(square), 1e-100)
@@ -147,23 +147,23 @@ class Loss:
     threshold: float
 
     def whiten(self, residuals: Floats) -> Floats:
-        """T r, (m,)."""
+        """Return T r, (m,)."""
         if self.whitener.ndim == 1:
             return np.asarray(self.whitener * residuals)
         return np.asarray(self.whitener @ residuals)
 
     def pull(self, scores: Floats) -> Floats:
-        """T' s, (m,)."""
+        """Return T' s, (m,)."""
         if self.whitener.ndim == 1:
             return np.asarray(self.whitener * scores)
         return np.asarray(self.whitener.T @ scores)
 
     def scores(self, whitened: Floats) -> Floats:
-        """Derivative of rho, (m,)."""
+        """Return the derivative of rho, (m,)."""
         return np.clip(whitened, -self.threshold, self.threshold)
 
     def __call__(self, prediction: Floats) -> tuple[float, Floats]:
-        """Cost, and its derivative in the prediction, (m,)."""
+        """Return the cost, and its derivative in the prediction, (m,)."""
         whitened = self.whiten(prediction - self.values)
         scores = self.scores(whitened)
         # rho(e) = c |e| - c^2 / 2 beyond c, e^2 / 2 within: scores (e - scores / 2) in both.
@@ -172,12 +172,12 @@ class Loss:
 
 
 def squares_of(observations: Observations) -> Loss:
-    """Least squares in units of the privacy noise, whatever its law."""
+    """Return least squares in units of the privacy noise, whatever its law."""
     return Loss(observations.values, 1 / np.sqrt(observations.variances), np.inf)
 
 
 def loss_of(observations: Observations) -> Loss:
-    """The loss under privacy noise alone."""
+    """Return the loss under privacy noise alone."""
     threshold = np.inf if observations.exact_law else HUBER
     return replace(squares_of(observations), threshold=threshold)
 
@@ -190,7 +190,7 @@ class ConvexFit:
     isotropic: float
 
     def matrix(self) -> Floats:
-        """(dim, dim) the sum."""
+        """Return the sum, (dim, dim)."""
         return np.asarray(self.low_rank + self.isotropic * np.eye(len(self.low_rank)))
 
 
@@ -202,7 +202,7 @@ def fit_convex(
     max_iterations: int = CONVEX_ITERATIONS,
     tolerance: float = CONVEX_TOLERANCE,
 ) -> ConvexFit:
-    """The minimiser, to a relative change below `tolerance` per step."""
+    """Return the minimiser, to a relative change below `tolerance` per step."""
     dim = measurements.dim
     # s I as a coordinate of unit length beside L.
     unit = measurements.identity / np.sqrt(dim)
@@ -240,7 +240,7 @@ def fit_convex(
 
 
 def refit(measurements: Measurements, loss: Loss, fit: ConvexFit, rank: int) -> Factors:
-    """The convex fit without its shrinkage: least squares on its first directions.
+    """Refit the convex fit without its shrinkage, by least squares on its first directions.
 
     The penalty lowers all eigenvalues; their directions are kept as a space, and the
     matrix on it and the isotropic part are fitted again, linearly.
@@ -263,14 +263,14 @@ def refit(measurements: Measurements, loss: Loss, fit: ConvexFit, rank: int) -> 
 
 
 def _shrunk(matrix: Floats, by: float) -> Floats:
-    """Eigenvalues lowered by a constant and cut at zero."""
+    """Return the matrix with eigenvalues lowered by a constant and cut at zero."""
     lengths, axes = np.linalg.eigh(matrix)
     lengths = np.maximum(lengths - by, 0.0)
     return np.asarray((axes * lengths) @ axes.T)
 
 
 def _least_curvature(measurements: Measurements, loss: Loss) -> float:
-    """Curvature of the loss along the identity: a first guess from below."""
+    """Return the curvature of the loss along the identity: a first guess from below."""
     level = loss.whiten(measurements.identity)
     return max(float(level @ level) / measurements.dim / 4, 1e-300)
 
@@ -343,14 +343,14 @@ def _spectrum(observations: Observations) -> _Spectrum:
 
 
 def _is_noise(residuals: Floats, unknowns: int, exact_law: bool) -> bool:
-    """Whether residuals in units of the noise are no larger than noise leaves."""
+    """Return whether residuals in units of the noise are no larger than noise leaves."""
     free = max(len(residuals) - unknowns, 1)
     spread = np.sqrt((2 if exact_law else 5) * free)  # kurtosis 3, or 6
     return bool(residuals @ residuals <= free + spread)
 
 
 def _likely_variance(spectrum: _Spectrum, residuals: Floats, unknowns: int) -> float:
-    """The t of greatest marginal likelihood; 0 if none is better."""
+    """Return the t of greatest marginal likelihood; 0 if none is better."""
     rotated = residuals if spectrum.axes is None else spectrum.axes.T @ residuals
     # The fit has taken its share of the residuals.
     squares = np.square(rotated) * (len(residuals) / max(len(residuals) - unknowns, 1))
@@ -361,7 +361,7 @@ def _likely_variance(spectrum: _Spectrum, residuals: Floats, unknowns: int) -> f
 
 
 def _whitened(loss: Loss, spectrum: _Spectrum, variance: float, observations: Observations) -> Loss:
-    """The loss with noise and R whitened: (I + t A A*)^(-1/2), symmetric, after the noise.
+    """Return the loss whitened for noise and R: (I + t A A*)^(-1/2) after the noise.
 
     Symmetric, so that a small R changes the residuals little and Huber's threshold still
     is one of single values.

@@ -28,7 +28,7 @@ def learn_pca(
     method: str = "auto",
     random_state: int | None = None,
 ) -> PCAModel:
-    """Principal components from a sketch. Charges nothing.
+    """Learn principal components from a sketch. Charges nothing.
 
     They are about the mean of the records if the design releases it (`mean="released"`),
     else about the center of the domain; the model says which.
@@ -116,7 +116,7 @@ def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
 
 
 def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
-    """Reasons to doubt the components, in words."""
+    """Return reasons to doubt the components, in words."""
     found = []
     radius = float(sketch.design.domain.half_widths[0])
     size, standing = model.n_components, model.n_standing_out
@@ -157,7 +157,7 @@ def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
 
 
 def _most_misfit(model: PCAModel, sketch: Sketch) -> float:
-    """The largest misfit that a few values beyond the unknowns may have by chance."""
+    """Return the largest misfit that few values beyond the unknowns may have by chance."""
     design = sketch.design
     unknowns = pca_unknowns(max(model.n_components, model.n_standing_out), design.dim)
     free = max(design.n_values - unknowns, 1)

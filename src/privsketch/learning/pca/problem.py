@@ -56,20 +56,20 @@ class QuadraticMeasurements:
         return np.asarray(np.einsum("jk,jk->j", self.vectors, self.vectors))
 
     def of_matrix(self, matrix: Floats) -> Floats:
-        """A(C), (m,)."""
+        """Return A(C), (m,)."""
         return np.asarray(np.einsum("jk,jk->j", self.vectors @ matrix, self.vectors))
 
     def of_factor(self, factor: Floats) -> Floats:
-        """A(U U'), (m,)."""
+        """Return A(U U'), (m,)."""
         products = self.vectors @ factor
         return np.asarray(np.einsum("jk,jk->j", products, products))
 
     def adjoint(self, weights: Floats) -> Floats:
-        """A*(g), (dim, dim)."""
+        """Return A*(g), (dim, dim)."""
         return np.asarray((self.vectors * weights[:, None]).T @ self.vectors)
 
     def adjoint_times(self, weights: Floats, factor: Floats) -> Floats:
-        """A*(g) U, (dim, rank)."""
+        """Return A*(g) U, (dim, rank)."""
         return np.asarray(self.vectors.T @ (weights[:, None] * (self.vectors @ factor)))
 
     @property
@@ -78,7 +78,7 @@ class QuadraticMeasurements:
         return np.square(self.identity)
 
     def gram(self) -> Floats:
-        """A A*, (m, m): squares of inner products."""
+        """Return A A*, (m, m), or its diagonal (m,) if it has nothing else."""
         return np.asarray(np.square(self.vectors @ self.vectors.T))
 
 
@@ -110,25 +110,25 @@ class EntryMeasurements:
         return self.on_diagonal.astype(np.float64)
 
     def of_matrix(self, matrix: Floats) -> Floats:
-        """A(C), (m,)."""
+        """Return A(C), (m,)."""
         return np.asarray(matrix[self._places])
 
     def of_factor(self, factor: Floats) -> Floats:
-        """A(U U'), (m,)."""
+        """Return A(U U'), (m,)."""
         return self.of_matrix(factor @ factor.T)
 
     def adjoint(self, weights: Floats) -> Floats:
-        """A*(g), (dim, dim): an entry off the diagonal is there twice, by half each."""
+        """Return A*(g), (dim, dim)."""
         half = np.zeros((self.dim, self.dim))
         half[self._places] = weights / 2
         return half + half.T
 
     def adjoint_times(self, weights: Floats, factor: Floats) -> Floats:
-        """A*(g) U, (dim, rank)."""
+        """Return A*(g) U, (dim, rank)."""
         return np.asarray(self.adjoint(weights) @ factor)
 
     def matrix_of(self, values: Floats) -> Floats:
-        """The symmetric matrix that has these entries."""
+        """Return the symmetric matrix that has these entries."""
         return self.adjoint(np.where(self.on_diagonal, values, 2 * values))
 
     @property
@@ -137,7 +137,7 @@ class EntryMeasurements:
         return np.where(self.on_diagonal, 1.0, 0.5)
 
     def gram(self) -> Floats:
-        """The diagonal of A A*, (m,): it has nothing else."""
+        """Return A A*, (m, m), or its diagonal (m,) if it has nothing else."""
         return self.gram_diagonal
 
 
@@ -223,7 +223,7 @@ PCAProblem = QuadraticProblem | MomentProblem
 
 
 def problem_of_pca(sketch: Sketch) -> PCAProblem:
-    """The sketch as learners of principal components see it."""
+    """Return the sketch as a problem for learners of principal components."""
     design = sketch.design
     if not design.mapping.for_components:
         raise ParameterError(
@@ -262,7 +262,7 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
 
 
 def _masking(sketch: Sketch, square: float) -> float:
-    """Variance that masks add to a sum of squares of this size.
+    """Return the variance that masks add to a sum of squares of this size.
 
     For each record that of its own square, on average: three times its mean squared, as
     for Gaussian records.
@@ -273,7 +273,7 @@ def _masking(sketch: Sketch, square: float) -> float:
 
 
 def _count_variance(sketch: Sketch) -> float:
-    """Variance of the number of records about that of the records in the sums.
+    """Return the variance of the released number of records about that in the sums.
 
     Its noise; and how many records masks keep, unless it is those that were counted.
     """
@@ -332,21 +332,21 @@ class Observations:
         return max(self.n_records / self.repetition, 1.0)
 
     def mean_error(self, errors: Floats) -> Floats:
-        """What errors of the sum of the records, (dim,), do to the values, (m,)."""
+        """Return errors of the values, (m,), that errors of the sum of records, (dim,), cause."""
         if self.mean is None:
             return np.zeros(self.measurements.size)
         turned = np.outer(self.mean, errors)
         return self.measurements.of_matrix(turned + turned.T)
 
     def mean_spread(self) -> Floats:
-        """Variances of the values because of the noise of the mean, (m,)."""
+        """Return variances of the values, (m,), that the noise of the mean causes."""
         if self.mean is None:
             return np.zeros(self.measurements.size)
         return self.mean_variance * _spread_by_mean(self.measurements, self.mean)
 
 
 def observations_of(problem: PCAProblem) -> Observations:
-    """What a fit explains."""
+    """Return the observations that a fit explains."""
     measurements: Measurements
     if isinstance(problem, MomentProblem):
         entries = EntryMeasurements(problem.dim)
@@ -380,12 +380,12 @@ def observations_of(problem: PCAProblem) -> Observations:
 
 
 def _inside(mean: Floats, radius: float) -> Floats:
-    """The nearest point of the domain; a mean outside is noise."""
+    """Return the nearest point of the domain; a mean outside is noise."""
     return np.asarray(mean / max(1.0, float(np.linalg.norm(mean)) / radius))
 
 
 def _spread_by_mean(measurements: Measurements, mean: Floats) -> Floats:
-    """Variance of A(mu e' + e mu') for e of variance 1 in every coordinate, (m,)."""
+    """Return variances of A(mu e' + e mu'), (m,), for e of variance 1 in every coordinate."""
     if isinstance(measurements, EntryMeasurements):
         squares = np.square(mean)
         both = squares[:, None] + squares[None, :] + 2 * np.diag(squares)

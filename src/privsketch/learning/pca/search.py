@@ -67,7 +67,7 @@ class Search:
         return self.convex(START_ITERATIONS, START_TOLERANCE).matrix()
 
     def convex(self, max_iterations: int, tolerance: float) -> ConvexFit:
-        """The convex fit, of least squares: Huber's function and shrinkage do not go together.
+        """Return the convex fit of least squares; Huber's function does not suit shrinkage.
 
         The penalty shrinks what it finds, by more than the noise, and Huber's function
         takes the difference for outliers. At the full edge only true directions enter, but
@@ -82,12 +82,12 @@ class Search:
         )
 
     def fit(self, rank: int) -> Factors:
-        """The best U U' + s I with U of this rank."""
+        """Return the best U U' + s I with U of this rank."""
         start = self._rough.get(rank, leading(self.start, rank))
         return self._improved(start, self.loss, TOLERANCE)
 
     def _rough_fit(self, rank: int) -> Factors:
-        """One of least squares that is good enough to see what it leaves.
+        """Fit least squares well enough to see what they leave.
 
         Squares, as for the edge: a fit by Huber's function leaves more of them.
         """
@@ -102,7 +102,7 @@ class Search:
         return fit_factors(measurements, loss, start, tolerance=tolerance)
 
     def standing_out(self, most: int) -> int:
-        """Number of components that stand out of the noise, at most `most`."""
+        """Return the number of components that stand out of the noise, at most `most`."""
         dim = self.observations.measurements.dim
         for rank in range(most):
             factors = self._rough_fit(rank)
@@ -117,20 +117,20 @@ class Search:
         return most
 
     def _has_last(self, factors: Factors) -> bool:
-        """Whether the last direction, which none is left to compare with, is above noise."""
+        """Return whether the last direction, which has no other to compare with, exceeds noise."""
         axis = np.linalg.svd(factors.factor)[0][:, -1:]
         whitened = self.squares.whiten(self.observations.measurements.of_factor(axis))
         return bool(factors.isotropic * np.linalg.norm(whitened) > LAST)
 
 
 def carried_components(dim: int, n_values: int, per_unknown: float = 1.0) -> int:
-    """The largest rank with so many values for every unknown, at least 1."""
+    """Return the largest rank with so many values for every unknown, at least 1."""
     ranks = range(1, dim + 1)
     return max((r for r in ranks if per_unknown * pca_unknowns(r, dim) <= n_values), default=1)
 
 
 def _one_step(measurements: Measurements, loss: Loss) -> Floats:
-    """The isotropic matrix that explains the values best, and a step along its gradient."""
+    """Return the best isotropic matrix after one step along its gradient."""
     unit = loss.whiten(measurements.identity)
     level = float(unit @ loss.whiten(loss.values)) / max(float(unit @ unit), 1e-300)
     residuals = loss.values - level * measurements.identity
@@ -141,7 +141,7 @@ def _one_step(measurements: Measurements, loss: Loss) -> Floats:
 
 
 def top_rate(observations: Observations, slopes: Floats) -> float:
-    """The largest rate at which another direction would improve a fit of least squares.
+    """Return the largest rate at which another direction would improve a least-squares fit.
 
     Of squares also where the noise is Laplace's: Huber's slopes say little about residuals
     far beyond the noise.
@@ -167,12 +167,12 @@ class Edge:
     sampling: float
 
     def at(self, isotropic: float, n_records: float) -> float:
-        """The edge of both."""
+        """Return the edge of noise and sampling together."""
         return math.hypot(self.noise, self.sampling * isotropic / math.sqrt(n_records))
 
 
 def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
-    """Edges by simulation; variances of independent parts add."""
+    """Return edges by simulation; variances of independent parts add."""
     measurements, loss = observations.measurements, squares_of(observations)
     deviations = np.sqrt(observations.variances)
     level = loss.whiten(measurements.identity)
@@ -199,7 +199,7 @@ def _above(rates: list[float]) -> float:
 
 
 def _unit_noise(noise: str, size: int, rng: np.random.Generator) -> Floats:
-    """Noise of variance 1. The cube's components are nearly Gaussian for this purpose."""
+    """Return noise of variance 1. The cube's is nearly Gaussian for this purpose."""
     if noise == "laplace":
         return rng.laplace(scale=np.sqrt(0.5), size=size)
     return rng.standard_normal(size)
