@@ -10,7 +10,7 @@ from privsketch.design.pca import lost_variance
 from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.decoder import Spread, decode_pca, signed, summarise
 from privsketch.learning.pca.fits import (
-    HUBER,
+    HUBER_THRESHOLD,
     Factors,
     Loss,
     cost_and_gradient,
@@ -130,7 +130,7 @@ def test_entries_and_matrix():
     assert np.allclose(measurements.matrix_of(measurements.of_matrix(matrix)), matrix)
 
 
-@pytest.mark.parametrize("threshold", [np.inf, HUBER])
+@pytest.mark.parametrize("threshold", [np.inf, HUBER_THRESHOLD])
 @pytest.mark.parametrize("correlated", [False, True])
 def test_gradients_are_those_of_finite_differences(threshold, correlated):
     rng = np.random.default_rng(3)

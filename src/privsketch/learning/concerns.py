@@ -22,10 +22,10 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 EDGE = 0.999  # of the way from the center of the domain
-ON_EDGE = 0.01  # share of the records around centers on the edge that is worth a word
-PILE = 0.1  # share of the records in the middle of a column that is worth a word
-MIDDLE = 0.1  # of half of the column: how near to its middle a pile is
-NARROW_PILE = 0.5  # of the width of others: how narrow a pile is
+MIN_EDGE_SHARE = 0.01  # share of the records around centers on the edge that is worth a word
+MIN_PILE_SHARE = 0.1  # share of the records in the middle of a column that is worth a word
+PILE_DISTANCE = 0.1  # of half of the column: how near to its middle a pile is
+PILE_WIDTH = 0.5  # of the width of others: how narrow a pile is
 CELLS_PER_CLUSTER = 2  # two numbers for a cluster, at least
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
@@ -35,8 +35,8 @@ def coordinates_cut(schema: Schema) -> NDArray[np.bool_]:
 
     Those of numbers and dates; labels, flags and cycles lie there by their nature.
     """
-    kinds = [(column, len(column.coordinates)) for column in schema.columns]
-    return np.repeat([isinstance(one, Number | Date) for one, _ in kinds], [n for _, n in kinds])
+    is_clipped = [isinstance(column, Number | Date) for column in schema.columns]
+    return np.repeat(is_clipped, [len(column.coordinates) for column in schema.columns])
 
 
 def on_the_edge(
@@ -57,7 +57,7 @@ def on_the_edge(
 
 def edge_concern(share: float) -> list[str]:
     """Return a concern if a relevant share of the records is around centers on the edge."""
-    if share < ON_EDGE:
+    if share < MIN_EDGE_SHARE:
         return []
     return [
         f"{share:.0%} of the records are around centers on the edge of the domain, where records "
@@ -120,24 +120,24 @@ def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
     density, schema = model.density, sketch.design.schema
     if density is None or schema is None:
         return []
-    found = []
+    texts = []
     box, weights = schema.box, density.mixture_weights
-    for column, place in schema.places():
+    for column, coordinates in schema.places():
         if schema.rule(column) != "center":
             continue
-        axis = place.start  # columns that have a middle have one coordinate
+        axis = coordinates.start  # columns that have a middle have one coordinate
         offsets = np.abs(density.mixture_means[:, axis] - box.center_vector[axis])
-        is_near = offsets < MIDDLE * box.half_widths[axis]
+        is_near = offsets < PILE_DISTANCE * box.half_widths[axis]
         others = weights * ~is_near
         squares = np.square(density.mixture_widths[:, axis])
         usual = float(others @ squares) / max(float(others.sum()), 1e-300)
-        share = float(weights[is_near & (squares < NARROW_PILE**2 * usual)].sum())
-        if share >= PILE:
-            found.append(
+        share = float(weights[is_near & (squares < PILE_WIDTH**2 * usual)].sum())
+        if share >= MIN_PILE_SHARE:
+            texts.append(
                 f"about {share:.0%} of the records lie in the middle of {column.name!r}, where "
                 "missing values were put: clusters may be about what is missing"
             )
-    return found
+    return texts
 
 
 def beyond_carried(n_clusters: int, design: Design) -> list[str]:
@@ -160,29 +160,29 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     Noise and misfit are reasons where the cost may suffer from them, or where nobody can tell.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
-    noise, found = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
+    noise, texts = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
     if density is not None and density.misfit > MISFIT and not density.explains:
-        found.append(
+        texts.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
             f"centers can still be good{label_words(sketch)}"
         )
     if ratio is not None:
-        found = [f"the k-means cost is {ratio.describe()}", *found] if ratio.is_bad else []
-    found += beyond_carried(model.n_clusters, design)
+        texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else []
+    texts += beyond_carried(model.n_clusters, design)
     on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
-    found += on_edge
-    found += missing_records(model.n_records, sketch)
-    found += in_the_middle(model, sketch)
+    texts += on_edge
+    texts += missing_records(model.n_records, sketch)
+    texts += in_the_middle(model, sketch)
     if density is None:
-        return tuple(found)
+        return tuple(texts)
     finest = _resolution(design)
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
     extent = math.hypot(spread, density.width)
     if extent < 1.5 * finest and noise <= HOPELESS and not on_edge:
-        found.append(
+        texts.append(
             f"all records lie within about {extent:.2g} of each other, and the design resolves "
             f"{finest:.2g}: the domain may be far too wide for them"
         )
-    return tuple(found)
+    return tuple(texts)

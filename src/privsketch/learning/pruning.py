@@ -22,7 +22,7 @@ from privsketch.learning.problem import (
 )
 from privsketch.learning.refine import HALF_BITS, TURN
 
-FEW = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
+REMOVED_SHARE = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
 N_NEIGHBOURS = 3  # merge partners tried per atom
 
 
@@ -37,7 +37,7 @@ def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
     stock = Stock(target, atoms)
     while stock.atoms.size > n_atoms:
         surplus = stock.atoms.size - n_atoms
-        few = max((surplus + 1) // 2, int(FEW * stock.atoms.size))
+        few = max((surplus + 1) // 2, int(REMOVED_SHARE * stock.atoms.size))
         stock.remove_cheapest(min(surplus, few))
         stock.refit_weights()
     return stock.atoms
@@ -120,12 +120,14 @@ class Stock:
         )
         merges = chosen[chosen >= atoms.size] - atoms.size
         keep = np.delete(own, np.append(chosen[chosen < atoms.size], pairs[merges]))
-        kept, new = atoms.subset(keep), merged.subset(merges)
+        remaining, new = atoms.subset(keep), merged.subset(merges)
         self._rows = np.concatenate([self._rows[keep], self._take_in(new)])
         self.atoms = Atoms(
-            np.concatenate([kept.weights, new.weights]),
-            np.concatenate([kept.centers, new.centers]),
-            atoms.variances if atoms.shared else np.concatenate([kept.variances, new.variances]),
+            np.concatenate([remaining.weights, new.weights]),
+            np.concatenate([remaining.centers, new.centers]),
+            atoms.variances
+            if atoms.shared
+            else np.concatenate([remaining.variances, new.variances]),
         )
 
     def merge_prices(self, pairs: Indices, merged: Atoms) -> Floats:

@@ -278,8 +278,8 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
         if step == 0:
             matched = features(lowest, starts, atoms.variances)
             matched *= np.tile(lowest.taper**2, 2)
-            place = int(np.argmax(matched @ lowest.moments))
-            atoms = replace(atoms, centers=starts[place : place + 1])
+            best = int(np.argmax(matched @ lowest.moments))
+            atoms = replace(atoms, centers=starts[best : best + 1])
         atoms, _ = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
     weight = float(atoms.weights[0])
     # No more than a hundredth of the largest moment can only be noise.

@@ -42,8 +42,8 @@ from privsketch.learning.problem import (
 
 N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
 RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
-LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
-FEW_PAIRS = 40  # atoms, whose inner products are plain matrix products; by trial
+MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
+MAX_DENSE_ATOMS = 40  # atoms, whose inner products are plain matrix products; by trial
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
 # What Gaussian atoms leave uncertain of the share of a label: 4 to 8 points, root mean square over
 # clusters and labels, in the demo and in four of six tables of labels that were tried.
@@ -197,7 +197,7 @@ def assess(
     n_parameters = atoms.weights.size + atoms.centers.size
     n_parameters += atoms.variances.size if fit_variances else 0
     free = max(n_values - n_parameters, 1)
-    if total <= 0 or n_values * n_parameters**2 > LARGEST:
+    if total <= 0 or n_values * n_parameters**2 > MAX_MULTIPLICATIONS:
         mean = _unit_moments(target, atoms, total)
         scatter = per_record * (target.n_features - float(mean @ mean))
         variance = noise_variance + scatter / n_values
@@ -300,12 +300,12 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
     """
     m, (size, dim) = target.n_features, atoms.centers.shape
     n = size * (dim + 1)
-    if size <= FEW_PAIRS or dim > size:
+    if size <= MAX_DENSE_ATOMS or dim > size:
         return inner_products(derivatives)
-    one, other = np.triu_indices(dim)
-    even = np.empty((m, 1 + len(one)), np.float32)
+    first, second = np.triu_indices(dim)
+    even = np.empty((m, 1 + len(first)), np.float32)
     even[:, 0] = 1
-    np.multiply(target.frequencies[:, one], target.frequencies[:, other], out=even[:, 1:])
+    np.multiply(target.frequencies[:, first], target.frequencies[:, second], out=even[:, 1:])
     cosines, sines = _phase_sums(derivatives[:size], even, target.frequencies)
     weights = _positive_weights(atoms)
     result = np.empty((len(derivatives), len(derivatives)))
@@ -315,8 +315,8 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
     result[size:n, :size] = result[:size, size:n].T
     weighted = np.moveaxis(cosines[:, :, 1:] * np.outer(weights, weights)[:, :, None], 2, 0)
     blocks = result[size:n, size:n].reshape(size, dim, size, dim)
-    blocks[:, one, :, other] = weighted
-    blocks[:, other, :, one] = weighted
+    blocks[:, first, :, second] = weighted
+    blocks[:, second, :, first] = weighted
     result[n:] = derivatives[n:] @ derivatives.T
     result[:n, n:] = result[n:, :n].T
     return result
@@ -412,9 +412,9 @@ def with_label_errors(errors: Floats, schema: Schema | None) -> Floats:
     """Return standard errors (k, dim) that include what Gaussians miss of labels."""
     if schema is None:
         return errors
-    found = errors.copy()
-    for column, place in schema.places():
+    total = errors.copy()
+    for column, coordinates in schema.places():
         if isinstance(column, Labelled):
             unit = column.weight if len(column.coordinates) == 1 else column.corner
-            found[:, place] = np.hypot(found[:, place], LABEL_ERROR * unit)
-    return found
+            total[:, coordinates] = np.hypot(total[:, coordinates], LABEL_ERROR * unit)
+    return total

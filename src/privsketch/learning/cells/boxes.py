@@ -31,7 +31,7 @@ from privsketch.sketching.sketch import Sketch
 
 _LIKE_GAUSSIAN = 100  # draws of Laplace noise whose sum nobody tells from Gaussian noise
 _ROOT = 1 / math.sqrt(2 * math.pi)
-FAR = 40.0  # in widths: densities there are zero
+MAX_DEVIATIONS = 40.0  # in widths: densities there are zero
 _LARGE_BLOCKS = 200  # boxes of a grid on average, from which on a loop over grids is faster
 
 
@@ -190,26 +190,26 @@ class Partition:
 
     def _standardised(self, centers: Floats, widths: Floats) -> Floats:
         z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
-        return np.minimum(np.maximum(z, -FAR), FAR)
+        return np.minimum(np.maximum(z, -MAX_DEVIATIONS), MAX_DEVIATIONS)
 
     def factors(self, centers: Floats, widths: Floats) -> Floats:
         """Return masses along the axes, (components + 1, n_intervals)."""
-        found = np.empty((len(centers) + 1, len(self.first)))
+        masses = np.empty((len(centers) + 1, len(self.first)))
         below = ndtr(self._standardised(centers, widths))
-        np.subtract(below[:, self.last], below[:, self.first], out=found[:-1])
-        found[-1] = self._even()
-        return found
+        np.subtract(below[:, self.last], below[:, self.first], out=masses[:-1])
+        masses[-1] = self._even()
+        return masses
 
     def slopes(self, centers: Floats, widths: Floats) -> Slopes:
         """Return masses along the axes, and their derivatives."""
         z = self._standardised(centers, widths)
         density = _ROOT * np.exp(-0.5 * z * z)
         by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
-        found = np.zeros((3, len(centers) + 1, len(self.first)))
+        masses = np.zeros((3, len(centers) + 1, len(self.first)))
         for kind, values in enumerate(by_edge):
-            np.subtract(values[:, self.last], values[:, self.first], out=found[kind, :-1])
-        found[0, -1] = self._even()
-        return Slopes(*found)
+            np.subtract(values[:, self.last], values[:, self.first], out=masses[kind, :-1])
+        masses[0, -1] = self._even()
+        return Slopes(*masses)
 
     def first_moments(self, centers: Floats, widths: Floats) -> Floats:
         """Return integrals of the coordinate over intervals; clipped mass counts at the edge."""
@@ -218,14 +218,14 @@ class Partition:
         begin, end = (self.lower - mean) / width, (self.upper - mean) / width
         below, above = ndtr(begin), ndtr(-end)
         density = _ROOT * (np.exp(-0.5 * begin * begin) - np.exp(-0.5 * end * end))
-        found = np.empty((len(centers) + 1, len(self.first)))
-        found[:-1] = mean * (ndtr(end) - below) + width * density
+        integrals = np.empty((len(centers) + 1, len(self.first)))
+        integrals[:-1] = mean * (ndtr(end) - below) + width * density
         outermost = np.isneginf(self.edges[self.first])
-        found[:-1] += np.where(outermost, below * self.lower, 0.0)
+        integrals[:-1] += np.where(outermost, below * self.lower, 0.0)
         outermost = np.isposinf(self.edges[self.last])
-        found[:-1] += np.where(outermost, above * self.upper, 0.0)
-        found[-1] = self._even() * (self.lower + self.upper) / 2
-        return found
+        integrals[:-1] += np.where(outermost, above * self.upper, 0.0)
+        integrals[-1] = self._even() * (self.lower + self.upper) / 2
+        return integrals
 
     def rows(self, factors: Floats) -> Floats:
         """Return the mass of every component in every box, (components + 1, n_boxes)."""
@@ -241,10 +241,10 @@ class Partition:
             return _sums_of_grid(weights, parts)
         if not self.blocks:
             return np.asarray(reduce(np.multiply, self._at_boxes(parts)) @ weights)
-        found = np.empty(self.n_boxes)
+        masses = np.empty(self.n_boxes)
         for block in self.blocks:
-            found[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.places]
-        return found
+            masses[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.places]
+        return masses
 
     def gram(self, information: Floats, factors: Floats) -> Floats:
         """Return products of all pairs of rows, summed over boxes, weighted by information.
@@ -258,10 +258,10 @@ class Partition:
         if not self.blocks:
             rows = self.rows(factors)
             return np.asarray((rows * information) @ rows.T)
-        found = np.zeros((len(factors), len(factors)))
+        products = np.zeros((len(factors), len(factors)))
         for block in self.blocks:
-            found += _gram_of_grid(block.table(information), block.of(parts))
-        return found
+            products += _gram_of_grid(block.table(information), block.of(parts))
+        return products
 
     def contract(self, values: Floats, factors: Floats) -> Floats:
         """Return sums of `values` over the boxes of each interval, (components + 1, n_intervals).
@@ -275,18 +275,18 @@ class Partition:
         if self.blocks:
             return self._contract_blocks(values, parts)
         at_boxes = self._at_boxes(parts)
-        found = []
+        sums = []
         for d, members in enumerate(self._members):
             others = [factor for e, factor in enumerate(at_boxes) if e != d]
             product = np.broadcast_to(values[:, None], at_boxes[0].shape)
-            found.append((members @ reduce(np.multiply, others, product)).T)
-        return np.hstack(found)
+            sums.append((members @ reduce(np.multiply, others, product)).T)
+        return np.hstack(sums)
 
     def _at_boxes(self, parts: list[Floats]) -> list[Floats]:
         """Return the factors of the boxes along each axis, (n_boxes, rows)."""
         return [
-            np.ascontiguousarray(part.T)[place]
-            for part, place in zip(parts, self.index, strict=True)
+            np.ascontiguousarray(part.T)[interval]
+            for part, interval in zip(parts, self.index, strict=True)
         ]
 
     @cached_property
@@ -294,18 +294,18 @@ class Partition:
         """For each axis (n_intervals, n_boxes) ones where a box has the interval."""
         boxes = np.arange(self.n_boxes)
         return [
-            csr_array((np.ones(self.n_boxes), (place, boxes)), shape=(int(size), self.n_boxes))
-            for place, size in zip(self.index, np.diff(self.begins), strict=True)
+            csr_array((np.ones(self.n_boxes), (interval, boxes)), shape=(int(size), self.n_boxes))
+            for interval, size in zip(self.index, np.diff(self.begins), strict=True)
         ]
 
     def _contract_blocks(self, values: Floats, parts: list[Floats]) -> Floats:
         """Return the sums of `contract`, computed grid by grid."""
-        found = [np.zeros_like(part) for part in parts]
+        totals = [np.zeros_like(part) for part in parts]
         for block in self.blocks:
             sums = _contract_grid(block.table(values), block.of(parts))
             for axis, (along, several) in enumerate(zip(block.intervals, sums, strict=True)):
-                found[axis][:, along] += several  # no grid has an interval twice
-        return np.hstack(found)
+                totals[axis][:, along] += several  # no grid has an interval twice
+        return np.hstack(totals)
 
 
 @dataclass(frozen=True)
@@ -329,9 +329,9 @@ class Block:
 
     def table(self, values: Floats) -> Floats:
         """Return values of the boxes at all places of the grid, (size,); 0 without a box."""
-        found = np.zeros(self.size)
-        found[self.places] = values[self.boxes]
-        return found
+        entries = np.zeros(self.size)
+        entries[self.places] = values[self.boxes]
+        return entries
 
     def of(self, parts: list[Floats]) -> list[Floats]:
         """Return the columns of the grid's own intervals."""
@@ -351,11 +351,11 @@ def _block(grid: Indices, index: list[Indices]) -> Block:
         rows = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
         # Any box of a slice tells its interval; a slice without one may have any that is not taken.
         known = rows.max(axis=1)
-        found = np.where(known >= 0, along[known], -1)
-        missing = np.flatnonzero(found < 0)
-        free = np.setdiff1d(np.arange(along.max() + 1), found)
-        found[missing] = free[: len(missing)]
-        intervals.append(found)
+        interval = np.where(known >= 0, along[known], -1)
+        missing = np.flatnonzero(interval < 0)
+        free = np.setdiff1d(np.arange(along.max() + 1), interval)
+        interval[missing] = free[: len(missing)]
+        intervals.append(interval)
     return Block(tuple(intervals), grid.reshape(-1)[places], places, grid.size)
 
 
@@ -367,7 +367,7 @@ def partition_of(boxes: Boxes) -> Partition:
     n_edges = 0
     for d in range(boxes.dim):
         rounding = 1e-9 * (high[d] - low[d])
-        pairs, place = _intervals(boxes, d)
+        pairs, interval = _intervals(boxes, d)
         own, at = np.unique(pairs, return_inverse=True)
         at = at.reshape(pairs.shape) + n_edges
         n_edges += len(own)
@@ -379,7 +379,7 @@ def partition_of(boxes: Boxes) -> Partition:
         lower.append(pairs[:, 0])
         upper.append(pairs[:, 1])
         begins.append(begins[-1] + len(pairs))
-        index.append(place)
+        index.append(interval)
     return Partition(
         low=low,
         high=high,
@@ -401,18 +401,18 @@ def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
     pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
     if boxes.shape is not None:  # the same without sorting
         line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
-        place = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
-        return line.reshape(boxes.shape[d], -1, 2)[:, 0], place
-    found, place = np.unique(pairs, axis=0, return_inverse=True)
-    return found, place.reshape(-1)
+        interval = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
+        return line.reshape(boxes.shape[d], -1, 2)[:, 0], interval
+    distinct, interval = np.unique(pairs, axis=0, return_inverse=True)
+    return distinct, interval.reshape(-1)
 
 
 def _products(factors: list[Floats]) -> Floats:
     """Return products of all combinations of columns, (rows, product of sizes), in C order."""
-    found = factors[0]
+    products = factors[0]
     for factor in factors[1:]:
-        found = (found[:, :, None] * factor[:, None, :]).reshape(len(found), -1)
-    return found
+        products = (products[:, :, None] * factor[:, None, :]).reshape(len(products), -1)
+    return products
 
 
 def _sums_of_grid(weights: Floats, factors: list[Floats]) -> Floats:

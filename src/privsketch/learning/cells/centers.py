@@ -21,7 +21,7 @@ N_STARTS = 12  # of k-means++ on boxes; a hundred are no better
 N_FINAL = 2  # starts that go on with parts of boxes
 MAX_PARTS = 40_000  # of all boxes together
 BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd
-FAINT = 1e-4  # records over those of an average point that are left out
+MIN_POINT_SHARE = 1e-4  # records over those of an average point that are left out
 N_SWAPS = 30  # centers that are tried elsewhere
 
 
@@ -162,8 +162,8 @@ def seeds(points: Points, k: int, rng: np.random.Generator) -> Floats:
 
 def _squares(places: Floats, squares: Floats, at: Indices | list[int]) -> Floats:
     """Return squared distances of all points to some of them, (len(at), n)."""
-    found = squares[at][:, None] + squares - 2 * (places[at] @ places.T)
-    return np.maximum(found, 0.0)
+    distances = squares[at][:, None] + squares - 2 * (places[at] @ places.T)
+    return np.maximum(distances, 0.0)
 
 
 def swapped(points: Points, centers: Floats, cost: float, n_swaps: int) -> tuple[Floats, float]:
@@ -225,14 +225,14 @@ def kmeans(
     """Return the centers of least cost over all starts of `n_clusters` centers."""
     n_parts = parts_per_axis(*boxes.low.shape)
     fine = points_of(boxes, counts, densities, n_parts)
-    coarse = points_of(boxes, counts, densities, 1).some(FAINT / len(counts))
+    coarse = points_of(boxes, counts, densities, 1).some(MIN_POINT_SHARE / len(counts))
     if len(coarse.places) < 3 * n_clusters:
-        coarse = fine.some(FAINT / len(fine.places))
+        coarse = fine.some(MIN_POINT_SHARE / len(fine.places))
     tried = [start for start in starts if len(start) == n_clusters]
     tried += [seeds(coarse, n_clusters, rng) for _ in range(N_STARTS)]
-    found = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
-    found.sort(key=lambda pair: pair[1])
-    best = [swapped(coarse, *pair, N_SWAPS) for pair in found[:N_FINAL]]
+    coarse_runs = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
+    coarse_runs.sort(key=lambda pair: pair[1])
+    best = [swapped(coarse, *pair, N_SWAPS) for pair in coarse_runs[:N_FINAL]]
     final = [lloyd(fine, centers, PART_ROUNDS) for centers, _ in best]
     centers, _ = min(final, key=lambda pair: pair[1])
     centers = centers[np.lexsort(centers.T[::-1])]  # an order that no start decides

@@ -39,7 +39,7 @@ from privsketch.learning.cells.fit import (
     criterion,
     likelihood_of,
 )
-from privsketch.learning.cells.path import FIRST_LOOK, search, significant
+from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant
 from privsketch.learning.concerns import beyond_carried
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.problem import Atoms
@@ -47,13 +47,14 @@ from privsketch.learning.uncertainty import no_knowledge
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-NO_WORSE = 4.0  # of the criterion, two nats: differences that chance makes
+CRITERION_MARGIN = 4.0  # of the criterion, two nats: differences that chance makes
 TEMPERATURE = 8.0  # of weights of fits, in twice -log p; fits of one path are no independent draws
-PLAUSIBLE = 0.02  # weight of a fit from which on its components say where in a box records are
+# Weight of a fit from which on its components say where in a box records are.
+MIN_PLAUSIBILITY = 0.02
 # Share of the differences from the fits that are noise, of those believed. The rule before, one
 # mistake in all boxes, cost 0.0012 +- 0.0003 of log cost where the model is right (equal
 # Gaussians, d = 3 and 4); elsewhere 0.02 to 0.15 are alike within the error of 30 data sets.
-MISTAKEN = 0.05
+FALSE_SHARE = 0.05
 RIDGE = 1e-6  # relative: unknowns of twins are not told apart by any count
 MAX_ENTRIES = 2_000_000  # of derivatives at a time
 
@@ -71,27 +72,27 @@ def kmeans_of_cells(
         n_clusters = choose_number(boxes, most, rng)
     require_cells(int(n_clusters), design.n_features, "n_clusters")
     warn_of(beyond_carried(int(n_clusters), design))
-    found = decode_cells(boxes, int(n_clusters), rng)
+    solution = decode_cells(boxes, int(n_clusters), rng)
     half_widths = design.domain.half_widths
-    errors = found.standard_errors
+    errors = solution.standard_errors
     return model_of(
         sketch,
-        centers=found.centers,
-        records=found.records,
-        density=density_of(found, half_widths),
+        centers=solution.centers,
+        records=solution.records,
+        density=density_of(solution, half_widths),
         errors=None if errors is None else np.minimum(errors, no_knowledge(half_widths)),
-        residual=(found.residual, found.expected_residual, found.residual_spread),
+        residual=(solution.residual, solution.expected_residual, solution.residual_spread),
         decoder="cells",
     )
 
 
-def density_of(found: CellSolution, half_widths: Floats) -> Atoms:
+def density_of(solution: CellSolution, half_widths: Floats) -> Atoms:
     """Return the density of a solution, its background as a Gaussian as wide as the domain."""
-    atoms = found.density
-    if not found.background > 0 and atoms.size:
+    atoms = solution.density
+    if not solution.background > 0 and atoms.size:
         return atoms
     return Atoms(
-        np.append(atoms.weights, max(found.background, 0.0)),
+        np.append(atoms.weights, max(solution.background, 0.0)),
         np.vstack([atoms.centers, np.zeros(len(half_widths))]),
         np.vstack([atoms.axis_variances(), no_knowledge(half_widths) ** 2]),
     )
@@ -148,7 +149,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         # Where nothing is left, any place is as good as another: the domain is divided evenly.
         clustered = counts if counts.sum() > 0 else boxes.shares
         starts = [fit.components.centers for fit in fits]
-        least = min(PLAUSIBLE, float(weights.max()))
+        least = min(MIN_PLAUSIBILITY, float(weights.max()))
         pairs = zip(weights, fits, strict=True)
         densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
         clusters = kmeans(boxes, clustered, densities, starts, n_clusters, rng)
@@ -185,7 +186,7 @@ def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> 
         fits = search(boxes, max_clusters, rng, fewest=1)
     scores = np.array([criterion(fit) for fit in fits])
     sizes = np.array([fit.components.size for fit in fits])
-    explains = scores <= scores.min() + NO_WORSE
+    explains = scores <= scores.min() + CRITERION_MARGIN
     return int(min(sizes[explains].min(), max_clusters))
 
 
@@ -200,8 +201,8 @@ def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -
     """Return estimated records of each box, (n_boxes,): expected ones and what counts add."""
     misses = boxes.counts - expected
     variance = boxes.variance + expected
-    clear = significant(boxes, misses, variance, rng, MISTAKEN)
-    if misses.sum() ** 2 <= 2 * FIRST_LOOK * variance.sum():
+    clear = significant(boxes, misses, variance, rng, FALSE_SHARE)
+    if misses.sum() ** 2 <= 2 * MIN_LOG_CHANCE * variance.sum():
         clear -= float(misses.sum()) * boxes.shares  # the total is the fits' own
     mean = np.maximum(expected + clear, 0.0)
     trust = mean / np.maximum(mean + boxes.variance, np.finfo(float).tiny)
@@ -280,7 +281,7 @@ def _products(
 
 
 def standard_errors(
-    boxes: Boxes, found: Linearised, components: Components, shares: Floats, offsets: Floats
+    boxes: Boxes, errors_of_fit: Linearised, components: Components, shares: Floats, offsets: Floats
 ) -> Floats:
     """Return standard errors of centers, (k, dim).
 
@@ -292,15 +293,15 @@ def standard_errors(
     records = shares.sum(axis=1)
     per_record = 1 / np.maximum(records, 1e-300)
     by_weight = offsets * (shares / np.maximum(components.weights, 1e-300))[:, :, None]
-    derivatives = np.zeros((k, dim, len(found.covariance)))
+    derivatives = np.zeros((k, dim, len(errors_of_fit.covariance)))
     derivatives[:, :, : size + 1] = np.moveaxis(by_weight, 2, 1)
     own = shares[:, :-1]
     for d in range(dim):
         derivatives[:, d, size + 1 + d : size + 1 + size * dim : dim] = own
     derivatives *= per_record[:, None, None]
-    moved = derivatives @ found.covariance
+    moved = derivatives @ errors_of_fit.covariance
     variances = np.einsum("kdp,kdp->kd", moved, derivatives)
-    misfit = max(found.residual / found.expected, 1.0)
+    misfit = max(errors_of_fit.residual / errors_of_fit.expected, 1.0)
     errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
     errors[records <= 0] = np.inf
     half_widths = (boxes.high.max(axis=0) - boxes.low.min(axis=0)) / 2

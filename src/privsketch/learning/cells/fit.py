@@ -32,16 +32,17 @@ from privsketch.learning.quasi_newton import minimise
 # The law is known to within 1e-3 of delta by interpolation; beyond it delta + 3/2 is the variance.
 _DELTAS = np.concatenate([[0.0], np.geomspace(1e-4, 100.0, 400)])
 _VARIANCES = np.concatenate([[2.0], 2 + _DELTAS[1:] * k0e(_DELTAS[1:]) / k1e(_DELTAS[1:])])
-ROUND = 0.3  # least delta: a sharper edge hinders descents and tells little more
-LEAST_RECORDS = 0.25  # variance of sampling in an empty box: counts are whole numbers
-NARROWEST = 0.1  # width over the shortest interval: a narrower one changes no count
-WIDEST = 0.6  # width over the extent of the domain: a wider one is like the background
-LONGEST = 0.5  # step in widths: beyond it the curvature at the start tells nothing
+MIN_DELTA = 0.3  # least delta: a sharper edge hinders descents and tells little more
+MIN_SAMPLING = 0.25  # variance of sampling in an empty box: counts are whole numbers
+MIN_WIDTH = 0.1  # width over the shortest interval: a narrower one changes no count
+MAX_WIDTH = 0.6  # width over the extent of the domain: a wider one is like the background
+MAX_LOG_STEP = 0.5  # step in widths: beyond it the curvature at the start tells nothing
 # Widths of a component along the axes, and those of all components, are alike up to such factors,
 # in logarithms: a little more evidence is asked for needles and for mixtures of all sizes.
 ELONGATED, UNEQUAL = 0.25, 0.5
 NEGLIGIBLE = 1e-5  # relative fall of -log p in an iteration that is not worth going on for
-ALIKE = 0.15  # least scale of log weights: noise alone makes equal weights differ by as much
+# Least scale of log weights: noise alone makes equal weights differ by as much.
+MIN_LOG_SCALE = 0.15
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,12 @@ class Likelihood:
 
 def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
     """Return the law of the counts; the expected counts `guess` set their sampling variance."""
-    sampling = np.maximum(guess, LEAST_RECORDS)
+    sampling = np.maximum(guess, MIN_SAMPLING)
     variance = boxes.variance + sampling
     squared_scale = boxes.variance / (2 * boxes.n_noises)
     ratio = variance / np.maximum(squared_scale, 1e-12 * variance)
     delta = np.where(ratio < _VARIANCES[-1], np.interp(ratio, _VARIANCES, _DELTAS), ratio - 1.5)
-    rounding = np.maximum(delta, ROUND) * np.maximum(squared_scale, 1e-12 * variance)
+    rounding = np.maximum(delta, MIN_DELTA) * np.maximum(squared_scale, 1e-12 * variance)
     # Exact for Laplace and for Gaussian noise, and within some percent between them.
     information = 1 / (variance - squared_scale)
     return Likelihood(boxes.counts, squared_scale, rounding, variance, information)
@@ -151,11 +152,11 @@ def _shape_charge(logs: Floats) -> tuple[float, Floats]:
     own = logs @ over
     deviations = (logs - own) / ELONGATED
     sizes = (own - own.sum() / size) / UNEQUAL
-    one, other = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
-    value = float((one - 1).sum() + (other - 1).sum())
-    slope = deviations / one / ELONGATED
+    shape_root, size_root = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
+    value = float((shape_root - 1).sum() + (size_root - 1).sum())
+    slope = deviations / shape_root / ELONGATED
     slope -= slope @ over
-    by_size = sizes / other / UNEQUAL
+    by_size = sizes / size_root / UNEQUAL
     return value, slope + (by_size - by_size.sum() / size) / dim
 
 
@@ -171,9 +172,9 @@ def _units(partition: Partition, likelihood: Likelihood, components: Components)
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
     centers = partition.along_axes(sums * slopes.by_center**2)[:-1]
     widths = partition.along_axes(sums * slopes.by_log_width**2)[:-1]
-    shortest = LONGEST * components.widths
+    shortest = MAX_LOG_STEP * components.widths
     of_centers = inverse / np.sqrt(np.maximum(centers, (inverse / shortest) ** 2))
-    of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / LONGEST) ** 2))
+    of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / MAX_LOG_STEP) ** 2))
     return Components(of_weights, of_centers, of_widths)
 
 
@@ -186,8 +187,8 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     """Return the components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
-    narrowest, widest = np.log(NARROWEST * finest), np.log(WIDEST * extent)
-    widths = np.clip(start.widths, NARROWEST * finest, WIDEST * extent)
+    narrowest, widest = np.log(MIN_WIDTH * finest), np.log(MAX_WIDTH * extent)
+    widths = np.clip(start.widths, MIN_WIDTH * finest, MAX_WIDTH * extent)
     start = Components(start.weights, np.clip(start.centers, partition.low, partition.high), widths)
     units = _vector(_units(partition, likelihood, start))
     logs = Components(start.weights, start.centers, np.log(widths))
@@ -212,8 +213,8 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     x, value, _ = minimise(
         objective, x, low, high, n_iterations=n_iterations, negligible=NEGLIGIBLE
     )
-    found = components_at(x)
-    return Fit(found, expected_counts(partition, found), value)
+    components = components_at(x)
+    return Fit(components, expected_counts(partition, components), value)
 
 
 def criterion(fit: Fit) -> float:
@@ -227,6 +228,6 @@ def criterion(fit: Fit) -> float:
     n_places = 2 * components.centers.size + int(components.weights[-1] > 0)
     logs = np.log(np.maximum(components.weights[:-1], 1.0))
     deviations = np.abs(logs - np.median(logs)) if len(logs) else logs
-    scale = max(float(deviations.mean()) if len(logs) else 0.0, ALIKE)
+    scale = max(float(deviations.mean()) if len(logs) else 0.0, MIN_LOG_SCALE)
     charge = float(deviations.sum()) / scale + len(logs) * math.log(2 * scale)
     return 2 * (fit.value + n_places + charge)

@@ -33,13 +33,13 @@ def decode_mixture_of_cells(
     boxes: Boxes, n_components: int, covariance_type: CovarianceType, rng: np.random.Generator
 ) -> MixtureSolution:
     """Fit a Gaussian mixture to noisy counts, with standard errors."""
-    found = decode_cells(boxes, n_components, rng)
+    solution = decode_cells(boxes, n_components, rng)
     with one_thread():
-        points, weights, box = _stand_ins(boxes, found, rng)
+        points, weights, box = _stand_ins(boxes, solution, rng)
         least = (_LEAST_WIDTH * float((boxes.high - boxes.low).min())) ** 2
         fits = [
             _em(points, weights, start, covariance_type, least)
-            for start in _starts(points, found, n_components)
+            for start in _starts(points, solution, n_components)
         ]
         gaussians = max(fits, key=lambda fit: fit[1])[0].in_order()
         member = _responsibilities(points, gaussians)[0]
@@ -67,10 +67,10 @@ def _outside(gaussians: Gaussians, expected: Floats) -> float:
 
 
 def _stand_ins(
-    boxes: Boxes, found: CellSolution, rng: np.random.Generator
+    boxes: Boxes, solution: CellSolution, rng: np.random.Generator
 ) -> tuple[Floats, Floats, Integers]:
     """Return points (n, dim), the records that each represents, and its box."""
-    atoms, low, high = found.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
+    atoms, low, high = solution.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
     parts, sizes = [], []
     n_each = max(50, _SAMPLES // (atoms.size + 1)) // 2
     widths = np.sqrt(atoms.axis_variances())
@@ -79,16 +79,16 @@ def _stand_ins(
         parts.append(center + np.vstack([half, -half]))
         sizes.append(np.full(2 * n_each, weight / (2 * n_each)))
     parts.append(rng.uniform(low, high, (2 * n_each, boxes.dim)))
-    sizes.append(np.full(2 * n_each, max(found.background, 0.0) / (2 * n_each)))
+    sizes.append(np.full(2 * n_each, max(solution.background, 0.0) / (2 * n_each)))
     parts.append(boxes.centers)  # so that no box is without any
     sizes.append(np.full(boxes.n_boxes, 1e-9))
     points = np.clip(np.vstack(parts), low, high)
     box = _located(boxes, points)
     weights = np.concatenate(sizes)
     there = np.bincount(box, weights, minlength=boxes.n_boxes)
-    weights = weights * (found.counts / np.maximum(there, 1e-300))[box]
-    kept = weights > 1e-9 * max(float(weights.sum()), 1e-300)
-    return points[kept], weights[kept], box[kept]
+    weights = weights * (solution.counts / np.maximum(there, 1e-300))[box]
+    is_relevant = weights > 1e-9 * max(float(weights.sum()), 1e-300)
+    return points[is_relevant], weights[is_relevant], box[is_relevant]
 
 
 def _located(boxes: Boxes, points: Floats) -> Integers:
@@ -100,17 +100,17 @@ def _located(boxes: Boxes, points: Floats) -> Integers:
     return np.asarray(np.ravel_multi_index(places, boxes.shape or (boxes.n_boxes,)), np.int64)
 
 
-def _starts(points: Floats, found: CellSolution, n_components: int) -> list[Floats]:
+def _starts(points: Floats, solution: CellSolution, n_components: int) -> list[Floats]:
     """Return initial responsibilities (n, k): of nearest centers, and of the largest atoms."""
-    atoms = found.density
-    starts = [found.centers]
+    atoms = solution.density
+    starts = [solution.centers]
     if atoms.size >= n_components:
         starts.append(atoms.centers[np.argsort(-atoms.weights)[:n_components]])
-    found_starts = []
+    responsibilities = []
     for centers in starts:
         distances = np.square(points[:, np.newaxis] - centers).sum(axis=2)
-        found_starts.append(np.eye(n_components)[distances.argmin(axis=1)])
-    return found_starts
+        responsibilities.append(np.eye(n_components)[distances.argmin(axis=1)])
+    return responsibilities
 
 
 def _em(
@@ -144,9 +144,9 @@ def _maximised(
     dim = points.shape[1]
     if kind in ("full", "tied"):
         matrices = np.empty((len(mass), dim, dim))
-        for place, mean in enumerate(means):
+        for k, mean in enumerate(means):
             away = points - mean
-            matrices[place] = (away * shares[:, place, np.newaxis]).T @ away / divisors[place]
+            matrices[k] = (away * shares[:, k, np.newaxis]).T @ away / divisors[k]
         if kind == "tied":
             matrices = np.average(matrices, axis=0, weights=mass + 1e-300)[np.newaxis]
         covariances = matrices + least * np.eye(dim)
@@ -160,14 +160,14 @@ def _maximised(
 
 def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
     """Return logarithms of weight times density, (n, k)."""
-    found = np.empty((len(points), gaussians.size))
+    logs = np.empty((len(points), gaussians.size))
     matrices = gaussians.matrices()
     constant = points.shape[1] * math.log(2 * math.pi) / 2
-    for place, (mean, matrix) in enumerate(zip(gaussians.means, matrices, strict=True)):
+    for k, (mean, matrix) in enumerate(zip(gaussians.means, matrices, strict=True)):
         factor = np.linalg.cholesky(matrix)
         away = solve_triangular(factor, (points - mean).T, lower=True)
-        found[:, place] = -np.square(away).sum(axis=0) / 2 - np.log(np.diag(factor)).sum()
-    return np.asarray(found - constant + np.log(np.maximum(gaussians.weights, 1e-300)))
+        logs[:, k] = -np.square(away).sum(axis=0) / 2 - np.log(np.diag(factor)).sum()
+    return np.asarray(logs - constant + np.log(np.maximum(gaussians.weights, 1e-300)))
 
 
 def _responsibilities(points: Floats, gaussians: Gaussians) -> tuple[Floats, Floats]:
@@ -207,11 +207,11 @@ def _errors(
     """
     n_boxes = len(variance)
     there = np.maximum(np.bincount(box, weights, minlength=n_boxes), 1e-300)
-    found = np.empty_like(gaussians.means)
-    for place, (mean, mass) in enumerate(zip(gaussians.means, gaussians.weights, strict=True)):
-        own = weights * member[:, place]
+    errors = np.empty_like(gaussians.means)
+    for k, (mean, mass) in enumerate(zip(gaussians.means, gaussians.weights, strict=True)):
+        own = weights * member[:, k]
         for axis in range(points.shape[1]):
             moved = np.bincount(box, own * (points[:, axis] - mean[axis]), minlength=n_boxes)
             by_box = moved / there
-            found[place, axis] = math.sqrt(float(np.square(by_box) @ variance)) / max(mass, 1e-300)
-    return found
+            errors[k, axis] = math.sqrt(float(np.square(by_box) @ variance)) / max(mass, 1e-300)
+    return errors

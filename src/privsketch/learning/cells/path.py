@@ -24,18 +24,20 @@ from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion
 from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.models.base import nearest
 
-FIRST_LOOK = 4.5  # -log of the chance that noise makes a difference which is believed: 3 deviations
+# -log of the chance that noise makes a difference which is believed: 3 deviations.
+MIN_LOG_CHANCE = 4.5
 MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
 FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those after a step
-STEP, SMALL_STEP = 0.12, 0.06  # share of components that goes; the smaller near the number asked
+# Share of components that goes; the smaller near the number asked.
+REMOVED_SHARE, LAST_REMOVED_SHARE = 0.12, 0.06
 N_PATHS = 2  # from different starts
-FEWEST = 0.6  # components of the last fit, over clusters asked for
-ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
+MIN_SIZE_RATIO = 0.6  # components of the last fit, over clusters asked for
+MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
 # Components that are tried as two at the end, and how often. By trial, log cost over 30 data
-# sets, d = 2, epsilon = 0.1: equal Gaussians -0.012 +- 0.010 (-0.029 +- 0.012 with MISTAKEN of
-# `average`), unequal ones +0.011 +- 0.007, cities +0.000 +- 0.003.
+# sets, d = 2, epsilon = 0.1: equal Gaussians -0.012 +- 0.010 (-0.029 +- 0.012 with FALSE_SHARE
+# of `decoder`), unequal ones +0.011 +- 0.007, cities +0.000 +- 0.003.
 N_SPLITS, SPLIT_ROUNDS = 3, 3
-APART, NARROWER = 0.8, 0.6  # of the halves, in widths of the whole: its variance, nearly
+SPLIT_OFFSET, SPLIT_WIDTH = 0.8, 0.6  # of the halves, in widths of the whole: its variance, nearly
 
 
 def significant(
@@ -56,10 +58,10 @@ def significant(
     does smaller differences are too. Without it all are as unlikely as those of a first look.
     """
     n_trees = int(np.clip(TREE_BOXES // len(values), FEWEST_TREES, MOST_TREES))
-    found = np.zeros(len(values))
+    totals = np.zeros(len(values))
     for _ in range(n_trees):
-        found += _one_tree(boxes, values, variance, rng, false_share)
-    return found / n_trees
+        totals += _one_tree(boxes, values, variance, rng, false_share)
+    return totals / n_trees
 
 
 def _one_tree(
@@ -84,16 +86,16 @@ def _one_tree(
         scale *= np.maximum(share, 1 - share) ** 2
         levels.append((begin, cut, end, share, detail, _log_chances(detail, spread, scale)))
         begin, end, _ = _parts(begin, cut, end, detail, detail)
-    least = FIRST_LOOK
+    least = MIN_LOG_CHANCE
     if false_share is not None and levels:
         least = _believed(np.concatenate([level[-1] for level in levels]), false_share)
     estimates = np.array([values.sum()])
     for begin, cut, end, share, detail, log_chance in levels:
         first = estimates * share + np.where(log_chance > least, detail, 0.0)
         _, _, estimates = _parts(begin, cut, end, first, estimates - first)
-    found = np.empty(len(values))
-    found[order] = estimates
-    return found
+    result = np.empty(len(values))
+    result[order] = estimates
+    return result
 
 
 def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
@@ -199,11 +201,11 @@ def thinned(
     order = np.argsort(np.concatenate([deletion, merging]), kind="stable")
     chosen = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
     keep = np.delete(own, members[chosen].ravel())
-    kept, new = components.subset(keep), merged.subset(chosen[chosen >= size] - size)
+    remaining, new = components.subset(keep), merged.subset(chosen[chosen >= size] - size)
     return Components(
-        np.concatenate([kept.weights[:-1], new.weights[:-1], components.weights[-1:]]),
-        np.vstack([kept.centers, new.centers]),
-        np.vstack([kept.widths, new.widths]),
+        np.concatenate([remaining.weights[:-1], new.weights[:-1], components.weights[-1:]]),
+        np.vstack([remaining.centers, new.centers]),
+        np.vstack([remaining.widths, new.widths]),
     )
 
 
@@ -235,10 +237,10 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
     weights = components.weights[:-1]
     mass = weights[first] + weights[second]
     share = np.where(mass > 0, weights[first] / np.maximum(mass, 1e-300), 0.5)[:, None]
-    one, other = components.centers[first], components.centers[second]
+    left, right = components.centers[first], components.centers[second]
     variances = share * components.widths[first] ** 2 + (1 - share) * components.widths[second] ** 2
-    variances += share * (1 - share) * (one - other) ** 2
-    centers = share * one + (1 - share) * other
+    variances += share * (1 - share) * (left - right) ** 2
+    centers = share * left + (1 - share) * right
     return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances))
 
 
@@ -250,25 +252,25 @@ def follow(
     fewest: int,
 ) -> list[Fit]:
     """Return fits of falling size, beginning with the start."""
-    found = [start]
-    while found[-1].components.size > fewest:
-        components = found[-1].components
+    fits = [start]
+    while fits[-1].components.size > fewest:
+        components = fits[-1].components
         size = components.size
-        step = STEP if size > 1.5 * n_clusters else SMALL_STEP
+        step = REMOVED_SHARE if size > 1.5 * n_clusters else LAST_REMOVED_SHARE
         n_fewer = min(max(1, int(step * size)), size - fewest)
         components = thinned(partition, likelihood, components, n_fewer)
-        found.append(fit(partition, likelihood, components, ROUNDS))
-    return found
+        fits.append(fit(partition, likelihood, components, ROUNDS))
+    return fits
 
 
-def _split(components: Components, place: int, axis: int) -> Components:
+def _split(components: Components, index: int, axis: int) -> Components:
     """Split one component in two along an axis."""
-    keep = np.arange(components.size) != place
-    weights, center = components.weights[:-1], components.centers[place]
-    half, width = weights[place] / 2, components.widths[place].copy()
+    keep = np.arange(components.size) != index
+    weights, center = components.weights[:-1], components.centers[index]
+    half, width = weights[index] / 2, components.widths[index].copy()
     offset = np.zeros(len(center))
-    offset[axis] = APART * width[axis]
-    width[axis] *= NARROWER
+    offset[axis] = SPLIT_OFFSET * width[axis]
+    width[axis] *= SPLIT_WIDTH
     return Components(
         np.concatenate([weights[keep], [half, half], components.weights[-1:]]),
         np.vstack([components.centers[keep], center - offset, center + offset]),
@@ -281,21 +283,21 @@ def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fi
 
     Those of the highest k-means cost are tried, along the axis on which they have most intervals.
     """
-    found: list[Fit] = []
+    better_fits: list[Fit] = []
     for _ in range(SPLIT_ROUNDS):
         components = best.components
         costs = components.weights[:-1] * np.square(components.widths).sum(axis=1)
         axes = (components.widths / partition.finest).argmax(axis=1)
         tried = [
-            fit(partition, likelihood, _split(components, place, axes[place]), ROUNDS)
-            for place in np.argsort(-costs, kind="stable")[:N_SPLITS]
+            fit(partition, likelihood, _split(components, index, axes[index]), ROUNDS)
+            for index in np.argsort(-costs, kind="stable")[:N_SPLITS]
         ]
         better = min(tried, key=criterion, default=best)
         if criterion(better) >= criterion(best):
             break
-        found.append(better)
+        better_fits.append(better)
         best = better
-    return found
+    return better_fits
 
 
 def search(
@@ -305,8 +307,8 @@ def search(
     partition = partition_of(boxes)
     guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
     if fewest is None:
-        fewest = max(1, int(FEWEST * n_clusters))
-    found: list[Fit] = []
+        fewest = max(1, int(MIN_SIZE_RATIO * n_clusters))
+    fits: list[Fit] = []
     size = 3 * n_clusters + 2
     for _ in range(N_DOUBLINGS + 1):
         likelihood = likelihood_of(boxes, guess)
@@ -316,11 +318,11 @@ def search(
         ]
         guess = np.mean([start.expected for start in starts], axis=0)
         likelihood = likelihood_of(boxes, guess)
-        found = []
+        fits = []
         for start in starts:
-            found += follow(partition, likelihood, start, n_clusters, fewest)
-        best = min(found, key=criterion)
-        if best.components.size <= ENOUGH * size or size >= boxes.n_boxes:
+            fits += follow(partition, likelihood, start, n_clusters, fewest)
+        best = min(fits, key=criterion)
+        if best.components.size <= MAX_NEEDED_SHARE * size or size >= boxes.n_boxes:
             break
         size *= 2
-    return found + split_up(partition, likelihood, best)
+    return fits + split_up(partition, likelihood, best)

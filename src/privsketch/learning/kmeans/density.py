@@ -16,20 +16,20 @@ from privsketch.learning.refine import find_overview, refine
 from privsketch.learning.uncertainty import Solution
 from privsketch.models.base import nearest
 
-SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
+DENSITY_SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
 # Unknowns per number of the sketch. The misfit of clusters of a wrong shape is no white noise, and
 # more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
-RICHEST = 0.2
+MAX_UNKNOWNS = 0.2
 SHAPE_ITERATIONS = 100  # when atoms get widths or shapes of their own; by trial
 # Atoms that are added for what a mixture leaves, and unknowns then: each explains its own part.
-MAX_GROWN, GROWN_RICHEST = 4, 0.4
+MAX_GROWN, MAX_GROWN_UNKNOWNS = 4, 0.4
 SIZE_ITERATIONS = 60  # when a richer mixture gets fewer atoms; by trial
 MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
 MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
-WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
+UNDIVIDED_SHARE = 0.9  # share of a component in one cluster from which on it is not divided
 MAX_DIVIDED = 32  # clusters: seeds of many more were never better; by trial
-BETTER = 0.99  # cost over that of the solution's own centers that speaks for others
-SETTLED = 1e-7  # relative fall of the cost that is worth another round
+BETTER_COST = 0.99  # cost over that of the solution's own centers that speaks for others
+LLOYD_TOLERANCE = 1e-7  # relative fall of the cost that is worth another round
 
 
 def choose_density(
@@ -49,7 +49,7 @@ def choose_density(
     same_size = [atoms, *with_own_envelopes(target, atoms, low, high)]
     richer: list[Atoms] = []
     rich, _ = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
-    for size in SIZES:
+    for size in DENSITY_SIZES:
         n_atoms = int(size * atoms.size)
         if not atoms.size < n_atoms <= rich.size:
             continue
@@ -84,20 +84,20 @@ def grow_density(
     for _ in range(MAX_GROWN):
         left = -residual_vector(target, shaped).reshape(2, -1)
         rest = replace(problem, moments=(left[0] + 1j * left[1]) * unit)
-        found = find_overview(rest, rng)
-        one = Atoms(
-            np.array([found.weight / unit]),
-            found.center[np.newaxis],
-            np.full((1, len(low)), found.variance),
+        overview = find_overview(rest, rng)
+        atom = Atoms(
+            np.array([overview.weight / unit]),
+            overview.center[np.newaxis],
+            np.full((1, len(low)), overview.variance),
         )
         shaped = Atoms(
             *(
-                np.concatenate([getattr(part, name) for part in (shaped, one)])
+                np.concatenate([getattr(part, name) for part in (shaped, atom)])
                 for name in ("weights", "centers", "variances")
             )
         )
         shaped, _ = refine(target, shaped, low, high, n_iterations=SHAPE_ITERATIONS)
-        score = information_criterion(target, shaped, expected, GROWN_RICHEST)
+        score = information_criterion(target, shaped, expected, MAX_GROWN_UNKNOWNS)
         if score >= best:
             break
         grown, best = shaped, score
@@ -118,7 +118,7 @@ def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> Atom
 
 
 def information_criterion(
-    target: Target, atoms: Atoms, expected: float, richest: float = RICHEST
+    target: Target, atoms: Atoms, expected: float, richest: float = MAX_UNKNOWNS
 ) -> float:
     """Return Schwarz' criterion with unknown variance, floored by the noise; small is good.
 
@@ -234,7 +234,7 @@ def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
     previous = np.inf
     for _ in range(n_rounds):
         moved, cost = lloyd_round(centers, samples)
-        if cost >= previous * (1 - SETTLED):
+        if cost >= previous * (1 - LLOYD_TOLERANCE):
             break
         centers, previous = moved, cost
     return centers
@@ -276,7 +276,7 @@ def cluster_density(
         clusters = _clusters(lloyd(centers, samples, n_rounds), samples, density.size)
         # Where clusters share a component, another division may be better; seeds of very many
         # clusters never are.
-        divided = bool((clusters.masses.max(axis=0) < WHOLE * density.weights).any())
+        divided = bool((clusters.masses.max(axis=0) < UNDIVIDED_SHARE * density.weights).any())
         guessed = density.size != n_clusters or (divided and n_clusters <= MAX_DIVIDED)
         if guessed and samples.weights.sum() > 0:
             few = samples.thinned(TRIAL_SAMPLES * n_clusters)
@@ -291,7 +291,7 @@ def cluster_density(
             if best is not starts[0]:
                 other = _clusters(lloyd(best, samples, n_rounds), samples, density.size)
                 # The mixture is itself an estimate: a little better on it means nothing.
-                clusters = other if other.cost < BETTER * clusters.cost else clusters
+                clusters = other if other.cost < BETTER_COST * clusters.cost else clusters
     return replace(clusters, centers=np.clip(clusters.centers, low, high))
 
 

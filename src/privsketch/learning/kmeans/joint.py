@@ -43,7 +43,7 @@ LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
 FINAL_ITERATIONS = 200  # after the last one
 POLISH_ITERATIONS = 60  # in double precision
-EXPLAINED = 4.0  # standard deviations that a residual may exceed its expectation by
+MAX_EXCESS = 4.0  # standard deviations that a residual may exceed its expectation by
 SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found the same
 # With noise on every number of more than this share of a cluster, a run that missed a
 # cluster may explain the sketch as well: a few are made, and the best is kept. By trial.
@@ -52,9 +52,9 @@ STRONG_NOISE_STARTS = 3  # as docs/learning.md has it; by trial
 REMOVAL_ITERATIONS = 60  # after every atom that goes; by trial
 # Improvement by one more atom that speaks for a cluster of its own: a factor, and on the
 # scale of logarithms a share of the largest one. By trial; benchmarks/trust.py has what they reach.
-ELBOW = 2.0
+MIN_IMPROVEMENT = 2.0
 SHARE_OF_LARGEST = 0.3
-LEAST_BEYOND = 0.1  # of a residual beyond its expectation: less says nothing about one more atom
+MIN_EXCESS = 0.1  # of a residual beyond its expectation: less says nothing about one more atom
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Run:
     @property
     def explains(self) -> bool:
         """Whether noise and sampling account for all that is left."""
-        return self.uncertainty.excess(self.cost) <= EXPLAINED
+        return self.uncertainty.excess(self.cost) <= MAX_EXCESS
 
 
 def decode_joint(
@@ -119,12 +119,12 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
     while len(runs) < n_init:
         unexplained = not any(run.explains for run in runs)
         origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
-        found, value = run_start(single, origin, n_clusters, low, high, rng)
-        found = found.in_order()
-        runs.append(Run(origin, found, value, assess_fit(problem, found, unit, rng)))
+        start_atoms, value = run_start(single, origin, n_clusters, low, high, rng)
+        start_atoms = start_atoms.in_order()
+        runs.append(Run(origin, start_atoms, value, assess_fit(problem, start_atoms, unit, rng)))
         best = min(runs, key=lambda run: run.cost)
-        found_again = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
-        if found_again or (best.explains and len(runs) >= n_certain):
+        is_confirmed = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
+        if is_confirmed or (best.explains and len(runs) >= n_certain):
             break
     atoms, density = best.atoms, None
     if not best.explains:
@@ -248,15 +248,15 @@ class Candidate:
 
 def best_size(candidates: Sequence[Candidate]) -> int:
     """Return the last number, up to the least that explains the sketch, that improves it much."""
-    explaining = [place for place, candidate in enumerate(candidates) if candidate.explains]
+    explaining = [index for index, candidate in enumerate(candidates) if candidate.explains]
     last = explaining[0] if explaining else len(candidates) - 1
     if candidates[last].plain and explaining:
         return candidates[last].n_clusters
     misfits = np.array([candidate.misfit for candidate in candidates[: last + 1]])
-    for residuals in (misfits, np.maximum(misfits - 1, LEAST_BEYOND)):
+    for residuals in (misfits, np.maximum(misfits - 1, MIN_EXCESS)):
         falls = np.log(residuals[:-1] / residuals[1:])
-        if len(falls) and falls.max() > np.log(ELBOW):
-            enough = max(np.log(ELBOW), SHARE_OF_LARGEST * falls.max())
+        if len(falls) and falls.max() > np.log(MIN_IMPROVEMENT):
+            enough = max(np.log(MIN_IMPROVEMENT), SHARE_OF_LARGEST * falls.max())
             return candidates[int(np.flatnonzero(falls >= enough)[-1]) + 1].n_clusters
     return candidates[last].n_clusters if explaining else 1
 
@@ -267,14 +267,14 @@ def compare_sizes(
     """Return candidates from 1 to `max_clusters` clusters."""
     with one_thread():
         overview = find_overview(problem, rng)
-        found = _path(problem, overview.weight, overview, max_clusters, rng)
-        if not any(candidate.explains for candidate in found):
+        candidates = _path(problem, overview.weight, overview, max_clusters, rng)
+        if not any(candidate.explains for candidate in candidates):
             box = whole_box(overview, problem.low, problem.high)
-            again = _path(problem, overview.weight, box, max_clusters, rng)
+            box_candidates = _path(problem, overview.weight, box, max_clusters, rng)
             # Either search may have lost a cluster; for every size the better one counts.
-            pairs = zip(found, again, strict=True)
-            found = [min(pair, key=lambda candidate: candidate.misfit) for pair in pairs]
-    return tuple(found)
+            pairs = zip(candidates, box_candidates, strict=True)
+            candidates = [min(pair, key=lambda candidate: candidate.misfit) for pair in pairs]
+    return tuple(candidates)
 
 
 def _path(
@@ -284,7 +284,7 @@ def _path(
     low, high = problem.low, problem.high
     target = make_target(problem.frequencies, problem.moments / unit).astype(np.float32)
     atoms, _ = run_start(target, start, max_clusters, low, high, rng)
-    found = []
+    candidates = []
     for size in range(max_clusters, 0, -1):
         if size < atoms.size:
             atoms = prune(target, atoms, size)
@@ -293,19 +293,19 @@ def _path(
         if not candidate.explains:
             shaped = with_shapes(target, atoms, low, high)
             with_own_shapes = _candidate(problem, target, unit, shaped, rng)
-            candidate = min(candidate, with_own_shapes, key=lambda one: one.misfit)
-        found.append(candidate)
-    return found[::-1]
+            candidate = min(candidate, with_own_shapes, key=lambda either: either.misfit)
+        candidates.append(candidate)
+    return candidates[::-1]
 
 
 def _candidate(
     problem: Problem, target: Target, unit: float, atoms: Atoms, rng: np.random.Generator
 ) -> Candidate:
-    told = assess_fit(problem, atoms, unit, rng)
+    uncertainty = assess_fit(problem, atoms, unit, rng)
     value = cost(target, atoms)
     return Candidate(
         n_clusters=atoms.size,
-        misfit=value / max(told.expected_cost, np.finfo(float).tiny),
-        explains=told.excess(value) <= EXPLAINED,
+        misfit=value / max(uncertainty.expected_cost, np.finfo(float).tiny),
+        explains=uncertainty.excess(value) <= MAX_EXCESS,
         plain=atoms.variances.size == 1,
     )

@@ -44,7 +44,7 @@ from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
-LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
+LARGE_SEARCH = 10**7  # clusters x features x columns; a search then takes many seconds
 Decoder = Callable[..., Any]
 DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
 
@@ -106,7 +106,7 @@ def learn_kmeans(
     warn_of(beyond_carried(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
-        n_init = DEFAULT_STARTS if size <= LARGE else 2
+        n_init = DEFAULT_STARTS if size <= LARGE_SEARCH else 2
     decode, origin = find_decoder(decoder)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():

@@ -33,10 +33,10 @@ from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 2000  # of the density; they give its cost to some percent
-SMALL = 0.1  # share of the clusters that are no larger than a small one
+SMALL_QUANTILE = 0.1  # share of the clusters that are no larger than a small one
 CALIBRATED = ("joint", "cells")  # decoders of the random studies
-TINY = 1e-9  # squared width over that of the domain, below which nothing is told apart
-LEAST_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
+MIN_SQUARED_WIDTH = 1e-9  # squared width over that of the domain, below which nothing is told apart
+MIN_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
 RANGES = {
     "error": (-8.0, 3.0),
     "fisher": (-9.0, 3.0),
@@ -181,20 +181,20 @@ def signs_of(
     dim = design.dim
     within, total = _costs(model, density, design)
     width = math.sqrt(within / dim)
-    small = max(float(np.quantile(model.weights, SMALL)) * n, 1.0)
+    small = max(float(np.quantile(model.weights, SMALL_QUANTILE)) * n, 1.0)
     sight = _Sight.of(sketch, n)
     if errors is None:  # of a fit too large to tell
         off = _logarithm(sight.center_error(n / k, width))
     else:
         off = _logarithm(float(model.weights @ np.square(errors).sum(axis=1)) / within)
     # A fit whose clusters are one point has seen nothing: records of any shape have some contrast.
-    contrast = max(total / within - 1, LEAST_CONTRAST)
+    contrast = max(total / within - 1, MIN_CONTRAST)
     # The best of many places lowers the residual by so much where there is nothing but noise.
     places = np.log(np.maximum(design.domain.half_widths / width, 1.0)).sum()
     by_chance = 2 * float(places) + dim + 2
     stands_out = _logarithm(sight.gain(small, width) / by_chance)
     unexplained = math.sqrt(max(density.residual - density.expected_residual, 0.0))
-    told = {
+    signs = {
         "error": min(off, _logarithm(contrast)),
         "fisher": _logarithm(sight.center_error(n / k, width)),
         "hopeless": max(off, 0.0),
@@ -206,7 +206,7 @@ def signs_of(
         "fineness": _logarithm(width / sight.finest),
         "columns": math.log(dim),
     }
-    return {name: min(max(told[name], low), high) for name, (low, high) in RANGES.items()}
+    return {name: min(max(signs[name], low), high) for name, (low, high) in RANGES.items()}
 
 
 def _logarithm(value: float) -> float:
@@ -223,7 +223,7 @@ def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float
     places = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)
     places = design.domain.project(places)
     away = places - model.centers[nearest(places, model.centers)]
-    least = TINY * float(np.square(design.domain.half_widths).sum())
+    least = MIN_SQUARED_WIDTH * float(np.square(design.domain.half_widths).sum())
     within = max(float(np.square(away).sum(axis=1).mean()), least)
     return within, float(places.var(axis=0).sum())
 
@@ -270,8 +270,8 @@ class _Sight:
         """Return how much a cluster lowers the squared residual, in units of its variance."""
         design = self.design
         if design.cells is not None:
-            seen = n_records * self._overlap(width)
-            return n_records * seen / (self.variance + seen)
+            overlap = n_records * self._overlap(width)
+            return n_records * overlap / (self.variance + overlap)
         law = design.frequencies
         share = energy_share(law.law, law.radial_law, width, design.dim)
         return n_records**2 * design.n_features * share / self.variance
@@ -283,8 +283,8 @@ class _Sight:
             return 2 * design.dim / self.gain(n_records, width)
         law = design.frequencies
         band = band_share(law.law, law.radial_law, width, design.dim)
-        told = n_records**2 * design.n_features * band
-        return self.variance * design.dim / max(told, 1e-300)
+        information = n_records**2 * design.n_features * band
+        return self.variance * design.dim / max(information, 1e-300)
 
 
 # Of 885 random studies of Fourier and one-bit sketches, and of 296 of cells. Fitted without one of

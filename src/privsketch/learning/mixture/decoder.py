@@ -46,12 +46,12 @@ from privsketch.learning.mixture.search import (
 from privsketch.learning.problem import Problem
 
 DEFAULT_STARTS = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus
-DOUBTFUL = 3.0  # standard deviations of chi-square above which the search goes on
-CUT = 0.02  # share outside the domain above which one search is not enough
+MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the search goes on
+MAX_OUTSIDE_SHARE = 0.02  # share outside the domain above which one search is not enough
 CUT_STARTS = 3  # at least, of mixtures that the edge cuts; by trial
-SAME = 0.01  # of chi-square: difference of the scores of two runs with the same end
+SAME_SCORE = 0.01  # of chi-square: difference of the scores of two runs with the same end
 MIN_ENTRIES = 3  # fewer say nothing about their variance
-GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
+VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
 N_DRAWS = 2000  # of records; they give a variance to about sqrt(2 / 2000) = 3 %
 
 
@@ -134,20 +134,20 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     if n_init < 1:
         raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
     freedom = search.degrees_of_freedom
-    limit = freedom + DOUBTFUL * np.sqrt(2 * freedom)
+    limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
     best = search.polish(*search.descend_and_prune(0, search.sums))
     count = 1
     while count < n_init:
-        is_cut = best.outside_share > CUT
+        is_cut = best.outside_share > MAX_OUTSIDE_SHARE
         if best.fit.chi_square <= limit and (count >= CUT_STARTS or not is_cut):
             break
         # A later search profits from what the best one says about the distortion.
-        found = search.polish(*search.descend_and_prune(count, best.sums))
+        candidate = search.polish(*search.descend_and_prune(count, best.sums))
         count += 1
-        same = abs(found.score - best.score) < SAME * best.fit.chi_square
-        if found.score < best.score:
-            best = found
-        if same and not is_cut:
+        is_same = abs(candidate.score - best.score) < SAME_SCORE * best.fit.chi_square
+        if candidate.score < best.score:
+            best = candidate
+        if is_same and not is_cut:
             break
     return best, count
 
@@ -165,16 +165,16 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
         if best.sums is not search.sums:
             best = search.correct(best, prior)
         errors = error_covariance(search, best, dispersion)
-        found = best.fit.gaussians
+        gaussians = best.fit.gaussians
     else:
         step = shrinking_step(best.fit.gaussians, errors, prior)
-        found = moved(best.fit.gaussians, step, search.limits)
-    size, dim = found.means.shape
+        gaussians = moved(best.fit.gaussians, step, search.limits)
+    size, dim = gaussians.means.shape
     variances = np.diag(errors)[size : size * (dim + 1)].reshape(size, dim)
-    order = np.lexsort(found.means.T[::-1])
-    found = replace(found, weights=found.weights * search.unit).subset(order)
+    order = np.lexsort(gaussians.means.T[::-1])
+    gaussians = replace(gaussians, weights=gaussians.weights * search.unit).subset(order)
     return MixtureSolution(
-        gaussians=found,
+        gaussians=gaussians,
         standard_errors=np.sqrt(variances)[order],
         chi_square=best.fit.chi_square * dispersion,
         degrees_of_freedom=search.degrees_of_freedom,
@@ -228,17 +228,17 @@ def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, f
     spectrum, basis = np.linalg.eigh(errors)
     spectrum = np.maximum(spectrum, 0.0)
     turned, ones = basis.T @ values, basis.T @ np.ones(len(values))
-    variances = GRID[:, None] + spectrum
+    variances = VARIANCE_GRID[:, None] + spectrum
     weight = (ones**2 / variances).sum(axis=1)
     means = (ones * turned / variances).sum(axis=1) / weight
     if not has_mean:
-        means = np.zeros(len(GRID))
+        means = np.zeros(len(VARIANCE_GRID))
     scores = np.log(variances).sum(axis=1)
     scores += ((turned - means[:, None] * ones) ** 2 / variances).sum(axis=1)
     if has_mean:
         scores += np.log(weight)
     best = int(np.argmin(scores))
-    return float(means[best]), float(GRID[best])
+    return float(means[best]), float(VARIANCE_GRID[best])
 
 
 def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:

@@ -40,7 +40,7 @@ from privsketch.learning.mixture.gaussians import (
 MAX_WEIGHT = 1e6  # in units in which all weights together are about one
 MIN_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
 NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
-RELATIVE = 1e-4  # the same where a misfit dwarfs all errors
+NEGLIGIBLE_SHARE = 1e-4  # the same where a misfit dwarfs all errors
 MAX_DAMPING = 1e6  # steps are then about a millionth of Newton's: the search is at its end
 
 
@@ -150,8 +150,8 @@ def descend(
         options={"maxiter": n_iterations, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-10},
     )
     # Dividing by the scale may leave the bounds by one rounding.
-    found = np.clip(np.asarray(result.x, dtype=np.float64) / scale, lower, upper)
-    return unpack(found, gaussians, limits), float(result.fun)
+    solution = np.clip(np.asarray(result.x, dtype=np.float64) / scale, lower, upper)
+    return unpack(solution, gaussians, limits), float(result.fun)
 
 
 def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Floats:
@@ -358,7 +358,7 @@ def gauss_newton(
             candidate = moved(gaussians, _solved(damped, -pull), limits)
             new_residual, new_value, new_excess = residual_of(candidate)
             if new_value < value:
-                done = value - new_value < max(NEGLIGIBLE, RELATIVE * value)
+                done = value - new_value < max(NEGLIGIBLE, NEGLIGIBLE_SHARE * value)
                 gaussians, residual, excess = candidate, new_residual, new_excess
                 value = new_value
                 damping = max(damping / 10, 1e-9)

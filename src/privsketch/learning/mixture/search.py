@@ -65,10 +65,10 @@ FREE_ITERATIONS = 60  # of covariances that were freed, and after each removal; 
 FINAL_ITERATIONS = 150  # after the last removal; by trial
 POLISH_STEPS = 8  # of Gauss-Newton, at most: NEGLIGIBLE ends them; by trial
 CORRECTION_STEPS = 3  # of Gauss-Newton, in each of DISTORTION_ROUNDS; by trial
-DISTORTION_ROUNDS = 8  # at most: SETTLED ends them; by trial
+DISTORTION_ROUNDS = 8  # at most: MAX_LAST_CHANGE ends them; by trial
 HARMONIC_ROUNDS = 4  # rough ones, of one-bit sketches only; by trial
-SETTLED = 1.0  # squared change of the sums in units of their errors that ends the rounds
-UNSETTLED = 1.1  # growth of chi-square that condemns a correction
+MAX_LAST_CHANGE = 1.0  # squared change of the sums in units of their errors that ends the rounds
+MAX_CHI_SQUARE_GROWTH = 1.1  # growth of chi-square that condemns a correction
 N_NEIGHBOURS = 4  # merge partners tried per component
 RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 N_NUMBERS = 100_000  # standard normal ones, for all draws of a component
@@ -142,16 +142,17 @@ class Search:
             self.rng,
         )
         variances = np.maximum(atoms.variances, 2 * limits.smallest)
-        found = from_variances(atoms.weights, atoms.centers, variances, self.covariance_type)
-        found, _ = descend(sums, found, limits, n_iterations=FREE_ITERATIONS)
-        while found.size > self.n_components:
-            surplus = found.size - self.n_components
+        gaussians = from_variances(atoms.weights, atoms.centers, variances, self.covariance_type)
+        gaussians, _ = descend(sums, gaussians, limits, n_iterations=FREE_ITERATIONS)
+        while gaussians.size > self.n_components:
+            surplus = gaussians.size - self.n_components
             rank = LAST_RANKS[number % len(LAST_RANKS)] if surplus == 1 else 0
             for _ in range(max(surplus // REMOVED_AT_ONCE, 1)):
-                found = remove_cheapest(sums, found, rank)
-            n_iterations = FREE_ITERATIONS if found.size > self.n_components else FINAL_ITERATIONS
-            found, _ = descend(sums, found, limits, n_iterations=n_iterations)
-        return found, sums
+                gaussians = remove_cheapest(sums, gaussians, rank)
+            is_last = gaussians.size == self.n_components
+            n_iterations = FINAL_ITERATIONS if is_last else FREE_ITERATIONS
+            gaussians, _ = descend(sums, gaussians, limits, n_iterations=n_iterations)
+        return gaussians, sums
 
     def weighting(self, gaussians: Gaussians) -> Weighting:
         """Return the covariance of the sums if this mixture is the truth."""
@@ -175,7 +176,7 @@ class Search:
         candidate = Candidate(fit, weighting, sums, None, 0.0)
         corrected = self.correct(candidate)
         # A mixture with too much outside may not settle; its correction is worth nothing.
-        settled = corrected.fit.chi_square < UNSETTLED * fit.chi_square
+        settled = corrected.fit.chi_square < MAX_CHI_SQUARE_GROWTH * fit.chi_square
         return corrected if settled else candidate
 
     def undistorted(self, gaussians: Gaussians) -> tuple[Sums, float]:
@@ -183,33 +184,37 @@ class Search:
         shift, share = self.distortion.shift(self.problem.frequencies, gaussians)
         return replace(self.sums, values=self.sums.values - shift), share
 
-    def correct(self, found: Candidate, prior: Prior | None = None) -> Candidate:
+    def correct(self, candidate: Candidate, prior: Prior | None = None) -> Candidate:
         """Take the fitted mixture's distortion out of the sums and fit again, in turn."""
         for _ in range(DISTORTION_ROUNDS):
-            gaussians = found.fit.gaussians
+            gaussians = candidate.fit.gaussians
             sums, share = self.undistorted(gaussians)
-            found = replace(found, outside_share=share)
-            change = float(np.sum(found.weighting.whiten(sums.values - found.predicted()) ** 2))
-            if change < SETTLED * max(found.fit.chi_square / self.degrees_of_freedom, 1.0):
+            candidate = replace(candidate, outside_share=share)
+            change = float(
+                np.sum(candidate.weighting.whiten(sums.values - candidate.predicted()) ** 2)
+            )
+            if change < MAX_LAST_CHANGE * max(
+                candidate.fit.chi_square / self.degrees_of_freedom, 1.0
+            ):
                 break
             tilt = None
             if share > 0:
                 slopes = self.distortion.slopes(self.problem.frequencies, gaussians)
                 tilt = Tilt(slopes, variables(gaussians))
-            fit = self.newton(replace(found, sums=sums, tilt=tilt), CORRECTION_STEPS, prior)
-            found = replace(found, fit=fit, sums=sums, tilt=tilt)
-        return found
+            fit = self.newton(replace(candidate, sums=sums, tilt=tilt), CORRECTION_STEPS, prior)
+            candidate = replace(candidate, fit=fit, sums=sums, tilt=tilt)
+        return candidate
 
-    def newton(self, found: Candidate, n_steps: int, prior: Prior | None = None) -> Fit:
+    def newton(self, candidate: Candidate, n_steps: int, prior: Prior | None = None) -> Fit:
         """Take Gauss-Newton steps from a candidate."""
         return gauss_newton(
-            found.sums,
-            found.fit.gaussians,
+            candidate.sums,
+            candidate.fit.gaussians,
             self.limits,
-            found.weighting,
+            candidate.weighting,
             n_steps=n_steps,
             prior=prior,
-            tilt=found.tilt,
+            tilt=candidate.tilt,
         )
 
 
@@ -240,8 +245,8 @@ def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussian
     touched = np.vstack([np.stack([everyone, nearest[:, 0]], axis=1), pairs])
     ranked = choose_disjoint(order, needed=touched, touched=touched, n_options=rank + 1)
     best = stay[ranked[-1]]
-    kept = candidates.subset(best)
-    return replace(kept, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))
+    remaining = candidates.subset(best)
+    return replace(remaining, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))
 
 
 def join(first: Gaussians, second: Gaussians) -> Gaussians:

@@ -47,8 +47,8 @@ from privsketch.learning.pca.problem import (
 from privsketch.learning.pca.search import Search, carried_components
 
 METHODS = ("auto", "burer-monteiro", "convex")
-SAFE = 2.0  # values per unknown that a fit should have
-SHOWING = 4.0  # standard errors that are said to show
+SAFE_RATIO = 2.0  # values per unknown that a fit should have
+VISIBLE_ERRORS = 4.0  # standard errors that are said to show
 MAX_DESIGN = 4 * 10**6  # numbers in J; beyond, averages over directions
 
 
@@ -122,7 +122,9 @@ def _decode(
     # Components that were not asked for, but stand out, must not bend those that were; with
     # few features per unknown they are safer as a remainder.
     is_whole = isinstance(observations.measurements, EntryMeasurements)
-    rank = max(k, standing if is_whole else min(standing, carried_components(dim, size, SAFE)))
+    rank = max(
+        k, standing if is_whole else min(standing, carried_components(dim, size, SAFE_RATIO))
+    )
     factors, matrix, loss, remainder, name = _fit(search, rank, method)
     eigenvalues, axes = np.linalg.eigh(matrix)
     eigenvalues, axes = eigenvalues[::-1], axes[:, ::-1]
@@ -170,8 +172,8 @@ def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
     Or there may be no records, and nothing stands out; or hardly more than none.
     """
     error = np.sqrt(float(np.mean(own))) / (observations.n_records * observations.radius**2)
-    most = 1 / SHOWING if standing == 0 else 2 / SHOWING
-    return bool(error > 1 / SHOWING or observations.count_deviation > most)
+    most = 1 / VISIBLE_ERRORS if standing == 0 else 2 / VISIBLE_ERRORS
+    return bool(error > 1 / VISIBLE_ERRORS or observations.count_deviation > most)
 
 
 def _plausible(explained: Floats, total: float, dim: int) -> Floats:
@@ -201,8 +203,8 @@ def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss,
         matrix = measurements.matrix_of(observations.values)
         return search.fit(rank), matrix, loss, 0.0, "eigenvectors"
     unknowns = pca_unknowns(rank, measurements.dim)
-    found = fit_with_remainder(observations, search.fit(rank), unknowns)
-    return found.factors, found.matrix, found.loss, found.variance, "burer-monteiro"
+    fitted = fit_with_remainder(observations, search.fit(rank), unknowns)
+    return fitted.factors, fitted.matrix, fitted.loss, fitted.variance, "burer-monteiro"
 
 
 def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]:
@@ -267,9 +269,9 @@ def _spread_of(
     if isinstance(measurements, EntryMeasurements):
         return _of_entries(observations, measurements.on_diagonal, axes, k, gain)
     if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_DESIGN:
-        found = _of_tangents(measurements, loss, remainder, axes, rank, k, gain)
-        if found is not None:
-            return found
+        spread = _of_tangents(measurements, loss, remainder, axes, rank, k, gain)
+        if spread is not None:
+            return spread
     scale = float(np.mean(np.square(measurements.identity)))
     average = cross_variance(
         dim,
@@ -363,10 +365,10 @@ def summarise(eigenvalues: Floats, spread: Spread) -> Summary:
     if k == len(eigenvalues):
         return Summary(np.maximum(eigenvalues, 0.0), np.zeros(k))
     rest = float(eigenvalues[k:].mean())
-    seen = np.maximum(eigenvalues[:k] - rest, 0.0)
+    observed = np.maximum(eigenvalues[:k] - rest, 0.0)
     total = spread.cross.sum(axis=1)
-    true = (seen + np.sqrt(np.maximum(np.square(seen) - 4 * total, 0.0))) / 2
-    shrink = true / np.maximum(seen, 1e-300)
+    true = (observed + np.sqrt(np.maximum(np.square(observed) - 4 * total, 0.0))) / 2
+    shrink = true / np.maximum(observed, 1e-300)
     gaps = shrink[:, None] * (eigenvalues[:k, None] - eigenvalues[None, k:])
     gaps = np.maximum(gaps, 0.0)
     # A vector can turn no further than to the other axis.

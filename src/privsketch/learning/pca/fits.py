@@ -39,11 +39,11 @@ from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Obs
 
 MAX_ITERATIONS = 1000  # a guard: TOLERANCE is to end a fit; by trial
 TOLERANCE = 1e-10  # relative fall of the cost per step; by trial
-HUBER = 0.8  # standard deviations of the noise
+HUBER_THRESHOLD = 0.8  # standard deviations of the noise
 CONVEX_ITERATIONS = 1000  # a guard: CONVEX_TOLERANCE is to end a fit; by trial
 CONVEX_TOLERANCE = 1e-6  # relative change per step; by trial
-MAX_SIZE = 2000  # values beyond which the covariance of R is cut to its diagonal
-ROUNDS = 4  # at most: they end when the variance of R moves by less than 5 %; by trial
+MAX_FULL_VALUES = 2000  # values beyond which the covariance of R is cut to its diagonal
+REMAINDER_ROUNDS = 4  # at most: they end when the variance of R moves by less than 5 %; by trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +178,7 @@ def squares_of(observations: Observations) -> Loss:
 
 def loss_of(observations: Observations) -> Loss:
     """Return the loss under privacy noise alone."""
-    threshold = np.inf if observations.exact_law else HUBER
+    threshold = np.inf if observations.exact_law else HUBER_THRESHOLD
     return replace(squares_of(observations), threshold=threshold)
 
 
@@ -300,7 +300,7 @@ def fit_with_remainder(observations: Observations, factors: Factors, unknowns: i
     """Refit factors that were fitted to noise alone, with what they leave beside them."""
     measurements, loss = observations.measurements, loss_of(observations)
     variance, spectrum = 0.0, None
-    for _ in range(ROUNDS):
+    for _ in range(REMAINDER_ROUNDS):
         residuals = (observations.values - factors.values(measurements)) / np.sqrt(
             observations.variances
         )
@@ -332,7 +332,7 @@ class _Spectrum:
 def _spectrum(observations: Observations) -> _Spectrum:
     deviations = np.sqrt(observations.variances)
     is_full = not isinstance(observations.measurements, EntryMeasurements)
-    if observations.measurements.size > MAX_SIZE and is_full:
+    if observations.measurements.size > MAX_FULL_VALUES and is_full:
         diagonal = observations.measurements.gram_diagonal
         return _Spectrum(diagonal / observations.variances, None, is_cut=True)
     gram = observations.measurements.gram()

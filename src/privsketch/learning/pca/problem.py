@@ -281,8 +281,8 @@ def _count_variance(sketch: Sketch) -> float:
     variance = sketch.count_variance
     if noise.count == "released" and noise.count_law is None:
         return variance
-    kept = (1 - rate) * sketch.repetition  # of every record, in units of its own
-    return variance + kept * max(sketch.assumed_records, 0.0)
+    masked_variance = (1 - rate) * sketch.repetition  # of every record, in units of its own
+    return variance + masked_variance * max(sketch.assumed_records, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

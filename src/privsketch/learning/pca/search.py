@@ -37,13 +37,13 @@ from privsketch.learning.pca.fits import (
 )
 from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Observations
 
-ROUGH = 1e-5  # relative fall of the cost per step
-MANY = 4  # values per unknown from which a spectral start is safe
+ROUGH_TOLERANCE = 1e-5  # relative fall of the cost per step
+SPECTRAL_RATIO = 4  # values per unknown from which a spectral start is safe
 PENALTY = 0.25  # of the noise edge
-LAST = 3.0  # standard errors from which a last direction stands out
+LAST_DEVIATIONS = 3.0  # standard errors from which a last direction stands out
 START_ITERATIONS, START_TOLERANCE = 100, 1e-3  # a start need not be exact; by trial
 N_DRAWS, N_DRAWS_WIDE = 100, 20  # the largest eigenvalues of wide matrices vary little
-WIDE = 50  # columns
+MAX_MANY_DRAWS_DIM = 50  # columns
 DEVIATIONS = 2.0  # above the mean of the draws: one false alarm in some thirty
 QUANTILE = 0.97  # of the draws, where the noise has heavy tails
 
@@ -62,7 +62,7 @@ class Search:
         measurements = self.observations.measurements
         if isinstance(measurements, EntryMeasurements):
             return measurements.matrix_of(self.observations.values)
-        if measurements.size >= MANY * pca_unknowns(rank, measurements.dim):
+        if measurements.size >= SPECTRAL_RATIO * pca_unknowns(rank, measurements.dim):
             return _one_step(measurements, self.squares)
         return self.convex(START_ITERATIONS, START_TOLERANCE).matrix()
 
@@ -91,7 +91,7 @@ class Search:
 
         Squares, as for the edge: a fit by Huber's function leaves more of them.
         """
-        self._rough[rank] = self._improved(leading(self.start, rank), self.squares, ROUGH)
+        self._rough[rank] = self._improved(leading(self.start, rank), self.squares, ROUGH_TOLERANCE)
         return self._rough[rank]
 
     def _improved(self, start: Factors, loss: Loss, tolerance: float) -> Factors:
@@ -120,7 +120,7 @@ class Search:
         """Return whether the last direction, which has no other to compare with, exceeds noise."""
         axis = np.linalg.svd(factors.factor)[0][:, -1:]
         whitened = self.squares.whiten(self.observations.measurements.of_factor(axis))
-        return bool(factors.isotropic * np.linalg.norm(whitened) > LAST)
+        return bool(factors.isotropic * np.linalg.norm(whitened) > LAST_DEVIATIONS)
 
 
 def carried_components(dim: int, n_values: int, per_unknown: float = 1.0) -> int:
@@ -178,7 +178,7 @@ def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
     level = loss.whiten(measurements.identity)
     noise: list[float] = []
     sampling: list[float] = []
-    for _ in range(N_DRAWS if measurements.dim <= WIDE else N_DRAWS_WIDE):
+    for _ in range(N_DRAWS if measurements.dim <= MAX_MANY_DRAWS_DIM else N_DRAWS_WIDE):
         unit = deviations * _unit_noise(observations.noise, measurements.size, rng)
         of_mean = _unit_noise(observations.noise, measurements.dim, rng)
         unit += observations.mean_error(math.sqrt(observations.mean_variance) * of_mean)
