@@ -1,16 +1,11 @@
-"""What noise and sampling do to a fit: the residual they leave, the errors they cause.
+"""Errors of fits: the residual that noise and sampling leave, and standard errors.
 
-The privacy noise is known, and the records are, as far as the fit can tell, a sample
-of the fitted mixture. To first order a least-squares fit follows the part of both that
-lies in the tangent space of the model (the span of its derivatives J) and leaves the
-rest: with V = noise variance I + n Cov(features of a record), parameters vary by
-(J'J)^-1 J'VJ (J'J)^-1 and the residual is expected to be trace((I - H) V), where
-H = J (J'J)^-1 J'. Features of a record under the mixture are sampled, which replaces a
-matrix of the size of the sketch squared by a few hundred vectors.
-
-What a decoder returns.
-
-How far clusters can be trusted: reasons to doubt, in words.
+The privacy noise is known, and the records are, as far as the fit can tell, a sample of the fitted
+mixture. To first order a least-squares fit follows the part of both that lies in the tangent space
+of the model (the span of its derivatives J) and leaves the rest. With V = noise variance I +
+n Cov(features of a record), parameters vary by (J'J)^-1 J'VJ (J'J)^-1 and the residual is expected
+to be trace((I - H) V), where H = J (J'J)^-1 J'. Features of a record under the mixture are sampled,
+which replaces a matrix of the size of the sketch squared by a few hundred vectors.
 
 Everything here is computed from the sketch and the model: free post-processing.
 """

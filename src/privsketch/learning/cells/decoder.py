@@ -1,20 +1,14 @@
-"""Noisy counts to a density and k-means centers.
+"""Decode noisy counts: a density and k-means centers.
 
-Fits of mixtures of falling size (`path`) are averaged (`average`); the counts that they expect,
-and what the released ones say beyond them, are clustered (`centers`). Nothing here knows a record.
+`path` fits mixtures of falling size. A single fit has components too many or too few, so that fits
+are averaged, each by its plausibility under the counts and the prior. The average gives expected
+counts. A released count corrects its expectation outright where it differs clearly, else as far as
+its noise allows. `centers` clusters the result.
 
-What all fits together say of the counts: each as much as the counts and the prior speak for it.
-
-A single fit has components too many or too few; the mean of the records in a box, over all fits
-that are plausible, is what the cost of centers depends on. Last, each count itself says what no
-component does: outright where it differs clearly, else as far as its noise allows.
-
-What noise and sampling do to a fit: its misfit, and how far centers may be off.
-
-About a fit, expected counts are linear in the unknowns with derivatives J, and the unknowns have
-the inverse of J'WJ for covariance, W being what each count tells. The fit follows some noise: of
-the squared misfit the trace of J (J'WJ)^-1 J' is missing. A center is the mean of what its
-cluster has of every component, and moves with their centers and weights.
+About a fit, expected counts are linear in the unknowns with derivatives J. The covariance of the
+unknowns is the inverse of J'WJ, W being the information of each count. The fit follows some noise:
+the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of what its cluster has
+of every component, and moves with their centers and weights. Nothing here reads records.
 """
 
 from __future__ import annotations

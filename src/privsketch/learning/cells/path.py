@@ -1,14 +1,13 @@
-"""From more components than needed down to too few: fits of every size on the way.
+"""Fits of every size, from more components than needed down to too few.
 
-A search that adds components one by one gets stuck; one that has too many of them and takes away
-what is not missed finds them nearly all. A component goes if the others explain its records, or two
-become one with the same moments. Mergers that were wrong are tried the other way at the end.
+A search that adds components one by one gets stuck. One that starts with too many, and removes
+those that are not missed, finds nearly all. A component is deleted if the others explain its
+records, or two are merged with their moments. Wrong merges are undone at the end.
 
-A first look at noisy counts: what is significant at some scale, without any model.
-
-Boxes are halved again and again by random cuts. Records of a half are divided among its halves by
-volume unless their counts say otherwise, clearly. An average over several trees forgets where
-the cuts were. It works for boxes of any sizes, in the time of a few sorts.
+The first guess is an estimate without a model. Random cuts halve the boxes again and again. The
+records of a part are divided among its halves by volume, unless their counts differ clearly. An
+average over several trees smooths the cuts. It works for boxes of any sizes, in the time of a few
+sorts.
 """
 
 from __future__ import annotations

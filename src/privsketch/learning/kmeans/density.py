@@ -1,4 +1,14 @@
-"""Richer densities."""
+"""Richer densities than one atom per cluster, and the k-means clusters of a density.
+
+Records need not come in `n_clusters` round clusters of one width. Clusters differ in shape, or
+there are more of them than centers. Then no `n_clusters` atoms of one width explain the sketch, and
+their centers are a compromise that means nothing to k-means. This file fits richer and richer
+mixtures, and stops where further parameters no longer pay.
+
+Where clusters overlap, or a mixture has more components than there are centers, its means are not
+the centers that k-means would choose. A mixture is public once decoded: samples of it are drawn and
+clustered by Lloyd's rounds at no privacy cost.
+"""
 
 from __future__ import annotations
 

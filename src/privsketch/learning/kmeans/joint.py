@@ -1,22 +1,17 @@
 """Decode k-means centers by fitting all atoms together, from coarse to fine.
 
-Greedy search adds one atom at a time to whatever the others leave; in ten
-dimensions the sum of all other clusters drowns every single one. Here a surplus
-of particles is fitted jointly, first to the low frequencies, where the cost is
-smooth and the whole cloud of records is one blob, then to higher and higher ones,
-which pull the particles to their clusters. The surplus is then pruned by deleting
-and merging, with a joint refinement after every step. Atoms have a Gaussian
-envelope whose variance is fitted too: clusters have width, and Dirac atoms would
-be pushed off their means by it.
+A greedy search adds one atom at a time to what the others leave. In ten dimensions the sum of all
+other clusters drowns every single one. Here a surplus of particles is fitted jointly. The low
+frequencies come first, where the cost is smooth and the whole cloud of records is one blob. Higher
+frequencies then pull the particles to their clusters. Deleting and merging prune the surplus, with
+a joint refinement after every step. Atoms have a Gaussian envelope whose variance is fitted too:
+clusters have width, which would push Dirac atoms off their means.
 
-How rich a mixture a sketch supports.
-
-Records need not come in n_clusters round clusters of one width: clusters differ in
-shape, or there are more of them than centers asked for. Then no n_clusters atoms of
-one width explain the sketch, and their places are a compromise of no meaning to
-k-means. A richer mixture that does explain it is a density whose k-means centers can
-be computed (`lloyd.py`). This file fits richer and richer mixtures and stops where
-further parameters no longer pay.
+The number of clusters comes from one search with as many atoms as are allowed, then fewer and
+fewer. A cluster that the atoms lack leaves a residual far above what noise and sampling explain. Up
+to the right number, every further atom improves the fit by a large factor. One too many improves
+nothing, or a little where clusters are not Gaussian. Where noise is most of the residual, only the
+excess over the noise falls by a large factor. All of this uses the same sketch, hence is free.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""K-means from a sketch: cluster centers at no further privacy cost.
-
-Lloyd's rounds on a fitted mixture instead of on records.
-
-Where clusters overlap, or where a mixture has more components than centers asked
-for, the means of the mixture are not the centers k-means would choose. A mixture is
-public once decoded, so samples of it may be drawn and clustered at no privacy cost.
-"""
+"""K-means from a sketch: cluster centers at no further privacy cost."""
 
 from __future__ import annotations
 

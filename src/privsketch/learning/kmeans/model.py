@@ -1,15 +1,16 @@
-"""What centers cost on the records, over what k-means on the records themselves would cost.
+"""The model of k-means clusters, and the cost ratio that it predicts.
 
-Nobody but a holder can tell that ratio, and a sketch foretells it. To first order a center that is
-off by e raises the cost by |e|^2 for each of its records, so standard errors tell the excess,
-in units of the cost under the fitted density, as long as the search found all clusters. Whether
-it did is told by signs of another kind: by how far a small cluster stands out of the noise, what
-the fit leaves unexplained, how many unknowns a number of the sketch serves, how fine it sees.
+The cost ratio is what centers cost on the records over what k-means on the records would cost.
+Only a holder can compute it, and a sketch predicts it. To first order a center that is off by e
+raises the cost by |e|^2 for each of its records. Standard errors therefore give the excess, as long
+as the search found all clusters. Other signs tell whether it did: how far a small cluster stands
+out of the noise, what the fit leaves unexplained, how many unknowns there are for each number of
+the sketch, and how fine a scale it resolves.
 
-A weighted sum of these signs is a *score*, about the logarithm of the excess. Its weights, and
-the ratios to expect at a score, were fitted to random studies whose records were known
-(`benchmarks/ratios.py`), so the interval holds what theory does not know of, such as searches
-that fail. Everything here is computed from the sketch and the model: free post-processing.
+A weighted sum of these signs is a *score*, about the logarithm of the excess. Its weights, and the
+ratios to expect at a score, were fitted to random studies whose records were known
+(`benchmarks/ratios.py`). The interval therefore includes what theory does not cover, such as
+searches that fail. Everything here is computed from the sketch and the model: free post-processing.
 """
 
 from __future__ import annotations

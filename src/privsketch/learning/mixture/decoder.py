@@ -1,25 +1,18 @@
 """Decode a Gaussian mixture: search until the sketch is explained, then shrink.
 
-Chi-square says whether a mixture explains the sketch: if it does not, the search is run
-again from other particles, until one explains it or the best one has come up twice. The
-covariances of the best one borrow from each other what the sketch leaves vague
-(`shrinkage.py`). Where no mixture explains the sketch, its misfit counts as further noise
-(quasi-likelihood: errors grow by the square root of chi-square per degree of freedom).
+Chi-square says whether a mixture explains the sketch. If it does not, the search runs again from
+other particles, until a mixture explains it or the best one has come up twice. Where no mixture
+does, its misfit counts as further noise (quasi-likelihood: errors grow by the square root of
+chi-square per degree of freedom).
 
-Covariances that borrow strength from each other where the sketch alone is vague.
+Covariances borrow strength from each other where noise leaves them uncertain. The logarithms of
+variances are drawn towards their common mean, and the correlations towards zero, by what makes the
+estimates most likely: empirical Bayes (Efron and Morris 1975). The variance of the errors is known
+from the fit, and the variance between components is estimated.
 
-The variances of a mixture's components are of a kind. Where noise leaves each of them
-uncertain, their logarithms are drawn towards their common mean, and the correlations
-towards none, by what makes the estimates most likely: empirical Bayes (Efron and Morris
-1975). The variance of the errors is known from the fit, the variance between components
-is estimated, and where errors are small beside it nothing happens.
-
-How far a fit may be off: the covariance of the errors of its variables.
-
-In units of the full covariance of the sums the inverse of Fisher's information is the
-answer. Large sketches are fitted in units of variances alone, as if features were
-independent, which they are not; there the covariance of one record's features is taken
-from draws of the mixture (White's sandwich).
+In units of the full covariance of the sums, the errors are the inverse of Fisher's information.
+Large sketches are fitted in units of variances alone, as if features were independent. There the
+covariance of one record's features comes from draws of the mixture (White's sandwich).
 """
 
 from __future__ import annotations

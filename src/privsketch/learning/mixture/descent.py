@@ -1,22 +1,15 @@
-"""Joint descent in the weights, means and covariances of all components.
+"""Descents in the weights, means and covariances of all components.
 
-Plain least squares on the moments, by L-BFGS-B. Variances are variables with a lower
-bound; a matrix is `L L' + smallest I` with a triangular L, positive definite whatever L
-is. Variables are scaled by the diagonal of the Gauss-Newton matrix, without which they
-differ by orders of magnitude in curvature.
+The first is plain least squares on the moments, by L-BFGS-B. Variances are variables with a lower
+bound; a matrix is `L L' + smallest I` with a triangular L, positive definite for any L. Variables
+are scaled by the diagonal of the Gauss-Newton matrix: their curvatures differ by orders of
+magnitude.
 
-Fewer components for nearly the same moments.
-
-A surplus of components finds what exactly as many as asked for would miss. The surplus
-goes one by one: a component is deleted, or two are merged into one with the moments of
-both, whichever lets the rest explain the sums best when its weights are fitted again.
-
-Damped Gauss-Newton steps on the generalised least squares cost.
-
-Variables are weights, means and the logarithm of the covariances (of variances, or of
-the whole matrix): every step leaves covariances positive definite, and in logarithms a
-fit is close to linear and its errors close to normal. The matrix of the last step is
-Fisher's information: its inverse is the covariance of the errors.
+The second takes damped Gauss-Newton steps on the generalised least squares cost. Variables are
+weights, means and the logarithm of the covariances (of variances, or of the whole matrix). Every
+step leaves covariances positive definite; in logarithms a fit is close to linear, and its errors
+are close to normal. The matrix of the last step is Fisher's information: its inverse is the
+covariance of the errors.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
 """One search for a mixture: from round atoms to a fit of the sketch's numbers.
 
-The joint decoder places more atoms than components are asked for; their covariances are
-freed and the surplus is pruned away, with a descent after every step. (Exactly as many
-atoms as components get stuck in half of the runs.) Then come Gauss-Newton steps on the
-generalised least squares cost, in turn with what the edge of the domain and the
-harmonics of signs do to the mixture found.
+The joint decoder places more atoms than there are components. (With exactly as many, half of the
+runs get stuck.) Their covariances are freed, and the surplus is pruned with a descent after every
+step. Gauss-Newton steps on the generalised least squares cost follow, in turn with corrections of
+the sums for what distorts them.
 
-What separates the moments of a mixture from those a sketch has on average.
-
-Records outside the domain are moved to its edge before they are sketched: a component
-near the edge is not a Gaussian any more, and a fit of Gaussians would be pulled inwards.
-Signs (the one-bit map) have harmonics beside the wave that learners read. Both effects
-follow from the mixture itself: the edge's from draws of it, of which only those outside
-matter, and the harmonics' in closed form. A decoder takes them out of the sums and fits
-again, in turn.
+Two effects separate the moments of a mixture from those that a sketch has on average. Records
+outside the domain are moved to its edge, so that a component near the edge is not Gaussian, and a
+fit of Gaussians would be pulled inwards. Signs (the one-bit map) have harmonics beside the wave
+that learners read. Both follow from the mixture: the edge's from draws of it, of which only those
+outside matter, and the harmonics' in closed form.
 """
 
 from __future__ import annotations

@@ -1,25 +1,12 @@
-"""Principal components from noisy second moments: from numbers to a solution.
-
-What a low-rank and an isotropic part leave, as a random matrix of no preferred direction.
-
-Spectra rarely end: C = U U' + s I + R. Taking R for a Gaussian matrix with variance t on
-its diagonal and t / 2 off it, the values vary by `noise + t A A*`. Residuals are whitened by
-that, so U is not bent towards R, and t is the one under which the whitened residuals look
-most like noise (marginal likelihood). A fit of low rank at high noise has t = 0.
-
-The part of R that the values show, t A*(V^-1 residuals), is added to the estimate. It
-matters for slow spectra: with m = 180 features of 20 columns and eigenvalues 1, 1/2, 1/3 ...
-the share of variance lost falls from 1.7 % to 0.4 %.
-
-What noise does to principal components: variances of eigenvalues, and of turns.
+"""Decode principal components from noisy second moments, with their errors.
 
 To first order an error E of the second-moment matrix moves the eigenvalue of v by v'E v,
 and turns v towards q by q'E v / gap. A fit of rank r only errs along its tangents
 
     (v_a v_b' + v_b v_a') / sqrt 2,   (v_a q' + q v_a') / sqrt 2,   the isotropic rest,
 
-an orthonormal set; with J their values, whitened for noise and remainder, the errors along
-them have the covariance (J'J)^-1 - t I, t the variance of the remainder: what the remainder
+which are an orthonormal set. With J their values, whitened for noise and remainder, the errors
+along them have the covariance (J'J)^-1 - t I, t the variance of the remainder. What the remainder
 has along a tangent belongs to the matrix, and is no error.
 """
 

@@ -25,6 +25,17 @@ measurements Y. Chen, Y. Chi, A. Goldsmith, 2015). With the penalty at the noise
 noise in and bends the others less. Accelerated proximal
 gradient with restarts (A. Beck, M. Teboulle, 2009; B. O'Donoghue, E. Candes, 2015): the
 proximal step lowers all eigenvalues by a constant and cuts them at zero.
+
+The remainder of a fit is a random matrix of no preferred direction.
+
+Spectra rarely end: C = U U' + s I + R. Taking R for a Gaussian matrix with variance t on
+its diagonal and t / 2 off it, the values vary by `noise + t A A*`. Residuals are whitened by
+that, so U is not bent towards R, and t is the one under which the whitened residuals look
+most like noise (marginal likelihood). A fit of low rank at high noise has t = 0.
+
+The part of R that the values show, t A*(V^-1 residuals), is added to the estimate. It
+matters for slow spectra: with m = 180 features of 20 columns and eigenvalues 1, 1/2, 1/3 ...
+the share of variance lost falls from 1.7 % to 0.4 %.
 """
 
 from __future__ import annotations
