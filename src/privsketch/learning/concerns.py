@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
 from privsketch.design.size import carried_clusters
@@ -30,7 +29,7 @@ CELLS_PER_CLUSTER = 2  # two numbers for a cluster, at least
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
-def coordinates_cut(schema: Schema) -> NDArray[np.bool_]:
+def coordinates_cut(schema: Schema) -> Bits:
     """Return which coordinates of a schema lie on their bounds only if they were clipped.
 
     Those of numbers and dates; labels, flags and cycles lie there by their nature.

@@ -28,7 +28,7 @@ from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.optimize import nnls
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.types import Floats, Real
+from privsketch._base.types import Bits, Floats, Indices, Real
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
@@ -132,7 +132,7 @@ class Atoms:
         """Return variances (size, dim), shared ones repeated."""
         return np.broadcast_to(self.variances, self.centers.shape).copy()
 
-    def subset(self, keep: NDArray[np.intp]) -> Atoms:
+    def subset(self, keep: Indices) -> Atoms:
         """Return the atoms at the given indices."""
         variances = self.variances if self.shared else self.variances[keep]
         return Atoms(self.weights[keep], self.centers[keep], variances)
@@ -185,7 +185,7 @@ class Target:
         """Return the factors of the variances in -2 log envelope, (m, columns of `variances`)."""
         return self.squares.sum(axis=1, keepdims=True) if variances.shape[1] == 1 else self.squares
 
-    def tapered(self, taper: Floats, keep: NDArray[np.bool_] | None = None) -> Target:
+    def tapered(self, taper: Floats, keep: Bits | None = None) -> Target:
         """Return the moments under another taper, restricted to the features in `keep`."""
         taper = taper.astype(self.taper.dtype)
         if keep is None:

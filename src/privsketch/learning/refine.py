@@ -66,16 +66,9 @@ def refine(
     Noise in p fitted variables hides p / 2m of the cost of 2m numbers: the descent ends where
     iterations bring next to nothing of that.
     """
-    return _descend(
-        Evaluator(target, atoms).flat,
-        target,
-        atoms,
-        low,
-        high,
-        fit_variances=fit_variances,
-        n_iterations=n_iterations,
-        negligible=NEGLIGIBLE * atoms.flat().size / (2 * target.n_features),
-    )
+    negligible = NEGLIGIBLE * atoms.flat().size / (2 * target.n_features)
+    evaluate = Evaluator(target, atoms).flat
+    return _descend(evaluate, target, atoms, low, high, n_iterations, negligible, fit_variances)
 
 
 def _descend(
@@ -84,10 +77,9 @@ def _descend(
     atoms: Atoms,
     low: Floats,
     high: Floats,
-    *,
-    fit_variances: bool,
     n_iterations: int,
     negligible: float,
+    fit_variances: bool = True,
 ) -> tuple[Atoms, float]:
     """Descend in a cost of `atoms.flat()`, in units of the curvatures of the squares."""
     n_atoms, variances = atoms.size, atoms.variances
@@ -301,16 +293,8 @@ def refine_powers(
         cost, gradient = cost_of_powers(target, atoms.unflat(numbers), reach)
         return cost, gradient.flat()
 
-    return _descend(
-        evaluate,
-        target,
-        atoms,
-        low,
-        high,
-        fit_variances=True,
-        n_iterations=POWER_ITERATIONS,
-        negligible=NEGLIGIBLE_POWERS,
-    )[0]
+    steps = POWER_ITERATIONS, NEGLIGIBLE_POWERS
+    return _descend(evaluate, target, atoms, low, high, *steps)[0]
 
 
 def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, Atoms]:

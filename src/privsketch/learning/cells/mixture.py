@@ -46,6 +46,7 @@ def decode_mixture_of_cells(
         expected = _expected(boxes, gaussians)
         variance = boxes.variance + np.maximum(expected, 0.0)
         misfit = float(np.sum(np.square(boxes.counts - expected) / np.maximum(variance, 1e-12)))
+    total = max(float(gaussians.weights.sum()), 1e-300)
     unknowns = mixture_unknowns(n_components, boxes.dim, covariance_type) + 1
     freedom = max(boxes.n_boxes - unknowns, 1)
     errors = _errors(points, weights, box, member, gaussians, variance)
@@ -55,15 +56,9 @@ def decode_mixture_of_cells(
         standard_errors=errors,
         chi_square=misfit,
         degrees_of_freedom=freedom,
-        outside_share=_outside(gaussians, expected),
+        outside_share=min(max(1 - float(expected.sum()) / total, 0.0), 1.0),
         n_init=len(fits),
     )
-
-
-def _outside(gaussians: Gaussians, expected: Floats) -> float:
-    """Return the share of a mixture that lies in no box."""
-    total = max(float(gaussians.weights.sum()), 1e-300)
-    return min(max(1 - float(expected.sum()) / total, 0.0), 1.0)
 
 
 def _stand_ins(

@@ -15,11 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.problem import Atoms, Problem, Target, cost, residual_vector
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import find_overview, refine
@@ -185,7 +184,7 @@ class Samples:
 
     places: Floats
     weights: Floats
-    component: NDArray[np.intp]
+    component: Indices
 
     def thinned(self, n: int) -> Samples:
         """Return about n of the samples, evenly from all components."""
@@ -212,14 +211,14 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
     )
 
 
-def assign(centers: Floats, samples: Samples) -> tuple[NDArray[np.intp], float]:
+def assign(centers: Floats, samples: Samples) -> tuple[Indices, float]:
     """Return the nearest center of each sample, and the weighted squared distance of all."""
     labels = nearest(samples.places, centers)
     misses = samples.places - centers[labels]
     return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
 
 
-def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Floats, Floats]:
+def weighted_sums(labels: Indices, samples: Samples, n: int) -> tuple[Floats, Floats]:
     """Return weights (n,) and weighted sums (n, dim) of the samples of each label."""
     mass = np.bincount(labels, samples.weights, n).astype(np.float64)
     columns = [

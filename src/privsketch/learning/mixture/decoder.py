@@ -20,12 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
 from privsketch.learning.mixture.descent import Prior, jacobian, logarithms, moved
 from privsketch.learning.mixture.gaussians import Gaussians
@@ -241,7 +240,7 @@ def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats
     errors.
     """
     logs = logarithms(gaussians).ravel()
-    believed: NDArray[np.intp] = np.flatnonzero(prior.precisions > 0)
+    believed: Indices = np.flatnonzero(prior.precisions > 0)
     if not len(believed):
         return np.zeros(len(errors))
     columns = believed + len(errors) - len(logs)

@@ -74,7 +74,7 @@ class Gaussians:
         variances = np.broadcast_to(self.covariances, self.means.shape)
         return np.asarray(variances[:, :, None] * np.eye(self.dim))
 
-    def subset(self, keep: NDArray[np.intp]) -> Gaussians:
+    def subset(self, keep: Indices) -> Gaussians:
         """Return the components at the given indices."""
         shared = self.covariance_type == "tied"
         return replace(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import nnls
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.descent import (
@@ -258,7 +258,7 @@ def join(first: Gaussians, second: Gaussians) -> Gaussians:
     )
 
 
-def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
+def _nearest(gaussians: Gaussians, n_neighbours: int) -> Indices:
     """Return indices of the nearest other means, (size, at most n_neighbours)."""
     steps = gaussians.means[:, None] - gaussians.means[None]
     distances = np.square(steps).sum(axis=2)

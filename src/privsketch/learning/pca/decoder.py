@@ -15,10 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
 from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.learning.pca.fits import CONVEX_ITERATIONS as MAX_ITERATIONS
@@ -273,7 +272,7 @@ def _spread_of(
 
 def _of_entries(
     observations: Observations,
-    on_diagonal: npt.NDArray[np.bool_],
+    on_diagonal: Bits,
     axes: Floats,
     k: int,
     gain: float,

@@ -24,10 +24,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats, Indices
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.sketching.sketch import Sketch
 
@@ -89,7 +88,7 @@ class EntryMeasurements:
     dim: int
 
     @cached_property
-    def _places(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def _places(self) -> tuple[Indices, Indices]:
         first, second = np.triu_indices(self.dim)
         return first, second
 
@@ -99,7 +98,7 @@ class EntryMeasurements:
         return moment_count(self.dim)
 
     @cached_property
-    def on_diagonal(self) -> npt.NDArray[np.bool_]:
+    def on_diagonal(self) -> Bits:
         """(m,) whether a value is one of the diagonal."""
         first, second = self._places
         return np.asarray(first == second)
