@@ -46,7 +46,7 @@ from benchmarks.datasets import (
 )
 from benchmarks.worlds import DIMS, KINDS, records_of
 from privsketch._base.types import Floats
-from privsketch.learning.kmeans.ratio import Calibration, signs_of
+from privsketch.learning.kmeans.model import Calibration, signs_of
 
 LEAST, MOST = 0.004, 20.0  # of the excess: less is chance, more is lost anyway
 LARGE = 2_000_000  # clusters x features x columns: what a search does within some seconds

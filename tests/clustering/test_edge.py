@@ -19,7 +19,7 @@ from privsketch.clustering.baselines.lloyd import cluster as lloyd
 from privsketch.clustering.edge import FALSE_ALARM, Means, cut_records
 from privsketch.clustering.pipeline.method import cluster as pipeline
 from privsketch.clustering.run import clustered
-from privsketch.learning.uncertainty import on_the_edge
+from privsketch.learning.concerns import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
 # Runs, and how many must raise a concern.

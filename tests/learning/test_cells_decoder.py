@@ -9,23 +9,34 @@ from scipy.stats import norm
 import privsketch as ps
 from privsketch.clustering.cells import Grid
 from privsketch.clustering.run import Run
+from privsketch.learning.cells import boxes as masses
 from privsketch.learning.cells import fit as fitting
-from privsketch.learning.cells import guess, masses
-from privsketch.learning.cells.boxes import Boxes, regular_boxes
+from privsketch.learning.cells import path as guess
+from privsketch.learning.cells.boxes import Boxes, boxes_of, grid_corners, partition_of
 from privsketch.learning.cells.centers import divided, points_of
 from privsketch.learning.cells.decoder import choose_number, decode_cells
-from privsketch.learning.cells.fit import Components, expected_counts, value_and_gradient
-from privsketch.learning.cells.guess import significant
-from privsketch.learning.cells.likelihood import likelihood_of
-from privsketch.learning.cells.masses import partition_of
-from privsketch.learning.cells.path import split_up
-from privsketch.learning.cells.sketches import boxes_of
+from privsketch.learning.cells.fit import (
+    Components,
+    expected_counts,
+    likelihood_of,
+    value_and_gradient,
+)
+from privsketch.learning.cells.path import significant, split_up
 
 SOME = Components(
     np.array([300.0, 200.0, 50.0]),  # the last is the background
     np.array([[-0.4, 0.3, 0.1], [0.5, -0.2, -0.6]]),
     np.array([[0.2, 0.1, 0.3], [0.15, 0.3, 0.2]]),
 )
+
+
+def regular_boxes(counts, half_widths, variance, **others):
+    """Return the cells of a regular grid over a box about the origin."""
+    halves = np.asarray(half_widths, dtype=np.float64)
+    edges = [np.linspace(-w, w, g + 1) for w, g in zip(halves, counts.shape, strict=True)]
+    low, high = grid_corners(edges)
+    noise = np.full(counts.size, float(variance))
+    return Boxes(low, high, counts.ravel().astype(float), noise, shape=counts.shape, **others)
 
 
 def discrete_laplace(epsilon, shape, rng):

@@ -11,16 +11,15 @@ import pytest
 from scipy.optimize import approx_fprime, nnls
 
 from privsketch.learning import problem
-from privsketch.learning.kmeans.joint import decode_joint, grow_density, information_criterion
-from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
-from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.pruning import (
-    Stock,
-    deletion_prices,
-    merge_pairs,
-    nearest_neighbours,
-    prune,
+from privsketch.learning.kmeans.density import (
+    Samples,
+    cluster_density,
+    grow_density,
+    information_criterion,
+    lloyd_round,
 )
+from privsketch.learning.kmeans.joint import decode_joint
+from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -31,6 +30,13 @@ from privsketch.learning.problem import (
     make_target,
     nonnegative_solution,
     tapered_features,
+)
+from privsketch.learning.pruning import (
+    Stock,
+    deletion_prices,
+    merge_pairs,
+    nearest_neighbours,
+    prune,
 )
 from privsketch.learning.refine import Evaluator, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty
@@ -49,7 +55,7 @@ def draw_frequencies(rng, n_features, dim, finest, coarsest):
 def found(centers, weights, axis_widths):
     """A solution as a decoder would return it."""
     atoms = Atoms(weights, centers, axis_widths**2)
-    return Solution(atoms, atoms, 0.0, Uncertainty(1.0, 1.0), 0)
+    return Solution(atoms, atoms, 0.0, Uncertainty(1.0, 1.0))
 
 
 def exact_moments(frequencies, weights, centers, axis_widths):
@@ -479,13 +485,13 @@ def test_what_a_mixture_leaves_grows_into_atoms_of_its_own():
     problem = make_problem(rng, weights, centers, widths, n_features=400)
     target = make_target(problem.frequencies, problem.moments)
     large = Atoms(weights[:1], centers[:1], widths[:1] ** 2)
-    grown, _ = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
+    grown = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
     assert grown is not None
     place = np.linalg.norm(grown.centers - centers[1], axis=1).argmin()
     np.testing.assert_allclose(grown.centers[place], centers[1], atol=0.05)
     assert grown.weights[place] == pytest.approx(0.05, rel=0.1)
     both = Atoms(weights, centers, widths**2)
-    assert grow_density(problem, target, both, 1e-6, 1.0, np.random.default_rng(0))[0] is None
+    assert grow_density(problem, target, both, 1e-6, 1.0, np.random.default_rng(0)) is None
 
 
 def test_density_is_the_solution_where_that_explains_the_sketch():

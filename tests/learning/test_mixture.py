@@ -8,19 +8,18 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import privsketch as ps
-from privsketch.learning.mixture import covariance as generalised
-from privsketch.learning.mixture import distortion
-from privsketch.learning.mixture.covariance import sampling_covariance, sampling_variances
+from privsketch.learning.mixture import gaussians as generalised
+from privsketch.learning.mixture import search as distortion
 from privsketch.learning.mixture.decoder import between
 from privsketch.learning.mixture.descent import (
+    jacobian,
+    logarithms,
     make_limits,
+    moved,
     objective,
     pack,
-    remove_cheapest,
     unpack,
 )
-from privsketch.learning.mixture.distortion import make_distortion
-from privsketch.learning.mixture.gauss_newton import jacobian, logarithms, moved
 from privsketch.learning.mixture.gaussians import (
     Gaussians,
     features,
@@ -28,8 +27,11 @@ from privsketch.learning.mixture.gaussians import (
     make_sums,
     merge_pairs,
     moments,
+    sampling_covariance,
+    sampling_variances,
 )
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
+from privsketch.learning.mixture.search import make_distortion, remove_cheapest
 from privsketch.models.mixture import GaussianMixtureModel
 from tests.chance import fixed_noise
 

@@ -8,22 +8,28 @@ import pytest
 from privsketch._base.threads import one_thread
 from privsketch.design.pca import lost_variance
 from privsketch.design.validity import pca_unknowns
-from privsketch.learning.pca.convex import fit_convex, refit
-from privsketch.learning.pca.decoder import decode_pca, fit_with_remainder, signed
-from privsketch.learning.pca.factors import (
-    HUBER,
+from privsketch.learning.pca.decoder import Spread, decode_pca, signed, summarise
+from privsketch.learning.pca.fits import (
+    HUBER_THRESHOLD,
     Factors,
     Loss,
     cost_and_gradient,
+    fit_convex,
     fit_factors,
+    fit_with_remainder,
     leading,
     loss_of,
+    refit,
     squares_of,
 )
-from privsketch.learning.pca.measurements import EntryMeasurements, QuadraticMeasurements
-from privsketch.learning.pca.problem import MomentProblem, QuadraticProblem, observations_of
+from privsketch.learning.pca.problem import (
+    EntryMeasurements,
+    MomentProblem,
+    QuadraticMeasurements,
+    QuadraticProblem,
+    observations_of,
+)
 from privsketch.learning.pca.search import Search, carried_components, noise_edge
-from privsketch.learning.pca.uncertainty import Spread, summarise
 from tests.oracles import missed_variance
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
@@ -124,7 +130,7 @@ def test_entries_and_matrix():
     assert np.allclose(measurements.matrix_of(measurements.of_matrix(matrix)), matrix)
 
 
-@pytest.mark.parametrize("threshold", [np.inf, HUBER])
+@pytest.mark.parametrize("threshold", [np.inf, HUBER_THRESHOLD])
 @pytest.mark.parametrize("correlated", [False, True])
 def test_gradients_are_those_of_finite_differences(threshold, correlated):
     rng = np.random.default_rng(3)

@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch._base.formats import fingerprint
-from privsketch.learning.kmeans.ratio import CELLS, RANGES, WAVES, foretold_ratio
-from privsketch.learning.uncertainty import concerns
+from privsketch.learning.concerns import concerns
+from privsketch.learning.kmeans.model import CELLS, RANGES, WAVES, foretold_ratio
 from privsketch.models.base import nearest
 from privsketch.pages.report.html import report_page
 

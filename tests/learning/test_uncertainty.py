@@ -26,7 +26,7 @@ def simulated_fit(rng, noise):
     target = make_target(FREQUENCIES, moments / N_RECORDS)
     box = np.full(2, 10.0)
     start = TRUTH.scaled(1 / N_RECORDS)
-    atoms, value, _ = refine(target, start, -box, box, n_iterations=200)
+    atoms, value = refine(target, start, -box, box, n_iterations=200)
     return atoms, value
 
 
@@ -125,7 +125,7 @@ def test_expected_cost_of_one_wide_atom_is_the_closed_form():
 @pytest.mark.parametrize("shape", [(1, 1), (6, 1), (1, 3), (6, 3)])
 @pytest.mark.parametrize("fit_variances", [True, False])
 def test_inner_products_from_phases_are_those_of_the_derivatives(shape, fit_variances, monkeypatch):
-    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    monkeypatch.setattr(module, "MAX_DENSE_ATOMS", 0)
     monkeypatch.setattr(module, "PAIR_NUMBERS", 1)  # hence two blocks
     rng = np.random.default_rng(5)
     frequencies = rng.standard_normal((300, 3))

@@ -23,7 +23,7 @@ from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
-from privsketch.learning.uncertainty import coordinates_cut, edge_concern
+from privsketch.learning.concerns import coordinates_cut, edge_concern
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.calibration import discrete_laplace_variance
 

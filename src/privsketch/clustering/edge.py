@@ -22,7 +22,7 @@ from scipy.stats import norm
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.schema import Schema
-from privsketch.learning.uncertainty import EDGE, coordinates_cut, edge_concern
+from privsketch.learning.concerns import EDGE, coordinates_cut, edge_concern
 
 WELL_INSIDE = 0.95  # of the way from the center to the edge: a mean there is not cut
 MAX_ERRORS = 3.0  # standard errors by which a mean may be off

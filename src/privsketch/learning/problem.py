@@ -28,7 +28,7 @@ from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.optimize import nnls
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.types import Floats, Real
+from privsketch._base.types import Bits, Floats, Indices, Real
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
@@ -70,7 +70,7 @@ class Problem:
 
 
 def checked_sketch(sketch: Sketch) -> Sketch:
-    """The sketch, if it is one that clusters and mixtures can be learned from."""
+    """Return the sketch if clusters and mixtures can be learned from it; raise otherwise."""
     if not isinstance(sketch, Sketch):
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
     if sketch.design.mapping.for_components:
@@ -82,7 +82,7 @@ def checked_sketch(sketch: Sketch) -> Sketch:
 
 
 def problem_of(sketch: Sketch) -> Problem:
-    """The sketch as decoders see it.
+    """Return the sketch as a problem for decoders.
 
     The number of records is the moment at frequency zero, and used as such where it is no
     noisier than the others. Signs have no moment at zero.
@@ -129,20 +129,33 @@ class Atoms:
         return len(self.variances) == 1
 
     def axis_variances(self) -> Floats:
-        """(size, dim) variances, shared ones repeated."""
+        """Return variances (size, dim), shared ones repeated."""
         return np.broadcast_to(self.variances, self.centers.shape).copy()
 
-    def subset(self, keep: NDArray[np.intp]) -> Atoms:
-        """The atoms at the given indices."""
+    def subset(self, keep: Indices) -> Atoms:
+        """Return the atoms at the given indices."""
         variances = self.variances if self.shared else self.variances[keep]
         return Atoms(self.weights[keep], self.centers[keep], variances)
 
     def scaled(self, factor: float) -> Atoms:
-        """The same atoms with their weights in another unit."""
+        """Return the atoms with their weights in another unit."""
         return replace(self, weights=self.weights * factor)
 
+    def flat(self) -> Floats:
+        """Return all numbers as one vector: weights, then centers, then variances."""
+        return np.concatenate([self.weights, self.centers.ravel(), self.variances.ravel()])
+
+    def unflat(self, numbers: Floats) -> Atoms:
+        """Return atoms of the shape of these; inverse of `flat`."""
+        n, end = self.size, self.size + self.centers.size
+        return Atoms(
+            numbers[:n],
+            numbers[n:end].reshape(self.centers.shape),
+            numbers[end:].reshape(self.variances.shape),
+        )
+
     def in_order(self) -> Atoms:
-        """Sorted by center, first coordinate first: an order that rounding does not upset."""
+        """Return the atoms sorted by center, an order that rounding does not upset."""
         return self.subset(np.lexsort(self.centers.T[::-1]))
 
 
@@ -169,11 +182,11 @@ class Target:
         return np.asarray(self.squares.sum(axis=1))
 
     def exponents(self, variances: Floats) -> Real:
-        """(m, columns of `variances`) what each variance is multiplied by in -2 log envelope."""
+        """Return the factors of the variances in -2 log envelope, (m, columns of `variances`)."""
         return self.squares.sum(axis=1, keepdims=True) if variances.shape[1] == 1 else self.squares
 
-    def tapered(self, taper: Floats, keep: NDArray[np.bool_] | None = None) -> Target:
-        """The same moments under another taper, restricted to the features kept."""
+    def tapered(self, taper: Floats, keep: Bits | None = None) -> Target:
+        """Return the moments under another taper, restricted to the features in `keep`."""
         taper = taper.astype(self.taper.dtype)
         if keep is None:
             return replace(self, taper=taper)
@@ -185,7 +198,7 @@ class Target:
         )
 
     def padded(self, multiple: int) -> Target:
-        """The same with further features of no weight, up to a multiple in number."""
+        """Return the target with features of no weight added, up to a multiple in number."""
         m = self.n_features
         n_more = -m % multiple
         if n_more == 0:
@@ -199,7 +212,7 @@ class Target:
         )
 
     def astype(self, dtype: type[np.floating[Any]]) -> Target:
-        """The same in another precision."""
+        """Return the target in another precision."""
         return Target(
             self.frequencies.astype(dtype),
             self.squares.astype(dtype),
@@ -209,7 +222,7 @@ class Target:
 
 
 def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
-    """All moments in double precision, without a taper."""
+    """Return all moments in double precision, without a taper."""
     return Target(
         frequencies,
         frequencies**2,
@@ -219,7 +232,7 @@ def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
 
 
 def features(target: Target, centers: Floats, variances: Floats) -> Real:
-    """(size, 2 m) moments of every atom at unit weight, without the taper."""
+    """Return moments of every atom at unit weight, (size, 2 m), without the taper."""
     dtype = target.frequencies.dtype
     m = target.n_features
     phases = centers.astype(dtype) @ target.frequencies.T
@@ -234,67 +247,71 @@ def features(target: Target, centers: Floats, variances: Floats) -> Real:
 
 
 def residual_vector(target: Target, atoms: Atoms) -> Real:
-    """(2 m,) model minus moments, without the taper."""
+    """Return model minus moments, (2 m,), without the taper."""
     matrix = features(target, atoms.centers, atoms.variances)
     return atoms.weights.astype(matrix.dtype) @ matrix - target.moments
 
 
 def cost(target: Target, atoms: Atoms) -> float:
-    """Tapered squared distance of model and moments."""
+    """Return the tapered squared distance of model and moments."""
     squares = residual_vector(target, atoms) ** 2 * np.tile(target.taper**2, 2)
     return float(squares.sum(dtype=np.float64))
 
 
 def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
-    """The cost, and its gradient in the shape of the atoms.
-
-    With q = taper^2 (model - moments), the derivatives by a, c and s are the products
-    of the atoms' features with q, with w times q turned by a right angle, and with
-    -w^2 q / 2: one matrix product serves all three.
-    """
+    """Return the cost, and its gradient in the shape of the atoms."""
     matrix = features(target, atoms.centers, atoms.variances)
     residual = atoms.weights.astype(matrix.dtype) @ matrix - target.moments
     tapered = np.tile(target.taper**2, 2) * residual
-    m = target.n_features
-    dim = target.frequencies.shape[1]
+    value = float(np.dot(tapered.astype(np.float64), residual))
+    return value, gradient_of(target, atoms, matrix, tapered)
+
+
+def gradient_of(target: Target, atoms: Atoms, matrix: Real, slopes: Real) -> Atoms:
+    """Return the gradient of a cost by all numbers of the atoms, in the shape of these.
+
+    `slopes` q, (2 m,), are half of the derivatives by the model, and `matrix` holds the atoms'
+    features. The derivatives by a, c and s are the products of the features with q, with w times q
+    turned by a right angle, and with -w^2 q / 2: one matrix product serves all three.
+    """
+    m, dim = target.frequencies.shape
     exponents = target.exponents(atoms.variances)
     right = np.empty((2 * m, 1 + dim + exponents.shape[1]), matrix.dtype)
-    right[:, 0] = tapered
-    right[:m, 1 : dim + 1] = tapered[m:, None] * target.frequencies
-    right[m:, 1 : dim + 1] = -tapered[:m, None] * target.frequencies
-    right[:m, dim + 1 :] = tapered[:m, None] * exponents / -2
-    right[m:, dim + 1 :] = tapered[m:, None] * exponents / -2
+    right[:, 0] = slopes
+    right[:m, 1 : dim + 1] = slopes[m:, None] * target.frequencies
+    right[m:, 1 : dim + 1] = -slopes[:m, None] * target.frequencies
+    right[:m, dim + 1 :] = slopes[:m, None] * exponents / -2
+    right[m:, dim + 1 :] = slopes[m:, None] * exponents / -2
     products = (matrix @ right).astype(np.float64) * 2
     by_weight = products[:, 0]
     products = atoms.weights[:, None] * products
     by_variance = products[:, dim + 1 :]
     if atoms.shared:
         by_variance = by_variance.sum(axis=0, keepdims=True)
-    gradient = Atoms(by_weight, products[:, 1 : dim + 1], by_variance)
-    return float(np.dot(tapered.astype(np.float64), residual)), gradient
+    return Atoms(by_weight, products[:, 1 : dim + 1], by_variance)
 
 
 def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real:
-    """(size, 2 m) moments of every atom at unit weight, with the taper."""
+    """Return moments of every atom at unit weight, (size, 2 m), with the taper."""
     matrix = features(target, centers, variances)
     matrix *= np.tile(target.taper, 2)
     return matrix
 
 
 def inner_products(rows: Real) -> Floats:
-    """All inner products of the rows, at half of the work of a matrix product."""
+    """Return all inner products of the rows, at half of the work of a matrix product."""
     half = lower_products(rows).astype(np.float64)
     return half + np.tril(half, -1).T
 
 
 def lower_products(rows: Real) -> Real:
-    """The same on and below the diagonal, zeros above it."""
+    """Return the inner products on and below the diagonal, zeros above it."""
     syrk = ssyrk if rows.dtype == np.float32 else dsyrk
     return np.asarray(syrk(1.0, rows.T, trans=1, lower=1))
 
 
 def ridged(target: Target, gram_matrix: Floats) -> Floats:
-    """The Gram matrix, made safely positive definite.
+    """Return the Gram matrix with a ridge that makes it safely positive definite.
 
     The floor is relative to the squared norm of a Dirac atom, because envelopes may
     damp all atoms to nothing.
@@ -306,7 +323,7 @@ def ridged(target: Target, gram_matrix: Floats) -> Floats:
 
 
 def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
-    """Non-negative least-squares weights of given atoms, lightly ridged."""
+    """Return non-negative least-squares weights of given atoms, lightly ridged."""
     matrix = tapered_features(target, centers, variances)
     inner = ridged(target, inner_products(matrix))
     right = (matrix @ (target.moments * np.tile(target.taper, 2))).astype(np.float64)
@@ -314,7 +331,7 @@ def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
 
 
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:
-    """The x >= 0 of least x'Gx - 2 x'r, of a positive definite matrix.
+    """Return the x >= 0 of least x'Gx - 2 x'r, for a positive definite G.
 
     Few weights are zero: all that turn negative are put there, all that the gradient calls for
     come back, and so on (Portugal, Judice and Vicente 1994). Where that goes round in circles,

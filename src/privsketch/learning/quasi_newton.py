@@ -22,8 +22,8 @@ from scipy.linalg.lapack import dtrtrs
 from privsketch._base.types import Bits, Floats
 
 MEMORY = 16  # steps that are remembered; more of them cost more than they bring
-SUFFICIENT = 1e-4  # share of the fall that the slope promises which a step must bring
-CURVED = 1e-10  # cosine of step and change of gradient from which on they tell a curvature
+MIN_DECREASE = 1e-4  # share of the fall that the slope promises which a step must bring
+MIN_CURVATURE = 1e-10  # cosine of step and change of gradient from which on they tell a curvature
 MAX_TRIES = 20  # lengths of one step
 N_RECENT = 5  # iterations whose falls are looked at together: a single one may be small by chance
 
@@ -39,7 +39,7 @@ def minimise(
     n_iterations: int,
     negligible: float = 0.0,
 ) -> tuple[Floats, float, int]:
-    """The place that a descent leads to, its value and the number of evaluations.
+    """Return the end of a descent, its value and the number of evaluations.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def minimise(
     values = [value]
     for _ in range(n_iterations):
         direction = memory.direction(gradient, _held(x, gradient, low, high))
-        found = None
+        accepted = None
         length = 1.0
         for _ in range(MAX_TRIES):
             reached = np.minimum(np.maximum(x + length * direction, low), high)
@@ -71,20 +71,20 @@ def minimise(
                 break
             new_value, new_gradient = objective(reached)
             n_evaluations += 1
-            if new_value <= value + SUFFICIENT * promised:
-                found = reached
+            if new_value <= value + MIN_DECREASE * promised:
+                accepted = reached
                 break
             # The least value of the parabola through what is known.
             excess = new_value - value - promised
             share = -0.5 * promised / excess if math.isfinite(excess) else 0.1
             length *= min(max(share, 0.1), 0.5)
-        if found is None:
+        if accepted is None:
             if memory.size == 0:
                 break
             memory.forget()
             continue
         memory.remember(step, new_gradient - gradient)
-        x, value, gradient = found, new_value, new_gradient
+        x, value, gradient = accepted, new_value, new_gradient
         values.append(value)
         recent = values[-1 - N_RECENT :]
         if len(recent) > N_RECENT and recent[0] - value <= N_RECENT * negligible * value:
@@ -93,7 +93,7 @@ def minimise(
 
 
 def _held(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
-    """Which variables are at a bound and would leave it; None if there are none."""
+    """Return the variables that are at a bound and would leave it; None if there are none."""
     at_low, at_high = x <= low, x >= high
     if not (at_low | at_high).any():
         return None
@@ -122,9 +122,9 @@ class _Memory:
         self._begin = self._end = 0
 
     def remember(self, step: Floats, change: Floats) -> None:
-        """Takes in a step if the cost is curved along it, at the price of the oldest."""
+        """Store a step if the cost is curved along it, in place of the oldest."""
         squares = float(step @ step) * float(change @ change)
-        if not float(step @ change) > CURVED * math.sqrt(squares) > 0:
+        if not float(step @ change) > MIN_CURVATURE * math.sqrt(squares) > 0:
             return
         if self._end == len(self._cross):
             last = slice(self._end - MEMORY + 1, self._end)
@@ -143,7 +143,7 @@ class _Memory:
         self._squares[window, new] = self._squares[new, window] = products
 
     def direction(self, gradient: Floats, held: Bits | None) -> Floats:
-        """-H times the gradient, in the variables that are not held."""
+        """Return -H times the gradient, in the variables that are not held."""
         window = slice(self._begin, self._end)
         steps, changes = self._steps[window], self._changes[window]
         cross, squares = self._cross[window, window], self._squares[window, window]

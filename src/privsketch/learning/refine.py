@@ -1,12 +1,19 @@
 """Joint descent in the weights, centers and variances of all atoms.
 
-Cost and gradient of many atoms come from compiled code: `problem.cost_and_gradient` is the
-definition, and `Evaluator` the same in one pass over the frequencies. A target is packed once, for
-all evaluations of a descent.
+Compiled code computes cost and gradient: `problem.cost_and_gradient` is the definition, and
+`Evaluator` computes the same in one pass over the frequencies. It packs a target once for all
+evaluations of a descent.
 
-The first descent of every decoder is an overview, the whole cloud of records as one Gaussian:
-where it is, how wide, how many. It is fitted to the low frequencies alone, where a cloud of any
-shape looks like one blob, and sets the units and the starting points.
+The first descent of every decoder is an overview: the whole cloud of records as one Gaussian, with
+its center, width and number of records. It is fitted to the low frequencies alone, where a cloud of
+any shape looks like one blob. Units and starting points follow from it.
+
+The last descent minimises third powers of residuals where the noise is uniform in a cube. Least
+squares is the best fit under Gaussian noise. Numbers that are uniform in an interval tell most
+about its middle by their ends: an estimate of least p-th powers has 3 / (2 p - 1) of the variance
+of least squares. High powers depend on the exact ends, which sampling and an inexact density blur.
+The fourth power gained as much as the third where clusters explain a sketch, and lost where they do
+not quite. Sums of several releases are no longer uniform, and keep their squares.
 """
 
 from __future__ import annotations
@@ -22,8 +29,8 @@ from numpy.typing import NDArray
 from privsketch._base.types import Floats
 from privsketch.kernels.decoder import ATOMS, compile_evaluation
 from privsketch.kernels.machine import aligned
-from privsketch.learning.problem import Atoms, Problem, Target, features, make_target
-from privsketch.learning.quasi_newton import minimise
+from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of, make_target
+from privsketch.learning.quasi_newton import Objective, minimise
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
@@ -35,6 +42,9 @@ HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
 N_STARTS = 64  # random places that the cloud's center is looked for at; by trial
 N_PASSES = 3  # each over frequencies that fit the width found before; by trial
 PASS_ITERATIONS = 60  # of one Gaussian; by trial
+POWER = 3
+POWER_ITERATIONS = 100  # by trial
+NEGLIGIBLE_POWERS = 1e-6  # fall of the cost by one iteration, relative to it
 
 
 def refine(
@@ -45,10 +55,10 @@ def refine(
     *,
     n_iterations: int,
     fit_variances: bool = True,
-) -> tuple[Atoms, float, int]:
+) -> tuple[Atoms, float]:
     """Descend jointly in all weights, centers and variances.
 
-    Returns the atoms, their cost and the number of evaluations. Weights and
+    Returns the atoms and their cost. Weights and
     variances stay non-negative, centers in the box. Variables are scaled by the
     diagonal of the Gauss-Newton matrix, without which the weights, centers and
     variances differ by orders of magnitude in curvature.
@@ -56,46 +66,54 @@ def refine(
     Noise in p fitted variables hides p / 2m of the cost of 2m numbers: the descent ends where
     iterations bring next to nothing of that.
     """
-    n_atoms = atoms.size
+    negligible = NEGLIGIBLE * atoms.flat().size / (2 * target.n_features)
+    evaluate = Evaluator(target, atoms).flat
+    return _descend(evaluate, target, atoms, low, high, n_iterations, negligible, fit_variances)
+
+
+def _descend(
+    evaluate: Objective,
+    target: Target,
+    atoms: Atoms,
+    low: Floats,
+    high: Floats,
+    n_iterations: int,
+    negligible: float,
+    fit_variances: bool = True,
+) -> tuple[Atoms, float]:
+    """Descend in a cost of `atoms.flat()`, in units of the curvatures of the squares."""
+    n_atoms, variances = atoms.size, atoms.variances
     scale = np.concatenate([each.ravel() for each in curvature_scales(target, atoms)])
     # No distribution on an interval has a larger variance than this.
     largest = (high - low) ** 2 / 4
-    if atoms.variances.shape[1] == 1:
+    if variances.shape[1] == 1:
         largest = np.max(largest, keepdims=True)
-    variances = atoms.variances.ravel()
-    lower = [np.zeros(n_atoms), np.tile(low, n_atoms), np.zeros(variances.size)]
-    upper = [
-        np.full(n_atoms, MAX_WEIGHT),
-        np.tile(high, n_atoms),
-        np.tile(largest, len(atoms.variances)),
-    ]
+    smallest, largest = np.zeros(variances.size), np.tile(largest, len(variances))
     if not fit_variances:
-        lower[2] = upper[2] = variances
-    least, most = np.concatenate(lower) * scale, np.concatenate(upper) * scale
-    start = np.concatenate([atoms.weights, atoms.centers.ravel(), variances]) * scale
-    evaluate = Evaluator(target, atoms)
+        smallest = largest = variances.ravel()
+    lower = np.concatenate([np.zeros(n_atoms), np.tile(low, n_atoms), smallest]) * scale
+    upper = np.concatenate([np.full(n_atoms, MAX_WEIGHT), np.tile(high, n_atoms), largest]) * scale
 
     def objective(x: Floats) -> tuple[float, Floats]:
-        value, gradient = evaluate.flat(x / scale)
+        value, gradient = evaluate(x / scale)
         gradient /= scale
         return value, gradient
 
-    x, value, n_evaluations = minimise(
+    x, value, _ = minimise(
         objective,
-        np.clip(start, least, most),
-        least,
-        most,
+        np.clip(atoms.flat() * scale, lower, upper),
+        lower,
+        upper,
         n_iterations=n_iterations,
-        negligible=NEGLIGIBLE * len(start) / (2 * target.n_features),
+        negligible=negligible,
     )
-    found = evaluate.unpacked(x / scale)
+    refined = atoms.unflat(x / scale)
     # Dividing by the scale may leave the box by one rounding.
-    found = replace(found, centers=np.clip(found.centers, low, high))
-    return found, value, n_evaluations
+    return replace(refined, centers=np.clip(refined.centers, low, high)), value
 
 
 def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
-    """Square roots of the Gauss-Newton diagonal for weights, centers, variances."""
+    """Return roots of the Gauss-Newton diagonal for weights, centers and variances."""
     n_atoms, dim = atoms.centers.shape
     squares = target.squares.astype(np.float64)
     exponents = target.exponents(atoms.variances).astype(np.float64)
@@ -166,29 +184,19 @@ class Evaluator:
         )
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """(m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
+        """Reshape (m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
         tile = self._kernel.shape.tile
         padded = np.zeros((self._tiles * tile, rows.shape[1]), self._dtype)
         padded[: len(rows)] = rows
         return aligned(padded.reshape(self._tiles, tile, -1).transpose(0, 2, 1))
 
     def __call__(self, atoms: Atoms) -> tuple[float, Atoms]:
-        """The cost, and its gradient in the shape of the atoms."""
-        parts = [atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()]
-        value, gradient = self.flat(np.concatenate(parts))
-        return value, self.unpacked(gradient)
-
-    def unpacked(self, numbers: Floats) -> Atoms:
-        """Weights, then centers, then variances, in the shape of the atoms."""
-        n, n_centers = self._size, self._size * self._dim
-        return Atoms(
-            numbers[:n],
-            numbers[n : n + n_centers].reshape(n, self._dim),
-            numbers[n + n_centers :].reshape(self._shape),
-        )
+        """Return the cost, and its gradient in the shape of the atoms."""
+        value, gradient = self.flat(atoms.flat())
+        return value, atoms.unflat(gradient)
 
     def flat(self, numbers: Floats) -> tuple[float, Floats]:
-        """The cost and its gradient, both for numbers in the order of `unpacked`."""
+        """Return the cost and its gradient, both for numbers in the order of `Atoms.flat`."""
         n, dim = self._size, self._dim
         end = n * (1 + dim)
         weights, variances = numbers[:n], numbers[end:].reshape(self._shape)
@@ -220,7 +228,7 @@ class Evaluator:
 
 
 def _rooms(sizes: Sequence[int], dtype: Any) -> list[NDArray[Any]]:
-    """Zeros, as many as sizes; each starts at a multiple of 64 bytes, as vector loads want."""
+    """Return zeros of these sizes; each array starts at a multiple of 64 bytes."""
     step = 64 // np.dtype(dtype).itemsize
     starts = np.cumsum([0, *(-(-size // step) * step for size in sizes)])
     room = aligned(np.zeros(starts[-1], dtype))
@@ -234,7 +242,6 @@ class Overview:
     weight: float
     center: Floats
     variance: float
-    n_evaluations: int
 
 
 def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
@@ -255,7 +262,6 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
     center = (low + high) / 2
     starts = np.vstack([center, rng.uniform(low, high, (N_STARTS, dim))])
     atoms = Atoms(np.ones(1), center[None], np.array([[variance]]))
-    n_evaluations = 0
     for step in range(N_PASSES):
         taper = np.exp(-target.squared_norms * max(float(atoms.variances[0, 0]), smallest) / 2)
         n_needed = min(len(taper), 4 * dim + 8)
@@ -264,16 +270,41 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
         if step == 0:
             matched = features(lowest, starts, atoms.variances)
             matched *= np.tile(lowest.taper**2, 2)
-            place = int(np.argmax(matched @ lowest.moments))
-            atoms = replace(atoms, centers=starts[place : place + 1])
-        atoms, _, n_more = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
-        n_evaluations += n_more
+            best = int(np.argmax(matched @ lowest.moments))
+            atoms = replace(atoms, centers=starts[best : best + 1])
+        atoms, _ = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
     weight = float(atoms.weights[0])
     # No more than a hundredth of the largest moment can only be noise.
     weight = max(weight, 0.01) if np.isfinite(weight) else 1.0
-    return Overview(
-        weight * unit,
-        atoms.centers[0],
-        max(float(atoms.variances[0, 0]), smallest),
-        n_evaluations,
-    )
+    variance = max(float(atoms.variances[0, 0]), smallest)
+    return Overview(weight * unit, atoms.centers[0], variance)
+
+
+def refine_powers(
+    target: Target, atoms: Atoms, low: Floats, high: Floats, noise_std: float
+) -> Atoms:
+    """Descend from a fit of least squares to one of least third powers.
+
+    `noise_std` is that of every number of the target: the noise reaches sqrt(3) times as far.
+    """
+    reach = math.sqrt(3) * noise_std
+
+    def evaluate(numbers: Floats) -> tuple[float, Floats]:
+        cost, gradient = cost_of_powers(target, atoms.unflat(numbers), reach)
+        return cost, gradient.flat()
+
+    steps = POWER_ITERATIONS, NEGLIGIBLE_POWERS
+    return _descend(evaluate, target, atoms, low, high, *steps)[0]
+
+
+def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, Atoms]:
+    """Return the sum of 2/p reach^2 |residual / reach|^p, and its gradient by the atoms.
+
+    With two for p these are the squares.
+    """
+    matrix = features(target, atoms.centers, atoms.variances)
+    residual = (atoms.weights @ matrix - target.moments) / reach
+    sizes = np.abs(residual)
+    slopes = reach * residual * sizes ** (POWER - 2)
+    cost = 2 / POWER * reach**2 * float(np.sum(sizes**POWER))
+    return cost, gradient_of(target, atoms, matrix, slopes)

@@ -1,16 +1,11 @@
-"""What noise and sampling do to a fit: the residual they leave, the errors they cause.
+"""Errors of fits: the residual that noise and sampling leave, and standard errors.
 
-The privacy noise is known, and the records are, as far as the fit can tell, a sample
-of the fitted mixture. To first order a least-squares fit follows the part of both that
-lies in the tangent space of the model (the span of its derivatives J) and leaves the
-rest: with V = noise variance I + n Cov(features of a record), parameters vary by
-(J'J)^-1 J'VJ (J'J)^-1 and the residual is expected to be trace((I - H) V), where
-H = J (J'J)^-1 J'. Features of a record under the mixture are sampled, which replaces a
-matrix of the size of the sketch squared by a few hundred vectors.
-
-What a decoder returns.
-
-How far clusters can be trusted: reasons to doubt, in words.
+The privacy noise is known, and the records are, as far as the fit can tell, a sample of the fitted
+mixture. To first order a least-squares fit follows the part of both that lies in the tangent space
+of the model (the span of its derivatives J) and leaves the rest. With V = noise variance I +
+n Cov(features of a record), parameters vary by (J'J)^-1 J'VJ (J'J)^-1 and the residual is expected
+to be trace((I - H) V), where H = J (J'J)^-1 J'. Features of a record under the mixture are sampled,
+which replaces a matrix of the size of the sketch squared by a few hundred vectors.
 
 Everything here is computed from the sketch and the model: free post-processing.
 """
@@ -26,11 +21,6 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import strtri
 
 from privsketch._base.types import Floats, Real
-from privsketch.design.forecast import HOPELESS
-from privsketch.design.recipe import Design
-from privsketch.design.size import carried_clusters
-from privsketch.facts.columns import Date, Number
-from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
@@ -44,24 +34,15 @@ from privsketch.learning.problem import (
     lower_products,
     make_target,
 )
-from privsketch.models.clusters import ClusterModel
-from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
 RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
-LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
-FEW_PAIRS = 40  # atoms, whose inner products are plain matrix products; by trial
+MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
+MAX_DENSE_ATOMS = 40  # atoms, whose inner products are plain matrix products; by trial
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
-EDGE = 0.999  # of the way from the center of the domain
 # What Gaussian atoms leave uncertain of the share of a label: 4 to 8 points, root mean square over
 # clusters and labels, in the demo and in four of six tables of labels that were tried.
 LABEL_ERROR = 0.05
-ON_EDGE = 0.01  # share of the records around centers on the edge that is worth a word
-PILE = 0.1  # share of the records in the middle of a column that is worth a word
-MIDDLE = 0.1  # of half of the column: how near to its middle a pile is
-NARROW_PILE = 0.5  # of the width of others: how narrow a pile is
-CELLS_PER_CLUSTER = 2  # two numbers for a cluster, at least
-MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
 @dataclass(frozen=True)
@@ -79,19 +60,19 @@ class Uncertainty:
     _spread: _ParameterSpread | None = field(default=None, repr=False)
 
     def excess(self, cost: float) -> float:
-        """By how many standard deviations a cost exceeds its expectation."""
+        """Return by how many standard deviations a cost exceeds its expectation."""
         difference = cost - self.expected_cost
         if self.cost_spread > 0:
             return difference / self.cost_spread
         return math.inf if difference > 0 else 0.0
 
     def scaled(self, factor: float) -> Uncertainty:
-        """The same for weights in another unit."""
+        """Return the uncertainty for weights in another unit."""
         spread = None if self._spread is None else self._spread.scaled(factor)
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats | None:
-        """Standard errors of points that depend on the fitted weights and centers.
+        """Return standard errors of points that depend on the fitted weights and centers.
 
         Parameters
         ----------
@@ -124,7 +105,7 @@ class _ParameterSpread:
     unit: float = 1.0  # of the weights, which come first
 
     def scaled(self, factor: float) -> _ParameterSpread:
-        """The same for weights in another unit."""
+        """Return the uncertainty for weights in another unit."""
         return replace(self, unit=self.unit * factor)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
@@ -153,7 +134,7 @@ def assess_fit(
     *,
     fit_variances: bool = True,
 ) -> Uncertainty:
-    """Uncertainty of atoms, whose weights are in units of `unit` records, as a fit to a sketch.
+    """Return the uncertainty of atoms, with weights in units of `unit` records, as a fit.
 
     Signs have harmonics, which their dither turns into noise as well: the one of order h
     has the amplitude 1 / h of the first.
@@ -177,7 +158,7 @@ def assess_fit(
 
 
 def harmonic_moments(frequencies: Floats, atoms: Atoms, order: int) -> NDArray[np.complex128]:
-    """(m,) moments of the atoms at a multiple of the frequencies."""
+    """Return moments of the atoms at a multiple of the frequencies, (m,)."""
     multiples = order * frequencies
     damping = np.square(multiples) @ atoms.axis_variances().T / 2
     phasors = np.exp(1j * (multiples @ atoms.centers.T) - damping)
@@ -193,7 +174,7 @@ def assess(
     rng: np.random.Generator,
     fit_variances: bool = True,
 ) -> Uncertainty:
-    """Uncertainty of atoms fitted to a target without taper.
+    """Return the uncertainty of atoms fitted to a target without taper.
 
     Parameters
     ----------
@@ -211,7 +192,7 @@ def assess(
     n_parameters = atoms.weights.size + atoms.centers.size
     n_parameters += atoms.variances.size if fit_variances else 0
     free = max(n_values - n_parameters, 1)
-    if total <= 0 or n_values * n_parameters**2 > LARGEST:
+    if total <= 0 or n_values * n_parameters**2 > MAX_MULTIPLICATIONS:
         mean = _unit_moments(target, atoms, total)
         scatter = per_record * (target.n_features - float(mean @ mean))
         variance = noise_variance + scatter / n_values
@@ -255,7 +236,7 @@ def assess(
 
 
 def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
-    """(2 m,) mean features of one record."""
+    """Return mean features of one record, (2 m,)."""
     if total <= 0:
         return np.zeros(2 * target.n_features, np.float32)
     moments = (atoms.weights / total) @ features(target, atoms.centers, atoms.variances)
@@ -263,7 +244,7 @@ def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
 
 
 def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> Real:
-    """(N_SAMPLES, 2 m) features of records drawn from the mixture."""
+    """Return features of records drawn from the mixture, (N_SAMPLES, 2 m)."""
     shares = np.cumsum(atoms.weights) / atoms.weights.sum()
     # Even spacing: every atom gets its share of the samples, up to one.
     label = np.searchsorted(shares, (np.arange(N_SAMPLES) + rng.random()) / N_SAMPLES)
@@ -274,7 +255,7 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
 
 
 def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
-    """(n_parameters, 2 m) derivatives of the model by weights, centers and variances."""
+    """Return derivatives of the model by all parameters, (n_parameters, 2 m)."""
     m, (size, dim) = target.n_features, atoms.centers.shape
     weights = _positive_weights(atoms)
     matrix = features(target, atoms.centers, atoms.variances)
@@ -303,7 +284,7 @@ def _positive_weights(atoms: Atoms) -> Real:
 
 
 def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
-    """All inner products of the derivatives of atoms, which come in the order of `assess`.
+    """Return all inner products of the derivatives of atoms, in the order of `assess`.
 
     A derivative by a center is an atom's features turned by a right angle, times a coordinate of
     the frequencies: inner products of two depend on the phases between two centers,
@@ -314,12 +295,12 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
     """
     m, (size, dim) = target.n_features, atoms.centers.shape
     n = size * (dim + 1)
-    if size <= FEW_PAIRS or dim > size:
+    if size <= MAX_DENSE_ATOMS or dim > size:
         return inner_products(derivatives)
-    one, other = np.triu_indices(dim)
-    even = np.empty((m, 1 + len(one)), np.float32)
+    first, second = np.triu_indices(dim)
+    even = np.empty((m, 1 + len(first)), np.float32)
     even[:, 0] = 1
-    np.multiply(target.frequencies[:, one], target.frequencies[:, other], out=even[:, 1:])
+    np.multiply(target.frequencies[:, first], target.frequencies[:, second], out=even[:, 1:])
     cosines, sines = _phase_sums(derivatives[:size], even, target.frequencies)
     weights = _positive_weights(atoms)
     result = np.empty((len(derivatives), len(derivatives)))
@@ -329,15 +310,15 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
     result[size:n, :size] = result[:size, size:n].T
     weighted = np.moveaxis(cosines[:, :, 1:] * np.outer(weights, weights)[:, :, None], 2, 0)
     blocks = result[size:n, size:n].reshape(size, dim, size, dim)
-    blocks[:, one, :, other] = weighted
-    blocks[:, other, :, one] = weighted
+    blocks[:, first, :, second] = weighted
+    blocks[:, second, :, first] = weighted
     result[n:] = derivatives[n:] @ derivatives.T
     result[:n, n:] = result[n:, :n].T
     return result
 
 
 def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
-    """(size, size, columns) products of all pairs of atoms, summed over frequencies.
+    """Return products of all pairs of atoms, summed over frequencies, (size, size, columns).
 
     Those of the cosines of the phases between two atoms with `even`, and of the sines with `odd`,
     both (m, columns). `matrix` has the atoms' features.
@@ -386,15 +367,12 @@ class Solution:
         Of the density: `sum_j |moments_j - model_j|^2`.
     uncertainty : Uncertainty
         What noise and sampling do to a fit of the density.
-    n_evaluations : int
-        How many times the model was evaluated with its gradient.
     """
 
     atoms: Atoms
     density: Atoms
     residual: float
     uncertainty: Uncertainty
-    n_evaluations: int
 
     @property
     def centers(self) -> Floats:
@@ -421,175 +399,17 @@ class Solution:
 
 
 def no_knowledge(half_widths: Floats) -> Floats:
-    """Standard deviations of a point that may be anywhere in the domain."""
+    """Return standard deviations of a point that may be anywhere in the domain."""
     return np.asarray(half_widths / math.sqrt(3))
 
 
 def with_label_errors(errors: Floats, schema: Schema | None) -> Floats:
-    """Standard errors (k, dim) that hold what Gaussians miss of labels: piles at corners."""
+    """Return standard errors (k, dim) that include what Gaussians miss of labels."""
     if schema is None:
         return errors
-    found = errors.copy()
-    for column, place in schema.places():
+    total = errors.copy()
+    for column, coordinates in schema.places():
         if isinstance(column, Labelled):
             unit = column.weight if len(column.coordinates) == 1 else column.corner
-            found[:, place] = np.hypot(found[:, place], LABEL_ERROR * unit)
-    return found
-
-
-def coordinates_cut(schema: Schema) -> NDArray[np.bool_]:
-    """Which coordinates of a schema lie on their bounds only if they are cut.
-
-    Those of numbers and dates; labels, flags and cycles lie there by their nature.
-    """
-    kinds = [(column, len(column.coordinates)) for column in schema.columns]
-    return np.repeat([isinstance(one, Number | Date) for one, _ in kinds], [n for _, n in kinds])
-
-
-def on_the_edge(
-    centers: Floats, weights: Floats, domain: Domain, schema: Schema | None = None
-) -> list[str]:
-    """A concern if clusters or components sit where records outside the domain end up."""
-    if schema is not None:  # which moves numbers and dates to their bounds, before any ball
-        domain = schema.box
-    offsets = np.abs(centers - domain.center_vector)
-    if schema is not None:
-        offsets[:, ~coordinates_cut(schema)] = 0.0
-    if isinstance(domain, Ball):
-        outward = np.linalg.norm(offsets, axis=1) / domain.radius
-    else:
-        outward = (offsets / domain.half_widths).max(axis=1)
-    return edge_concern(float(weights[outward > EDGE].sum()))
-
-
-def edge_concern(share: float) -> list[str]:
-    """A concern if a share of the records that matters is around centers on the edge."""
-    if share < ON_EDGE:
-        return []
-    return [
-        f"{share:.0%} of the records are around centers on the edge of the domain, where records "
-        "outside of it end up: it is too narrow, or the records are in other units"
-    ]
-
-
-def missing_records(n_records: float, sketch: Sketch) -> list[str]:
-    """A concern if a fit accounts for far fewer or more records than the sketch counts."""
-    count = sketch.n_records
-    if count is None:
-        return []
-    away = abs(n_records - count)
-    if away < 0.1 * count or away < 10 * math.sqrt(sketch.noise_variance):
-        return []
-    return [
-        f"the fit accounts for {max(n_records, 0.0):.0f} of about {count:.0f} records: more "
-        "clusters or components, or a wider domain, may account for the others"
-    ]
-
-
-def label_words(sketch: Sketch) -> str:
-    """What a misfit says where columns are labels: Gaussians are none, and shares show it."""
-    schema = sketch.design.schema
-    if schema is None or not any(isinstance(column, Labelled) for column in schema.columns):
-        return ""
-    return (
-        ". Categories and flags are part of it, for they are no Gaussians: errors of their shares "
-        "hold some percent for that"
-    )
-
-
-def drowned(
-    sketch: Sketch, size: int, n_records: float, part: str, whole: str
-) -> tuple[float, list[str]]:
-    """Noise of a number over the records of an average part, and a concern if it is large."""
-    noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
-    if noise <= HOPELESS:
-        return noise, []
-    return noise, [
-        f"the noise per number is {noise:.0%} of a {part} of average size: the {whole} may "
-        "describe the noise"
-    ]
-
-
-def _resolution(design: Design) -> float:
-    """The finest scale that a design sees, in the units of the records."""
-    if design.cells is None:
-        return design.frequencies.scales[0]
-    sides = 2 * design.domain.half_widths / np.array(design.cells)
-    return float(sides.min()) / 2
-
-
-def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
-    """A concern for each column whose missing values, put in the middle, are a pile of records.
-
-    How many are missing is not released. Components in the middle that are far narrower along the
-    column than others tell of a pile.
-    """
-    density, schema = model.density, sketch.design.schema
-    if density is None or schema is None:
-        return []
-    found = []
-    box, weights = schema.box, density.mixture_weights
-    for column, place in schema.places():
-        if schema.rule(column) != "center":
-            continue
-        axis = place.start  # columns that have a middle have one coordinate
-        offsets = np.abs(density.mixture_means[:, axis] - box.center_vector[axis])
-        is_near = offsets < MIDDLE * box.half_widths[axis]
-        others = weights * ~is_near
-        squares = np.square(density.mixture_widths[:, axis])
-        usual = float(others @ squares) / max(float(others.sum()), 1e-300)
-        share = float(weights[is_near & (squares < NARROW_PILE**2 * usual)].sum())
-        if share >= PILE:
-            found.append(
-                f"about {share:.0%} of the records lie in the middle of {column.name!r}, where "
-                "missing values were put: clusters may be about what is missing"
-            )
-    return found
-
-
-def beyond_carried(n_clusters: int, design: Design) -> list[str]:
-    """A concern if more clusters were asked for than the numbers of a sketch carry."""
-    if design.cells is None:
-        carried, noun = carried_clusters(design.dim, design.n_features), "features"
-    else:
-        carried, noun = max(design.n_features // CELLS_PER_CLUSTER, 1), "cells"
-    if n_clusters <= carried:
-        return []
-    return [
-        f"n_clusters={n_clusters}: a sketch of {design.n_features} {noun} in {design.dim} columns "
-        f"carries about {carried}; plan a design for as many clusters as are asked for"
-    ]
-
-
-def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
-    """Reasons to doubt the clusters, in words: to doubt that they serve k-means.
-
-    Noise and misfit are reasons where the cost may suffer from them, or where nobody can tell.
-    """
-    design, density, ratio = sketch.design, model.density, model.cost_ratio
-    noise, found = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
-    if density is not None and density.misfit > MISFIT and not density.explains:
-        found.append(
-            f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
-            "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
-            f"centers can still be good{label_words(sketch)}"
-        )
-    if ratio is not None:
-        found = [f"the k-means cost is {ratio.describe()}", *found] if ratio.is_bad else []
-    found += beyond_carried(model.n_clusters, design)
-    on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
-    found += on_edge
-    found += missing_records(model.n_records, sketch)
-    found += in_the_middle(model, sketch)
-    if density is None:
-        return tuple(found)
-    finest = _resolution(design)
-    mean = model.weights @ model.centers
-    spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
-    extent = math.hypot(spread, density.width)
-    if extent < 1.5 * finest and noise <= HOPELESS and not on_edge:
-        found.append(
-            f"all records lie within about {extent:.2g} of each other, and the design resolves "
-            f"{finest:.2g}: the domain may be far too wide for them"
-        )
-    return tuple(found)
+            total[:, coordinates] = np.hypot(total[:, coordinates], LABEL_ERROR * unit)
+    return total

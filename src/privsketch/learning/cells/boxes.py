@@ -3,16 +3,36 @@
 A record touches one box, so that one noisy histogram is all that is released of a table of few
 columns (docs/theory.md has the mechanism). Boxes are those of a regular grid, or of one whose
 heavy cells were divided further.
+
+How much of axis-parallel Gaussians lies in boxes, and what each unknown changes of it.
+
+The mass of a Gaussian in a box is a product over axes of differences of error functions. Boxes
+share intervals: a grid of g^d cells has d g of them, so that masses of all cells are products of
+few numbers, and sums over cells are taken axis by axis. The outermost intervals reach to
+infinity, because records outside of the domain are counted in them: all masses of a component
+add up to one. Rows are components; the last one is the background, even over the domain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import ndtr
 
 from privsketch._base.types import Floats, Indices
+from privsketch.features.cells import axis_edges
+from privsketch.sketching.sketch import Sketch
+
+_LIKE_GAUSSIAN = 100  # draws of Laplace noise whose sum nobody tells from Gaussian noise
+_ROOT = 1 / math.sqrt(2 * math.pi)
+MAX_DEVIATIONS = 40.0  # in widths: densities there are zero
+_LARGE_BLOCKS = 200  # boxes of a grid on average, from which on a loop over grids is faster
 
 
 @dataclass(frozen=True)
@@ -69,25 +89,364 @@ class Boxes:
         return np.asarray(np.prod((self.high - self.low) / extent, axis=1))
 
 
-def regular_boxes(
-    counts: Floats,
-    half_widths: Floats | Sequence[float],
-    variance: float,
-    *,
-    n_noises: int = 1,
-    total: float | None = None,
-) -> Boxes:
-    """The cells of a regular grid over a box about the origin; `counts` has the grid's shape."""
-    halves = np.asarray(half_widths, dtype=np.float64)
-    edges = [np.linspace(-w, w, g + 1) for w, g in zip(halves, counts.shape, strict=True)]
-    low = np.stack(np.meshgrid(*[e[:-1] for e in edges], indexing="ij"), axis=-1)
-    high = np.stack(np.meshgrid(*[e[1:] for e in edges], indexing="ij"), axis=-1)
-    return Boxes(
-        low.reshape(-1, len(halves)),
-        high.reshape(-1, len(halves)),
-        counts.reshape(-1).astype(np.float64),
-        np.full(counts.size, float(variance)),
-        n_noises,
-        counts.shape,
-        total,
+def grid_corners(edges: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return lower and upper corners, (n_boxes, dim), of the cells of a grid in C order."""
+    low, high = (
+        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(edges))
+        for ends in ([along[:-1] for along in edges], [along[1:] for along in edges])
     )
+    return low, high
+
+
+def boxes_of(sketch: Sketch) -> Boxes:
+    """Return the boxes of a sketch of cells."""
+    design = sketch.design
+    shape = design.cells or ()
+    low, high = grid_corners(axis_edges(design.domain, shape))
+    counts = sketch.counts().reshape(-1)
+    return Boxes(
+        low,
+        high,
+        counts,
+        np.full(len(counts), sketch.noise_variance),
+        n_noises=len(sketch.ids) if design.noise == "laplace" else _LIKE_GAUSSIAN,
+        shape=shape,
+        total=None if design.count == "omitted" else sketch.n_records,
+    )
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """(components + 1, n_intervals) masses of components along the axes, and derivatives."""
+
+    values: Floats
+    by_center: Floats
+    by_log_width: Floats
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Boxes by the different intervals they have along each axis.
+
+    Intervals and edges of all axes come one after the other, so that one call serves all axes.
+
+    Attributes
+    ----------
+    low, high : (dim,) float64
+        The domain.
+    edges : (n_edges,) float64
+        Where intervals begin and end, those at the edge of the domain at infinity.
+    edge_axis : (n_edges,) intp
+        The axis of each.
+    first, last : (n_intervals,) intp
+        The edges of each interval.
+    lower, upper : (n_intervals,) float64
+        Where each interval begins and ends in the domain.
+    begins : (dim + 1,) intp
+        The first interval of each axis, and the number of all.
+    index : tuple of (n_boxes,) intp
+        For each axis the interval of each box, counted from the axis's first.
+    shape : tuple of int, optional
+        As in Boxes.
+    blocks : tuple of Block
+        Grids that other boxes are made of, where that is faster.
+    """
+
+    low: Floats
+    high: Floats
+    edges: Floats
+    edge_axis: Indices
+    first: Indices
+    last: Indices
+    lower: Floats
+    upper: Floats
+    begins: Indices
+    index: tuple[Indices, ...]
+    shape: tuple[int, ...] | None
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes."""
+        return len(self.index[0])
+
+    @property
+    def finest(self) -> Floats:
+        """(dim,) length of the shortest interval along each axis."""
+        return np.asarray(np.minimum.reduceat(self.upper - self.lower, self.begins[:-1]))
+
+    def by_axis(self, values: Floats) -> list[Floats]:
+        """Return the columns of the intervals of each axis."""
+        return [values[:, i:j] for i, j in pairwise(self.begins)]
+
+    def along_axes(self, values: Floats) -> Floats:
+        """Return (rows, dim) sums over the intervals of each axis."""
+        return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
+
+    def _even(self) -> Floats:
+        """Return the share of every interval in the domain, (n_intervals,)."""
+        extent = np.repeat(self.high - self.low, np.diff(self.begins))
+        return (self.upper - self.lower) / extent
+
+    def _standardised(self, centers: Floats, widths: Floats) -> Floats:
+        z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
+        return np.minimum(np.maximum(z, -MAX_DEVIATIONS), MAX_DEVIATIONS)
+
+    def factors(self, centers: Floats, widths: Floats) -> Floats:
+        """Return masses along the axes, (components + 1, n_intervals)."""
+        masses = np.empty((len(centers) + 1, len(self.first)))
+        below = ndtr(self._standardised(centers, widths))
+        np.subtract(below[:, self.last], below[:, self.first], out=masses[:-1])
+        masses[-1] = self._even()
+        return masses
+
+    def slopes(self, centers: Floats, widths: Floats) -> Slopes:
+        """Return masses along the axes, and their derivatives."""
+        z = self._standardised(centers, widths)
+        density = _ROOT * np.exp(-0.5 * z * z)
+        by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
+        masses = np.zeros((3, len(centers) + 1, len(self.first)))
+        for kind, values in enumerate(by_edge):
+            np.subtract(values[:, self.last], values[:, self.first], out=masses[kind, :-1])
+        masses[0, -1] = self._even()
+        return Slopes(*masses)
+
+    def first_moments(self, centers: Floats, widths: Floats) -> Floats:
+        """Return integrals of the coordinate over intervals; clipped mass counts at the edge."""
+        axis = np.repeat(np.arange(len(self.low)), np.diff(self.begins))
+        mean, width = centers[:, axis], widths[:, axis]
+        begin, end = (self.lower - mean) / width, (self.upper - mean) / width
+        below, above = ndtr(begin), ndtr(-end)
+        density = _ROOT * (np.exp(-0.5 * begin * begin) - np.exp(-0.5 * end * end))
+        integrals = np.empty((len(centers) + 1, len(self.first)))
+        integrals[:-1] = mean * (ndtr(end) - below) + width * density
+        outermost = np.isneginf(self.edges[self.first])
+        integrals[:-1] += np.where(outermost, below * self.lower, 0.0)
+        outermost = np.isposinf(self.edges[self.last])
+        integrals[:-1] += np.where(outermost, above * self.upper, 0.0)
+        integrals[-1] = self._even() * (self.lower + self.upper) / 2
+        return integrals
+
+    def rows(self, factors: Floats) -> Floats:
+        """Return the mass of every component in every box, (components + 1, n_boxes)."""
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return _products(parts)
+        return reduce(np.multiply, self._at_boxes(parts)).T
+
+    def sums(self, weights: Floats, factors: Floats) -> Floats:
+        """Return the mass of all components together in every box, (n_boxes,)."""
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return _sums_of_grid(weights, parts)
+        if not self.blocks:
+            return np.asarray(reduce(np.multiply, self._at_boxes(parts)) @ weights)
+        masses = np.empty(self.n_boxes)
+        for block in self.blocks:
+            masses[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.places]
+        return masses
+
+    def gram(self, information: Floats, factors: Floats) -> Floats:
+        """Return products of all pairs of rows, summed over boxes, weighted by information.
+
+        Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
+        component, so that each has one weight: its own boxes' mean.
+        """
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return _gram_of_grid(information, parts)
+        if not self.blocks:
+            rows = self.rows(factors)
+            return np.asarray((rows * information) @ rows.T)
+        products = np.zeros((len(factors), len(factors)))
+        for block in self.blocks:
+            products += _gram_of_grid(block.table(information), block.of(parts))
+        return products
+
+    def contract(self, values: Floats, factors: Floats) -> Floats:
+        """Return sums of `values` over the boxes of each interval, (components + 1, n_intervals).
+
+        Each box counts with its product of the factors of the other axes, so that the sum over
+        intervals with the axis's own factor, or a derivative of it, is that over all boxes.
+        """
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return np.hstack(_contract_grid(values, parts))
+        if self.blocks:
+            return self._contract_blocks(values, parts)
+        at_boxes = self._at_boxes(parts)
+        sums = []
+        for d, members in enumerate(self._members):
+            others = [factor for e, factor in enumerate(at_boxes) if e != d]
+            product = np.broadcast_to(values[:, None], at_boxes[0].shape)
+            sums.append((members @ reduce(np.multiply, others, product)).T)
+        return np.hstack(sums)
+
+    def _at_boxes(self, parts: list[Floats]) -> list[Floats]:
+        """Return the factors of the boxes along each axis, (n_boxes, rows)."""
+        return [
+            np.ascontiguousarray(part.T)[interval]
+            for part, interval in zip(parts, self.index, strict=True)
+        ]
+
+    @cached_property
+    def _members(self) -> list[csr_array]:
+        """For each axis (n_intervals, n_boxes) ones where a box has the interval."""
+        boxes = np.arange(self.n_boxes)
+        return [
+            csr_array((np.ones(self.n_boxes), (interval, boxes)), shape=(int(size), self.n_boxes))
+            for interval, size in zip(self.index, np.diff(self.begins), strict=True)
+        ]
+
+    def _contract_blocks(self, values: Floats, parts: list[Floats]) -> Floats:
+        """Return the sums of `contract`, computed grid by grid."""
+        totals = [np.zeros_like(part) for part in parts]
+        for block in self.blocks:
+            sums = _contract_grid(block.table(values), block.of(parts))
+            for axis, (along, several) in enumerate(zip(block.intervals, sums, strict=True)):
+                totals[axis][:, along] += several  # no grid has an interval twice
+        return np.hstack(totals)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A grid that some of the boxes are the cells of.
+
+    Attributes
+    ----------
+    intervals : tuple of (g,) intp
+        Its intervals along each axis.
+    boxes, places : (n,) intp
+        Boxes, and their places in the grid, in C order.
+    size : int
+        Number of places; those without a box have none of the records.
+    """
+
+    intervals: tuple[Indices, ...]
+    boxes: Indices
+    places: Indices
+    size: int
+
+    def table(self, values: Floats) -> Floats:
+        """Return values of the boxes at all places of the grid, (size,); 0 without a box."""
+        entries = np.zeros(self.size)
+        entries[self.places] = values[self.boxes]
+        return entries
+
+    def of(self, parts: list[Floats]) -> list[Floats]:
+        """Return the columns of the grid's own intervals."""
+        return [part[:, along] for part, along in zip(parts, self.intervals, strict=True)]
+
+
+def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
+    if boxes.dim == 1 or boxes.n_boxes < _LARGE_BLOCKS * len(boxes.grids):
+        return ()
+    return tuple(_block(grid, index) for grid in boxes.grids)
+
+
+def _block(grid: Indices, index: list[Indices]) -> Block:
+    places = np.flatnonzero(grid.reshape(-1) >= 0)
+    intervals = []
+    for axis, along in enumerate(index):
+        rows = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
+        # Any box of a slice tells its interval; a slice without one may have any that is not taken.
+        known = rows.max(axis=1)
+        interval = np.where(known >= 0, along[known], -1)
+        missing = np.flatnonzero(interval < 0)
+        free = np.setdiff1d(np.arange(along.max() + 1), interval)
+        interval[missing] = free[: len(missing)]
+        intervals.append(interval)
+    return Block(tuple(intervals), grid.reshape(-1)[places], places, grid.size)
+
+
+def partition_of(boxes: Boxes) -> Partition:
+    """Return boxes by their intervals along each axis."""
+    low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
+    edges, edge_axis, first, last, lower, upper, index = [], [], [], [], [], [], []
+    begins = [0]
+    n_edges = 0
+    for d in range(boxes.dim):
+        rounding = 1e-9 * (high[d] - low[d])
+        pairs, interval = _intervals(boxes, d)
+        own, at = np.unique(pairs, return_inverse=True)
+        at = at.reshape(pairs.shape) + n_edges
+        n_edges += len(own)
+        own = np.where(own <= low[d] + rounding, -np.inf, own)
+        edges.append(np.where(own >= high[d] - rounding, np.inf, own))
+        edge_axis.append(np.full(len(own), d))
+        first.append(at[:, 0])
+        last.append(at[:, 1])
+        lower.append(pairs[:, 0])
+        upper.append(pairs[:, 1])
+        begins.append(begins[-1] + len(pairs))
+        index.append(interval)
+    return Partition(
+        low=low,
+        high=high,
+        edges=np.concatenate(edges),
+        edge_axis=np.concatenate(edge_axis),
+        first=np.concatenate(first),
+        last=np.concatenate(last),
+        lower=np.concatenate(lower),
+        upper=np.concatenate(upper),
+        begins=np.array(begins),
+        index=tuple(index),
+        shape=boxes.shape if boxes.dim > 1 else None,
+        blocks=_blocks(boxes, index) if boxes.shape is None else (),
+    )
+
+
+def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
+    """Return the (n, 2) different intervals along an axis, and the interval of each box."""
+    pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
+    if boxes.shape is not None:  # the same without sorting
+        line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
+        interval = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
+        return line.reshape(boxes.shape[d], -1, 2)[:, 0], interval
+    distinct, interval = np.unique(pairs, axis=0, return_inverse=True)
+    return distinct, interval.reshape(-1)
+
+
+def _products(factors: list[Floats]) -> Floats:
+    """Return products of all combinations of columns, (rows, product of sizes), in C order."""
+    products = factors[0]
+    for factor in factors[1:]:
+        products = (products[:, :, None] * factor[:, None, :]).reshape(len(products), -1)
+    return products
+
+
+def _sums_of_grid(weights: Floats, factors: list[Floats]) -> Floats:
+    """Return sums of rows over a grid, (product of sizes,), in two halves of the axes."""
+    half = len(factors) // 2
+    left = _products(factors[:half]) * weights[:, None]
+    return np.asarray((left.T @ _products(factors[half:])).reshape(-1))
+
+
+def _gram_of_grid(information: Floats, factors: list[Floats]) -> Floats:
+    """Return products of pairs of rows over a grid, each row with the weight of its cells."""
+    plain = reduce(np.multiply, [factor @ factor.T for factor in factors])
+    squares = [factor**2 for factor in factors]
+    weighted = np.einsum("ij,ij->i", _contract_grid(information, squares)[0], squares[0])
+    scale = np.sqrt(weighted / np.maximum(plain.diagonal(), np.finfo(float).tiny))
+    return np.asarray(plain * scale * scale[:, None])
+
+
+def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
+    """Return sums over a grid in two halves of the axes, each of which is then small."""
+    half = len(factors) // 2
+    left, right = _products(factors[:half]), _products(factors[half:])
+    table = values.reshape(left.shape[1], right.shape[1])
+    over_right, over_left = right @ table.T, left @ table
+    return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
+
+
+def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
+    """Return the sums of `_contract_grid` where each row has values of its own."""
+    if len(factors) == 1:
+        return [values]
+    half = len(factors) // 2
+    left, right = _products(factors[:half]), _products(factors[half:])
+    table = values.reshape(len(values), left.shape[1], right.shape[1])
+    over_right = np.matmul(table, right[:, :, None])[:, :, 0]
+    over_left = np.matmul(left[:, None, :], table)[:, 0, :]
+    return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])

@@ -13,16 +13,15 @@ from itertools import pairwise
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes
+from privsketch.learning.cells.boxes import Boxes, Partition, grid_corners, partition_of
 from privsketch.learning.cells.fit import Components
-from privsketch.learning.cells.masses import Partition, partition_of
 from privsketch.models.base import nearest
 
 N_STARTS = 12  # of k-means++ on boxes; a hundred are no better
 N_FINAL = 2  # starts that go on with parts of boxes
 MAX_PARTS = 40_000  # of all boxes together
 BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd
-FAINT = 1e-4  # records over those of an average point that are left out
+MIN_POINT_SHARE = 1e-4  # records over those of an average point that are left out
 N_SWAPS = 30  # centers that are tried elsewhere
 
 
@@ -35,13 +34,13 @@ class Points:
     box: Indices
 
     def some(self, least: float) -> Points:
-        """Those that have more than this share of the records."""
+        """Return the points that have more than this share of the records."""
         keep = self.records > least * self.records.sum()
         return Points(self.places[keep], self.records[keep], self.box[keep])
 
 
 def divided(boxes: Boxes, n_parts: int) -> Boxes:
-    """Every box cut into `n_parts` along each axis; those of a grid are a grid again."""
+    """Return every box cut into `n_parts` along each axis; parts of a grid are a grid."""
     dim = boxes.dim
     if n_parts == 1:
         return boxes
@@ -52,8 +51,7 @@ def divided(boxes: Boxes, n_parts: int) -> Boxes:
             widths = np.append(ends[1:], boxes.high[:, d].max()) - ends
             cuts = ends[:, None] + widths[:, None] * np.arange(n_parts) / n_parts
             edges.append(np.append(cuts.reshape(size * n_parts), boxes.high[:, d].max()))
-        low = np.stack(np.meshgrid(*[e[:-1] for e in edges], indexing="ij"), -1).reshape(-1, dim)
-        high = np.stack(np.meshgrid(*[e[1:] for e in edges], indexing="ij"), -1).reshape(-1, dim)
+        low, high = grid_corners(edges)
         shape: tuple[int, ...] | None = tuple(size * n_parts for size in boxes.shape)
     else:
         steps = np.stack(np.meshgrid(*[np.arange(n_parts)] * dim, indexing="ij"), -1)
@@ -67,7 +65,7 @@ def divided(boxes: Boxes, n_parts: int) -> Boxes:
 
 
 def _origin(boxes: Boxes, n_parts: int) -> Indices:
-    """The box of each part, in the order of `divided`."""
+    """Return the box of each part, in the order of `divided`."""
     if boxes.shape is None or n_parts == 1:
         return np.repeat(np.arange(boxes.n_boxes), n_parts**boxes.dim)
     steps = [np.arange(size * n_parts) // n_parts for size in boxes.shape]
@@ -77,7 +75,7 @@ def _origin(boxes: Boxes, n_parts: int) -> Indices:
 def points_of(
     boxes: Boxes, counts: Floats, densities: list[tuple[float, Components]], n_parts: int
 ) -> Points:
-    """Parts of all boxes, at the mean places of their records under averaged densities."""
+    """Return all parts of boxes as points at the mean of their records under the densities."""
     parts = divided(boxes, n_parts)
     partition = partition_of(parts)
     box = _origin(boxes, n_parts)
@@ -108,19 +106,19 @@ def _add_moments(
 
 
 def parts_per_axis(n_boxes: int, dim: int) -> int:
-    """Parts of a box along each axis that are affordable: up to eight."""
+    """Return the affordable number of parts of a box along each axis, at most eight."""
     return int(np.clip((MAX_PARTS / n_boxes) ** (1 / dim), 1, 8))
 
 
 def assign(points: Points, centers: Floats) -> tuple[Indices, Floats]:
-    """Nearest center of each point, and the cost of each point."""
+    """Return the nearest center and the cost of each point."""
     label = nearest(points.places, centers)
     misses = points.places - centers[label]
     return label, points.records * np.einsum("ij,ij->i", misses, misses)
 
 
 def means(points: Points, label: Indices, centers: Floats) -> Floats:
-    """Mean places of the points of each center; one that has none stays where it is."""
+    """Return the mean of the points of each center; a center without points stays."""
     k = len(centers)
     mass = np.bincount(label, points.records, k)
     sums = [np.bincount(label, points.records * column, k) for column in points.places.T]
@@ -129,7 +127,7 @@ def means(points: Points, label: Indices, centers: Floats) -> Floats:
 
 
 def lloyd(points: Points, centers: Floats, n_rounds: int) -> tuple[Floats, float]:
-    """Centers after rounds of Lloyd, and their cost."""
+    """Return centers after rounds of Lloyd's algorithm, and their cost."""
     previous = np.inf
     for _ in range(n_rounds):
         label, costs = assign(points, centers)
@@ -141,7 +139,7 @@ def lloyd(points: Points, centers: Floats, n_rounds: int) -> tuple[Floats, float
 
 
 def seeds(points: Points, k: int, rng: np.random.Generator) -> Floats:
-    """k-means++ with some candidates for each center, by records."""
+    """Return k-means++ seeds, chosen among several candidates each, weighted by records."""
     n = len(points.places)
     squares = np.einsum("ij,ij->i", points.places, points.places)
     chosen = [int(rng.choice(n, p=points.records / points.records.sum()))]
@@ -163,13 +161,13 @@ def seeds(points: Points, k: int, rng: np.random.Generator) -> Floats:
 
 
 def _squares(places: Floats, squares: Floats, at: Indices | list[int]) -> Floats:
-    """(len(at), n) squared distances to some of the places."""
-    found = squares[at][:, None] + squares - 2 * (places[at] @ places.T)
-    return np.maximum(found, 0.0)
+    """Return squared distances of all points to some of them, (len(at), n)."""
+    distances = squares[at][:, None] + squares - 2 * (places[at] @ places.T)
+    return np.maximum(distances, 0.0)
 
 
 def swapped(points: Points, centers: Floats, cost: float, n_swaps: int) -> tuple[Floats, float]:
-    """Centers that are missed least put where cost is highest, as long as that helps."""
+    """Move the least useful centers to where the cost is highest, as long as that helps."""
     k = len(centers)
     if k < 2:
         return centers, cost
@@ -199,7 +197,7 @@ def swapped(points: Points, centers: Floats, cost: float, n_swaps: int) -> tuple
 
 
 def _without_each(points: Points, centers: Floats, label: Indices) -> Floats:
-    """(n,) squared distance of each point to the nearest center but its own."""
+    """Return the squared distance of each point to the nearest center but its own, (n,)."""
     scores = points.places @ centers.T - 0.5 * np.einsum("ij,ij->i", centers, centers)
     scores[np.arange(len(label)), label] = -np.inf
     second = scores.argmax(axis=1)
@@ -224,17 +222,17 @@ def kmeans(
     n_clusters: int,
     rng: np.random.Generator,
 ) -> CellClusters:
-    """Centers of least cost over all starts, which have as many centers as are asked for."""
+    """Return the centers of least cost over all starts of `n_clusters` centers."""
     n_parts = parts_per_axis(*boxes.low.shape)
     fine = points_of(boxes, counts, densities, n_parts)
-    coarse = points_of(boxes, counts, densities, 1).some(FAINT / len(counts))
+    coarse = points_of(boxes, counts, densities, 1).some(MIN_POINT_SHARE / len(counts))
     if len(coarse.places) < 3 * n_clusters:
-        coarse = fine.some(FAINT / len(fine.places))
+        coarse = fine.some(MIN_POINT_SHARE / len(fine.places))
     tried = [start for start in starts if len(start) == n_clusters]
     tried += [seeds(coarse, n_clusters, rng) for _ in range(N_STARTS)]
-    found = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
-    found.sort(key=lambda pair: pair[1])
-    best = [swapped(coarse, *pair, N_SWAPS) for pair in found[:N_FINAL]]
+    coarse_runs = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
+    coarse_runs.sort(key=lambda pair: pair[1])
+    best = [swapped(coarse, *pair, N_SWAPS) for pair in coarse_runs[:N_FINAL]]
     final = [lloyd(fine, centers, PART_ROUNDS) for centers, _ in best]
     centers, _ = min(final, key=lambda pair: pair[1])
     centers = centers[np.lexsort(centers.T[::-1])]  # an order that no start decides

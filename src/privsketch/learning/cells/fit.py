@@ -3,26 +3,89 @@
 The descent has each unknown in units of its error, as the counts know it with the others held:
 weights, centers and widths then have curvatures of order one. Weights are not logarithms, so that
 a component can lose all of its records and come back.
+
+How well expected counts explain released ones: noise of Laplace tails on sampled counts.
+
+A released count differs from the expected one by sampling, nearly Gaussian of variance `lam`, and
+by noise that is Laplace of scale b, or a sum of a few such draws. Its tails fall like exp(-|r| / b)
+and its middle is rounded off. The hyperbolic law
+
+    -log p(r) = sqrt(delta^2 + r^2 / b^2) - delta + constant
+
+has these tails, and its variance b^2 (2 + delta K0(delta) / K1(delta)) settles delta. It goes from
+Laplace to Gaussian as sampling takes over, and costs one square root. Least squares throw away up
+to half of what counts tell, because a Laplace law of variance 2 b^2 has the information 1 / b^2.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import k0e, k1e
 
 from privsketch._base.types import Bits, Floats, Indices
-from privsketch.learning.cells.likelihood import Likelihood
-from privsketch.learning.cells.masses import Partition
+from privsketch.learning.cells.boxes import Boxes, Partition
 from privsketch.learning.quasi_newton import minimise
 
-NARROWEST = 0.1  # width over the shortest interval: a narrower one changes no count
-WIDEST = 0.6  # width over the extent of the domain: a wider one is like the background
-LONGEST = 0.5  # step in widths: beyond it the curvature at the start tells nothing
+# The law is known to within 1e-3 of delta by interpolation; beyond it delta + 3/2 is the variance.
+_DELTAS = np.concatenate([[0.0], np.geomspace(1e-4, 100.0, 400)])
+_VARIANCES = np.concatenate([[2.0], 2 + _DELTAS[1:] * k0e(_DELTAS[1:]) / k1e(_DELTAS[1:])])
+MIN_DELTA = 0.3  # least delta: a sharper edge hinders descents and tells little more
+MIN_SAMPLING = 0.25  # variance of sampling in an empty box: counts are whole numbers
+MIN_WIDTH = 0.1  # width over the shortest interval: a narrower one changes no count
+MAX_WIDTH = 0.6  # width over the extent of the domain: a wider one is like the background
+MAX_LOG_STEP = 0.5  # step in widths: beyond it the curvature at the start tells nothing
 # Widths of a component along the axes, and those of all components, are alike up to such factors,
 # in logarithms: a little more evidence is asked for needles and for mixtures of all sizes.
 ELONGATED, UNEQUAL = 0.25, 0.5
 NEGLIGIBLE = 1e-5  # relative fall of -log p in an iteration that is not worth going on for
+# Least scale of log weights: noise alone makes equal weights differ by as much.
+MIN_LOG_SCALE = 0.15
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The law of counts about expected ones.
+
+    Attributes
+    ----------
+    counts : (n_boxes,) float64
+    squared_scale : (n_boxes,) float64
+        b^2, of one draw of noise.
+    rounding : (n_boxes,) float64
+        delta b^2, which is about the variance where the law is Gaussian.
+    variance : (n_boxes,) float64
+        Of noise and sampling together.
+    information : (n_boxes,) float64
+        What a count tells about the expected one: the inverse of a variance.
+    """
+
+    counts: Floats
+    squared_scale: Floats
+    rounding: Floats
+    variance: Floats
+    information: Floats
+
+    def value_and_slope(self, expected: Floats) -> tuple[float, Floats]:
+        """Return -log p of all counts, and its derivative by every expected count."""
+        misses = expected - self.counts
+        root = np.sqrt(self.rounding**2 + misses * misses * self.squared_scale)
+        return float((misses * misses / (root + self.rounding)).sum()), misses / root
+
+
+def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
+    """Return the law of the counts; the expected counts `guess` set their sampling variance."""
+    sampling = np.maximum(guess, MIN_SAMPLING)
+    variance = boxes.variance + sampling
+    squared_scale = boxes.variance / (2 * boxes.n_noises)
+    ratio = variance / np.maximum(squared_scale, 1e-12 * variance)
+    delta = np.where(ratio < _VARIANCES[-1], np.interp(ratio, _VARIANCES, _DELTAS), ratio - 1.5)
+    rounding = np.maximum(delta, MIN_DELTA) * np.maximum(squared_scale, 1e-12 * variance)
+    # Exact for Laplace and for Gaussian noise, and within some percent between them.
+    information = 1 / (variance - squared_scale)
+    return Likelihood(boxes.counts, squared_scale, rounding, variance, information)
 
 
 @dataclass(frozen=True)
@@ -42,7 +105,7 @@ class Components:
         return len(self.centers)
 
     def subset(self, keep: Indices | Bits) -> Components:
-        """Some of the Gaussians, and the background."""
+        """Return some of the Gaussians, and the background."""
         weights = np.append(self.weights[:-1][keep], self.weights[-1])
         return Components(weights, self.centers[keep], self.widths[keep])
 
@@ -57,7 +120,7 @@ class Fit:
 
 
 def expected_counts(partition: Partition, components: Components) -> Floats:
-    """(n_boxes,) records that the components expect in every box."""
+    """Return the records that the components expect in every box, (n_boxes,)."""
     factors = partition.factors(components.centers, components.widths)
     return partition.sums(components.weights, factors)
 
@@ -65,7 +128,7 @@ def expected_counts(partition: Partition, components: Components) -> Floats:
 def value_and_gradient(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[float, Components]:
-    """-log p, and its derivatives by weights, centers and logarithms of widths."""
+    """Return -log p and its derivatives by weights, centers and logarithms of widths."""
     slopes = partition.slopes(components.centers, components.widths)
     value, q = likelihood.value_and_slope(partition.sums(components.weights, slopes.values))
     sums = partition.contract(q, slopes.values)
@@ -79,7 +142,7 @@ def value_and_gradient(
 
 
 def _shape_charge(logs: Floats) -> tuple[float, Floats]:
-    """-log of a prior of widths over extents, and its derivative: most are alike in all directions.
+    """Return -log of the prior of widths over extents, and its derivative.
 
     Both deviations have Laplace tails, so that a few long or narrow components cost little more
     than the counts must say in favour of them anyway.
@@ -89,16 +152,16 @@ def _shape_charge(logs: Floats) -> tuple[float, Floats]:
     own = logs @ over
     deviations = (logs - own) / ELONGATED
     sizes = (own - own.sum() / size) / UNEQUAL
-    one, other = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
-    value = float((one - 1).sum() + (other - 1).sum())
-    slope = deviations / one / ELONGATED
+    shape_root, size_root = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
+    value = float((shape_root - 1).sum() + (size_root - 1).sum())
+    slope = deviations / shape_root / ELONGATED
     slope -= slope @ over
-    by_size = sizes / other / UNEQUAL
+    by_size = sizes / size_root / UNEQUAL
     return value, slope + (by_size - by_size.sum() / size) / dim
 
 
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
-    """Errors of weights, centers and logarithms of widths, each with all others held."""
+    """Return errors of weights, centers and log widths, each with all others fixed."""
     slopes = partition.slopes(components.centers, components.widths)
     squares = slopes.values**2
     sums = partition.contract(likelihood.information, squares)
@@ -109,9 +172,9 @@ def _units(partition: Partition, likelihood: Likelihood, components: Components)
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
     centers = partition.along_axes(sums * slopes.by_center**2)[:-1]
     widths = partition.along_axes(sums * slopes.by_log_width**2)[:-1]
-    shortest = LONGEST * components.widths
+    shortest = MAX_LOG_STEP * components.widths
     of_centers = inverse / np.sqrt(np.maximum(centers, (inverse / shortest) ** 2))
-    of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / LONGEST) ** 2))
+    of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / MAX_LOG_STEP) ** 2))
     return Components(of_weights, of_centers, of_widths)
 
 
@@ -121,11 +184,11 @@ def _vector(components: Components) -> Floats:
 
 
 def fit(partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int) -> Fit:
-    """The components that a descent from `start` leads to."""
+    """Return the components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
-    narrowest, widest = np.log(NARROWEST * finest), np.log(WIDEST * extent)
-    widths = np.clip(start.widths, NARROWEST * finest, WIDEST * extent)
+    narrowest, widest = np.log(MIN_WIDTH * finest), np.log(MAX_WIDTH * extent)
+    widths = np.clip(start.widths, MIN_WIDTH * finest, MAX_WIDTH * extent)
     start = Components(start.weights, np.clip(start.centers, partition.low, partition.high), widths)
     units = _vector(_units(partition, likelihood, start))
     logs = Components(start.weights, start.centers, np.log(widths))
@@ -150,5 +213,21 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     x, value, _ = minimise(
         objective, x, low, high, n_iterations=n_iterations, negligible=NEGLIGIBLE
     )
-    found = components_at(x)
-    return Fit(found, expected_counts(partition, found), value)
+    components = components_at(x)
+    return Fit(components, expected_counts(partition, components), value)
+
+
+def criterion(fit: Fit) -> float:
+    """Return twice -log p of the counts, plus the cost of the unknowns.
+
+    Centers and widths cost a nat each (Akaike). Log weights have a Laplace prior about their
+    median, whose scale is their own mean deviation: a small component among equal ones
+    is likely noise, and likely real among others of all sizes.
+    """
+    components = fit.components
+    n_places = 2 * components.centers.size + int(components.weights[-1] > 0)
+    logs = np.log(np.maximum(components.weights[:-1], 1.0))
+    deviations = np.abs(logs - np.median(logs)) if len(logs) else logs
+    scale = max(float(deviations.mean()) if len(logs) else 0.0, MIN_LOG_SCALE)
+    charge = float(deviations.sum()) / scale + len(logs) * math.log(2 * scale)
+    return 2 * (fit.value + n_places + charge)

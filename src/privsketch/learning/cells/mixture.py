@@ -32,20 +32,21 @@ _NODES = (6, 5, 3)  # of a quadrature along an axis, for one, two and three colu
 def decode_mixture_of_cells(
     boxes: Boxes, n_components: int, covariance_type: CovarianceType, rng: np.random.Generator
 ) -> MixtureSolution:
-    """The mixture, its standard errors and its fit."""
-    found = decode_cells(boxes, n_components, rng)
+    """Fit a Gaussian mixture to noisy counts, with standard errors."""
+    solution = decode_cells(boxes, n_components, rng)
     with one_thread():
-        points, weights, box = _stand_ins(boxes, found, rng)
+        points, weights, box = _stand_ins(boxes, solution, rng)
         least = (_LEAST_WIDTH * float((boxes.high - boxes.low).min())) ** 2
         fits = [
             _em(points, weights, start, covariance_type, least)
-            for start in _starts(points, found, n_components)
+            for start in _starts(points, solution, n_components)
         ]
         gaussians = max(fits, key=lambda fit: fit[1])[0].in_order()
         member = _responsibilities(points, gaussians)[0]
         expected = _expected(boxes, gaussians)
         variance = boxes.variance + np.maximum(expected, 0.0)
         misfit = float(np.sum(np.square(boxes.counts - expected) / np.maximum(variance, 1e-12)))
+    total = max(float(gaussians.weights.sum()), 1e-300)
     unknowns = mixture_unknowns(n_components, boxes.dim, covariance_type) + 1
     freedom = max(boxes.n_boxes - unknowns, 1)
     errors = _errors(points, weights, box, member, gaussians, variance)
@@ -55,22 +56,16 @@ def decode_mixture_of_cells(
         standard_errors=errors,
         chi_square=misfit,
         degrees_of_freedom=freedom,
-        outside_share=_outside(gaussians, expected),
+        outside_share=min(max(1 - float(expected.sum()) / total, 0.0), 1.0),
         n_init=len(fits),
     )
 
 
-def _outside(gaussians: Gaussians, expected: Floats) -> float:
-    """Share of a mixture that lies in no box."""
-    total = max(float(gaussians.weights.sum()), 1e-300)
-    return min(max(1 - float(expected.sum()) / total, 0.0), 1.0)
-
-
 def _stand_ins(
-    boxes: Boxes, found: CellSolution, rng: np.random.Generator
+    boxes: Boxes, solution: CellSolution, rng: np.random.Generator
 ) -> tuple[Floats, Floats, Integers]:
-    """Points (n, dim), the records that each stands for, and the box it lies in."""
-    atoms, low, high = found.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
+    """Return points (n, dim), the records that each represents, and its box."""
+    atoms, low, high = solution.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
     parts, sizes = [], []
     n_each = max(50, _SAMPLES // (atoms.size + 1)) // 2
     widths = np.sqrt(atoms.axis_variances())
@@ -79,20 +74,20 @@ def _stand_ins(
         parts.append(center + np.vstack([half, -half]))
         sizes.append(np.full(2 * n_each, weight / (2 * n_each)))
     parts.append(rng.uniform(low, high, (2 * n_each, boxes.dim)))
-    sizes.append(np.full(2 * n_each, max(found.background, 0.0) / (2 * n_each)))
+    sizes.append(np.full(2 * n_each, max(solution.background, 0.0) / (2 * n_each)))
     parts.append(boxes.centers)  # so that no box is without any
     sizes.append(np.full(boxes.n_boxes, 1e-9))
     points = np.clip(np.vstack(parts), low, high)
     box = _located(boxes, points)
     weights = np.concatenate(sizes)
     there = np.bincount(box, weights, minlength=boxes.n_boxes)
-    weights = weights * (found.counts / np.maximum(there, 1e-300))[box]
-    kept = weights > 1e-9 * max(float(weights.sum()), 1e-300)
-    return points[kept], weights[kept], box[kept]
+    weights = weights * (solution.counts / np.maximum(there, 1e-300))[box]
+    is_relevant = weights > 1e-9 * max(float(weights.sum()), 1e-300)
+    return points[is_relevant], weights[is_relevant], box[is_relevant]
 
 
 def _located(boxes: Boxes, points: Floats) -> Integers:
-    """The cell of a regular grid that each point lies in."""
+    """Return the cell of a regular grid that each point lies in."""
     places = [
         np.searchsorted(np.unique(along), column, side="right") - 1
         for along, column in zip(boxes.low.T, points.T, strict=True)
@@ -100,17 +95,17 @@ def _located(boxes: Boxes, points: Floats) -> Integers:
     return np.asarray(np.ravel_multi_index(places, boxes.shape or (boxes.n_boxes,)), np.int64)
 
 
-def _starts(points: Floats, found: CellSolution, n_components: int) -> list[Floats]:
-    """Responsibilities (n, k) to begin with: nearest centers, and largest atoms."""
-    atoms = found.density
-    starts = [found.centers]
+def _starts(points: Floats, solution: CellSolution, n_components: int) -> list[Floats]:
+    """Return initial responsibilities (n, k): of nearest centers, and of the largest atoms."""
+    atoms = solution.density
+    starts = [solution.centers]
     if atoms.size >= n_components:
         starts.append(atoms.centers[np.argsort(-atoms.weights)[:n_components]])
-    found_starts = []
+    responsibilities = []
     for centers in starts:
         distances = np.square(points[:, np.newaxis] - centers).sum(axis=2)
-        found_starts.append(np.eye(n_components)[distances.argmin(axis=1)])
-    return found_starts
+        responsibilities.append(np.eye(n_components)[distances.argmin(axis=1)])
+    return responsibilities
 
 
 def _em(
@@ -120,7 +115,7 @@ def _em(
     covariance_type: CovarianceType,
     least: float,
 ) -> tuple[Gaussians, float]:
-    """Rounds of EM from responsibilities; the mixture and its mean log-density."""
+    """Run EM from responsibilities; return the mixture and its mean log-density."""
     previous, total = -np.inf, max(float(weights.sum()), 1e-300)
     gaussians = _maximised(points, weights, member, covariance_type, least)
     for _ in range(_ROUNDS):
@@ -136,7 +131,7 @@ def _em(
 def _maximised(
     points: Floats, weights: Floats, member: Floats, kind: CovarianceType, least: float
 ) -> Gaussians:
-    """The mixture of given responsibilities (n, k)."""
+    """Return the mixture of given responsibilities (n, k)."""
     shares = member * weights[:, np.newaxis]
     mass = shares.sum(axis=0)
     divisors = np.maximum(mass, 1e-12 * max(float(mass.sum()), 1e-300))[:, np.newaxis]
@@ -144,9 +139,9 @@ def _maximised(
     dim = points.shape[1]
     if kind in ("full", "tied"):
         matrices = np.empty((len(mass), dim, dim))
-        for place, mean in enumerate(means):
+        for k, mean in enumerate(means):
             away = points - mean
-            matrices[place] = (away * shares[:, place, np.newaxis]).T @ away / divisors[place]
+            matrices[k] = (away * shares[:, k, np.newaxis]).T @ away / divisors[k]
         if kind == "tied":
             matrices = np.average(matrices, axis=0, weights=mass + 1e-300)[np.newaxis]
         covariances = matrices + least * np.eye(dim)
@@ -159,26 +154,26 @@ def _maximised(
 
 
 def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
-    """(n, k) logarithms of weight times density."""
-    found = np.empty((len(points), gaussians.size))
+    """Return logarithms of weight times density, (n, k)."""
+    logs = np.empty((len(points), gaussians.size))
     matrices = gaussians.matrices()
     constant = points.shape[1] * math.log(2 * math.pi) / 2
-    for place, (mean, matrix) in enumerate(zip(gaussians.means, matrices, strict=True)):
+    for k, (mean, matrix) in enumerate(zip(gaussians.means, matrices, strict=True)):
         factor = np.linalg.cholesky(matrix)
         away = solve_triangular(factor, (points - mean).T, lower=True)
-        found[:, place] = -np.square(away).sum(axis=0) / 2 - np.log(np.diag(factor)).sum()
-    return np.asarray(found - constant + np.log(np.maximum(gaussians.weights, 1e-300)))
+        logs[:, k] = -np.square(away).sum(axis=0) / 2 - np.log(np.diag(factor)).sum()
+    return np.asarray(logs - constant + np.log(np.maximum(gaussians.weights, 1e-300)))
 
 
 def _responsibilities(points: Floats, gaussians: Gaussians) -> tuple[Floats, Floats]:
-    """(n, k) of the components for each point, and its (n,) log-density."""
+    """Return responsibilities (n, k) of the components, and log-densities (n,) of the points."""
     logs = _log_densities(points, gaussians)
     whole = logsumexp(logs, axis=1)
     return np.exp(logs - whole[:, np.newaxis]), whole
 
 
 def _expected(boxes: Boxes, gaussians: Gaussians) -> Floats:
-    """(n_boxes,) records that the mixture has in each box, by a Gauss-Legendre rule."""
+    """Return the mixture's records in each box, (n_boxes,), by a Gauss-Legendre rule."""
     dim = boxes.dim
     n_nodes = _NODES[dim - 1] if dim <= len(_NODES) else 2
     nodes, shares = np.polynomial.legendre.leggauss(n_nodes)
@@ -200,18 +195,18 @@ def _errors(
     gaussians: Gaussians,
     variance: Floats,
 ) -> Floats:
-    """Standard errors (k, dim) of the means: every count moves the points of its box.
+    """Return standard errors (k, dim) of the means: every count moves the points of its box.
 
     `variance` is that of the counts. A record more in a box moves a mean by its share there, times
     how far the points of the component in that box lie from it, over the component's records.
     """
     n_boxes = len(variance)
     there = np.maximum(np.bincount(box, weights, minlength=n_boxes), 1e-300)
-    found = np.empty_like(gaussians.means)
-    for place, (mean, mass) in enumerate(zip(gaussians.means, gaussians.weights, strict=True)):
-        own = weights * member[:, place]
+    errors = np.empty_like(gaussians.means)
+    for k, (mean, mass) in enumerate(zip(gaussians.means, gaussians.weights, strict=True)):
+        own = weights * member[:, k]
         for axis in range(points.shape[1]):
             moved = np.bincount(box, own * (points[:, axis] - mean[axis]), minlength=n_boxes)
             by_box = moved / there
-            found[place, axis] = math.sqrt(float(np.square(by_box) @ variance)) / max(mass, 1e-300)
-    return found
+            errors[k, axis] = math.sqrt(float(np.square(by_box) @ variance)) / max(mass, 1e-300)
+    return errors

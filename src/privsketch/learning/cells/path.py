@@ -1,40 +1,152 @@
-"""From more components than needed down to too few: fits of every size on the way.
+"""Fits of every size, from more components than needed down to too few.
 
-A search that adds components one by one gets stuck; one that has too many of them and takes away
-what is not missed finds them nearly all. A component goes if the others explain its records, or two
-become one with the same moments. Mergers that were wrong are tried the other way at the end.
+A search that adds components one by one gets stuck. One that starts with too many, and removes
+those that are not missed, finds nearly all. A component is deleted if the others explain its
+records, or two are merged with their moments. Wrong merges are undone at the end.
+
+The first guess is an estimate without a model. Random cuts halve the boxes again and again. The
+records of a part are divided among its halves by volume, unless their counts differ clearly. An
+average over several trees smooths the cuts. It works for boxes of any sizes, in the time of a few
+sorts.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.average import criterion
-from privsketch.learning.cells.boxes import Boxes
-from privsketch.learning.cells.fit import Components, Fit, fit
-from privsketch.learning.cells.guess import significant
-from privsketch.learning.cells.likelihood import Likelihood, likelihood_of
-from privsketch.learning.cells.masses import Partition, partition_of
+from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
+from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
+from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.models.base import nearest
 
+# -log of the chance that noise makes a difference which is believed: 3 deviations.
+MIN_LOG_CHANCE = 4.5
+MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
 FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those after a step
-STEP, SMALL_STEP = 0.12, 0.06  # share of components that goes; the smaller near the number asked
+# Share of components that goes; the smaller near the number asked.
+REMOVED_SHARE, LAST_REMOVED_SHARE = 0.12, 0.06
 N_PATHS = 2  # from different starts
-FEWEST = 0.6  # components of the last fit, over clusters asked for
-ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
+MIN_SIZE_RATIO = 0.6  # components of the last fit, over clusters asked for
+MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
 # Components that are tried as two at the end, and how often. By trial, log cost over 30 data
-# sets, d = 2, epsilon = 0.1: equal Gaussians -0.012 +- 0.010 (-0.029 +- 0.012 with MISTAKEN of
-# `average`), unequal ones +0.011 +- 0.007, cities +0.000 +- 0.003.
+# sets, d = 2, epsilon = 0.1: equal Gaussians -0.012 +- 0.010 (-0.029 +- 0.012 with FALSE_SHARE
+# of `decoder`), unequal ones +0.011 +- 0.007, cities +0.000 +- 0.003.
 N_SPLITS, SPLIT_ROUNDS = 3, 3
-APART, NARROWER = 0.8, 0.6  # of the halves, in widths of the whole: its variance, nearly
+SPLIT_OFFSET, SPLIT_WIDTH = 0.8, 0.6  # of the halves, in widths of the whole: its variance, nearly
+
+
+def significant(
+    boxes: Boxes,
+    values: Floats,
+    variance: Floats,
+    rng: np.random.Generator,
+    false_share: float | None = None,
+) -> Floats:
+    """Return a piecewise even estimate of values, (n_boxes,), that keeps clear differences.
+
+    Of many boxes together noise is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
+    about exp(-x); of a few it is Laplace, and exceeds x times its scale with this chance. A
+    difference has to be larger than both.
+
+    With `false_share` about this share of the differences that are believed in a tree is noise
+    (Benjamini and Hochberg 1995): where nothing differs next to none is believed, and where much
+    does smaller differences are too. Without it all are as unlikely as those of a first look.
+    """
+    n_trees = int(np.clip(TREE_BOXES // len(values), FEWEST_TREES, MOST_TREES))
+    totals = np.zeros(len(values))
+    for _ in range(n_trees):
+        totals += _one_tree(boxes, values, variance, rng, false_share)
+    return totals / n_trees
+
+
+def _one_tree(
+    boxes: Boxes,
+    values: Floats,
+    variance: Floats,
+    rng: np.random.Generator,
+    false_share: float | None,
+) -> Floats:
+    """Return the estimate of one tree."""
+    order, cuts = _halvings(boxes, rng)
+    columns = np.stack([values, variance, boxes.shares], axis=1)[order]
+    sums = np.vstack([np.zeros((1, 3)), np.cumsum(columns, axis=0)])
+    begin, end = np.array([0]), np.array([len(values)])
+    levels = []
+    for cut in cuts:
+        left, right = sums[cut] - sums[begin], sums[end] - sums[cut]
+        share = left[:, 2] / (left[:, 2] + right[:, 2])
+        detail = left[:, 0] * (1 - share) - right[:, 0] * share
+        spread = left[:, 1] * (1 - share) ** 2 + right[:, 1] * share**2
+        scale = (left[:, 1] + right[:, 1]) / (end - begin) / (2 * boxes.n_noises)
+        scale *= np.maximum(share, 1 - share) ** 2
+        levels.append((begin, cut, end, share, detail, _log_chances(detail, spread, scale)))
+        begin, end, _ = _parts(begin, cut, end, detail, detail)
+    least = MIN_LOG_CHANCE
+    if false_share is not None and levels:
+        least = _believed(np.concatenate([level[-1] for level in levels]), false_share)
+    estimates = np.array([values.sum()])
+    for begin, cut, end, share, detail, log_chance in levels:
+        first = estimates * share + np.where(log_chance > least, detail, 0.0)
+        _, _, estimates = _parts(begin, cut, end, first, estimates - first)
+    result = np.empty(len(values))
+    result[order] = estimates
+    return result
+
+
+def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
+    """Return -log of the chances that noise makes such differences; 0 for a single box."""
+    tiny = np.finfo(float).tiny
+    gaussian = detail**2 / np.maximum(2 * spread, tiny)
+    return np.asarray(np.minimum(gaussian, np.abs(detail) / np.sqrt(np.maximum(scale, tiny))))
+
+
+def _believed(log_chances: Floats, false_share: float) -> float:
+    """Return the threshold of -log chance at which about `false_share` is accepted by mistake."""
+    tested = np.sort(log_chances[log_chances > 0])[::-1]
+    n = len(tested)
+    enough = np.flatnonzero(tested > np.log(n / (false_share * np.arange(1, n + 1))))
+    return math.log(n / (false_share * (enough[-1] + 1))) if len(enough) else np.inf
+
+
+def _parts(
+    begin: Indices, cut: Indices, end: Indices, first: Floats, second: Floats
+) -> tuple[Indices, Indices, Floats]:
+    """Return both parts of every run of boxes, in their order, without empty ones."""
+    begins, ends = np.stack([begin, cut], axis=1).ravel(), np.stack([cut, end], axis=1).ravel()
+    full = ends > begins
+    return begins[full], ends[full], np.stack([first, second], axis=1).ravel()[full]
+
+
+def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Indices]]:
+    """Return an order in which every part of the tree is a run of boxes, and cuts by level."""
+    n, dim = boxes.low.shape
+    places = boxes.centers / (boxes.high - boxes.low).max(axis=0)
+    places = places + 1e-6 * rng.random(dim) * places[:, ::-1]  # ties by another axis
+    order = np.arange(n)
+    begin, end = np.array([0]), np.array([n])
+    cuts = []
+    while (end - begin).max() > 1:
+        length = end - begin
+        part = np.repeat(np.arange(len(begin)), length)
+        now = places[order]
+        extents = np.maximum.reduceat(now, begin) - np.minimum.reduceat(now, begin)
+        axis = (extents * (0.6 + 0.8 * rng.random(extents.shape))).argmax(axis=1)
+        order = order[np.lexsort((places[order, axis[part]], part))]
+        middle = begin + np.rint(length * rng.uniform(0.35, 0.65, len(length))).astype(np.intp)
+        cut = np.where(length > 1, np.clip(middle, begin + 1, end - 1), end)
+        cuts.append(cut)
+        begin, end, _ = _parts(begin, cut, end, cut, cut)
+    return order, cuts
 
 
 def initial(
     boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator, n_rounds: int = 5
 ) -> Components:
-    """Components by k-means of a guess, each with the moments of its boxes.
+    """Return components by k-means of a guess, each with the moments of its boxes.
 
     Axes count by their extent: clusters are as wide as their domain, not as their units.
     """
@@ -68,7 +180,7 @@ def initial(
 def thinned(
     partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
 ) -> Components:
-    """The components after `n_fewer` steps that the counts miss least, none twice the same."""
+    """Remove `n_fewer` components by the deletions and merges that counts miss least."""
     size, weights = components.size, components.weights
     first, second = _neighbours(components)
     merged = _merge(components, first, second)
@@ -83,35 +195,21 @@ def thinned(
     change[pair, first] -= weights[first]
     change[pair, second] -= weights[second]
     merging = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
-    keep = np.ones(size, dtype=bool)
-    touched = np.zeros(size, dtype=bool)
-    added = []
-    n_gone = 0
-    for place in np.argsort(np.concatenate([deletion, merging]), kind="stable"):
-        if n_gone == n_fewer:
-            break
-        if place < size:
-            if not touched[place]:
-                keep[place] = False
-                touched[place] = True
-                n_gone += 1
-            continue
-        i, j = first[place - size], second[place - size]
-        if touched[i] or touched[j]:
-            continue
-        touched[[i, j]], keep[[i, j]] = True, False
-        added.append(place - size)
-        n_gone += 1
-    kept, new = components.subset(keep), merged.subset(np.array(added, dtype=np.intp))
+    own = np.arange(size)
+    members = np.concatenate([np.stack([own, own], axis=1), np.stack([first, second], axis=1)])
+    order = np.argsort(np.concatenate([deletion, merging]), kind="stable")
+    chosen = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
+    keep = np.delete(own, members[chosen].ravel())
+    remaining, new = components.subset(keep), merged.subset(chosen[chosen >= size] - size)
     return Components(
-        np.concatenate([kept.weights[:-1], new.weights[:-1], components.weights[-1:]]),
-        np.vstack([kept.centers, new.centers]),
-        np.vstack([kept.widths, new.widths]),
+        np.concatenate([remaining.weights[:-1], new.weights[:-1], components.weights[-1:]]),
+        np.vstack([remaining.centers, new.centers]),
+        np.vstack([remaining.widths, new.widths]),
     )
 
 
 def _deletions(gram: Floats, weights: Floats) -> Floats:
-    """What -2 log p loses with each component, the weights of the others following."""
+    """Return the rise of -2 log p without each component, the other weights refitted."""
     scale = np.sqrt(np.maximum(gram.diagonal(), 1e-300))
     inner = gram / scale / scale[:, None]
     inner[np.diag_indices_from(inner)] += 1e-6
@@ -119,7 +217,7 @@ def _deletions(gram: Floats, weights: Floats) -> Floats:
 
 
 def _neighbours(components: Components) -> tuple[Indices, Indices]:
-    """Pairs of components that are close to each other in units of their widths."""
+    """Return pairs of components that are close in units of their widths."""
     size = components.size
     if size < 2:
         none = np.zeros(0, dtype=np.intp)
@@ -129,20 +227,19 @@ def _neighbours(components: Components) -> tuple[Indices, Indices]:
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
     closest = np.argsort(distance, axis=1, kind="stable")[:, : min(2, size - 1)]
-    one = np.repeat(np.arange(size), closest.shape[1])
-    pairs = np.unique(np.sort(np.stack([one, closest.ravel()], axis=1), axis=1), axis=0)
+    pairs = neighbour_pairs(closest)
     return pairs[:, 0], pairs[:, 1]
 
 
 def _merge(components: Components, first: Indices, second: Indices) -> Components:
-    """Pairs as one component each, with their moments."""
+    """Return one component for each pair, with the moments of both."""
     weights = components.weights[:-1]
     mass = weights[first] + weights[second]
     share = np.where(mass > 0, weights[first] / np.maximum(mass, 1e-300), 0.5)[:, None]
-    one, other = components.centers[first], components.centers[second]
+    left, right = components.centers[first], components.centers[second]
     variances = share * components.widths[first] ** 2 + (1 - share) * components.widths[second] ** 2
-    variances += share * (1 - share) * (one - other) ** 2
-    centers = share * one + (1 - share) * other
+    variances += share * (1 - share) * (left - right) ** 2
+    centers = share * left + (1 - share) * right
     return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances))
 
 
@@ -153,26 +250,26 @@ def follow(
     n_clusters: int,
     fewest: int,
 ) -> list[Fit]:
-    """Fits of falling size, the start among them."""
-    found = [start]
-    while found[-1].components.size > fewest:
-        components = found[-1].components
+    """Return fits of falling size, beginning with the start."""
+    fits = [start]
+    while fits[-1].components.size > fewest:
+        components = fits[-1].components
         size = components.size
-        step = STEP if size > 1.5 * n_clusters else SMALL_STEP
+        step = REMOVED_SHARE if size > 1.5 * n_clusters else LAST_REMOVED_SHARE
         n_fewer = min(max(1, int(step * size)), size - fewest)
         components = thinned(partition, likelihood, components, n_fewer)
-        found.append(fit(partition, likelihood, components, ROUNDS))
-    return found
+        fits.append(fit(partition, likelihood, components, ROUNDS))
+    return fits
 
 
-def _split(components: Components, place: int, axis: int) -> Components:
-    """One component as two along an axis."""
-    keep = np.arange(components.size) != place
-    weights, center = components.weights[:-1], components.centers[place]
-    half, width = weights[place] / 2, components.widths[place].copy()
+def _split(components: Components, index: int, axis: int) -> Components:
+    """Split one component in two along an axis."""
+    keep = np.arange(components.size) != index
+    weights, center = components.weights[:-1], components.centers[index]
+    half, width = weights[index] / 2, components.widths[index].copy()
     offset = np.zeros(len(center))
-    offset[axis] = APART * width[axis]
-    width[axis] *= NARROWER
+    offset[axis] = SPLIT_OFFSET * width[axis]
+    width[axis] *= SPLIT_WIDTH
     return Components(
         np.concatenate([weights[keep], [half, half], components.weights[-1:]]),
         np.vstack([components.centers[keep], center - offset, center + offset]),
@@ -181,36 +278,36 @@ def _split(components: Components, place: int, axis: int) -> Components:
 
 
 def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fit]:
-    """Fits that are better by one component each: two that were merged on a path come apart.
+    """Return better fits with one component more each: wrong merges of a path are undone.
 
     Those of the highest k-means cost are tried, along the axis on which they have most intervals.
     """
-    found: list[Fit] = []
+    better_fits: list[Fit] = []
     for _ in range(SPLIT_ROUNDS):
         components = best.components
         costs = components.weights[:-1] * np.square(components.widths).sum(axis=1)
         axes = (components.widths / partition.finest).argmax(axis=1)
         tried = [
-            fit(partition, likelihood, _split(components, place, axes[place]), ROUNDS)
-            for place in np.argsort(-costs, kind="stable")[:N_SPLITS]
+            fit(partition, likelihood, _split(components, index, axes[index]), ROUNDS)
+            for index in np.argsort(-costs, kind="stable")[:N_SPLITS]
         ]
         better = min(tried, key=criterion, default=best)
         if criterion(better) >= criterion(best):
             break
-        found.append(better)
+        better_fits.append(better)
         best = better
-    return found
+    return better_fits
 
 
 def search(
     boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
 ) -> list[Fit]:
-    """Fits of all sizes, over two paths; those of more components if nearly all were needed."""
+    """Return fits of all sizes over two paths, from more components if nearly all were needed."""
     partition = partition_of(boxes)
     guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
     if fewest is None:
-        fewest = max(1, int(FEWEST * n_clusters))
-    found: list[Fit] = []
+        fewest = max(1, int(MIN_SIZE_RATIO * n_clusters))
+    fits: list[Fit] = []
     size = 3 * n_clusters + 2
     for _ in range(N_DOUBLINGS + 1):
         likelihood = likelihood_of(boxes, guess)
@@ -220,11 +317,11 @@ def search(
         ]
         guess = np.mean([start.expected for start in starts], axis=0)
         likelihood = likelihood_of(boxes, guess)
-        found = []
+        fits = []
         for start in starts:
-            found += follow(partition, likelihood, start, n_clusters, fewest)
-        best = min(found, key=criterion)
-        if best.components.size <= ENOUGH * size or size >= boxes.n_boxes:
+            fits += follow(partition, likelihood, start, n_clusters, fewest)
+        best = min(fits, key=criterion)
+        if best.components.size <= MAX_NEEDED_SHARE * size or size >= boxes.n_boxes:
             break
         size *= 2
-    return found + split_up(partition, likelihood, best)
+    return fits + split_up(partition, likelihood, best)

@@ -1,26 +1,22 @@
 """Decode k-means centers by fitting all atoms together, from coarse to fine.
 
-Greedy search adds one atom at a time to whatever the others leave; in ten
-dimensions the sum of all other clusters drowns every single one. Here a surplus
-of particles is fitted jointly, first to the low frequencies, where the cost is
-smooth and the whole cloud of records is one blob, then to higher and higher ones,
-which pull the particles to their clusters. The surplus is then pruned by deleting
-and merging, with a joint refinement after every step. Atoms have a Gaussian
-envelope whose variance is fitted too: clusters have width, and Dirac atoms would
-be pushed off their means by it.
+A greedy search adds one atom at a time to what the others leave. In ten dimensions the sum of all
+other clusters drowns every single one. Here a surplus of particles is fitted jointly. The low
+frequencies come first, where the cost is smooth and the whole cloud of records is one blob. Higher
+frequencies then pull the particles to their clusters. Deleting and merging prune the surplus, with
+a joint refinement after every step. Atoms have a Gaussian envelope whose variance is fitted too:
+clusters have width, which would push Dirac atoms off their means.
 
-How rich a mixture a sketch supports.
-
-Records need not come in n_clusters round clusters of one width: clusters differ in
-shape, or there are more of them than centers asked for. Then no n_clusters atoms of
-one width explain the sketch, and their places are a compromise of no meaning to
-k-means. A richer mixture that does explain it is a density whose k-means centers can
-be computed (`lloyd.py`). This file fits richer and richer mixtures and stops where
-further parameters no longer pay.
+The number of clusters comes from one search with as many atoms as are allowed, then fewer and
+fewer. A cluster that the atoms lack leaves a residual far above what noise and sampling explain. Up
+to the right number, every further atom improves the fit by a large factor. One too many improves
+nothing, or a little where clusters are not Gaussian. Where noise is most of the residual, only the
+excess over the noise falls by a large factor. All of this uses the same sketch, hence is free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,10 +24,10 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch.learning.kmeans.pruning import prune
-from privsketch.learning.powers import refine_powers
-from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target, residual_vector
-from privsketch.learning.refine import Overview, find_overview, refine
+from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
+from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target
+from privsketch.learning.pruning import prune
+from privsketch.learning.refine import Overview, find_overview, refine, refine_powers
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
@@ -42,20 +38,18 @@ LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
 FINAL_ITERATIONS = 200  # after the last one
 POLISH_ITERATIONS = 60  # in double precision
-EXPLAINED = 4.0  # standard deviations that a residual may exceed its expectation by
+MAX_EXCESS = 4.0  # standard deviations that a residual may exceed its expectation by
 SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found the same
 # With noise on every number of more than this share of a cluster, a run that missed a
 # cluster may explain the sketch as well: a few are made, and the best is kept. By trial.
 STRONG_NOISE = 0.2
 STRONG_NOISE_STARTS = 3  # as docs/learning.md has it; by trial
-SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
-# Unknowns per number of the sketch. The misfit of clusters of a wrong shape is no white noise, and
-# more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
-RICHEST = 0.2
-SHAPE_ITERATIONS = 100  # when atoms get widths or shapes of their own; by trial
-# Atoms that are added for what a mixture leaves, and unknowns then: each explains its own part.
-MAX_GROWN, GROWN_RICHEST = 4, 0.4
-SIZE_ITERATIONS = 60  # when a richer mixture gets fewer atoms; by trial
+REMOVAL_ITERATIONS = 60  # after every atom that goes; by trial
+# Improvement by one more atom that speaks for a cluster of its own: a factor, and on the
+# scale of logarithms a share of the largest one. By trial; benchmarks/trust.py has what they reach.
+MIN_IMPROVEMENT = 2.0
+SHARE_OF_LARGEST = 0.3
+MIN_EXCESS = 0.1  # of a residual beyond its expectation: less says nothing about one more atom
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class Run:
     @property
     def explains(self) -> bool:
         """Whether noise and sampling account for all that is left."""
-        return self.uncertainty.excess(self.cost) <= EXPLAINED
+        return self.uncertainty.excess(self.cost) <= MAX_EXCESS
 
 
 def decode_joint(
@@ -117,32 +111,25 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
     unsure = noise_share > STRONG_NOISE and n_init >= STRONG_NOISE_STARTS
     n_certain = STRONG_NOISE_STARTS if unsure else 1
     runs: list[Run] = []
-    n_evaluations = overview.n_evaluations
     while len(runs) < n_init:
         unexplained = not any(run.explains for run in runs)
         origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
-        found, value, n_run = run_start(single, origin, n_clusters, low, high, rng)
-        n_evaluations += n_run
-        found = found.in_order()
-        runs.append(Run(origin, found, value, assess_fit(problem, found, unit, rng)))
+        start_atoms, value = run_start(single, origin, n_clusters, low, high, rng)
+        start_atoms = start_atoms.in_order()
+        runs.append(Run(origin, start_atoms, value, assess_fit(problem, start_atoms, unit, rng)))
         best = min(runs, key=lambda run: run.cost)
-        found_again = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
-        if found_again or (best.explains and len(runs) >= n_certain):
+        is_confirmed = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
+        if is_confirmed or (best.explains and len(runs) >= n_certain):
             break
     atoms, density = best.atoms, None
     if not best.explains:
         rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
-        rich, n_rich = sharpen(single, rich, best.origin.variance, low, high)
-        atoms, density, n_more = choose_density(
-            single, atoms, rich, best.uncertainty.expected_cost, low, high
-        )
-        grown, n_grown = grow_density(
-            problem, target, density or atoms, best.uncertainty.expected_cost, unit, rng
-        )
+        rich = sharpen(single, rich, best.origin.variance, low, high)
+        expected = best.uncertainty.expected_cost
+        atoms, density = choose_density(single, atoms, rich, expected, low, high)
+        grown = grow_density(problem, target, density or atoms, expected, unit, rng)
         density = grown or density
-        n_evaluations += n_rich + n_more + n_grown
-    atoms, value, n_polish = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
-    n_evaluations += n_polish
+    atoms, value = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
     uncertainty = best.uncertainty
     if not best.explains:
         density = atoms if density is None else density
@@ -150,19 +137,17 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
         uncertainty = assess_fit(problem, density, unit, rng)
     elif problem.uniform:
         noise_std = float(np.sqrt(problem.noise_variance)) / unit
-        atoms, n_polish = refine_powers(target, atoms, low, high, noise_std)
-        n_evaluations += n_polish
+        atoms = refine_powers(target, atoms, low, high, noise_std)
     return Solution(
         atoms=atoms.scaled(unit),
         density=(density or atoms).scaled(unit),
         residual=value * unit**2,
         uncertainty=uncertainty.scaled(unit),
-        n_evaluations=n_evaluations,
     )
 
 
 def whole_box(overview: Overview, low: Floats, high: Floats) -> Overview:
-    """The overview of a cloud that fills the box.
+    """Return the overview of a cloud that fills the box.
 
     A fit of one Gaussian to few far clusters may settle on one of them. A start from
     everywhere cannot miss the others, but under strong noise it finds atoms that are
@@ -180,19 +165,19 @@ def run_start(
     low: Floats,
     high: Floats,
     rng: np.random.Generator,
-) -> tuple[Atoms, float, int]:
-    """One run from fresh particles: atoms of one width, their cost, evaluations spent."""
+) -> tuple[Atoms, float]:
+    """Run one search from fresh particles; return atoms of one width and their cost."""
     n_particles = max(SURPLUS * n_clusters, n_clusters + 4)
     particles = scatter_particles(overview, n_particles, low, high, rng)
-    particles, n_coarse = sharpen(target, particles, overview.variance, low, high)
-    atoms, n_fine = finish(target, particles, n_clusters, low, high)
-    return atoms, cost(target, atoms), n_coarse + n_fine
+    particles = sharpen(target, particles, overview.variance, low, high)
+    atoms = finish(target, particles, n_clusters, low, high)
+    return atoms, cost(target, atoms)
 
 
 def scatter_particles(
     overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
 ) -> Atoms:
-    """Equal particles over the cloud, as wide as half of it."""
+    """Return equal particles over the cloud, half as wide as it."""
     spread = 0.8 * np.sqrt(overview.variance)
     centers = overview.center + spread * rng.standard_normal((n_atoms, len(low)))
     return Atoms(
@@ -205,7 +190,7 @@ def scatter_particles(
 def _everywhere(
     overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
 ) -> Atoms:
-    """Half of the particles over the cloud, half over the box: small clusters may lie far away."""
+    """Return particles over the cloud and over the box: small clusters may lie far away."""
     near = scatter_particles(overview, n_atoms - n_atoms // 2, low, high, rng)
     far = scatter_particles(whole_box(overview, low, high), n_atoms // 2, low, high, rng)
     return Atoms(
@@ -215,150 +200,107 @@ def _everywhere(
     )
 
 
-def sharpen(
-    target: Target, atoms: Atoms, variance: float, low: Floats, high: Floats
-) -> tuple[Atoms, int]:
+def sharpen(target: Target, atoms: Atoms, variance: float, low: Floats, high: Floats) -> Atoms:
     """Fit ever higher frequencies, until the atoms' own width damps what comes next."""
     dim = len(low)
     squared_norms = target.squared_norms.astype(np.float64)
     n_needed = max(1, min(8 * dim, target.n_features // 2))
     highest = float(np.quantile(squared_norms, 0.98))
     squared_cap = 1 / variance
-    n_evaluations = 0
     while squared_cap <= highest and squared_cap * float(np.max(atoms.variances)) <= 4:
         taper = np.exp(-squared_norms / squared_cap / 2)
         keep = taper > 0.05
         if np.count_nonzero(keep) >= n_needed:
             level = target.tapered(taper, keep)
-            atoms, _, n_more = refine(level, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
-            n_evaluations += n_more
+            atoms, _ = refine(level, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
         squared_cap *= CAP_GROWTH**2
-    return atoms, n_evaluations
+    return atoms
 
 
-def finish(
-    target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Floats
-) -> tuple[Atoms, int]:
+def finish(target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Floats) -> Atoms:
     """Fit all frequencies and prune the surplus away in four rounds."""
-    atoms, _, n_evaluations = refine(target, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
+    atoms, _ = refine(target, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
     surplus = atoms.size - n_clusters
     for fraction in (0.5, 0.25, 0.1, 0.0):
         atoms = prune(target, atoms, n_clusters + int(fraction * surplus))
         n_iterations = PRUNE_ITERATIONS if fraction > 0 else FINAL_ITERATIONS
-        atoms, _, n_more = refine(target, atoms, low, high, n_iterations=n_iterations)
-        n_evaluations += n_more
-    return atoms, n_evaluations
+        atoms, _ = refine(target, atoms, low, high, n_iterations=n_iterations)
+    return atoms
 
 
-def choose_density(
-    target: Target,
-    atoms: Atoms,
-    particles: Atoms,
-    expected: float,
-    low: Floats,
-    high: Floats,
-) -> tuple[Atoms, Atoms | None, int]:
-    """The best mixture of the size of `atoms`, the best of any size, and evaluations.
+@dataclass(frozen=True)
+class Candidate:
+    """A number of atoms and how well they explain the sketch.
 
-    `atoms` are one for each cluster, `particles` a large surplus to be pruned, both with
-    one width for all; `expected` is the cost that noise and sampling alone would leave.
-    The second mixture is None where the first is the best of all.
+    `misfit` is the residual over its expectation; `plain` atoms have one width for all.
     """
-    own, n_evaluations = with_own_envelopes(target, atoms, low, high)
-    same_size = [atoms, *own]
-    richer: list[Atoms] = []
-    rich, _, n_more = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
-    n_evaluations += n_more
-    for size in SIZES:
-        n_atoms = int(size * atoms.size)
-        if not atoms.size < n_atoms <= rich.size:
-            continue
-        rich = prune(target, rich, n_atoms)
-        rich, _, n_more = refine(target, rich, low, high, n_iterations=SIZE_ITERATIONS)
-        own, n_own = with_own_envelopes(target, rich, low, high)
-        richer += [rich, *own]
-        n_evaluations += n_more + n_own
 
-    def score(mixture: Atoms) -> float:
-        return information_criterion(target, mixture, expected)
-
-    best_same = min(same_size, key=score)
-    best = min([best_same, *richer], key=score)
-    return best_same, None if best is best_same else best, n_evaluations
+    n_clusters: int
+    misfit: float
+    explains: bool
+    plain: bool
 
 
-def grow_density(
-    problem: Problem,
-    target: Target,
-    density: Atoms,
-    expected: float,
-    unit: float,
-    rng: np.random.Generator,
-) -> tuple[Atoms | None, int]:
-    """The mixture with atoms for what it leaves, one by one as long as they pay; evaluations.
+def best_size(candidates: Sequence[Candidate]) -> int:
+    """Return the last number, up to the least that explains the sketch, that improves it much."""
+    explaining = [index for index, candidate in enumerate(candidates) if candidate.explains]
+    last = explaining[0] if explaining else len(candidates) - 1
+    if candidates[last].plain and explaining:
+        return candidates[last].n_clusters
+    misfits = np.array([candidate.misfit for candidate in candidates[: last + 1]])
+    for residuals in (misfits, np.maximum(misfits - 1, MIN_EXCESS)):
+        falls = np.log(residuals[:-1] / residuals[1:])
+        if len(falls) and falls.max() > np.log(MIN_IMPROVEMENT):
+            enough = max(np.log(MIN_IMPROVEMENT), SHARE_OF_LARGEST * falls.max())
+            return candidates[int(np.flatnonzero(falls >= enough)[-1]) + 1].n_clusters
+    return candidates[last].n_clusters if explaining else 1
 
-    What is left is looked at as the whole was: one Gaussian, from its low frequencies. So a small
-    cluster is found that is far wider than the others, or far from them. None where none pays.
-    """
+
+def compare_sizes(
+    problem: Problem, max_clusters: int, rng: np.random.Generator
+) -> tuple[Candidate, ...]:
+    """Return candidates from 1 to `max_clusters` clusters."""
+    with one_thread():
+        overview = find_overview(problem, rng)
+        candidates = _path(problem, overview.weight, overview, max_clusters, rng)
+        if not any(candidate.explains for candidate in candidates):
+            box = whole_box(overview, problem.low, problem.high)
+            box_candidates = _path(problem, overview.weight, box, max_clusters, rng)
+            # Either search may have lost a cluster; for every size the better one counts.
+            pairs = zip(candidates, box_candidates, strict=True)
+            candidates = [min(pair, key=lambda candidate: candidate.misfit) for pair in pairs]
+    return tuple(candidates)
+
+
+def _path(
+    problem: Problem, unit: float, start: Overview, max_clusters: int, rng: np.random.Generator
+) -> list[Candidate]:
+    """Return the candidates of one search, the smallest first."""
     low, high = problem.low, problem.high
-    grown, best = None, information_criterion(target, density, expected)
-    n_evaluations = 0
-    shaped = replace(density, variances=density.axis_variances())
-    for _ in range(MAX_GROWN):
-        left = -residual_vector(target, shaped).reshape(2, -1)
-        rest = replace(problem, moments=(left[0] + 1j * left[1]) * unit)
-        found = find_overview(rest, rng)
-        one = Atoms(
-            np.array([found.weight / unit]),
-            found.center[np.newaxis],
-            np.full((1, len(low)), found.variance),
-        )
-        shaped = Atoms(
-            *(
-                np.concatenate([getattr(part, name) for part in (shaped, one)])
-                for name in ("weights", "centers", "variances")
-            )
-        )
-        shaped, _, n_more = refine(target, shaped, low, high, n_iterations=SHAPE_ITERATIONS)
-        n_evaluations += found.n_evaluations + n_more
-        score = information_criterion(target, shaped, expected, GROWN_RICHEST)
-        if score >= best:
-            break
-        grown, best = shaped, score
-    return grown, n_evaluations
+    target = make_target(problem.frequencies, problem.moments / unit).astype(np.float32)
+    atoms, _ = run_start(target, start, max_clusters, low, high, rng)
+    candidates = []
+    for size in range(max_clusters, 0, -1):
+        if size < atoms.size:
+            atoms = prune(target, atoms, size)
+            atoms, _ = refine(target, atoms, low, high, n_iterations=REMOVAL_ITERATIONS)
+        candidate = _candidate(problem, target, unit, atoms, rng)
+        if not candidate.explains:
+            shaped = with_shapes(target, atoms, low, high)
+            with_own_shapes = _candidate(problem, target, unit, shaped, rng)
+            candidate = min(candidate, with_own_shapes, key=lambda either: either.misfit)
+        candidates.append(candidate)
+    return candidates[::-1]
 
 
-def with_own_envelopes(
-    target: Target, atoms: Atoms, low: Floats, high: Floats
-) -> tuple[list[Atoms], int]:
-    """The atoms with a width each, and with a width along every axis each."""
-    start = replace(atoms, variances=atoms.axis_variances().mean(axis=1, keepdims=True))
-    round_ones, _, n_round = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
-    shaped, n_shaped = with_shapes(target, round_ones, low, high)
-    return [round_ones, shaped], n_round + n_shaped
-
-
-def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> tuple[Atoms, int]:
-    """Give every atom a width of its own along every axis and refine."""
-    start = replace(atoms, variances=atoms.axis_variances())
-    shaped, _, n_evaluations = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
-    return shaped, n_evaluations
-
-
-def information_criterion(
-    target: Target, atoms: Atoms, expected: float, richest: float = RICHEST
-) -> float:
-    """Schwarz' criterion with unknown variance, floored by the noise; small is good.
-
-    `2m log(variance) + p log(2m)` for p parameters and 2m real moments. What a mixture
-    leaves unexplained is mostly its misfit, so it sets the scale of what is worth
-    explaining: the variance is cost / (2m - p). Adding the expected cost takes the
-    profit out of fitting noise.
-    """
-    n_values = 2 * target.n_features
-    n_parameters = atoms.weights.size + atoms.centers.size + atoms.variances.size
-    if n_parameters > richest * n_values:
-        return float("inf")
-    misfit = cost(target, atoms) / (1 - n_parameters / n_values)
-    variance = max(misfit + expected, np.finfo(float).tiny)
-    return float(n_values * np.log(variance) + n_parameters * np.log(n_values))
+def _candidate(
+    problem: Problem, target: Target, unit: float, atoms: Atoms, rng: np.random.Generator
+) -> Candidate:
+    uncertainty = assess_fit(problem, atoms, unit, rng)
+    value = cost(target, atoms)
+    return Candidate(
+        n_clusters=atoms.size,
+        misfit=value / max(uncertainty.expected_cost, np.finfo(float).tiny),
+        explains=uncertainty.excess(value) <= MAX_EXCESS,
+        plain=atoms.variances.size == 1,
+    )

@@ -1,22 +1,15 @@
-"""K-means from a sketch: cluster centers at no further privacy cost.
-
-Lloyd's rounds on a fitted mixture instead of on records.
-
-Where clusters overlap, or where a mixture has more components than centers asked
-for, the means of the mixture are not the centers k-means would choose. A mixture is
-public once decoded, so samples of it may be drawn and clustered at no privacy cost.
-"""
+"""K-means from a sketch: cluster centers at no further privacy cost."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch._base.plugins import find_plugin, plugin_names
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
@@ -25,25 +18,28 @@ from privsketch.design.size import carried_clusters
 from privsketch.design.validity import require_features
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
-from privsketch.learning.cells.sketches import kmeans_of_cells
-from privsketch.learning.kmeans.joint import decode_joint
-from privsketch.learning.kmeans.number import choose_size
+from privsketch.learning.cells.decoder import kmeans_of_cells
+from privsketch.learning.concerns import beyond_carried
+from privsketch.learning.kmeans.density import Clusters, cluster_density, each_its_own
+from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
+from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.outcome import model_of
-from privsketch.learning.problem import Atoms, Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import Solution, beyond_carried, no_knowledge
-from privsketch.models.base import nearest
+from privsketch.learning.problem import (
+    Atoms,
+    Problem,
+    checked_sketch,
+    cost,
+    make_target,
+    problem_of,
+)
+from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
-LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
-MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
-MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
-WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
-MAX_DIVIDED = 32  # clusters: seeds of many more were never better; by trial
-BETTER = 0.99  # cost over that of the solution's own centers that speaks for others
-SETTLED = 1e-7  # relative fall of the cost that is worth another round
+LARGE_SEARCH = 10**7  # clusters x features x columns; a search then takes many seconds
+Decoder = Callable[..., Any]
+DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
 
 
 def learn_kmeans(
@@ -55,7 +51,7 @@ def learn_kmeans(
     n_init: int | None = None,
     random_state: int | None = None,
 ) -> ClusterModel:
-    """Cluster centers from a sketch. Charges nothing.
+    """Learn cluster centers from a sketch. Charges nothing.
 
     Parameters
     ----------
@@ -67,9 +63,10 @@ def learn_kmeans(
     max_clusters : int, optional
         Largest number to consider with "auto"; if left out, what the sketch can carry, but no
         more than twice what it was planned for.
-    decoder : {"joint", "cl-ompr"}
+    decoder : {"joint", "cl-ompr"} or str
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
         search of the papers, with clusters of no width. Sketches of cells have one of their own.
+        Other names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
     n_init : int, optional
         Most independent searches. There are fewer if one explains the sketch as well as
         noise and sampling allow. Six if left out, two for very large sketches; cells take as
@@ -102,15 +99,89 @@ def learn_kmeans(
     warn_of(beyond_carried(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
-        n_init = DEFAULT_STARTS if size <= LARGE else 2
-    decode = decode_joint if decoder == "joint" else decode_ompr
+        n_init = DEFAULT_STARTS if size <= LARGE_SEARCH else 2
+    decode, origin = find_decoder(decoder)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
         solution = decode(problem, number, rng, n_init=int(n_init))
-        return _as_model(sketch, problem, solution, decoder, rng)
+        if origin is not None:
+            solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
+        return _as_model(sketch, problem, solution, decoder, origin, rng)
 
 
-DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
+def find_decoder(name: str) -> tuple[Decoder, str | None]:
+    """Return a decoder by name, and the distribution that registers it, if it is not ours.
+
+    A package registers a decoder in its pyproject.toml; names of this library come first::
+
+        [project.entry-points."privsketch.decoders"]
+        hierarchical = "my_package.decoders:decode_hierarchical"
+
+    A decoder is a callable ``decode(problem, n_clusters, rng, *, n_init)``:
+
+    problem : Problem
+        The sketch: frequencies, noisy moments, noise variance, and the box of the centers.
+    n_clusters : int
+        Number of centers to return, at least 1.
+    rng : numpy.random.Generator
+        Public random stream. The result must depend on the arguments only.
+    n_init : int
+        Maximum number of independent searches, at least 1.
+
+    It returns an object with these attributes; a `Solution` has them all:
+
+    centers : (n_clusters, dim) array
+        Centers in the coordinates of the problem, relative to the domain's center.
+    weights : (n_clusters,) array
+        Number of records in each cluster, at least 0.
+    axis_widths : (n_clusters, dim) array, optional
+        Standard deviations of the clusters along each axis; 0 if left out.
+
+    The residual and the standard errors of the model are computed here, not by the decoder.
+    """
+    if not isinstance(name, str) or name in DECODERS:
+        require_one_of("decoder", name, DECODERS)
+        return (decode_joint if name == "joint" else decode_ompr), None
+    plugin = find_plugin("decoders", name)
+    if plugin is None:
+        known = (*DECODERS, *plugin_names("decoders"))
+        raise ParameterError("decoder", name, f"expected one of {', '.join(map(repr, known))}")
+    if not callable(plugin.part):
+        raise ParameterError(
+            "decoder",
+            name,
+            f"{plugin.origin} registers {type(plugin.part).__name__}, which is not callable; "
+            "a decoder is a function of problem, n_clusters, rng and n_init",
+        )
+    return plugin.part, plugin.origin
+
+
+def _checked_solution(
+    problem: Problem, n_clusters: int, result: Any, name: str, rng: np.random.Generator
+) -> Solution:
+    """Return the result of another package's decoder with its residual and uncertainty."""
+    shape = (n_clusters, len(problem.low))
+    try:
+        centers = np.array(result.centers, dtype=np.float64).reshape(shape)
+        weights = np.array(result.weights, dtype=np.float64).reshape(n_clusters)
+        widths = np.array(getattr(result, "axis_widths", 0.0), dtype=np.float64)
+        widths = np.broadcast_to(widths, shape) if widths.any() else np.zeros((1, 1))
+        is_valid = all(np.isfinite(each).all() for each in (centers, weights, widths))
+    except (AttributeError, TypeError, ValueError):
+        is_valid = False
+    if not is_valid or (weights < 0).any() or (widths < 0).any():
+        raise ParameterError(
+            f"decoder: {name} must return finite centers of shape {shape} and {n_clusters} finite "
+            "weights of at least 0; report this to its authors, or use `decoder='joint'`"
+        )
+    centers = np.clip(centers, problem.low, problem.high)
+    atoms = Atoms(weights, centers, widths**2).in_order()
+    return Solution(
+        atoms=atoms,
+        density=atoms,
+        residual=cost(make_target(problem.frequencies, problem.moments), atoms),
+        uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=widths.size > 1),
+    )
 
 
 def check_choices(
@@ -128,7 +199,7 @@ def check_choices(
         require_count("max_clusters", max_clusters)
     if n_init is not None:
         require_count("n_init", n_init)
-    require_one_of("decoder", decoder, DECODERS)
+    find_decoder(decoder)
 
 
 def _number_of_clusters(
@@ -143,9 +214,10 @@ def _number_of_clusters(
         return int(n_clusters)
     if max_clusters is None:
         carried = carried_clusters(design.dim, design.n_features)
-        return choose_size(problem, max(1, min(carried, 2 * design.n_components)), rng)
-    require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
-    return choose_size(problem, int(max_clusters), rng)
+        max_clusters = max(1, min(carried, 2 * design.n_components))
+    else:
+        require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
+    return best_size(compare_sizes(problem, int(max_clusters), rng))
 
 
 def _as_model(
@@ -153,6 +225,7 @@ def _as_model(
     problem: Problem,
     solution: Solution,
     decoder: str,
+    origin: str | None,
     rng: np.random.Generator,
 ) -> ClusterModel:
     if decoder == "joint":
@@ -170,18 +243,12 @@ def _as_model(
         errors=errors,
         residual=(solution.residual, solution.expected_residual, spread),
         decoder=decoder,
+        plugin=origin,
     )
 
 
-def each_its_own(atoms: Atoms) -> Clusters:
-    """Every atom as a cluster."""
-    size = atoms.size
-    means = np.repeat(atoms.centers[None], size, axis=0)
-    return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)
-
-
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
-    """Standard errors of the centers' coordinates, (k, dim); None where nobody can tell.
+    """Return standard errors of the centers, (k, dim); None for fits too large to tell.
 
     A center is the mean of what its cluster has of the mixture's components: it moves
     with their means, and with their weights if they differ from it. Where the mixture
@@ -201,167 +268,3 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     errors = errors * math.sqrt(max(misfit, 1.0))
     errors[clusters.records <= 0] = np.inf
     return np.minimum(errors, no_knowledge(half_widths))
-
-
-@dataclass(frozen=True)
-class Clusters:
-    """K-means clusters of a mixture.
-
-    Attributes
-    ----------
-    centers : (n_clusters, dim) float64
-    masses : (n_clusters, size) float64
-        Weight of each component of the mixture that each cluster serves.
-    means : (n_clusters, size, dim) float64
-        Mean of what a cluster has of a component; its center where it has nothing.
-    cost : float
-        Weighted squared distance of the mixture to its centers.
-    """
-
-    centers: Floats
-    masses: Floats
-    means: Floats
-    cost: float
-
-    @property
-    def records(self) -> Floats:
-        """(n_clusters,) weight that each cluster serves."""
-        return np.asarray(self.masses.sum(axis=1))
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Samples of a mixture, (n, dim), the weight of each, and its component."""
-
-    places: Floats
-    weights: Floats
-    component: NDArray[np.intp]
-
-    def thinned(self, n: int) -> Samples:
-        """About n of the samples, evenly from all components."""
-        step = max(1, len(self.weights) // n)
-        return Samples(self.places[::step], self.weights[::step], self.component[::step])
-
-
-def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Samples:
-    """Samples of a Gaussian mixture and the weight of each.
-
-    Every component gets the same number of samples, so small ones are resolved
-    as well as large ones, and they come in antithetic pairs, so that the mean of
-    a component alone is exact: a well separated center does not move.
-    """
-    size, dim = mixture.centers.shape
-    n_pairs = max(1, n_per_component // 2)
-    widths = np.sqrt(mixture.axis_variances()).reshape(size, 1, dim)
-    half = rng.standard_normal((size, n_pairs, dim)) * widths
-    places = mixture.centers[:, None, :] + np.concatenate([half, -half], axis=1)
-    return Samples(
-        places.reshape(-1, dim),
-        np.repeat(mixture.weights / (2 * n_pairs), 2 * n_pairs),
-        np.repeat(np.arange(size), 2 * n_pairs),
-    )
-
-
-def assign(centers: Floats, samples: Samples) -> tuple[NDArray[np.intp], float]:
-    """Index of the nearest center of each sample, and the weighted squared distance of all."""
-    labels = nearest(samples.places, centers)
-    misses = samples.places - centers[labels]
-    return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
-
-
-def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Floats, Floats]:
-    """(n,) weights and (n, dim) weighted sums of the samples of each label."""
-    mass = np.bincount(labels, samples.weights, n).astype(np.float64)
-    columns = [
-        np.bincount(labels, samples.weights * column, n)
-        for column in np.ascontiguousarray(samples.places.T)
-    ]
-    return mass, np.stack(columns, axis=1)
-
-
-def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
-    """One round, and the cost before it; a center that receives no weight stays where it is."""
-    labels, cost = assign(centers, samples)
-    mass, sums = weighted_sums(labels, samples, len(centers))
-    received = mass > 0
-    moved = centers.copy()
-    moved[received] = sums[received] / mass[received, None]
-    return moved, cost
-
-
-def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
-    """Rounds until the cost no longer falls, at most `n_rounds`."""
-    previous = np.inf
-    for _ in range(n_rounds):
-        moved, cost = lloyd_round(centers, samples)
-        if cost >= previous * (1 - SETTLED):
-            break
-        centers, previous = moved, cost
-    return centers
-
-
-def default_samples(n_clusters: int, dim: int) -> int:
-    """Enough samples that they blur the centers less than a sketch does, in little time.
-
-    Where clusters overlap, a center of s samples is off by about width / sqrt(s).
-    """
-    affordable = min(MAX_NUMBERS // dim, MAX_DISTANCES // n_clusters)
-    return max(MIN_SAMPLES * n_clusters, affordable)
-
-
-def cluster_density(
-    solution: Solution,
-    rng: np.random.Generator,
-    low: Floats,
-    high: Floats,
-    n_rounds: int = 30,
-    n_samples: int | None = None,
-    n_seeds: int = 3,
-) -> Clusters:
-    """K-means clusters of the density of a solution.
-
-    Lloyd's rounds start from the centers of the solution. If the density is not made
-    of these, or its components overlap, they are no more than a guess: k-means++ seeds are
-    tried as well, and the centers with the smallest cost on the samples are returned.
-    """
-    density = solution.density
-    centers = solution.centers
-    n_clusters = len(centers)
-    if n_samples is None:
-        n_samples = default_samples(*centers.shape)
-    n_each = max(n_samples // density.size, 100)
-    samples = sample_mixture(density, rng, n_each)
-    samples = replace(samples, places=np.clip(samples.places, low, high))
-    with one_thread():
-        clusters = _clusters(lloyd(centers, samples, n_rounds), samples, density.size)
-        # Where clusters share a component, another division may be better; seeds of very many
-        # clusters never are.
-        divided = bool((clusters.masses.max(axis=0) < WHOLE * density.weights).any())
-        guessed = density.size != n_clusters or (divided and n_clusters <= MAX_DIVIDED)
-        if guessed and samples.weights.sum() > 0:
-            few = samples.thinned(TRIAL_SAMPLES * n_clusters)
-            starts = [clusters.centers]
-            for _ in range(n_seeds):
-                seed = int(rng.integers(2**31))
-                seeds, _ = kmeans_plusplus(
-                    few.places, n_clusters, sample_weight=few.weights, random_state=seed
-                )
-                starts.append(lloyd(seeds, few, n_rounds))
-            best = min(starts, key=lambda start: assign(start, few)[1])
-            if best is not starts[0]:
-                other = _clusters(lloyd(best, samples, n_rounds), samples, density.size)
-                # The mixture is itself an estimate: a little better on it means nothing.
-                clusters = other if other.cost < BETTER * clusters.cost else clusters
-    return replace(clusters, centers=np.clip(clusters.centers, low, high))
-
-
-def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
-    """What each center serves of each of `size` components."""
-    labels, cost = assign(centers, samples)
-    n_clusters = len(centers)
-    mass, sums = weighted_sums(labels * size + samples.component, samples, n_clusters * size)
-    masses = mass.reshape(n_clusters, size)
-    means = np.repeat(centers[:, None, :], size, axis=1)
-    served = masses > 0
-    means[served] = sums.reshape(means.shape)[served] / masses[served, None]
-    return Clusters(centers, masses, means, cost)

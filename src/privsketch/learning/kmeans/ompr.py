@@ -54,19 +54,18 @@ def decode_ompr(
         runs = [
             run_start(target, n_clusters, problem.low, problem.high, rng) for _ in range(n_init)
         ]
-        atoms, cost, _ = keep_best(runs)
+        atoms, cost = keep_best(runs)
     atoms = atoms.in_order().scaled(unit)
     return Solution(
         atoms=atoms,
         density=atoms,
         residual=cost * unit**2,
         uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=False),
-        n_evaluations=overview.n_evaluations + sum(run[2] for run in runs),
     )
 
 
-def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, int]:
-    """The run (atoms, cost, evaluations) of least cost; the first of equals.
+def keep_best(runs: Sequence[tuple[Atoms, float]]) -> tuple[Atoms, float]:
+    """Return the run (atoms, cost) of least cost; the first of equals.
 
     Runs that end in the same minimum differ by rounding, and so would the order of
     their atoms: a later run has to be better by more than that.
@@ -80,28 +79,22 @@ def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, i
 
 def run_start(
     target: Target, n_clusters: int, low: Floats, high: Floats, rng: np.random.Generator
-) -> tuple[Atoms, float, int]:
-    """One run from no atoms at all: atoms, their cost and evaluations spent."""
+) -> tuple[Atoms, float]:
+    """Run one search from no atoms at all; return atoms and their cost."""
     single = target.astype(np.float32)
     atoms = Atoms(np.zeros(0), np.zeros((0, len(low))), DIRAC)
-    n_evaluations = 0
     for _ in range(2 * n_clusters):
-        atoms, n_more = add_atom(single, atoms, low, high, rng)
-        n_evaluations += n_more
+        atoms = add_atom(single, atoms, low, high, rng)
         atoms = keep_heaviest(single, atoms, n_clusters)
-        atoms, _, n_more = refine(
+        atoms, _ = refine(
             single, atoms, low, high, n_iterations=STEP_ITERATIONS, fit_variances=False
         )
-        n_evaluations += n_more
-    atoms, cost, n_more = refine(
-        target, atoms, low, high, n_iterations=FINAL_ITERATIONS, fit_variances=False
-    )
-    return atoms, cost, n_evaluations + n_more
+    return refine(target, atoms, low, high, n_iterations=FINAL_ITERATIONS, fit_variances=False)
 
 
 def add_atom(
     target: Target, atoms: Atoms, low: Floats, high: Floats, rng: np.random.Generator
-) -> tuple[Atoms, int]:
+) -> Atoms:
     """Add the atom a random start leads to when it climbs the residual correlation."""
     residual = -residual_vector(target, atoms)
     m = target.n_features
@@ -128,7 +121,7 @@ def add_atom(
     )
     center = np.clip(result.x / scale, low, high)
     centers = np.vstack([atoms.centers, center])
-    return Atoms(np.append(atoms.weights, 0.0), centers, DIRAC), int(result.nfev)
+    return Atoms(np.append(atoms.weights, 0.0), centers, DIRAC)
 
 
 def keep_heaviest(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:

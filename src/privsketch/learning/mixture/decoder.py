@@ -1,25 +1,18 @@
 """Decode a Gaussian mixture: search until the sketch is explained, then shrink.
 
-Chi-square says whether a mixture explains the sketch: if it does not, the search is run
-again from other particles, until one explains it or the best one has come up twice. The
-covariances of the best one borrow from each other what the sketch leaves vague
-(`shrinkage.py`). Where no mixture explains the sketch, its misfit counts as further noise
-(quasi-likelihood: errors grow by the square root of chi-square per degree of freedom).
+Chi-square says whether a mixture explains the sketch. If it does not, the search runs again from
+other particles, until a mixture explains it or the best one has come up twice. Where no mixture
+does, its misfit counts as further noise (quasi-likelihood: errors grow by the square root of
+chi-square per degree of freedom).
 
-Covariances that borrow strength from each other where the sketch alone is vague.
+Covariances borrow strength from each other where noise leaves them uncertain. The logarithms of
+variances are drawn towards their common mean, and the correlations towards zero, by what makes the
+estimates most likely: empirical Bayes (Efron and Morris 1975). The variance of the errors is known
+from the fit, and the variance between components is estimated.
 
-The variances of a mixture's components are of a kind. Where noise leaves each of them
-uncertain, their logarithms are drawn towards their common mean, and the correlations
-towards none, by what makes the estimates most likely: empirical Bayes (Efron and Morris
-1975). The variance of the errors is known from the fit, the variance between components
-is estimated, and where errors are small beside it nothing happens.
-
-How far a fit may be off: the covariance of the errors of its variables.
-
-In units of the full covariance of the sums the inverse of Fisher's information is the
-answer. Large sketches are fitted in units of variances alone, as if features were
-independent, which they are not; there the covariance of one record's features is taken
-from draws of the mixture (White's sandwich).
+In units of the full covariance of the sums, the errors are the inverse of Fisher's information.
+Large sketches are fitted in units of variances alone, as if features were independent. There the
+covariance of one record's features comes from draws of the mixture (White's sandwich).
 """
 
 from __future__ import annotations
@@ -27,27 +20,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
-from privsketch.learning.mixture.covariance import Weighting
-from privsketch.learning.mixture.distortion import Project, make_distortion
-from privsketch.learning.mixture.gauss_newton import Fit, Prior, jacobian, logarithms, moved
-from privsketch.learning.mixture.gaussians import Gaussians, Sums
-from privsketch.learning.mixture.search import POLISH_STEPS, Candidate, Search
+from privsketch.learning.mixture.descent import Prior, jacobian, logarithms, moved
+from privsketch.learning.mixture.gaussians import Gaussians
+from privsketch.learning.mixture.search import (
+    POLISH_STEPS,
+    Candidate,
+    Project,
+    Search,
+    make_distortion,
+)
 from privsketch.learning.problem import Problem
 
 DEFAULT_STARTS = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus
-DOUBTFUL = 3.0  # standard deviations of chi-square above which the search goes on
-CUT = 0.02  # share outside the domain above which one search is not enough
+MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the search goes on
+MAX_OUTSIDE_SHARE = 0.02  # share outside the domain above which one search is not enough
 CUT_STARTS = 3  # at least, of mixtures that the edge cuts; by trial
-SAME = 0.01  # of chi-square: difference of the scores of two runs with the same end
+SAME_SCORE = 0.01  # of chi-square: difference of the scores of two runs with the same end
 MIN_ENTRIES = 3  # fewer say nothing about their variance
-GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
+VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
 N_DRAWS = 2000  # of records; they give a variance to about sqrt(2 / 2000) = 3 %
 
 
@@ -130,47 +126,47 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     if n_init < 1:
         raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
     freedom = search.degrees_of_freedom
-    limit = freedom + DOUBTFUL * np.sqrt(2 * freedom)
+    limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
     best = search.polish(*search.descend_and_prune(0, search.sums))
     count = 1
     while count < n_init:
-        is_cut = best.outside_share > CUT
+        is_cut = best.outside_share > MAX_OUTSIDE_SHARE
         if best.fit.chi_square <= limit and (count >= CUT_STARTS or not is_cut):
             break
         # A later search profits from what the best one says about the distortion.
-        found = search.polish(*search.descend_and_prune(count, best.sums))
+        candidate = search.polish(*search.descend_and_prune(count, best.sums))
         count += 1
-        same = abs(found.score - best.score) < SAME * best.fit.chi_square
-        if found.score < best.score:
-            best = found
-        if same and not is_cut:
+        is_same = abs(candidate.score - best.score) < SAME_SCORE * best.fit.chi_square
+        if candidate.score < best.score:
+            best = candidate
+        if is_same and not is_cut:
             break
     return best, count
 
 
 def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
-    """Errors of the best fit, and a last fit with shrinkage."""
+    """Return the best fit after a last fit with shrinkage, with its errors."""
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
     best = replace(best, fit=search.newton(best, POLISH_STEPS))
-    errors = errors_of(search, best, dispersion)
+    errors = error_covariance(search, best, dispersion)
     half_widths = (search.problem.high - search.problem.low) / 2
     prior = log_variance_prior(best.fit.gaussians, errors, half_widths)
     if best.weighting.factor.ndim == 2:
         best = replace(best, fit=search.newton(best, POLISH_STEPS, prior))
         if best.sums is not search.sums:
             best = search.correct(best, prior)
-        errors = errors_of(search, best, dispersion)
-        found = best.fit.gaussians
+        errors = error_covariance(search, best, dispersion)
+        gaussians = best.fit.gaussians
     else:
         step = shrinking_step(best.fit.gaussians, errors, prior)
-        found = moved(best.fit.gaussians, step, search.limits)
-    size, dim = found.means.shape
+        gaussians = moved(best.fit.gaussians, step, search.limits)
+    size, dim = gaussians.means.shape
     variances = np.diag(errors)[size : size * (dim + 1)].reshape(size, dim)
-    order = np.lexsort(found.means.T[::-1])
-    found = replace(found, weights=found.weights * search.unit).subset(order)
+    order = np.lexsort(gaussians.means.T[::-1])
+    gaussians = replace(gaussians, weights=gaussians.weights * search.unit).subset(order)
     return MixtureSolution(
-        gaussians=found,
+        gaussians=gaussians,
         standard_errors=np.sqrt(variances)[order],
         chi_square=best.fit.chi_square * dispersion,
         degrees_of_freedom=search.degrees_of_freedom,
@@ -179,22 +175,8 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     )
 
 
-def errors_of(search: Search, found: Candidate, dispersion: float) -> Floats:
-    """Covariance of the errors of the fit's variables, a misfit taken for further noise."""
-    n_records = float(found.fit.gaussians.weights.sum()) * search.unit
-    return error_covariance(
-        found.fit,
-        found.sums,
-        found.weighting,
-        n_records=n_records * search.problem.repetition * dispersion,
-        noise_variance=search.problem.noise_variance * dispersion,
-        unit=search.unit,
-        rng=search.rng,
-    )
-
-
 def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
-    """Beliefs about the entries of the logarithms of the covariances.
+    """Return an empirical prior of the entries of the logarithms of the covariances.
 
     Parameters
     ----------
@@ -230,7 +212,7 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
 
 
 def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
-    """Mean and variance of what `values` estimate with normal errors: most likely ones.
+    """Return the most likely mean and variance of what `values` estimate with normal errors.
 
     In the eigenbasis of the errors' covariance all values are independent. The mean is 0
     unless `has_mean`; its uncertainty is accounted for (restricted likelihood).
@@ -238,27 +220,27 @@ def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, f
     spectrum, basis = np.linalg.eigh(errors)
     spectrum = np.maximum(spectrum, 0.0)
     turned, ones = basis.T @ values, basis.T @ np.ones(len(values))
-    variances = GRID[:, None] + spectrum
+    variances = VARIANCE_GRID[:, None] + spectrum
     weight = (ones**2 / variances).sum(axis=1)
     means = (ones * turned / variances).sum(axis=1) / weight
     if not has_mean:
-        means = np.zeros(len(GRID))
+        means = np.zeros(len(VARIANCE_GRID))
     scores = np.log(variances).sum(axis=1)
     scores += ((turned - means[:, None] * ones) ** 2 / variances).sum(axis=1)
     if has_mean:
         scores += np.log(weight)
     best = int(np.argmin(scores))
-    return float(means[best]), float(GRID[best])
+    return float(means[best]), float(VARIANCE_GRID[best])
 
 
 def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
-    """(p,) the step from a fit to what its errors and the prior together make most likely.
+    """Return the step (p,) from a fit to the maximum of its posterior under the prior.
 
     The linear form of a fit with the prior, for fits whose cost is not in units of the
     errors.
     """
     logs = logarithms(gaussians).ravel()
-    believed: NDArray[np.intp] = np.flatnonzero(prior.precisions > 0)
+    believed: Indices = np.flatnonzero(prior.precisions > 0)
     if not len(believed):
         return np.zeros(len(errors))
     columns = believed + len(errors) - len(logs)
@@ -268,30 +250,27 @@ def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats
     return np.asarray(-cross @ np.linalg.solve(inner, gap))
 
 
-def error_covariance(
-    fit: Fit,
-    sums: Sums,
-    weighting: Weighting,
-    *,
-    n_records: float,
-    noise_variance: float,
-    unit: float,
-    rng: np.random.Generator,
-) -> Floats:
-    """(p, p) covariance of the errors of weights, means and log entries of covariances."""
+def error_covariance(search: Search, candidate: Candidate, dispersion: float) -> Floats:
+    """Return the (p, p) covariance of the errors of weights, means and log entries.
+
+    A misfit counts as further noise: `dispersion` is chi-square per degree of freedom.
+    """
+    fit, deviations = candidate.fit, candidate.weighting.factor
     inverse = _inverse(fit.information)
-    if weighting.factor.ndim == 2:
+    if deviations.ndim == 2:
         return inverse
-    deviations = weighting.factor
+    sums, problem, unit = candidate.sums, search.problem, search.unit
     gain = inverse @ (jacobian(sums, fit.gaussians) / deviations[:, None] ** 2).T  # (p, 2 m)
-    phases = draw(fit.gaussians, N_DRAWS, rng) @ sums.frequencies.T
-    moved = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
-    sampling = np.atleast_2d(np.cov(moved.T)) * n_records
-    return np.asarray((sampling + noise_variance * (gain @ gain.T)) / unit**2)
+    phases = draw(fit.gaussians, N_DRAWS, search.rng) @ sums.frequencies.T
+    shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
+    n_records = float(fit.gaussians.weights.sum()) * unit
+    sampling = np.atleast_2d(np.cov(shifts.T)) * (n_records * problem.repetition * dispersion)
+    noise = problem.noise_variance * dispersion
+    return np.asarray((sampling + noise * (gain @ gain.T)) / unit**2)
 
 
 def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats:
-    """(n_draws, dim) independent draws of the mixture."""
+    """Return independent draws of the mixture, (n_draws, dim)."""
     share = gaussians.weights + 1e-300
     label = rng.choice(gaussians.size, size=n_draws, p=share / share.sum())
     factors = np.linalg.cholesky(gaussians.matrices())

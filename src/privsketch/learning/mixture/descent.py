@@ -1,15 +1,15 @@
-"""Joint descent in the weights, means and covariances of all components.
+"""Descents in the weights, means and covariances of all components.
 
-Plain least squares on the moments, by L-BFGS-B. Variances are variables with a lower
-bound; a matrix is `L L' + smallest I` with a triangular L, positive definite whatever L
-is. Variables are scaled by the diagonal of the Gauss-Newton matrix, without which they
-differ by orders of magnitude in curvature.
+The first is plain least squares on the moments, by L-BFGS-B. Variances are variables with a lower
+bound; a matrix is `L L' + smallest I` with a triangular L, positive definite for any L. Variables
+are scaled by the diagonal of the Gauss-Newton matrix: their curvatures differ by orders of
+magnitude.
 
-Fewer components for nearly the same moments.
-
-A surplus of components finds what exactly as many as asked for would miss. The surplus
-goes one by one: a component is deleted, or two are merged into one with the moments of
-both, whichever lets the rest explain the sums best when its weights are fitted again.
+The second takes damped Gauss-Newton steps on the generalised least squares cost. Variables are
+weights, means and the logarithm of the covariances (of variances, or of the whole matrix). Every
+step leaves covariances positive definite; in logarithms a fit is close to linear, and its errors
+are close to normal. The matrix of the last step is Fisher's information: its inverse is the
+covariance of the errors.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import Bounds, minimize, nnls
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import Bounds, minimize
 
 from privsketch._base.types import Floats
 from privsketch.learning.mixture.gaussians import (
     Gaussians,
     Sums,
+    Weighting,
     cost_and_gradient,
+    entries,
     features,
-    merge_pairs,
 )
 
 MAX_WEIGHT = 1e6  # in units in which all weights together are about one
 MIN_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
-N_NEIGHBOURS = 4  # merge partners tried per component
-RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
+NEGLIGIBLE_SHARE = 1e-4  # the same where a misfit dwarfs all errors
+MAX_DAMPING = 1e6  # steps are then about a millionth of Newton's: the search is at its end
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class Limits:
 
 
 def make_limits(frequencies: Floats, low: Floats, high: Floats) -> Limits:
-    """Limits for a design: widths far below the shortest wavelength look all the same."""
+    """Return limits for a design: widths far below the shortest wavelength look all the same."""
     highest = float(np.max(np.square(frequencies).sum(axis=1), initial=0.0))
     fallback = float(np.max(high - low)) ** 2
     return Limits(low, high, MIN_VARIANCE / highest if highest > 0 else fallback)
 
 
 def pack(gaussians: Gaussians, limits: Limits) -> Floats:
-    """All components as one vector of variables."""
+    """Return all components as one vector of variables."""
     if not gaussians.has_matrices:
         shapes = gaussians.covariances
     else:
@@ -72,7 +73,7 @@ def pack(gaussians: Gaussians, limits: Limits) -> Floats:
 
 
 def unpack(variables: Floats, like: Gaussians, limits: Limits) -> Gaussians:
-    """The components of a vector of variables, of the size and kind of `like`."""
+    """Return the components of a vector of variables, of the size and kind of `like`."""
     size, dim = like.means.shape
     shapes = variables[size * (dim + 1) :]
     if like.has_matrices:
@@ -85,7 +86,7 @@ def unpack(variables: Floats, like: Gaussians, limits: Limits) -> Gaussians:
 
 
 def as_factors(shapes: Floats, dim: int) -> Floats:
-    """(any, dim, dim) lower triangles from their entries."""
+    """Return lower triangles, (any, dim, dim), from their entries."""
     rows, columns = np.tril_indices(dim)
     factors = np.zeros((shapes.size // len(rows), dim, dim))
     factors[:, rows, columns] = shapes.reshape(-1, len(rows))
@@ -95,7 +96,7 @@ def as_factors(shapes: Floats, dim: int) -> Floats:
 def objective(
     variables: Floats, sums: Sums, like: Gaussians, limits: Limits
 ) -> tuple[float, Floats]:
-    """Cost and gradient by the variables."""
+    """Return cost and gradient by the variables."""
     value, gradient = cost_and_gradient(sums, unpack(variables, like, limits))
     size, dim = like.means.shape
     by_shape = gradient.covariances
@@ -142,12 +143,12 @@ def descend(
         options={"maxiter": n_iterations, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-10},
     )
     # Dividing by the scale may leave the bounds by one rounding.
-    found = np.clip(np.asarray(result.x, dtype=np.float64) / scale, lower, upper)
-    return unpack(found, gaussians, limits), float(result.fun)
+    solution = np.clip(np.asarray(result.x, dtype=np.float64) / scale, lower, upper)
+    return unpack(solution, gaussians, limits), float(result.fun)
 
 
 def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Floats:
-    """Square roots of the Gauss-Newton diagonal."""
+    """Return square roots of the Gauss-Newton diagonal."""
     size, dim = gaussians.means.shape
     m = len(sums.frequencies)
     matrix = features(sums.frequencies, sums.quadratic, gaussians)
@@ -173,84 +174,199 @@ def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Fl
     return np.asarray(np.maximum(scales, 1e-8 * float(np.max(scales)) + 1e-100))
 
 
-def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussians:
-    """One component fewer, with the best weights for the components that stay.
+@dataclass(frozen=True)
+class Prior:
+    """Normal beliefs about the logarithms: precisions and centers, one for each entry."""
 
-    `rank` 1 takes the cheapest way that touches other components than the cheapest one
-    (of two twins, deleting either and merging both come to the same), and so on.
-    """
+    precisions: Floats  # (n_log_entries,), 0 where nothing is believed
+    centers: Floats
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """What the model gains, to first order, as variables leave an origin: the edge's part."""
+
+    slopes: Floats  # (2 m, p)
+    origin: Floats  # (p,)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Components, what they leave of the sums in units of its covariance, and their errors."""
+
+    gaussians: Gaussians
+    chi_square: float  # without the prior
+    information: Floats  # (p, p) with the prior; weights, means, log entries
+
+
+def logarithms(gaussians: Gaussians) -> Floats:
+    """Return distinct entries of the logarithms of the covariances, (size or 1, q)."""
+    if not gaussians.has_matrices:
+        return np.log(gaussians.covariances)
+    values, vectors = np.linalg.eigh(gaussians.covariances)
+    values = np.log(np.maximum(values, 1e-300))
+    return entries((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
+
+
+def variables(gaussians: Gaussians) -> Floats:
+    """Return weights, means and log entries, (p,)."""
+    logs = logarithms(gaussians)
+    return np.concatenate([gaussians.weights, gaussians.means.ravel(), logs.ravel()])
+
+
+def jacobian(sums: Sums, gaussians: Gaussians) -> Floats:
+    """Return derivatives of the moments by weights, means and log entries, (2 m, p)."""
+    m, dim = sums.frequencies.shape
     size = gaussians.size
-    pairs = near_pairs(gaussians, N_NEIGHBOURS)
-    candidates = join(gaussians, merge_pairs(gaussians, pairs))
-    matrix = features(sums.frequencies, sums.quadratic, candidates)
-    inner, right = matrix @ matrix.T, matrix @ sums.values
-    everyone = np.arange(size)
-    options = [np.delete(everyone, i) for i in range(size)]
-    nearest = _nearest(gaussians, 1)
-    touched = [{i, *nearest[i].tolist()} for i in range(size)]
-    for number, pair in enumerate(pairs):
-        options.append(np.append(np.delete(everyone, pair), size + number))
-        touched.append(set(pair.tolist()))
-    chosen = np.array(options, dtype=np.intp)  # (options, size - 1)
-    inners = inner[chosen[:, :, None], chosen[:, None, :]]
-    rights = right[chosen]
-    ridge = RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
-    solved = np.linalg.solve(inners + ridge * np.eye(size - 1), rights[:, :, None])[:, :, 0]
-    # What the best weights explain, ridge included; the most explained is the cheapest.
-    order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
-    best = chosen[_pick([int(option) for option in order], touched, rank)]
-    kept = candidates.subset(best)
-    return replace(kept, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))
+    matrix = features(sums.frequencies, sums.quadratic, gaussians)
+    weighted = gaussians.weights[:, None] * matrix
+    cosines, sines = weighted[:, :m].T, weighted[:, m:].T  # (m, size)
+    slopes = log_slopes(sums, gaussians)  # (size or 1, m, q)
+    n_logs = slopes.shape[2] * len(slopes)
+    result = np.empty((2 * m, size * (dim + 1) + n_logs))
+    result[:, :size] = matrix.T
+    by_mean = result[:, size : size * (dim + 1)].reshape(2 * m, size, dim)
+    np.multiply(-sines[:, :, None], sums.frequencies[:, None, :], out=by_mean[:m])
+    np.multiply(cosines[:, :, None], sums.frequencies[:, None, :], out=by_mean[m:])
+    by_log = result[:, size * (dim + 1) :].reshape(2 * m, len(slopes), -1)
+    for half, part in enumerate((cosines, sines)):
+        if gaussians.covariance_type == "tied":
+            part = part.sum(axis=1, keepdims=True)
+        by_log[half * m : (half + 1) * m] = part[:, :, None] * slopes.transpose(1, 0, 2) / -2
+    return result
 
 
-def _pick(order: list[int], touched: list[set[int]], rank: int) -> int:
-    """The option of this rank among those that touch nothing in common; the last if fewer."""
-    taken: set[int] = set()
-    picked = order[0]
-    for option in order:
-        if not taken & touched[option]:
-            picked = option
-            taken |= touched[option]
-            rank -= 1
-            if rank < 0:
-                break
-    return picked
+def log_slopes(sums: Sums, gaussians: Gaussians) -> Floats:
+    """Return derivatives of `w'Sw` by the entries of log S, (size or 1, m, q)."""
+    if not gaussians.has_matrices:
+        return np.asarray(sums.quadratic[None] * gaussians.covariances[:, None, :])
+    vectors, ratio = _spectral_ratios(gaussians.covariances)
+    turned = sums.frequencies @ vectors  # (size, m, dim)
+    inner = turned[:, :, :, None] * turned[:, :, None, :] * ratio[:, None]
+    back = vectors[:, None] @ inner @ vectors.transpose(0, 2, 1)[:, None]
+    rows, columns = np.tril_indices(gaussians.dim)
+    return np.asarray(back[:, :, rows, columns] * np.where(rows == columns, 1.0, 2.0))
 
 
-def join(first: Gaussians, second: Gaussians) -> Gaussians:
-    """The components of both; a tied covariance is that of the first."""
-    covariances = first.covariances
-    if first.covariance_type != "tied":
-        covariances = np.concatenate([covariances, second.covariances])
-    return Gaussians(
-        np.concatenate([first.weights, second.weights]),
-        np.concatenate([first.means, second.means]),
-        covariances,
-        first.covariance_type,
+def log_changes(gaussians: Gaussians) -> Floats:
+    """Return derivatives of covariances by the entries of log S, (size or 1, q, dim, dim)."""
+    dim = gaussians.dim
+    if gaussians.covariance_type == "spherical":
+        return np.asarray(gaussians.covariances[:, :, None, None] * np.eye(dim))
+    if gaussians.covariance_type == "diag":
+        cells = np.eye(dim)[:, :, None] * np.eye(dim)[:, None, :]  # (q, dim, dim)
+        return np.asarray(gaussians.covariances[:, :, None, None] * cells)
+    rows, columns = np.tril_indices(dim)
+    basis = np.zeros((len(rows), dim, dim))
+    basis[np.arange(len(rows)), rows, columns] = 1.0
+    basis[np.arange(len(rows)), columns, rows] = 1.0
+    vectors, ratio = _spectral_ratios(gaussians.covariances)
+    back = vectors.transpose(0, 2, 1)[:, None]
+    return np.asarray(
+        vectors[:, None] @ (ratio[:, None] * (back @ basis @ vectors[:, None])) @ back
     )
 
 
-def near_pairs(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
-    """(n, 2) pairs of components of which one is among the nearest of the other."""
-    nearest = _nearest(gaussians, n_neighbours)
-    first = np.repeat(np.arange(gaussians.size), nearest.shape[1])
-    pairs = np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1)
-    return np.unique(pairs, axis=0).astype(np.intp).reshape(-1, 2)
+def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
+    """Return eigenvectors, and factors from changes of log S to changes of S in their basis.
+
+    With eigenvalues l, d S_ij = d(log S)_ij (l_i - l_j) / (log l_i - log l_j) (Daleckii
+    and Krein).
+    """
+    values, vectors = np.linalg.eigh(matrices)
+    values = np.maximum(values, 1e-300)
+    half = (np.log(values)[:, :, None] - np.log(values)[:, None, :]) / 2
+    mean = np.sqrt(values[:, :, None] * values[:, None, :])
+    # The ratio is mean sinh(half) / half, smooth at equal ones.
+    near = np.abs(half) < 1e-4
+    safe = np.where(near, 1.0, np.clip(half, -300, 300))
+    return vectors, np.asarray(mean * np.where(near, 1 + half**2 / 6, np.sinh(safe) / safe))
 
 
-def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
-    """(size, at most n_neighbours) indices of the nearest other means."""
-    steps = gaussians.means[:, None] - gaussians.means[None]
-    distances = np.square(steps).sum(axis=2)
-    np.fill_diagonal(distances, np.inf)
-    return np.argsort(distances, axis=1, kind="stable")[:, : min(n_neighbours, len(steps) - 1)]
+def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
+    """Return the components after a step in the variables, kept within their limits."""
+    size, dim = gaussians.means.shape
+    weights = np.clip(gaussians.weights + step[:size], 0.0, MAX_WEIGHT)
+    means = gaussians.means + step[size : size * (dim + 1)].reshape(size, dim)
+    change = step[size * (dim + 1) :]
+    logs = logarithms(gaussians)
+    logs = logs + np.clip(change.reshape(logs.shape), -2.0, 2.0)
+    least, most = np.log(limits.smallest), np.log(limits.largest)
+    if gaussians.has_matrices:
+        rows, columns = np.tril_indices(dim)
+        matrices = np.zeros((len(logs), dim, dim))
+        matrices[:, rows, columns] = logs
+        matrices[:, columns, rows] = logs
+        values, vectors = np.linalg.eigh(matrices)
+        values = np.exp(np.clip(values, least, float(np.max(most))))
+        covariances = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+        covariances = (covariances + covariances.transpose(0, 2, 1)) / 2
+    else:
+        top = np.max(most, keepdims=True) if logs.shape[1] == 1 else most
+        covariances = np.exp(np.clip(logs, least, top))
+    means = np.clip(means, limits.low, limits.high)
+    return replace(gaussians, weights=weights, means=means, covariances=covariances)
 
 
-def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
-    """Non-negative least squares from a Gram matrix."""
-    inner = inner + ridge * np.eye(len(inner))
-    weights = cho_solve(cho_factor(inner), right)
-    if np.any(weights < 0):
-        factor = np.linalg.cholesky(inner)
-        weights, _ = nnls(factor.T, np.linalg.solve(factor, right))
-    return np.asarray(weights, dtype=np.float64)
+def gauss_newton(
+    sums: Sums,
+    gaussians: Gaussians,
+    limits: Limits,
+    weighting: Weighting,
+    *,
+    n_steps: int,
+    prior: Prior | None = None,
+    tilt: Tilt | None = None,
+) -> Fit:
+    """Descend by damped steps (Levenberg and Marquardt) until nothing noticeable is gained."""
+    n_logs = logarithms(gaussians).size
+    if prior is None:
+        prior = Prior(np.zeros(n_logs), np.zeros(n_logs))
+    precisions = np.concatenate([np.zeros(gaussians.size * (gaussians.dim + 1)), prior.precisions])
+
+    def residual_of(candidate: Gaussians) -> tuple[Floats, float, Floats]:
+        model = candidate.weights @ features(sums.frequencies, sums.quadratic, candidate)
+        if tilt is not None:
+            model = model + tilt.slopes @ (variables(candidate) - tilt.origin)
+        residual = weighting.whiten(model - sums.values)
+        excess = logarithms(candidate).ravel() - prior.centers
+        return residual, float(residual @ residual + prior.precisions @ excess**2), excess
+
+    residual, value, excess = residual_of(gaussians)
+    damping, done = 1e-3, False
+    for step_number in range(n_steps + 1):
+        slopes = jacobian(sums, gaussians)
+        slopes = weighting.whiten(slopes if tilt is None else slopes + tilt.slopes)
+        information = slopes.T @ slopes
+        information.flat[:: len(information) + 1] += precisions
+        if done or step_number == n_steps:
+            break
+        pull = slopes.T @ residual
+        pull[-n_logs:] += prior.precisions * excess
+        diagonal = np.diag(information)
+        diagonal = np.maximum(diagonal, 1e-9 * float(np.max(diagonal)) + 1e-300)
+        while True:
+            damped = information.copy()
+            damped.flat[:: len(damped) + 1] = np.diag(information) + damping * diagonal
+            candidate = moved(gaussians, _solved(damped, -pull), limits)
+            new_residual, new_value, new_excess = residual_of(candidate)
+            if new_value < value:
+                done = value - new_value < max(NEGLIGIBLE, NEGLIGIBLE_SHARE * value)
+                gaussians, residual, excess = candidate, new_residual, new_excess
+                value = new_value
+                damping = max(damping / 10, 1e-9)
+                break
+            damping *= 10
+            if damping > MAX_DAMPING:
+                done = True
+                break
+    return Fit(gaussians, float(residual @ residual), information)
+
+
+def _solved(matrix: Floats, right: Floats) -> Floats:
+    """Return the solution for a positive definite matrix; no step if rounding spoils it."""
+    try:
+        step = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+    except LinAlgError:
+        return np.zeros(len(right))
+    return step if np.isfinite(step).all() else np.zeros(len(right))

@@ -6,6 +6,15 @@ A component with weight a, mean c and covariance S contributes
 Covariances have scikit-learn's names: "spherical" (one variance each), "diag" (one for
 each axis), "full", and "tied" (one full matrix that all share). `w'Sw` is linear in the
 entries of S, so value and gradient are plain matrix products for all of them.
+
+How the numbers of a sketch vary together, and the cost that knows it.
+
+Sums over n independent records have n times the covariance of one record's features,
+which a mixture gives in closed form: products of cosines and sines are cosines and sines
+of `w_j +- w_l`, where the characteristic function is known. Privacy noise adds its
+variance to the diagonal. Least squares in units of that covariance (generalised least
+squares) is the efficient use of the sums; features of neighbouring frequencies repeat
+each other, and plain least squares would count them as independent.
 """
 
 from __future__ import annotations
@@ -14,9 +23,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
+from privsketch.learning.pruning import merged_moments
+
+MAX_FEATURES = 2000  # above, the covariance is replaced by its diagonal
+BLOCK = 48  # rows
+RIDGE = 1e-6  # of a record's variance: no moment is known better than its fixed-point rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +68,14 @@ class Gaussians:
         return self.covariances.ndim == 3
 
     def matrices(self) -> Floats:
-        """(size, dim, dim) covariance matrices."""
+        """Return covariance matrices, (size, dim, dim)."""
         if self.has_matrices:
             return np.broadcast_to(self.covariances, (self.size, self.dim, self.dim)).copy()
         variances = np.broadcast_to(self.covariances, self.means.shape)
         return np.asarray(variances[:, :, None] * np.eye(self.dim))
 
-    def subset(self, keep: NDArray[np.intp]) -> Gaussians:
-        """The components at the given indices."""
+    def subset(self, keep: Indices) -> Gaussians:
+        """Return the components at the given indices."""
         shared = self.covariance_type == "tied"
         return replace(
             self,
@@ -70,14 +85,14 @@ class Gaussians:
         )
 
     def in_order(self) -> Gaussians:
-        """Sorted by mean, first coordinate first."""
+        """Return the components sorted by mean, first coordinate first."""
         return self.subset(np.lexsort(self.means.T[::-1]))
 
 
 def from_variances(
     weights: Floats, means: Floats, variances: Floats, covariance_type: CovarianceType
 ) -> Gaussians:
-    """Components with axis variances, (1 or size, 1 or dim), in the form of another kind.
+    """Return components with axis variances, (1 or size, 1 or dim), in the form of a kind.
 
     A tied matrix becomes the mean of all, by weight.
     """
@@ -96,7 +111,7 @@ def from_variances(
 
 
 def quadratics(frequencies: Floats, covariance_type: CovarianceType) -> Floats:
-    """(m, q) numbers Q with `w'Sw = Q . entries(S)` (see `entries`)."""
+    """Return numbers Q, (m, q), with `w'Sw = Q . entries(S)` (see `entries`)."""
     if covariance_type == "spherical":
         return np.asarray(np.square(frequencies).sum(axis=1, keepdims=True))
     if covariance_type == "diag":
@@ -107,7 +122,7 @@ def quadratics(frequencies: Floats, covariance_type: CovarianceType) -> Floats:
 
 
 def entries(covariances: Floats) -> Floats:
-    """(size or 1, q) the distinct entries: variances, or lower triangles row by row."""
+    """Return distinct entries, (size or 1, q): variances, or lower triangles row by row."""
     if covariances.ndim == 2:
         return covariances
     rows, columns = np.tril_indices(covariances.shape[1])
@@ -115,7 +130,7 @@ def entries(covariances: Floats) -> Floats:
 
 
 def features(frequencies: Floats, quadratic: Floats, gaussians: Gaussians) -> Floats:
-    """(size, 2 m) moments of every component at unit weight: cosines, then sines."""
+    """Return moments of every component at unit weight, (size, 2 m): cosines, then sines."""
     m = len(frequencies)
     phases = gaussians.means @ frequencies.T
     envelope = np.exp(entries(gaussians.covariances) @ quadratic.T / -2)
@@ -126,7 +141,7 @@ def features(frequencies: Floats, quadratic: Floats, gaussians: Gaussians) -> Fl
 
 
 def moments(frequencies: Floats, gaussians: Gaussians) -> NDArray[np.complex128]:
-    """(m,) moments of the whole mixture."""
+    """Return the moments of the whole mixture, (m,)."""
     quadratic = quadratics(frequencies, gaussians.covariance_type)
     total = gaussians.weights @ features(frequencies, quadratic, gaussians)
     m = len(frequencies)
@@ -145,13 +160,13 @@ class Sums:
 def make_sums(
     frequencies: Floats, values: NDArray[np.complex128], covariance_type: CovarianceType
 ) -> Sums:
-    """Complex moments as a target for components of one kind."""
+    """Return complex moments as a target for components of one kind."""
     stacked = np.concatenate([values.real, values.imag])
     return Sums(frequencies, quadratics(frequencies, covariance_type), stacked)
 
 
 def cost_and_gradient(sums: Sums, gaussians: Gaussians) -> tuple[float, Gaussians]:
-    """Squared distance of mixture and sums, and its gradient in the shape of the components.
+    """Return the squared distance of mixture and sums, and its gradient by the components.
 
     The gradient by a covariance matrix is by its distinct entries, (size or 1, q).
     """
@@ -174,27 +189,136 @@ def cost_and_gradient(sums: Sums, gaussians: Gaussians) -> tuple[float, Gaussian
     return float(residual @ residual), gradient
 
 
-def merge_pairs(gaussians: Gaussians, pairs: NDArray[np.intp]) -> Gaussians:
-    """One component for each pair, with the weight, mean and covariance of the two together.
-
-    "diag" keeps the variances along the axes, "spherical" their mean; a tied matrix is
-    everybody's and stays.
-    """
-    first, second = pairs.T
-    weights = gaussians.weights[first] + gaussians.weights[second]
-    share = np.full(len(pairs), 0.5)
-    np.divide(gaussians.weights[second], weights, out=share, where=weights > 0)
-    step = gaussians.means[second] - gaussians.means[first]
-    means = gaussians.means[first] + share[:, None] * step
-    covariances = gaussians.covariances
-    if gaussians.covariance_type != "tied":
-        if gaussians.covariance_type == "full":
-            spread = step[:, :, None] * step[:, None, :]
-        else:
-            spread = np.square(step)
-        if gaussians.covariance_type == "spherical":
-            spread = spread.mean(axis=1, keepdims=True)
-        share = share.reshape(-1, *[1] * (covariances.ndim - 1))
-        inside = (1 - share) * covariances[first] + share * covariances[second]
-        covariances = inside + share * (1 - share) * spread
+def merge_pairs(gaussians: Gaussians, pairs: Indices) -> Gaussians:
+    """Return one component for each pair, with the moments of both; a tied matrix stays."""
+    own = None if gaussians.covariance_type == "tied" else gaussians.covariances
+    weights, means, merged = merged_moments(gaussians.weights, gaussians.means, own, pairs)
+    covariances = gaussians.covariances if merged is None else merged
     return replace(gaussians, weights=weights, means=means, covariances=covariances)
+
+
+def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
+    """Return the (2 m, 2 m) covariance of one record's features, cosines before sines.
+
+    With the envelopes `D-` and `D+` at the differences and the sums of the frequencies,
+    P = (D- + D+) / 2, M = (D- - D+) / 2 and the cosines c and sines s of the mean's phases,
+
+        E cos cos' = cc' P + ss' M,  E sin sin' = ss' P + cc' M,  E cos sin' = cs' P - sc' M.
+    """
+    m = len(frequencies)
+    total = max(float(gaussians.weights.sum()), 1e-300)
+    phases = gaussians.means @ frequencies.T
+    cosines, sines = np.cos(phases), np.sin(phases)
+    matrices = gaussians.covariances if gaussians.has_matrices else gaussians.matrices()
+    result = np.zeros((2 * m, 2 * m))
+    # Blocks below the diagonal, small enough for the processor's cache.
+    for first in range(0, m, BLOCK):
+        rows = slice(first, min(first + BLOCK, m))
+        columns = slice(0, rows.stop)
+        cos_cos, sin_sin = result[rows, columns], result[m:, m:][rows, columns]
+        cos_sin, sin_cos = result[:m, m:][rows, columns], result[m:, :m][rows, columns]
+        plus = minus = np.empty(0)
+        for k in range(gaussians.size):
+            if k < len(matrices):
+                plus, minus = _envelopes(frequencies[rows], frequencies[columns], matrices[k])
+            share = gaussians.weights[k] / total
+            c, s = share * cosines[k, rows, None], share * sines[k, rows, None]
+            cosine_plus, sine_plus = cosines[k, columns] * plus, sines[k, columns] * plus
+            cosine_minus, sine_minus = cosines[k, columns] * minus, sines[k, columns] * minus
+            cos_cos += c * cosine_plus
+            cos_cos += s * sine_minus
+            sin_sin += s * sine_plus
+            sin_sin += c * cosine_minus
+            cos_sin += c * sine_plus
+            cos_sin -= s * cosine_minus
+            sin_cos += s * cosine_plus
+            sin_cos -= c * sine_minus
+        for below, above in (
+            (cos_cos, result[:m, :m]),
+            (sin_sin, result[m:, m:]),
+            (cos_sin, result[m:, :m]),
+            (sin_cos, result[:m, m:]),
+        ):
+            above[columns, rows] = below.T
+    quadratic = quadratics(frequencies, gaussians.covariance_type)
+    mean = gaussians.weights @ features(frequencies, quadratic, gaussians) / total
+    result -= np.outer(mean, mean)
+    return result
+
+
+def sampling_variances(frequencies: Floats, gaussians: Gaussians) -> Floats:
+    """Return the diagonal of `sampling_covariance`, (2 m,)."""
+    total = max(float(gaussians.weights.sum()), 1e-300)
+    quadratic = quadratics(frequencies, gaussians.covariance_type)
+    mean = gaussians.weights @ features(frequencies, quadratic, gaussians) / total
+    m = len(frequencies)
+    double = gaussians.weights @ features(2 * frequencies, 4 * quadratic, gaussians) / total
+    # cos^2 = (1 + cos 2) / 2, sin^2 = (1 - cos 2) / 2
+    squares = np.concatenate([1 + double[:m], 1 - double[:m]]) / 2
+    return np.asarray(np.maximum(squares - np.square(mean), 0.0))
+
+
+def _envelopes(left: Floats, right: Floats, matrix: Floats) -> tuple[Floats, Floats]:
+    """Return half the sum and half the difference of the envelopes at `w_j -+ w_l`."""
+    turned = left @ matrix
+    cross = turned @ right.T
+    own_left = np.einsum("jd,jd->j", turned, left) / 2
+    own_right = np.einsum("jd,jd->j", right @ matrix, right) / 2
+    base = own_left[:, None] + own_right
+    minus = cross - base
+    np.exp(minus, out=minus)
+    plus = np.negative(cross, out=cross)
+    plus -= base
+    np.exp(plus, out=plus)
+    return (minus + plus) / 2, (minus - plus) / 2
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """The covariance of the sums, as what makes them independent with variance 1.
+
+    `factor` is the Cholesky factor, (2 m, 2 m), or the standard deviations alone, (2 m,).
+    """
+
+    factor: Floats
+
+    def whiten(self, values: Floats) -> Floats:
+        """Return values (2 m, ...) in independent units."""
+        if self.factor.ndim == 1:
+            deviations = self.factor.reshape(-1, *[1] * (values.ndim - 1))
+            return np.asarray(values / deviations)
+        return np.asarray(solve_triangular(self.factor, values, lower=True, check_finite=False))
+
+    def scaled(self, dispersion: float) -> Weighting:
+        """Return the weighting for a covariance `dispersion` times as large."""
+        return Weighting(self.factor * np.sqrt(dispersion))
+
+    @property
+    def log_determinant(self) -> float:
+        """Of the covariance."""
+        diagonal = self.factor if self.factor.ndim == 1 else np.diag(self.factor)
+        return float(2 * np.log(diagonal).sum())
+
+
+def make_weighting(
+    frequencies: Floats,
+    gaussians: Gaussians,
+    *,
+    n_records: float,
+    noise_variance: float | Floats,
+    unit: float,
+) -> Weighting:
+    """Return the covariance of the sums under a mixture, in squared units of the weights.
+
+    `noise_variance` is what is added to each real component, in records^2: one number, or
+    one for each.
+    """
+    n_records = max(n_records, 1.0)
+    extra = np.broadcast_to(noise_variance + RIDGE * n_records, 2 * len(frequencies))
+    if len(frequencies) > MAX_FEATURES:
+        variances = n_records * sampling_variances(frequencies, gaussians) + extra
+        return Weighting(np.sqrt(variances) / unit)
+    covariance = sampling_covariance(frequencies, gaussians)
+    covariance *= n_records
+    covariance.flat[:: len(covariance) + 1] += extra
+    return Weighting(cholesky(covariance, lower=True, check_finite=False) / unit)

@@ -18,25 +18,24 @@ from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
+from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
-from privsketch.learning.cells.sketches import boxes_of
-from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
-from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import (
+from privsketch.learning.concerns import (
     coordinates_cut,
     drowned,
     label_words,
     missing_records,
-    no_knowledge,
     on_the_edge,
-    with_label_errors,
 )
+from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
+from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.learning.uncertainty import no_knowledge, with_label_errors
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 
 MISFIT = 1.5  # residual over its expectation above which the records are no such mixture
-NARROW = 0.05  # share of the mixture outside the domain that is worth a word
-LARGE = 10**7  # parameters x features; a search then takes many seconds
+MAX_OUTSIDE_SHARE = 0.05  # share of the mixture outside the domain that is worth a word
+LARGE_SEARCH = 10**7  # parameters x features; a search then takes many seconds
 
 
 def learn_gaussian_mixture(
@@ -47,7 +46,7 @@ def learn_gaussian_mixture(
     n_init: int | None = None,
     random_state: int | None = None,
 ) -> GaussianMixtureModel:
-    """A Gaussian mixture from a sketch. Charges nothing.
+    """Learn a Gaussian mixture from a sketch. Charges nothing.
 
     Parameters
     ----------
@@ -82,12 +81,12 @@ def learn_gaussian_mixture(
     n_unknowns = check_choices(design, n_components, covariance_type, n_init)
     n_components = int(n_components)
     if n_init is None:
-        n_init = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE else 1
+        n_init = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE_SEARCH else 1
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = public_generator(seed, Purpose.MIXTURE_DECODER)
     if design.cells is not None:
-        found = decode_mixture_of_cells(boxes_of(sketch), n_components, covariance_type, rng)
-        return _as_model(sketch, found)
+        solution = decode_mixture_of_cells(boxes_of(sketch), n_components, covariance_type, rng)
+        return _as_model(sketch, solution)
     solution = decode_mixture(
         mixture_problem(sketch),
         n_components,
@@ -130,7 +129,7 @@ def check_choices(
 
 
 def mixture_problem(sketch: Sketch) -> Problem:
-    """The sketch as the mixture decoder sees it: signs scatter more than waves."""
+    """Return the sketch as a problem whose noise includes the scatter of signs."""
     problem = problem_of(sketch)
     if not problem.one_bit:
         return problem
@@ -181,37 +180,37 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
 
 
 def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema) -> list[str]:
-    """A concern if much of the mixture lies outside the bounds of numbers and dates.
+    """Return a concern if much of the mixture lies outside the bounds of numbers and dates.
 
     Gaussians about labels reach beyond their corners in any case.
     """
-    found = {}
-    for column, place in schema.places():
+    tail_shares = {}
+    for column, coordinates in schema.places():
         if isinstance(column, Number | Date):
-            means, spread = model.means[:, place.start], widths[:, place.start]
+            means, spread = model.means[:, coordinates.start], widths[:, coordinates.start]
             tails = ndtr((means - column.weight) / spread) + ndtr((-column.weight - means) / spread)
-            found[column.name] = float(model.weights @ tails)
-    names = [name for name, share in found.items() if share > NARROW]
+            tail_shares[column.name] = float(model.weights @ tails)
+    names = [name for name, share in tail_shares.items() if share > MAX_OUTSIDE_SHARE]
     if not names:
         return []
     return [
-        f"{max(found.values()):.0%} of the mixture lies outside the bounds of {', '.join(names)}, "
-        "to which values were moved: they may be too narrow"
+        f"{max(tail_shares.values()):.0%} of the mixture lies outside the bounds of "
+        f"{', '.join(names)}, to which values were moved: they may be too narrow"
     ]
 
 
 def _concerns(
     model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
 ) -> tuple[str, ...]:
-    """Reasons to doubt the mixture, in words."""
-    noise, found = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
+    """Return reasons to doubt the mixture, in words."""
+    noise, texts = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
     if noise <= HOPELESS:
         design = sketch.design
-        found += on_the_edge(model.means, model.weights, design.domain, design.schema)
-    found += missing_records(model.n_records, sketch)
+        texts += on_the_edge(model.means, model.weights, design.domain, design.schema)
+    texts += missing_records(model.n_records, sketch)
     ratio = model.misfit
     if ratio is not None and ratio > MISFIT:
-        found.append(
+        texts.append(
             f"the misfit is {ratio:.1f} times what noise and sampling leave on average: the "
             "records are not such a mixture (more components or another covariance_type may "
             f"be), or the search got stuck (try more starts){label_words(sketch)}"
@@ -221,15 +220,15 @@ def _concerns(
     spread = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
     vague = int((model.standard_errors > widths)[:, spread].any(axis=1).sum())
     if vague and noise <= HOPELESS:
-        found.append(
+        texts.append(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
     if schema is not None and noise <= HOPELESS:
-        found += _outside_bounds(model, widths, schema)
-    elif solution.outside_share > NARROW and noise <= HOPELESS:
-        found.append(
+        texts += _outside_bounds(model, widths, schema)
+    elif solution.outside_share > MAX_OUTSIDE_SHARE and noise <= HOPELESS:
+        texts.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
             "the records were moved to: the domain may be too narrow"
         )
-    return tuple(found)
+    return tuple(texts)

@@ -1,27 +1,54 @@
 """One search for a mixture: from round atoms to a fit of the sketch's numbers.
 
-The joint decoder places more atoms than components are asked for; their covariances are
-freed and the surplus is pruned away, with a descent after every step. (Exactly as many
-atoms as components get stuck in half of the runs.) Then come Gauss-Newton steps on the
-generalised least squares cost, in turn with what the edge of the domain and the
-harmonics of signs do to the mixture found.
+The joint decoder places more atoms than there are components. (With exactly as many, half of the
+runs get stuck.) Their covariances are freed, and the surplus is pruned with a descent after every
+step. Gauss-Newton steps on the generalised least squares cost follow, in turn with corrections of
+the sums for what distorts them.
+
+Two effects separate the moments of a mixture from those that a sketch has on average. Records
+outside the domain are moved to its edge, so that a component near the edge is not Gaussian, and a
+fit of Gaussians would be pulled inwards. Signs (the one-bit map) have harmonics beside the wave
+that learners read. Both follow from the mixture: the edge's from draws of it, of which only those
+outside matter, and the harmonics' in closed form.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import nnls
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.kmeans.joint import run_start, whole_box
-from privsketch.learning.mixture.covariance import Weighting, make_weighting
-from privsketch.learning.mixture.descent import Limits, descend, make_limits, remove_cheapest
-from privsketch.learning.mixture.distortion import Distortion
-from privsketch.learning.mixture.gauss_newton import Fit, Prior, Tilt, gauss_newton, variables
-from privsketch.learning.mixture.gaussians import Gaussians, Sums, from_variances, make_sums
+from privsketch.learning.mixture.descent import (
+    Fit,
+    Limits,
+    Prior,
+    Tilt,
+    descend,
+    gauss_newton,
+    log_changes,
+    make_limits,
+    variables,
+)
+from privsketch.learning.mixture.gaussians import (
+    Gaussians,
+    Sums,
+    Weighting,
+    features,
+    from_variances,
+    make_sums,
+    make_weighting,
+    merge_pairs,
+    moments,
+)
 from privsketch.learning.problem import Problem, make_target
+from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
 
 SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
@@ -34,10 +61,19 @@ FREE_ITERATIONS = 60  # of covariances that were freed, and after each removal; 
 FINAL_ITERATIONS = 150  # after the last removal; by trial
 POLISH_STEPS = 8  # of Gauss-Newton, at most: NEGLIGIBLE ends them; by trial
 CORRECTION_STEPS = 3  # of Gauss-Newton, in each of DISTORTION_ROUNDS; by trial
-DISTORTION_ROUNDS = 8  # at most: SETTLED ends them; by trial
+DISTORTION_ROUNDS = 8  # at most: MAX_LAST_CHANGE ends them; by trial
 HARMONIC_ROUNDS = 4  # rough ones, of one-bit sketches only; by trial
-SETTLED = 1.0  # squared change of the sums in units of their errors that ends the rounds
-UNSETTLED = 1.1  # growth of chi-square that condemns a correction
+MAX_LAST_CHANGE = 1.0  # squared change of the sums in units of their errors that ends the rounds
+MAX_CHI_SQUARE_GROWTH = 1.1  # growth of chi-square that condemns a correction
+N_NEIGHBOURS = 4  # merge partners tried per component
+RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+N_NUMBERS = 100_000  # standard normal ones, for all draws of a component
+MAX_OUTSIDE = 2000  # draws per component that are worked out, fewer if there is much to do
+MAX_PHASES = 5_000_000  # draws x features, of all components
+# sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
+# lowest frequencies many orders count.
+ALL_HARMONICS = tuple(order if order % 4 == 1 else -order for order in range(3, 64, 2))
+Project = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -56,7 +92,7 @@ class Candidate:
         return self.fit.chi_square + self.weighting.log_determinant
 
     def predicted(self) -> Floats:
-        """(2 m,) the sums without distortion, as far as the fit foresaw it."""
+        """Return the sums without distortion, (2 m,), to first order in the fit's last steps."""
         if self.tilt is None:
             return self.sums.values
         step = variables(self.fit.gaussians) - self.tilt.origin
@@ -85,7 +121,7 @@ class Search:
         self.degrees_of_freedom = max(2 * len(problem.moments) - n_unknowns, 1)
 
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
-        """One search by plain least squares; every one with another surplus."""
+        """Run one search by plain least squares; each search has another surplus."""
         problem, limits = self.problem, self.limits
         surplus = max(MIN_SURPLUS, round(SURPLUS * self.n_components)) + number
         cosines, sines = sums.values.reshape(2, -1)
@@ -93,7 +129,7 @@ class Search:
         # One Gaussian fitted to few far clusters may settle on one of them.
         overview = self.overview
         origin = whole_box(overview, problem.low, problem.high) if number % 2 else overview
-        atoms, _, _ = run_start(
+        atoms, _ = run_start(
             target.astype(np.float32),
             origin,
             self.n_components + surplus,
@@ -102,19 +138,20 @@ class Search:
             self.rng,
         )
         variances = np.maximum(atoms.variances, 2 * limits.smallest)
-        found = from_variances(atoms.weights, atoms.centers, variances, self.covariance_type)
-        found, _ = descend(sums, found, limits, n_iterations=FREE_ITERATIONS)
-        while found.size > self.n_components:
-            surplus = found.size - self.n_components
+        gaussians = from_variances(atoms.weights, atoms.centers, variances, self.covariance_type)
+        gaussians, _ = descend(sums, gaussians, limits, n_iterations=FREE_ITERATIONS)
+        while gaussians.size > self.n_components:
+            surplus = gaussians.size - self.n_components
             rank = LAST_RANKS[number % len(LAST_RANKS)] if surplus == 1 else 0
             for _ in range(max(surplus // REMOVED_AT_ONCE, 1)):
-                found = remove_cheapest(sums, found, rank)
-            n_iterations = FREE_ITERATIONS if found.size > self.n_components else FINAL_ITERATIONS
-            found, _ = descend(sums, found, limits, n_iterations=n_iterations)
-        return found, sums
+                gaussians = remove_cheapest(sums, gaussians, rank)
+            is_last = gaussians.size == self.n_components
+            n_iterations = FINAL_ITERATIONS if is_last else FREE_ITERATIONS
+            gaussians, _ = descend(sums, gaussians, limits, n_iterations=n_iterations)
+        return gaussians, sums
 
     def weighting(self, gaussians: Gaussians) -> Weighting:
-        """Covariance of the sums if this mixture is the truth."""
+        """Return the covariance of the sums if this mixture is the truth."""
         return make_weighting(
             self.problem.frequencies,
             gaussians,
@@ -124,7 +161,7 @@ class Search:
         )
 
     def polish(self, gaussians: Gaussians, sums: Sums) -> Candidate:
-        """Generalised least squares, with the distortion taken out of the sums."""
+        """Fit by generalised least squares, with the distortion taken out of the sums."""
         if self.distortion.dither is not None:
             # Harmonics exceed the errors by far: without them first, roughly.
             for _ in range(HARMONIC_ROUNDS):
@@ -135,39 +172,231 @@ class Search:
         candidate = Candidate(fit, weighting, sums, None, 0.0)
         corrected = self.correct(candidate)
         # A mixture with too much outside may not settle; its correction is worth nothing.
-        settled = corrected.fit.chi_square < UNSETTLED * fit.chi_square
+        settled = corrected.fit.chi_square < MAX_CHI_SQUARE_GROWTH * fit.chi_square
         return corrected if settled else candidate
 
     def undistorted(self, gaussians: Gaussians) -> tuple[Sums, float]:
-        """The sums without the distortion this mixture has, and its share outside."""
+        """Return the sums without this mixture's distortion, and its share outside the domain."""
         shift, share = self.distortion.shift(self.problem.frequencies, gaussians)
         return replace(self.sums, values=self.sums.values - shift), share
 
-    def correct(self, found: Candidate, prior: Prior | None = None) -> Candidate:
+    def correct(self, candidate: Candidate, prior: Prior | None = None) -> Candidate:
         """Take the fitted mixture's distortion out of the sums and fit again, in turn."""
         for _ in range(DISTORTION_ROUNDS):
-            gaussians = found.fit.gaussians
+            gaussians = candidate.fit.gaussians
             sums, share = self.undistorted(gaussians)
-            found = replace(found, outside_share=share)
-            change = float(np.sum(found.weighting.whiten(sums.values - found.predicted()) ** 2))
-            if change < SETTLED * max(found.fit.chi_square / self.degrees_of_freedom, 1.0):
+            candidate = replace(candidate, outside_share=share)
+            change = float(
+                np.sum(candidate.weighting.whiten(sums.values - candidate.predicted()) ** 2)
+            )
+            if change < MAX_LAST_CHANGE * max(
+                candidate.fit.chi_square / self.degrees_of_freedom, 1.0
+            ):
                 break
             tilt = None
             if share > 0:
                 slopes = self.distortion.slopes(self.problem.frequencies, gaussians)
                 tilt = Tilt(slopes, variables(gaussians))
-            fit = self.newton(replace(found, sums=sums, tilt=tilt), CORRECTION_STEPS, prior)
-            found = replace(found, fit=fit, sums=sums, tilt=tilt)
-        return found
+            fit = self.newton(replace(candidate, sums=sums, tilt=tilt), CORRECTION_STEPS, prior)
+            candidate = replace(candidate, fit=fit, sums=sums, tilt=tilt)
+        return candidate
 
-    def newton(self, found: Candidate, n_steps: int, prior: Prior | None = None) -> Fit:
-        """Gauss-Newton steps from a candidate."""
+    def newton(self, candidate: Candidate, n_steps: int, prior: Prior | None = None) -> Fit:
+        """Take Gauss-Newton steps from a candidate."""
         return gauss_newton(
-            found.sums,
-            found.fit.gaussians,
+            candidate.sums,
+            candidate.fit.gaussians,
             self.limits,
-            found.weighting,
+            candidate.weighting,
             n_steps=n_steps,
             prior=prior,
-            tilt=found.tilt,
+            tilt=candidate.tilt,
         )
+
+
+def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussians:
+    """Remove one component, with the best weights for the components that stay.
+
+    A component is deleted, or two are merged, whichever lets the others explain the sums best.
+    `rank` 1 takes the cheapest way that touches other components than the cheapest one does, and
+    so on: of two twins, deleting either and merging both come to the same.
+    """
+    size = gaussians.size
+    nearest = _nearest(gaussians, N_NEIGHBOURS)
+    pairs = neighbour_pairs(nearest)
+    candidates = join(gaussians, merge_pairs(gaussians, pairs))
+    matrix = features(sums.frequencies, sums.quadratic, candidates)
+    inner, right = matrix @ matrix.T, matrix @ sums.values
+    everyone = np.arange(size)
+    options = [np.delete(everyone, i) for i in range(size)]
+    for number, pair in enumerate(pairs):
+        options.append(np.append(np.delete(everyone, pair), size + number))
+    stay = np.array(options, dtype=np.intp)  # (options, size - 1)
+    inners = inner[stay[:, :, None], stay[:, None, :]]
+    rights = right[stay]
+    ridge = RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
+    solved = np.linalg.solve(inners + ridge * np.eye(size - 1), rights[:, :, None])[:, :, 0]
+    # What the best weights explain, ridge included; the most explained is the cheapest.
+    order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
+    touched = np.vstack([np.stack([everyone, nearest[:, 0]], axis=1), pairs])
+    ranked = choose_disjoint(order, needed=touched, touched=touched, n_options=rank + 1)
+    best = stay[ranked[-1]]
+    remaining = candidates.subset(best)
+    return replace(remaining, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))
+
+
+def join(first: Gaussians, second: Gaussians) -> Gaussians:
+    """Return the components of both; a tied covariance is that of the first."""
+    covariances = first.covariances
+    if first.covariance_type != "tied":
+        covariances = np.concatenate([covariances, second.covariances])
+    return Gaussians(
+        np.concatenate([first.weights, second.weights]),
+        np.concatenate([first.means, second.means]),
+        covariances,
+        first.covariance_type,
+    )
+
+
+def _nearest(gaussians: Gaussians, n_neighbours: int) -> Indices:
+    """Return indices of the nearest other means, (size, at most n_neighbours)."""
+    steps = gaussians.means[:, None] - gaussians.means[None]
+    distances = np.square(steps).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return np.argsort(distances, axis=1, kind="stable")[:, : min(n_neighbours, len(steps) - 1)]
+
+
+def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
+    """Return non-negative least-squares weights from a Gram matrix."""
+    inner = inner + ridge * np.eye(len(inner))
+    weights = cho_solve(cho_factor(inner), right)
+    if np.any(weights < 0):
+        factor = np.linalg.cholesky(inner)
+        weights, _ = nnls(factor.T, np.linalg.solve(factor, right))
+    return np.asarray(weights, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """Draws of one component outside the domain, before and after they are moved in."""
+
+    component: int
+    weight: float
+    share: float  # of the component
+    points: Floats  # (n, dim)
+    inside: Floats  # (n, dim)
+
+    def waves(self, frequencies: Floats) -> NDArray[np.float32]:
+        """Return cosines and sines, (2 n, 2 m), of projected draws before those of draws.
+
+        Half of the digits are plenty for an average of draws.
+        """
+        both = np.concatenate([self.inside, self.points])
+        phases = (both @ frequencies.T).astype(np.float32)
+        return np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """The domain's projection with draws to estimate its effect, and the dither of signs.
+
+    The same draws serve every mixture, so that the effect varies smoothly with it.
+    """
+
+    project: Project  # in the coordinates of the problem
+    draws: Floats  # (n, dim) standard normal, in antithetic pairs
+    dither: Floats | None  # (m,) radians; None for maps without harmonics
+
+    def shift(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
+        """Return distorted moments minus plain ones, (2 m,), and the mixture's share outside."""
+        result, share = self._edge(frequencies, gaussians)
+        if self.dither is not None:
+            result += self._harmonics(frequencies, gaussians, self.dither)
+        return result, share
+
+    def _edge(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
+        m = len(frequencies)
+        result = np.zeros(2 * m)
+        weight_outside = 0.0
+        for piece in self._outside(frequencies, gaussians):
+            weight_outside += piece.weight
+            signs = np.repeat(np.array([1.0, -1.0], np.float32), len(piece.points))
+            result += piece.weight / len(piece.points) * (signs @ piece.waves(frequencies))
+        return result, weight_outside / max(float(gaussians.weights.sum()), 1e-300)
+
+    def slopes(self, frequencies: Floats, gaussians: Gaussians) -> Floats:
+        """Return derivatives of the edge's part of the shift by all variables, (2 m, p).
+
+        A draw moves with its component: by the step of the mean, and by
+        `dS S^-1 (x - c) / 2` when the covariance changes by dS. What the projection makes
+        of these steps is a difference of projections.
+        """
+        m, dim = frequencies.shape
+        size = gaussians.size
+        changes = log_changes(gaussians)  # (size or 1, q, dim, dim)
+        n_logs = changes.shape[1]
+        result = np.zeros((2 * m, size * (dim + 1) + len(changes) * n_logs))
+        by_mean = result[:, size : size * (dim + 1)].reshape(2 * m, size, dim)
+        by_log = result[:, size * (dim + 1) :].reshape(2 * m, len(changes), n_logs)
+        for piece in self._outside(frequencies, gaussians):
+            k, n = piece.component, len(piece.points)
+            waves = piece.waves(frequencies)
+            signs = np.repeat(np.array([1.0, -1.0], np.float32), n)
+            change = changes[k if len(changes) > 1 else 0]
+            matrix = gaussians.matrices()[k]
+            offsets = np.linalg.solve(matrix, (piece.points - gaussians.means[k]).T).T
+            steps = np.concatenate(
+                [
+                    np.repeat(np.eye(dim)[:, None, :], n, axis=1),
+                    np.einsum("nb,qab->qna", offsets, change) / 2,
+                ]
+            )  # (dim + q, n, dim)
+            size_of_step = 1e-6 * np.sqrt(np.trace(matrix) / dim)
+            flat = (piece.points + size_of_step * steps).reshape(-1, dim)
+            projected = (self.project(flat).reshape(steps.shape) - piece.inside) / size_of_step
+            both = np.concatenate([projected, -steps], axis=1).transpose(0, 2, 1)
+            moved = (both.reshape(-1, 2 * n).astype(np.float32) @ waves).reshape(-1, dim, 2 * m)
+            # d cos(w.x) = -sin(w.x) w.dx, d sin(w.x) = cos(w.x) w.dx
+            derivative = np.concatenate(
+                [
+                    -np.einsum("paj,ja->jp", moved[:, :, m:], frequencies),
+                    np.einsum("paj,ja->jp", moved[:, :, :m], frequencies),
+                ]
+            )
+            derivative *= piece.weight / n
+            result[:, k] += piece.share / n * (signs @ waves)
+            by_mean[:, k] += derivative[:, :dim]
+            by_log[:, k if len(changes) > 1 else 0] += derivative[:, dim:]
+        return result
+
+    def _outside(self, frequencies: Floats, gaussians: Gaussians) -> Iterator[_Outside]:
+        """Yield the draws outside the domain, component by component."""
+        factors = np.linalg.cholesky(gaussians.matrices())
+        n_phases = len(frequencies) * gaussians.size
+        n_most = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE))
+        for k in np.flatnonzero(gaussians.weights > 0):
+            points = gaussians.means[k] + self.draws @ factors[k].T
+            inside = self.project(points)
+            outside = np.flatnonzero((points != inside).any(axis=1))
+            if len(outside):
+                share = len(outside) / len(points)
+                outside = outside[:n_most]
+                weight = float(gaussians.weights[k]) * share
+                yield _Outside(int(k), weight, share, points[outside], inside[outside])
+
+    @staticmethod
+    def _harmonics(frequencies: Floats, gaussians: Gaussians, dither: Floats) -> Floats:
+        """Return harmonics of the moments, with the dither of the first one removed."""
+        total = np.zeros(len(frequencies), dtype=np.complex128)
+        for order in ALL_HARMONICS:
+            wave = np.exp(1j * (order - 1) * dither) / order
+            total += wave * moments(order * frequencies, gaussians)
+        return np.concatenate([total.real, total.imag])
+
+
+def make_distortion(
+    project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
+) -> Distortion:
+    """Return the distortion of a design, with fresh draws."""
+    half = rng.standard_normal((max(N_NUMBERS // (2 * dim), 500), dim))
+    return Distortion(project, np.concatenate([half, -half]), dither)

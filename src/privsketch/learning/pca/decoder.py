@@ -1,15 +1,13 @@
-"""Principal components from noisy second moments: from numbers to a solution.
+"""Decode principal components from noisy second moments, with their errors.
 
-What a low-rank and an isotropic part leave, as a random matrix of no preferred direction.
+To first order an error E of the second-moment matrix moves the eigenvalue of v by v'E v,
+and turns v towards q by q'E v / gap. A fit of rank r only errs along its tangents
 
-Spectra rarely end: C = U U' + s I + R. Taking R for a Gaussian matrix with variance t on
-its diagonal and t / 2 off it, the values vary by `noise + t A A*`. Residuals are whitened by
-that, so U is not bent towards R, and t is the one under which the whitened residuals look
-most like noise (marginal likelihood). A fit of low rank at high noise has t = 0.
+    (v_a v_b' + v_b v_a') / sqrt 2,   (v_a q' + q v_a') / sqrt 2,   the isotropic rest,
 
-The part of R that the values show, t A*(V^-1 residuals), is added to the estimate. It
-matters for slow spectra: with m = 180 features of 20 columns and eigenvalues 1, 1/2, 1/3 ...
-the share of variance lost falls from 1.7 % to 0.4 %.
+which are an orthonormal set. With J their values, whitened for noise and remainder, the errors
+along them have the covariance (J'J)^-1 - t I, t the variance of the remainder. What the remainder
+has along a tangent belongs to the matrix, and is no error.
 """
 
 from __future__ import annotations
@@ -19,20 +17,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
+from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.validity import pca_unknowns, require_components
-from privsketch.learning.pca.convex import MAX_ITERATIONS, TOLERANCE, refit
-from privsketch.learning.pca.factors import Factors, Loss, fit_factors, loss_of
-from privsketch.learning.pca.measurements import EntryMeasurements
-from privsketch.learning.pca.problem import Observations, PCAProblem, observations_of
+from privsketch.learning.pca.fits import CONVEX_ITERATIONS as MAX_ITERATIONS
+from privsketch.learning.pca.fits import CONVEX_TOLERANCE as TOLERANCE
+from privsketch.learning.pca.fits import Factors, Loss, fit_with_remainder, loss_of, refit
+from privsketch.learning.pca.problem import (
+    EntryMeasurements,
+    Observations,
+    PCAProblem,
+    QuadraticMeasurements,
+    observations_of,
+)
 from privsketch.learning.pca.search import Search, carried_components
-from privsketch.learning.pca.uncertainty import spread_of, summarise
 
 METHODS = ("auto", "burer-monteiro", "convex")
-SAFE = 2.0  # values per unknown that a fit should have
-SHOWING = 4.0  # standard errors that are said to show
-MAX_SIZE = 2000  # values beyond which the covariance of R is cut to its diagonal
-ROUNDS = 4  # at most: they end when the variance of R moves by less than 5 %; by trial
+SAFE_RATIO = 2.0  # values per unknown that a fit should have
+VISIBLE_ERRORS = 4.0  # standard errors that are said to show
+MAX_DESIGN = 4 * 10**6  # numbers in J; beyond, averages over directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,7 @@ def decode_pca(
     method: str = "auto",
     planned_components: int = 1,
 ) -> PCASolution:
-    """Principal components; their number from the values if `n_components` is None."""
+    """Fit principal components; the values determine their number if `n_components` is None."""
     with one_thread():
         return _decode(observations_of(problem), n_components, rng, method, planned_components)
 
@@ -105,7 +108,9 @@ def _decode(
     # Components that were not asked for, but stand out, must not bend those that were; with
     # few features per unknown they are safer as a remainder.
     is_whole = isinstance(observations.measurements, EntryMeasurements)
-    rank = max(k, standing if is_whole else min(standing, carried_components(dim, size, SAFE)))
+    rank = max(
+        k, standing if is_whole else min(standing, carried_components(dim, size, SAFE_RATIO))
+    )
     factors, matrix, loss, remainder, name = _fit(search, rank, method)
     eigenvalues, axes = np.linalg.eigh(matrix)
     eigenvalues, axes = eigenvalues[::-1], axes[:, ::-1]
@@ -136,7 +141,7 @@ def _decode(
 
 
 def _sampling(observations: Observations, explained: Floats, components: Floats) -> Floats:
-    """Variances of explained sums, (k,): of Gaussian records, and by their number.
+    """Return variances of explained sums, (k,), from sampling and from the number of records.
 
     All are divided by it, and the square of the mean twice.
     """
@@ -148,17 +153,17 @@ def _sampling(observations: Observations, explained: Floats, components: Floats)
 
 
 def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
-    """Whether records at the edge of the domain, all in one direction, would hardly show.
+    """Return whether records at the edge of the domain, all in one direction, would hardly show.
 
     Or there may be no records, and nothing stands out; or hardly more than none.
     """
     error = np.sqrt(float(np.mean(own))) / (observations.n_records * observations.radius**2)
-    most = 1 / SHOWING if standing == 0 else 2 / SHOWING
-    return bool(error > 1 / SHOWING or observations.count_deviation > most)
+    most = 1 / VISIBLE_ERRORS if standing == 0 else 2 / VISIBLE_ERRORS
+    return bool(error > 1 / VISIBLE_ERRORS or observations.count_deviation > most)
 
 
 def _plausible(explained: Floats, total: float, dim: int) -> Floats:
-    """Variances, descending, that are no less than the average of what is left, nor more.
+    """Return variances, descending, between the average of what is left and all of it.
 
     Components that drown in the noise hold what any direction does.
     """
@@ -171,7 +176,7 @@ def _plausible(explained: Floats, total: float, dim: int) -> Floats:
 
 
 def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss, float, str]:
-    """Factors, estimate of the matrix, loss and remainder, and what the method is called."""
+    """Return factors, estimate of the matrix, loss, remainder, and name of the method."""
     observations = search.observations
     measurements = observations.measurements
     loss = loss_of(observations)
@@ -184,12 +189,12 @@ def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss,
         matrix = measurements.matrix_of(observations.values)
         return search.fit(rank), matrix, loss, 0.0, "eigenvectors"
     unknowns = pca_unknowns(rank, measurements.dim)
-    found = fit_with_remainder(observations, search.fit(rank), unknowns)
-    return found.factors, found.matrix, found.loss, found.variance, "burer-monteiro"
+    fitted = fit_with_remainder(observations, search.fit(rank), unknowns)
+    return fitted.factors, fitted.matrix, fitted.loss, fitted.variance, "burer-monteiro"
 
 
 def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]:
-    """Squared residuals in units of the noise, and what noise and sampling leave of them."""
+    """Return squared residuals in units of the noise, and their expectation."""
     measurements = observations.measurements
     residuals = observations.values - factors.values(measurements)
     free = max(measurements.size - pca_unknowns(factors.rank, measurements.dim), 1)
@@ -200,115 +205,159 @@ def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]
 
 
 def _share(lost: float, best: float, most: float) -> float:
-    """Lost variance as a share; what random directions would lose is the most."""
+    """Return lost variance as a share, at most what random directions would lose."""
     return min(lost / best, most) if best > 0 else most
 
 
 def signed(components: Floats) -> Floats:
-    """Components whose largest coordinate is positive: a sign anyone can reproduce."""
+    """Return components whose largest coordinate is positive: a reproducible sign."""
     largest = np.abs(components).argmax(axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
     return np.asarray(components * np.where(signs == 0, 1.0, signs)[:, None])
 
 
 @dataclass(frozen=True, eq=False)
-class RemainderFit:
-    """C = U U' + s I + R.
+class Spread:
+    """Variances of the errors of a second-moment matrix.
 
     Attributes
     ----------
-    factors : Factors
-    variance : float
-        t, of the diagonal of R.
-    loss : Loss
-        That of the last round, whitened for noise and R.
-    matrix : (dim, dim) float64
-        The estimate of C, R included.
+    own : (k,) float64
+        Of v_a'E v_a.
+    cross : (k, dim - k) float64
+        Of q'E v_a, q every other axis.
     """
 
-    factors: Factors
-    variance: float
-    loss: Loss
-    matrix: Floats
+    own: Floats
+    cross: Floats
 
 
-def fit_with_remainder(observations: Observations, factors: Factors, unknowns: int) -> RemainderFit:
-    """Refit factors that were fitted to noise alone, with what they leave beside them."""
-    measurements, loss = observations.measurements, loss_of(observations)
-    variance, spectrum = 0.0, None
-    for _ in range(ROUNDS):
-        residuals = (observations.values - factors.values(measurements)) / np.sqrt(
-            observations.variances
-        )
-        if spectrum is None:
-            if _is_noise(residuals, unknowns, observations.exact_law):
-                break
-            spectrum = _spectrum(observations)
-        previous, variance = variance, _likely_variance(spectrum, residuals, unknowns)
-        if variance == 0 or abs(variance - previous) <= 0.05 * previous:
-            break
-        loss = _whitened(loss, spectrum, variance, observations)
-        factors = fit_factors(measurements, loss, factors)
-    matrix = factors.matrix()
-    if spectrum is not None and variance > 0 and not spectrum.is_cut:
-        slopes = loss(factors.values(measurements))[1]
-        matrix = matrix - variance * measurements.adjoint(slopes)
-    return RemainderFit(factors, variance, loss, matrix)
+def spread_of(
+    observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
+) -> Spread:
+    """Return errors of a fit of this rank whose matrix has these axes, (dim, dim) in columns."""
+    spread = _spread_of(observations, loss, remainder, axes, rank, k)
+    if observations.mean is None:
+        return spread
+    # mu e' + e mu' for errors e of the sum of the records: e has no preferred direction.
+    along = np.square(axes.T @ observations.mean) * observations.mean_variance
+    return Spread(spread.own + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
+
+
+def _spread_of(
+    observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
+) -> Spread:
+    """Return the errors that the noise of the values causes."""
+    measurements = observations.measurements
+    dim, size = measurements.dim, measurements.size
+    unknowns = pca_unknowns(rank, dim)
+    gain = robust_gain(observations.noise, unknowns / size)
+    if isinstance(measurements, EntryMeasurements):
+        return _of_entries(observations, measurements.on_diagonal, axes, k, gain)
+    if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_DESIGN:
+        spread = _of_tangents(measurements, loss, remainder, axes, rank, k, gain)
+        if spread is not None:
+            return spread
+    scale = float(np.mean(np.square(measurements.identity)))
+    average = cross_variance(
+        dim,
+        rank,
+        feature_map="quadratic",
+        n_features=size,
+        noise=observations.noise,
+        variance=float(np.mean(observations.variances)) / max(scale, 1e-300),
+    )
+    return Spread(np.full(k, 2 * average), np.full((k, dim - k), average))
+
+
+def _of_entries(
+    observations: Observations,
+    on_diagonal: Bits,
+    axes: Floats,
+    k: int,
+    gain: float,
+) -> Spread:
+    """Return errors from independent entries: the variance of q'E v is a sum over them."""
+    variances = gain * observations.variances
+    diagonal, off = float(variances[on_diagonal].mean()), float(variances[on_diagonal].mean()) / 2
+    if not on_diagonal.all():
+        off = float(variances[~on_diagonal].mean())
+    squares = np.square(axes)
+    common = squares[:, :k].T @ squares  # sum of v_i^2 q_i^2
+    cross = off + common[:, k:] * (diagonal - 2 * off)
+    return Spread(2 * off + np.diagonal(common) * (diagonal - 2 * off), cross)
+
+
+def _of_tangents(
+    measurements: QuadraticMeasurements,
+    loss: Loss,
+    remainder: float,
+    axes: Floats,
+    rank: int,
+    k: int,
+    gain: float,
+) -> Spread | None:
+    """Return errors from the covariance along the tangents; None if it is singular."""
+    products = measurements.vectors @ axes
+    first, second = np.triu_indices(rank, m=products.shape[1])
+    columns = products[:, first] * products[:, second]
+    columns[:, first != second] *= np.sqrt(2)
+    n_tangents = columns.shape[1]
+    if rank < products.shape[1]:
+        rest = np.square(products[:, rank:]).sum(axis=1) / np.sqrt(products.shape[1] - rank)
+        columns = np.column_stack([columns, rest])
+    if loss.whitener.ndim == 1:
+        columns = loss.whitener[:, None] * columns
+    else:
+        columns = loss.whitener @ columns
+    try:
+        covariance = np.linalg.inv(columns.T @ columns)
+    except np.linalg.LinAlgError:
+        return None
+    variances = np.diagonal(covariance)[:n_tangents] * gain
+    variances = np.maximum(variances - remainder, 1e-6 * np.abs(variances))
+    if not np.isfinite(variances).all():
+        return None
+    table = np.zeros((rank, products.shape[1]))
+    table[first, second] = variances
+    own = np.diagonal(table)[:k].copy()
+    return Spread(own, table[:k, k:] / 2)
 
 
 @dataclass(frozen=True, eq=False)
-class _Spectrum:
-    """Of A A* in units of the noise: eigenvalues (m,) and axes, or None if it is diagonal."""
+class Summary:
+    """Variances along the components found.
 
-    values: Floats
-    axes: Floats | None
-    is_cut: bool = False
-
-
-def _spectrum(observations: Observations) -> _Spectrum:
-    deviations = np.sqrt(observations.variances)
-    is_full = not isinstance(observations.measurements, EntryMeasurements)
-    if observations.measurements.size > MAX_SIZE and is_full:
-        diagonal = observations.measurements.gram_diagonal
-        return _Spectrum(diagonal / observations.variances, None, is_cut=True)
-    gram = observations.measurements.gram()
-    if gram.ndim == 1:
-        return _Spectrum(gram / observations.variances, None)
-    values, axes = np.linalg.eigh(gram / deviations[:, None] / deviations)
-    return _Spectrum(np.maximum(values, 0.0), axes)
-
-
-def _is_noise(residuals: Floats, unknowns: int, exact_law: bool) -> bool:
-    """Whether residuals in units of the noise are no larger than noise leaves."""
-    free = max(len(residuals) - unknowns, 1)
-    spread = np.sqrt((2 if exact_law else 5) * free)  # kurtosis 3, or 6
-    return bool(residuals @ residuals <= free + spread)
-
-
-def _likely_variance(spectrum: _Spectrum, residuals: Floats, unknowns: int) -> float:
-    """The t of greatest marginal likelihood; 0 if none is better."""
-    rotated = residuals if spectrum.axes is None else spectrum.axes.T @ residuals
-    # The fit has taken its share of the residuals.
-    squares = np.square(rotated) * (len(residuals) / max(len(residuals) - unknowns, 1))
-    grid = np.append(0.0, np.geomspace(1e-4, 1e14, 181) / max(float(spectrum.values.max()), 1e-300))
-    totals = 1 + grid[:, None] * spectrum.values
-    costs = np.log(totals).sum(axis=1) + (squares / totals).sum(axis=1)
-    return float(grid[int(np.argmin(costs))])
-
-
-def _whitened(loss: Loss, spectrum: _Spectrum, variance: float, observations: Observations) -> Loss:
-    """The loss with noise and R whitened: (I + t A A*)^(-1/2), symmetric, after the noise.
-
-    Symmetric, so that a small R changes the residuals little and Huber's threshold still
-    is one of single values.
+    Attributes
+    ----------
+    explained : (k,) float64
+        Of the records along each component.
+    lost : (k,) float64
+        By how much it is expected to fall short of the best component's.
     """
-    damping = 1 / np.sqrt(1 + variance * spectrum.values)
-    deviations = np.sqrt(observations.variances)
-    # The heavy tails are those of the noise alone: Huber's threshold stays at as many of
-    # its standard deviations, which are fewer of both together.
-    threshold = loss_of(observations).threshold * float(np.mean(1 / damping))
-    if spectrum.axes is None:
-        whitener = damping / deviations
-    else:
-        whitener = (spectrum.axes * damping) @ spectrum.axes.T / deviations
-    return Loss(loss.values, whitener, threshold)
+
+    explained: Floats
+    lost: Floats
+
+
+def summarise(eigenvalues: Floats, spread: Spread) -> Summary:
+    """Return variances along the components from eigenvalues (dim,), descending.
+
+    Noise enlarges the first eigenvalues: one that is t above the rest comes out at
+    t + N / t, N the sum of variances towards all others, and its vector holds t - N / t
+    (spiked random matrices: F. Benaych-Georges, R. Nadakuditi, 2011).
+    """
+    k = len(spread.own)
+    if k == len(eigenvalues):
+        return Summary(np.maximum(eigenvalues, 0.0), np.zeros(k))
+    rest = float(eigenvalues[k:].mean())
+    observed = np.maximum(eigenvalues[:k] - rest, 0.0)
+    total = spread.cross.sum(axis=1)
+    true = (observed + np.sqrt(np.maximum(np.square(observed) - 4 * total, 0.0))) / 2
+    shrink = true / np.maximum(observed, 1e-300)
+    gaps = shrink[:, None] * (eigenvalues[:k, None] - eigenvalues[None, k:])
+    gaps = np.maximum(gaps, 0.0)
+    # A vector can turn no further than to the other axis.
+    turned = spread.cross / np.maximum(np.square(gaps) + spread.cross, 1e-300)
+    lost = np.minimum((gaps * turned).sum(axis=1), true)
+    return Summary(np.maximum(rest + true - lost, 0.0), lost)

@@ -15,9 +15,9 @@ from privsketch.models.components import PCAModel
 from privsketch.sketching.sketch import Sketch
 
 MISFIT = 1.5  # residual over its expectation above which the rest is not spread evenly
-COSTLY = 0.05  # share of the variance lost to noise that is worth a word
-EDGE = 0.98  # of the largest total variance that records of the domain can have
-NARROW = 0.03  # root mean square distance from the center over the radius
+MAX_LOST_SHARE = 0.05  # share of the variance lost to noise that is worth a word
+EDGE_SHARE = 0.98  # of the largest total variance that records of the domain can have
+CENTRAL_RADIUS = 0.03  # root mean square distance from the center over the radius
 TOO_FEW = "there are too few records to say anything: the components describe noise"
 
 
@@ -28,7 +28,7 @@ def learn_pca(
     method: str = "auto",
     random_state: int | None = None,
 ) -> PCAModel:
-    """Principal components from a sketch. Charges nothing.
+    """Learn principal components from a sketch. Charges nothing.
 
     They are about the mean of the records if the design releases it (`mean="released"`),
     else about the center of the domain; the model says which.
@@ -116,48 +116,48 @@ def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
 
 
 def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
-    """Reasons to doubt the components, in words."""
-    found = []
+    """Return reasons to doubt the components, in words."""
+    texts = []
     radius = float(sketch.design.domain.half_widths[0])
     size, standing = model.n_components, model.n_standing_out
     if standing < size:
         missing = size - standing
         which = f"{missing} of {size} components {'does' if missing == 1 else 'do'}"
         which = "the component does" if size == 1 else which
-        found.append(f"{which} not stand out of the noise, and may describe it")
-    if model.lost_variance > COSTLY and standing > 0:
-        found.append(
+        texts.append(f"{which} not stand out of the noise, and may describe it")
+    if model.lost_variance > MAX_LOST_SHARE and standing > 0:
+        texts.append(
             f"the noise is expected to cost {model.lost_variance:.0%} of the variance that the "
             "best components hold"
         )
     if sketch.n_records is None:
-        found.append(
+        texts.append(
             "the sketch has no number of records: variances are those of "
             f"{model.n_records:.0f}, the number it was planned for"
         )
-    if not model.centered and model.total_variance > EDGE * radius**2:
+    if not model.centered and model.total_variance > EDGE_SHARE * radius**2:
         text = (
             "nearly all records lie on the edge of the domain, where those outside of it end up: "
             "it is too narrow, or the records are in other units"
         )
         more = "; or there are more of them than planned" if sketch.n_records is None else ""
-        found.append(text + more)
-    if not model.centered and standing and model.total_variance < (NARROW * radius) ** 2:
-        found.append(
+        texts.append(text + more)
+    if not model.centered and standing and model.total_variance < (CENTRAL_RADIUS * radius) ** 2:
+        texts.append(
             "all records lie very near the center of the domain: a smaller radius would need far "
             "less noise"
         )
     if model.misfit > _most_misfit(model, sketch) and sketch.design.feature_map == "quadratic":
-        found.append(
+        texts.append(
             f"records vary in more directions than a few (misfit {model.misfit:.1f}): second "
             'moments, feature_map="second-moments", tell components of such records better '
             "than features"
         )
-    return tuple(found)
+    return tuple(texts)
 
 
 def _most_misfit(model: PCAModel, sketch: Sketch) -> float:
-    """The largest misfit that a few values beyond the unknowns may have by chance."""
+    """Return the largest misfit that few values beyond the unknowns may have by chance."""
     design = sketch.design
     unknowns = pca_unknowns(max(model.n_components, model.n_standing_out), design.dim)
     free = max(design.n_values - unknowns, 1)

@@ -8,27 +8,139 @@ The numbers to explain: second moments about the mean, where the mean is known.
 The sum of (x - mu)(x - mu)' over n records is M - n mu mu'. A noisy mean has, on average,
 n mu mu' too large by its own variance, which is known and taken back. Its error e of the sum
 is one of the matrix, mu e' + e mu', and no noise of single values.
+
+Linear measurements of a symmetric matrix: C -> w_j' C w_j, or C -> its entries.
+
+A measurement A and its adjoint A* are all that the fits of principal components need;
+<A(C), g> = <C, A*(g)> for every C and g. `gram` is A A*: the covariance of the values of a
+random symmetric matrix with no preferred direction (variance 1 on the diagonal, 1/2 off it).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.types import Floats
-from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL
-from privsketch.learning.pca.measurements import (
-    EntryMeasurements,
-    Measurements,
-    QuadraticMeasurements,
-)
+from privsketch._base.types import Bits, Floats, Indices
+from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.sketching.sketch import Sketch
 
 MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticMeasurements:
+    """w_j' C w_j along public vectors (m, dim)."""
+
+    vectors: Floats
+
+    @property
+    def dim(self) -> int:
+        """Rows of the matrix."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return len(self.vectors)
+
+    @cached_property
+    def identity(self) -> Floats:
+        """A(I), (m,): squared norms."""
+        return np.asarray(np.einsum("jk,jk->j", self.vectors, self.vectors))
+
+    def of_matrix(self, matrix: Floats) -> Floats:
+        """Return A(C), (m,)."""
+        return np.asarray(np.einsum("jk,jk->j", self.vectors @ matrix, self.vectors))
+
+    def of_factor(self, factor: Floats) -> Floats:
+        """Return A(U U'), (m,)."""
+        products = self.vectors @ factor
+        return np.asarray(np.einsum("jk,jk->j", products, products))
+
+    def adjoint(self, weights: Floats) -> Floats:
+        """Return A*(g), (dim, dim)."""
+        return np.asarray((self.vectors * weights[:, None]).T @ self.vectors)
+
+    def adjoint_times(self, weights: Floats, factor: Floats) -> Floats:
+        """Return A*(g) U, (dim, rank)."""
+        return np.asarray(self.vectors.T @ (weights[:, None] * (self.vectors @ factor)))
+
+    @property
+    def gram_diagonal(self) -> Floats:
+        """Diagonal of A A*, (m,)."""
+        return np.square(self.identity)
+
+    def gram(self) -> Floats:
+        """Return A A*, (m, m), or its diagonal (m,) if it has nothing else."""
+        return np.asarray(np.square(self.vectors @ self.vectors.T))
+
+
+@dataclass(frozen=True, eq=False)
+class EntryMeasurements:
+    """The entries C_ij, i <= j, row by row of the upper triangle."""
+
+    dim: int
+
+    @cached_property
+    def _places(self) -> tuple[Indices, Indices]:
+        first, second = np.triu_indices(self.dim)
+        return first, second
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return moment_count(self.dim)
+
+    @cached_property
+    def on_diagonal(self) -> Bits:
+        """(m,) whether a value is one of the diagonal."""
+        first, second = self._places
+        return np.asarray(first == second)
+
+    @cached_property
+    def identity(self) -> Floats:
+        """A(I), (m,)."""
+        return self.on_diagonal.astype(np.float64)
+
+    def of_matrix(self, matrix: Floats) -> Floats:
+        """Return A(C), (m,)."""
+        return np.asarray(matrix[self._places])
+
+    def of_factor(self, factor: Floats) -> Floats:
+        """Return A(U U'), (m,)."""
+        return self.of_matrix(factor @ factor.T)
+
+    def adjoint(self, weights: Floats) -> Floats:
+        """Return A*(g), (dim, dim)."""
+        half = np.zeros((self.dim, self.dim))
+        half[self._places] = weights / 2
+        return half + half.T
+
+    def adjoint_times(self, weights: Floats, factor: Floats) -> Floats:
+        """Return A*(g) U, (dim, rank)."""
+        return np.asarray(self.adjoint(weights) @ factor)
+
+    def matrix_of(self, values: Floats) -> Floats:
+        """Return the symmetric matrix that has these entries."""
+        return self.adjoint(np.where(self.on_diagonal, values, 2 * values))
+
+    @property
+    def gram_diagonal(self) -> Floats:
+        """Diagonal of A A*, (m,)."""
+        return np.where(self.on_diagonal, 1.0, 0.5)
+
+    def gram(self) -> Floats:
+        """Return A A*, (m, m), or its diagonal (m,) if it has nothing else."""
+        return self.gram_diagonal
+
+
+Measurements = QuadraticMeasurements | EntryMeasurements
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,7 +222,7 @@ PCAProblem = QuadraticProblem | MomentProblem
 
 
 def problem_of_pca(sketch: Sketch) -> PCAProblem:
-    """The sketch as learners of principal components see it."""
+    """Return the sketch as a problem for learners of principal components."""
     design = sketch.design
     if not design.mapping.for_components:
         raise ParameterError(
@@ -149,7 +261,7 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
 
 
 def _masking(sketch: Sketch, square: float) -> float:
-    """Variance that masks add to a sum of squares of this size.
+    """Return the variance that masks add to a sum of squares of this size.
 
     For each record that of its own square, on average: three times its mean squared, as
     for Gaussian records.
@@ -160,7 +272,7 @@ def _masking(sketch: Sketch, square: float) -> float:
 
 
 def _count_variance(sketch: Sketch) -> float:
-    """Variance of the number of records about that of the records in the sums.
+    """Return the variance of the released number of records about that in the sums.
 
     Its noise; and how many records masks keep, unless it is those that were counted.
     """
@@ -168,8 +280,8 @@ def _count_variance(sketch: Sketch) -> float:
     variance = sketch.count_variance
     if noise.count == "released" and noise.count_law is None:
         return variance
-    kept = (1 - rate) * sketch.repetition  # of every record, in units of its own
-    return variance + kept * max(sketch.assumed_records, 0.0)
+    masked_variance = (1 - rate) * sketch.repetition  # of every record, in units of its own
+    return variance + masked_variance * max(sketch.assumed_records, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,21 +331,21 @@ class Observations:
         return max(self.n_records / self.repetition, 1.0)
 
     def mean_error(self, errors: Floats) -> Floats:
-        """What errors of the sum of the records, (dim,), do to the values, (m,)."""
+        """Return errors of the values, (m,), that errors of the sum of records, (dim,), cause."""
         if self.mean is None:
             return np.zeros(self.measurements.size)
         turned = np.outer(self.mean, errors)
         return self.measurements.of_matrix(turned + turned.T)
 
     def mean_spread(self) -> Floats:
-        """Variances of the values because of the noise of the mean, (m,)."""
+        """Return variances of the values, (m,), that the noise of the mean causes."""
         if self.mean is None:
             return np.zeros(self.measurements.size)
         return self.mean_variance * _spread_by_mean(self.measurements, self.mean)
 
 
 def observations_of(problem: PCAProblem) -> Observations:
-    """What a fit explains."""
+    """Return the observations that a fit explains."""
     measurements: Measurements
     if isinstance(problem, MomentProblem):
         entries = EntryMeasurements(problem.dim)
@@ -267,12 +379,12 @@ def observations_of(problem: PCAProblem) -> Observations:
 
 
 def _inside(mean: Floats, radius: float) -> Floats:
-    """The nearest point of the domain; a mean outside is noise."""
+    """Return the nearest point of the domain; a mean outside is noise."""
     return np.asarray(mean / max(1.0, float(np.linalg.norm(mean)) / radius))
 
 
 def _spread_by_mean(measurements: Measurements, mean: Floats) -> Floats:
-    """Variance of A(mu e' + e mu') for e of variance 1 in every coordinate, (m,)."""
+    """Return variances of A(mu e' + e mu'), (m,), for e of variance 1 in every coordinate."""
     if isinstance(measurements, EntryMeasurements):
         squares = np.square(mean)
         both = squares[:, None] + squares[None, :] + 2 * np.diag(squares)

@@ -24,26 +24,26 @@ import numpy as np
 
 from privsketch._base.types import Floats
 from privsketch.design.validity import pca_unknowns
-from privsketch.learning.pca.convex import ConvexFit, fit_convex
-from privsketch.learning.pca.factors import (
+from privsketch.learning.pca.fits import (
     TOLERANCE,
+    ConvexFit,
     Factors,
     Loss,
+    fit_convex,
     fit_factors,
     leading,
     loss_of,
     squares_of,
 )
-from privsketch.learning.pca.measurements import EntryMeasurements, Measurements
-from privsketch.learning.pca.problem import Observations
+from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Observations
 
-ROUGH = 1e-5  # relative fall of the cost per step
-MANY = 4  # values per unknown from which a spectral start is safe
+ROUGH_TOLERANCE = 1e-5  # relative fall of the cost per step
+SPECTRAL_RATIO = 4  # values per unknown from which a spectral start is safe
 PENALTY = 0.25  # of the noise edge
-LAST = 3.0  # standard errors from which a last direction stands out
+LAST_DEVIATIONS = 3.0  # standard errors from which a last direction stands out
 START_ITERATIONS, START_TOLERANCE = 100, 1e-3  # a start need not be exact; by trial
 N_DRAWS, N_DRAWS_WIDE = 100, 20  # the largest eigenvalues of wide matrices vary little
-WIDE = 50  # columns
+MAX_MANY_DRAWS_DIM = 50  # columns
 DEVIATIONS = 2.0  # above the mean of the draws: one false alarm in some thirty
 QUANTILE = 0.97  # of the draws, where the noise has heavy tails
 
@@ -62,12 +62,12 @@ class Search:
         measurements = self.observations.measurements
         if isinstance(measurements, EntryMeasurements):
             return measurements.matrix_of(self.observations.values)
-        if measurements.size >= MANY * pca_unknowns(rank, measurements.dim):
+        if measurements.size >= SPECTRAL_RATIO * pca_unknowns(rank, measurements.dim):
             return _one_step(measurements, self.squares)
         return self.convex(START_ITERATIONS, START_TOLERANCE).matrix()
 
     def convex(self, max_iterations: int, tolerance: float) -> ConvexFit:
-        """The convex fit, of least squares: Huber's function and shrinkage do not go together.
+        """Return the convex fit of least squares; Huber's function does not suit shrinkage.
 
         The penalty shrinks what it finds, by more than the noise, and Huber's function
         takes the difference for outliers. At the full edge only true directions enter, but
@@ -82,16 +82,16 @@ class Search:
         )
 
     def fit(self, rank: int) -> Factors:
-        """The best U U' + s I with U of this rank."""
+        """Return the best U U' + s I with U of this rank."""
         start = self._rough.get(rank, leading(self.start, rank))
         return self._improved(start, self.loss, TOLERANCE)
 
     def _rough_fit(self, rank: int) -> Factors:
-        """One of least squares that is good enough to see what it leaves.
+        """Fit least squares well enough to see what they leave.
 
         Squares, as for the edge: a fit by Huber's function leaves more of them.
         """
-        self._rough[rank] = self._improved(leading(self.start, rank), self.squares, ROUGH)
+        self._rough[rank] = self._improved(leading(self.start, rank), self.squares, ROUGH_TOLERANCE)
         return self._rough[rank]
 
     def _improved(self, start: Factors, loss: Loss, tolerance: float) -> Factors:
@@ -102,7 +102,7 @@ class Search:
         return fit_factors(measurements, loss, start, tolerance=tolerance)
 
     def standing_out(self, most: int) -> int:
-        """Number of components that stand out of the noise, at most `most`."""
+        """Return the number of components that stand out of the noise, at most `most`."""
         dim = self.observations.measurements.dim
         for rank in range(most):
             factors = self._rough_fit(rank)
@@ -117,20 +117,20 @@ class Search:
         return most
 
     def _has_last(self, factors: Factors) -> bool:
-        """Whether the last direction, which none is left to compare with, is above noise."""
+        """Return whether the last direction, which has no other to compare with, exceeds noise."""
         axis = np.linalg.svd(factors.factor)[0][:, -1:]
         whitened = self.squares.whiten(self.observations.measurements.of_factor(axis))
-        return bool(factors.isotropic * np.linalg.norm(whitened) > LAST)
+        return bool(factors.isotropic * np.linalg.norm(whitened) > LAST_DEVIATIONS)
 
 
 def carried_components(dim: int, n_values: int, per_unknown: float = 1.0) -> int:
-    """The largest rank with so many values for every unknown, at least 1."""
+    """Return the largest rank with so many values for every unknown, at least 1."""
     ranks = range(1, dim + 1)
     return max((r for r in ranks if per_unknown * pca_unknowns(r, dim) <= n_values), default=1)
 
 
 def _one_step(measurements: Measurements, loss: Loss) -> Floats:
-    """The isotropic matrix that explains the values best, and a step along its gradient."""
+    """Return the best isotropic matrix after one step along its gradient."""
     unit = loss.whiten(measurements.identity)
     level = float(unit @ loss.whiten(loss.values)) / max(float(unit @ unit), 1e-300)
     residuals = loss.values - level * measurements.identity
@@ -141,7 +141,7 @@ def _one_step(measurements: Measurements, loss: Loss) -> Floats:
 
 
 def top_rate(observations: Observations, slopes: Floats) -> float:
-    """The largest rate at which another direction would improve a fit of least squares.
+    """Return the largest rate at which another direction would improve a least-squares fit.
 
     Of squares also where the noise is Laplace's: Huber's slopes say little about residuals
     far beyond the noise.
@@ -167,18 +167,18 @@ class Edge:
     sampling: float
 
     def at(self, isotropic: float, n_records: float) -> float:
-        """The edge of both."""
+        """Return the edge of noise and sampling together."""
         return math.hypot(self.noise, self.sampling * isotropic / math.sqrt(n_records))
 
 
 def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
-    """Edges by simulation; variances of independent parts add."""
+    """Return edges by simulation; variances of independent parts add."""
     measurements, loss = observations.measurements, squares_of(observations)
     deviations = np.sqrt(observations.variances)
     level = loss.whiten(measurements.identity)
     noise: list[float] = []
     sampling: list[float] = []
-    for _ in range(N_DRAWS if measurements.dim <= WIDE else N_DRAWS_WIDE):
+    for _ in range(N_DRAWS if measurements.dim <= MAX_MANY_DRAWS_DIM else N_DRAWS_WIDE):
         unit = deviations * _unit_noise(observations.noise, measurements.size, rng)
         of_mean = _unit_noise(observations.noise, measurements.dim, rng)
         unit += observations.mean_error(math.sqrt(observations.mean_variance) * of_mean)
@@ -199,7 +199,7 @@ def _above(rates: list[float]) -> float:
 
 
 def _unit_noise(noise: str, size: int, rng: np.random.Generator) -> Floats:
-    """Noise of variance 1. The cube's components are nearly Gaussian for this purpose."""
+    """Return noise of variance 1. The cube's is nearly Gaussian for this purpose."""
     if noise == "laplace":
         return rng.laplace(scale=np.sqrt(0.5), size=size)
     return rng.standard_normal(size)

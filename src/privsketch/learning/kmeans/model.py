@@ -1,22 +1,23 @@
-"""What centers cost on the records, over what k-means on the records themselves would cost.
+"""The model of k-means clusters, and the cost ratio that it predicts.
 
-Nobody but a holder can tell that ratio, and a sketch foretells it. To first order a center that is
-off by e raises the cost by |e|^2 for each of its records, so standard errors tell the excess,
-in units of the cost under the fitted density, as long as the search found all clusters. Whether
-it did is told by signs of another kind: by how far a small cluster stands out of the noise, what
-the fit leaves unexplained, how many unknowns a number of the sketch serves, how fine it sees.
+The cost ratio is what centers cost on the records over what k-means on the records would cost.
+Only a holder can compute it, and a sketch predicts it. To first order a center that is off by e
+raises the cost by |e|^2 for each of its records. Standard errors therefore give the excess, as long
+as the search found all clusters. Other signs tell whether it did: how far a small cluster stands
+out of the noise, what the fit leaves unexplained, how many unknowns there are for each number of
+the sketch, and how fine a scale it resolves.
 
-A weighted sum of these signs is a *score*, about the logarithm of the excess. Its weights, and
-the ratios to expect at a score, were fitted to random studies whose records were known
-(`benchmarks/ratios.py`), so the interval holds what theory does not know of, such as searches
-that fail. Everything here is computed from the sketch and the model: free post-processing.
+A weighted sum of these signs is a *score*, about the logarithm of the excess. Its weights, and the
+ratios to expect at a score, were fitted to random studies whose records were known
+(`benchmarks/ratios.py`). The interval therefore includes what theory does not cover, such as
+searches that fail. Everything here is computed from the sketch and the model: free post-processing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,13 +26,103 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
+from privsketch.learning.concerns import concerns
+from privsketch.learning.problem import Atoms
+from privsketch.learning.uncertainty import with_label_errors
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 2000  # of the density; they give its cost to some percent
-SMALL = 0.1  # share of the clusters that are no larger than a small one
-TINY = 1e-9  # squared width over that of the domain, below which nothing is told apart
+SMALL_QUANTILE = 0.1  # share of the clusters that are no larger than a small one
+CALIBRATED = ("joint", "cells")  # decoders of the random studies
+MIN_SQUARED_WIDTH = 1e-9  # squared width over that of the domain, below which nothing is told apart
+MIN_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
+RANGES = {
+    "error": (-8.0, 3.0),
+    "fisher": (-9.0, 3.0),
+    "hopeless": (0.0, 3.0),
+    "contrast": (0.0, 7.0),
+    "stands out": (-3.0, 4.0),
+    "is hidden": (-3.0, 1.0),
+    "unexplained": (-6.0, 0.0),
+    "fill": (-4.0, 0.0),
+    "fineness": (-1.5, 1.0),
+    "columns": (0.0, 4.0),
+}
+
+
+def model_of(
+    sketch: Sketch,
+    *,
+    centers: Floats,
+    records: Floats,
+    density: Atoms,
+    errors: Floats | None,
+    residual: tuple[float, float, float],
+    decoder: str,
+    plugin: str | None = None,
+) -> ClusterModel:
+    """Return the model of the clusters that a decoder found, with its concerns.
+
+    Parameters
+    ----------
+    centers, records : (k, dim) and (k,)
+        About the center of the domain, and how many records each serves.
+    density : Atoms
+        Weights in records, centers about that of the domain.
+    errors : (k, dim), optional
+        Standard errors of the centers.
+    residual : (float, float, float)
+        Squared misfit, and mean and standard deviation of what noise and sampling leave.
+    decoder : str
+        Name of the decoder.
+    plugin : str, optional
+        Distribution that registers the decoder, for the receipt; None for ours.
+    """
+    design = sketch.design
+    domain, weights = design.domain, shares(records)
+    axis_widths = _spread_around(centers, density)
+    origin, (left, expected, spread) = domain.center_vector, residual
+    fit = ClusterModel(
+        centers=domain.project(centers + origin),
+        weights=weights,
+        width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
+        standard_errors=None if errors is None else with_label_errors(errors, design.schema),
+        residual=left,
+        expected_residual=expected,
+        residual_spread=spread,
+        n_records=float(density.weights.sum()),
+        axis_widths=axis_widths,
+        mixture_weights=shares(density.weights),
+        mixture_means=density.centers + origin,
+        mixture_widths=np.sqrt(density.axis_variances()),
+        decoder=decoder,
+        design_fingerprint=design.fingerprint,
+        receipt=sketch.receipt.naming(plugin),
+        method="sketch",
+        columns=design.columns,
+        schema=design.schema,
+        domain=domain,
+    )
+    fit = replace(fit, cost_ratio=foretold_ratio(fit, errors, sketch))
+    return replace(fit, concerns=concerns(fit, sketch))
+
+
+def shares(weights: Floats) -> Floats:
+    """Return weights that sum to 1; equal ones if all are 0."""
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+
+
+def _spread_around(centers: Floats, density: Atoms) -> Floats:
+    """Return standard deviations along the axes of the density around each center, (k, dim)."""
+    label = nearest(density.centers, centers)
+    squares = density.axis_variances() + np.square(density.centers - centers[label])
+    weights = density.weights + 1e-300  # a component of no weight still has a width
+    mass = np.bincount(label, weights, len(centers))
+    sums = np.stack([np.bincount(label, weights * column, len(centers)) for column in squares.T])
+    return np.asarray(np.sqrt(sums / np.maximum(mass, 1e-300)).T)
 
 
 @dataclass(frozen=True)
@@ -57,11 +148,11 @@ class Calibration:
     high: tuple[float, ...]
 
     def score(self, signs: Mapping[str, float]) -> float:
-        """The weighted sum of signs."""
+        """Return the weighted sum of signs."""
         return self.constant + sum(each * signs[name] for name, each in self.weights.items())
 
     def ratio(self, score: float) -> CostRatio:
-        """What is to be expected at a score."""
+        """Return the cost ratio to expect at a score."""
         low, middle, high = (
             math.exp(float(np.interp(score, self.scores, quantiles)))
             for quantiles in (self.low, self.middle, self.high)
@@ -70,11 +161,11 @@ class Calibration:
 
 
 def foretold_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -> CostRatio | None:
-    """The ratio of a model; None where no density has widths.
+    """Return the cost ratio of a model; None for decoders that were not calibrated.
 
     `errors` are the standard errors of the centers, without what labels add to them.
     """
-    if model.density is None or model.decoder == "cl-ompr":
+    if model.density is None or model.decoder not in CALIBRATED:
         return None
     calibration = WAVES if sketch.design.cells is None else CELLS
     return calibration.ratio(calibration.score(signs_of(model, model.density, errors, sketch)))
@@ -83,7 +174,7 @@ def foretold_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -
 def signs_of(
     model: ClusterModel, density: Density, errors: Floats | None, sketch: Sketch
 ) -> dict[str, float]:
-    """Public quantities that tell how well centers serve records, most of them logarithms.
+    """Return public quantities that predict the cost of centers, most of them logarithms.
 
     All of them are cut to where the random studies are: far beyond, they tell no more.
     """
@@ -91,20 +182,20 @@ def signs_of(
     dim = design.dim
     within, total = _costs(model, density, design)
     width = math.sqrt(within / dim)
-    small = max(float(np.quantile(model.weights, SMALL)) * n, 1.0)
+    small = max(float(np.quantile(model.weights, SMALL_QUANTILE)) * n, 1.0)
     sight = _Sight.of(sketch, n)
     if errors is None:  # of a fit too large to tell
         off = _logarithm(sight.center_error(n / k, width))
     else:
         off = _logarithm(float(model.weights @ np.square(errors).sum(axis=1)) / within)
     # A fit whose clusters are one point has seen nothing: records of any shape have some contrast.
-    contrast = max(total / within - 1, LEAST_CONTRAST)
+    contrast = max(total / within - 1, MIN_CONTRAST)
     # The best of many places lowers the residual by so much where there is nothing but noise.
     places = np.log(np.maximum(design.domain.half_widths / width, 1.0)).sum()
     by_chance = 2 * float(places) + dim + 2
     stands_out = _logarithm(sight.gain(small, width) / by_chance)
     unexplained = math.sqrt(max(density.residual - density.expected_residual, 0.0))
-    told = {
+    signs = {
         "error": min(off, _logarithm(contrast)),
         "fisher": _logarithm(sight.center_error(n / k, width)),
         "hopeless": max(off, 0.0),
@@ -116,22 +207,7 @@ def signs_of(
         "fineness": _logarithm(width / sight.finest),
         "columns": math.log(dim),
     }
-    return {name: min(max(told[name], low), high) for name, (low, high) in RANGES.items()}
-
-
-LEAST_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
-RANGES = {
-    "error": (-8.0, 3.0),
-    "fisher": (-9.0, 3.0),
-    "hopeless": (0.0, 3.0),
-    "contrast": (0.0, 7.0),
-    "stands out": (-3.0, 4.0),
-    "is hidden": (-3.0, 1.0),
-    "unexplained": (-6.0, 0.0),
-    "fill": (-4.0, 0.0),
-    "fineness": (-1.5, 1.0),
-    "columns": (0.0, 4.0),
-}
+    return {name: min(max(signs[name], low), high) for name, (low, high) in RANGES.items()}
 
 
 def _logarithm(value: float) -> float:
@@ -139,7 +215,7 @@ def _logarithm(value: float) -> float:
 
 
 def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float, float]:
-    """Squared distance of a record of the density to its center, and to the mean of all."""
+    """Return mean squared distances of the density to its centers, and to the overall mean."""
     rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for all
     shares = np.cumsum(density.mixture_weights)
     label = np.searchsorted(shares, (np.arange(N_SAMPLES) + 0.5) / N_SAMPLES)
@@ -148,7 +224,7 @@ def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float
     places = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)
     places = design.domain.project(places)
     away = places - model.centers[nearest(places, model.centers)]
-    least = TINY * float(np.square(design.domain.half_widths).sum())
+    least = MIN_SQUARED_WIDTH * float(np.square(design.domain.half_widths).sum())
     within = max(float(np.square(away).sum(axis=1).mean()), least)
     return within, float(places.var(axis=0).sum())
 
@@ -186,30 +262,30 @@ class _Sight:
         return cls(design, noise + sampling, design.n_features, design.dim + 1, finest)
 
     def _overlap(self, width: float) -> float:
-        """Chance that two records of a cluster are in one cell."""
+        """Return the chance that two records of a cluster are in one cell."""
         sides = 2 * self.design.domain.half_widths / np.array(self.design.cells)
         spread = np.sqrt(4 * math.pi * (width**2 + sides**2 / 12))
         return float(np.minimum(sides / spread, 1.0).prod())
 
     def gain(self, n_records: float, width: float) -> float:
-        """By how much a cluster lowers the squared residual, in units of its variance."""
+        """Return how much a cluster lowers the squared residual, in units of its variance."""
         design = self.design
         if design.cells is not None:
-            seen = n_records * self._overlap(width)
-            return n_records * seen / (self.variance + seen)
+            overlap = n_records * self._overlap(width)
+            return n_records * overlap / (self.variance + overlap)
         law = design.frequencies
         share = energy_share(law.law, law.radial_law, width, design.dim)
         return n_records**2 * design.n_features * share / self.variance
 
     def center_error(self, n_records: float, width: float) -> float:
-        """Squared error of the center of a cluster by itself, over its squared width."""
+        """Return the squared error of an isolated cluster's center, over its squared width."""
         design = self.design
         if design.cells is not None:
             return 2 * design.dim / self.gain(n_records, width)
         law = design.frequencies
         band = band_share(law.law, law.radial_law, width, design.dim)
-        told = n_records**2 * design.n_features * band
-        return self.variance * design.dim / max(told, 1e-300)
+        information = n_records**2 * design.n_features * band
+        return self.variance * design.dim / max(information, 1e-300)
 
 
 # Of 885 random studies of Fourier and one-bit sketches, and of 296 of cells. Fitted without one of

@@ -22,7 +22,7 @@ from privsketch.learning.problem import (
 )
 from privsketch.learning.refine import HALF_BITS, TURN
 
-FEW = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
+REMOVED_SHARE = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
 N_NEIGHBOURS = 3  # merge partners tried per atom
 
 
@@ -37,7 +37,7 @@ def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
     stock = Stock(target, atoms)
     while stock.atoms.size > n_atoms:
         surplus = stock.atoms.size - n_atoms
-        few = max((surplus + 1) // 2, int(FEW * stock.atoms.size))
+        few = max((surplus + 1) // 2, int(REMOVED_SHARE * stock.atoms.size))
         stock.remove_cheapest(min(surplus, few))
         stock.refit_weights()
     return stock.atoms
@@ -73,7 +73,7 @@ class Stock:
         self._rows = self._take_in(atoms)
 
     def _take_in(self, atoms: Atoms) -> Indices:
-        """Computes features and inner products of further atoms; the rows that they are in."""
+        """Compute features and inner products of further atoms; return their rows."""
         first, end = self._n_rows, self._n_rows + atoms.size
         if first == end:
             return np.arange(0)
@@ -92,7 +92,7 @@ class Stock:
         return ridged(self._target, self._products[np.ix_(self._rows, self._rows)])
 
     def refit_weights(self) -> None:
-        """Gives the atoms their best weights."""
+        """Give the atoms their best weights."""
         weights = nonnegative_solution(self._gram(), self._scores[self._rows])
         self.atoms = Atoms(weights, self.atoms.centers, self.atoms.variances)
 
@@ -105,42 +105,33 @@ class Stock:
         """
         atoms = self.atoms
         nearest = nearest_neighbours(atoms.centers, N_NEIGHBOURS)
-        pairs = _unique_pairs(nearest)
+        pairs = neighbour_pairs(nearest)
         merged = merge_pairs(atoms, pairs)
         prices = np.concatenate(
             [deletion_prices(atoms.weights, self._gram()), self.merge_prices(pairs, merged)]
         )
-        touched = np.zeros(atoms.size, dtype=bool)
-        removed = np.zeros(atoms.size, dtype=bool)
-        accepted: list[int] = []
-        n_removed = 0
-        for choice in np.argsort(prices, kind="stable"):
-            if n_removed == n_remove:
-                break
-            if choice < atoms.size:
-                members = np.array([choice, *nearest[choice, :1]])
-                if touched[choice] or removed.all():
-                    continue
-                removed[choice] = True
-            else:
-                members = pairs[choice - atoms.size]
-                if touched[members].any():
-                    continue
-                removed[members] = True
-                accepted.append(int(choice) - atoms.size)
-            touched[members] = True
-            n_removed += 1
-        keep = np.flatnonzero(~removed)
-        kept, new = atoms.subset(keep), merged.subset(np.array(accepted, dtype=np.intp))
+        own = np.arange(atoms.size)
+        heir = nearest[:, 0] if nearest.size else own
+        chosen = choose_disjoint(
+            np.argsort(prices, kind="stable"),
+            needed=np.vstack([np.stack([own, own], axis=1), pairs]),
+            touched=np.vstack([np.stack([own, heir], axis=1), pairs]),
+            n_options=n_remove,
+        )
+        merges = chosen[chosen >= atoms.size] - atoms.size
+        keep = np.delete(own, np.append(chosen[chosen < atoms.size], pairs[merges]))
+        remaining, new = atoms.subset(keep), merged.subset(merges)
         self._rows = np.concatenate([self._rows[keep], self._take_in(new)])
         self.atoms = Atoms(
-            np.concatenate([kept.weights, new.weights]),
-            np.concatenate([kept.centers, new.centers]),
-            atoms.variances if atoms.shared else np.concatenate([kept.variances, new.variances]),
+            np.concatenate([remaining.weights, new.weights]),
+            np.concatenate([remaining.centers, new.centers]),
+            atoms.variances
+            if atoms.shared
+            else np.concatenate([remaining.variances, new.variances]),
         )
 
     def merge_prices(self, pairs: Indices, merged: Atoms) -> Floats:
-        """Growth of the cost when each pair is replaced by its merged atom."""
+        """Return the growth of the cost when each pair is replaced by its merged atom."""
         atoms, dtype = self.atoms, self._features.dtype
         weights = np.zeros(self._n_rows, dtype)
         weights[self._rows] = atoms.weights
@@ -172,30 +163,43 @@ class Stock:
 
 
 def deletion_prices(weights: Floats, gram: Floats) -> Floats:
-    """Growth of the cost when one atom goes and the others refit: a_i^2 / (G^-1)_ii."""
+    """Return the growth of the cost without each atom, others refitted: a_i^2 / (G^-1)_ii."""
     return np.asarray(weights**2 / np.diag(inv(gram)))
 
 
 def merge_pairs(atoms: Atoms, pairs: Indices) -> Atoms:
-    """One atom for each pair with its total weight, its mean and, if own, its variances."""
+    """Return one atom for each pair, with the moments of both; shared variances stay."""
+    own = None if atoms.shared else atoms.variances
+    weights, centers, variances = merged_moments(atoms.weights, atoms.centers, own, pairs)
+    return Atoms(weights, centers, atoms.variances if variances is None else variances)
+
+
+def merged_moments(
+    weights: Floats, means: Floats, covariances: Floats | None, pairs: Indices
+) -> tuple[Floats, Floats, Floats | None]:
+    """Return weight, mean and covariance of the two components of each pair together.
+
+    `covariances` are variances, (size, 1) or (size, dim), or matrices, (size, dim, dim). A
+    single variance becomes the mean over all axes. None is for covariances that all share.
+    """
     first, second = pairs.T
-    weights = atoms.weights[first] + atoms.weights[second]
+    totals = weights[first] + weights[second]
     share = np.full(len(pairs), 0.5)
-    np.divide(atoms.weights[second], weights, out=share, where=weights > 0)
-    step = atoms.centers[second] - atoms.centers[first]
-    centers = atoms.centers[first] + share[:, None] * step
-    if atoms.shared:
-        return Atoms(weights, centers, atoms.variances)
-    share = share[:, None]
-    spread = share * (1 - share) * step**2
-    if atoms.variances.shape[1] == 1:
+    np.divide(weights[second], totals, out=share, where=totals > 0)
+    step = means[second] - means[first]
+    centers = means[first] + share[:, None] * step
+    if covariances is None:
+        return totals, centers, None
+    spread = np.square(step) if covariances.ndim == 2 else step[:, :, None] * step[:, None, :]
+    if covariances.shape[1] == 1 and covariances.ndim == 2:
         spread = spread.mean(axis=1, keepdims=True)
-    inside = (1 - share) * atoms.variances[first] + share * atoms.variances[second]
-    return Atoms(weights, centers, inside + spread)
+    share = share.reshape(-1, *[1] * (covariances.ndim - 1))
+    within = (1 - share) * covariances[first] + share * covariances[second]
+    return totals, centers, within + share * (1 - share) * spread
 
 
 def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
-    """(size, at most n_neighbours) indices of the nearest other centers."""
+    """Return indices of the nearest other centers, (size, at most n_neighbours)."""
     norms = np.einsum("kd,kd->k", centers, centers)
     distances = norms[:, None] + norms[None, :] - 2 * centers @ centers.T
     np.fill_diagonal(distances, np.inf)
@@ -207,8 +211,29 @@ def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
     return np.take_along_axis(near, order, axis=1)
 
 
-def _unique_pairs(nearest: Indices) -> Indices:
-    n_atoms, n_neighbours = nearest.shape
-    one, other = np.repeat(np.arange(n_atoms), n_neighbours), nearest.ravel()
-    codes = np.unique(np.minimum(one, other) * n_atoms + np.maximum(one, other))
-    return np.stack([codes // n_atoms, codes % n_atoms], axis=1)
+def neighbour_pairs(nearest: Indices) -> Indices:
+    """Return the (n, 2) different pairs of components of which one is a neighbour of the other."""
+    size, n_neighbours = nearest.shape
+    first, second = np.repeat(np.arange(size), n_neighbours), nearest.ravel()
+    codes = np.unique(np.minimum(first, second) * size + np.maximum(first, second))
+    return np.stack([codes // size, codes % size], axis=1)
+
+
+def choose_disjoint(
+    order: Indices, *, needed: Indices, touched: Indices, n_options: int
+) -> Indices:
+    """Return the first options of an order that do not interfere with each other.
+
+    An option needs two components, and touches two: row by row, (n, 2). It is chosen if no option
+    before touches what it needs.
+    """
+    chosen: list[int] = []
+    taken: set[int] = set()
+    needs, touches = needed.tolist(), touched.tolist()
+    for option in order.tolist():
+        if len(chosen) == n_options:
+            break
+        if taken.isdisjoint(needs[option]):
+            chosen.append(option)
+            taken.update(touches[option])
+    return np.array(chosen, dtype=np.intp)

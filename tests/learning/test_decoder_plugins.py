@@ -1,0 +1,119 @@
+"""Decoders that other packages register: found by name, checked, and named in receipts."""
+
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from privsketch._base import plugins
+
+CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
+
+
+class Distribution:
+    name, version = "strange-decoders", "1.2"
+
+
+def decode_known(problem, n_clusters, rng, *, n_init):
+    """Return the true centers of the sketch below, whatever it says."""
+    assert n_clusters == 2
+    assert n_init >= 1
+    assert isinstance(rng, np.random.Generator)
+    assert problem.frequencies.shape == (len(problem.moments), 2)
+    return SimpleNamespace(centers=CENTERS, weights=[2500, 2500], axis_widths=0.01)
+
+
+def decode_points(problem, n_clusters, rng, *, n_init):
+    return SimpleNamespace(centers=CENTERS[::-1], weights=[2500, 2500])
+
+
+def decode_nothing(problem, n_clusters, rng, *, n_init):
+    return None
+
+
+def decode_too_few(problem, n_clusters, rng, *, n_init):
+    return SimpleNamespace(centers=CENTERS[:1], weights=[5000])
+
+
+def decode_negative(problem, n_clusters, rng, *, n_init):
+    return SimpleNamespace(centers=CENTERS, weights=[5001, -1])
+
+
+def decode_infinite(problem, n_clusters, rng, *, n_init):
+    return SimpleNamespace(centers=CENTERS * np.inf, weights=[2500, 2500])
+
+
+NOT_CALLABLE = 3
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Register functions of this file as if another distribution did."""
+
+    def register(**values):
+        points = {
+            name: (EntryPoint(name, f"{__name__}:{value}", "privsketch.decoders"),)
+            for name, value in values.items()
+        }
+        for (point,) in points.values():
+            vars(point).update(dist=Distribution())
+        known = {"decoders": points}
+        monkeypatch.setattr(plugins, "_registered", lambda group: known.get(group, {}))
+
+    return register
+
+
+@pytest.fixture(scope="module")
+def sketch():
+    X = np.repeat(CENTERS, 2500, axis=0)
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(epsilon=1.0, delta=1e-6),
+        feature_map="fourier",
+        random_state=0,
+    )
+    return ps.sketch(X, design)
+
+
+@pytest.mark.parametrize("function", ["decode_known", "decode_points"])
+def test_a_registered_decoder_is_found_and_named_in_the_receipt(registered, sketch, function):
+    registered(known=function)
+    model = ps.learn_kmeans(sketch, 2, decoder="known")
+    assert model.decoder == "known"
+    np.testing.assert_allclose(model.centers, CENTERS)
+    np.testing.assert_allclose(model.weights, 0.5)
+    assert model.receipt.plugins == ("strange-decoders 1.2",)
+    assert model.receipt.epsilon == sketch.receipt.epsilon
+    # The library computes fit and errors, and foretells no cost that nobody calibrated.
+    assert model.residual > 0
+    assert (model.standard_errors > 0).all()
+    assert model.cost_ratio is None
+
+
+def test_our_names_come_first(registered, sketch):
+    registered(joint="decode_nothing")
+    assert ps.learn_kmeans(sketch, 2).receipt.plugins == ()
+
+
+@pytest.mark.parametrize(
+    "function", ["decode_nothing", "decode_too_few", "decode_negative", "decode_infinite"]
+)
+def test_results_that_are_no_clusters_are_refused(registered, sketch, function):
+    registered(strange=function)
+    with pytest.raises(ps.ParameterError, match=r"'strange' of strange-decoders 1.2 must return"):
+        ps.learn_kmeans(sketch, 2, decoder="strange")
+
+
+def test_a_part_that_is_no_function_is_refused(registered, sketch):
+    registered(three="NOT_CALLABLE")
+    with pytest.raises(ps.ParameterError, match="registers int, which is not callable"):
+        ps.learn_kmeans(sketch, 2, decoder="three")
+
+
+def test_an_unknown_name_lists_the_registered_ones(registered, sketch):
+    registered(known="decode_known")
+    with pytest.raises(ps.ParameterError, match="'joint', 'cl-ompr', 'known'"):
+        ps.learn_kmeans(sketch, 2, decoder="unknown")
