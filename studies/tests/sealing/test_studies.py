@@ -731,7 +731,7 @@ def test_a_void_study_is_never_tallied(people, study, ballots, tmp_path):
     void = void_study(study, key=people.tellers[0], study_key_file=file)
     assert not file.exists()
     void.save(tmp_path / "t.void")
-    assert VoidStudy.load(tmp_path / "t.void") == void
+    assert VoidStudy.load(tmp_path / "t.void").to_bytes() == void.to_bytes()
     with pytest.raises(StudyError, match="is void"):
         people.tally(study, ballots, closed, 0)
     people.tally(study, ballots, closed, 1)

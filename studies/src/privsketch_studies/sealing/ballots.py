@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Container, Iterable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from privsketch._base.errors import FileError, PrivsketchError
-from privsketch._base.formats import canonical_json, read_file, write_file
+from privsketch._base.formats import canonical_json, read_file
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.signing.envelope import OVERHEAD, SUITE
@@ -24,7 +23,7 @@ from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import MAGIC, digits, packed, unpacked, whole
+from privsketch_studies.sealing.files import MAGIC, SealedFile, digits, packed, unpacked, whole
 from privsketch_studies.sealing.splitting import (
     Place,
     Words,
@@ -41,7 +40,7 @@ _MAX_WORDS = 2**32
 SUFFIX = ".ballot"
 
 
-class Ballot:
+class Ballot(SealedFile):
     """A holder's sealed part of a total; `seal` makes one.
 
     Nothing in it can be read but by all tellers together. It may lie where anybody can see it.
@@ -65,12 +64,10 @@ class Ballot:
         SHA-256 of its bytes: its name in a closed list.
     """
 
+    LABEL: ClassVar[str] = "ballot"
     MAGIC: ClassVar[bytes] = MAGIC["ballot"]
 
-    def __init__(self, data: bytes, what: str = "ballot") -> None:
-        self._read(data, what, is_verified=False)
-
-    def _read(self, data: bytes, what: str, *, is_verified: bool) -> None:
+    def _parse(self, data: bytes, what: str, *, is_verified: bool = False) -> None:
         found = unpacked(data, "ballot", _FIELDS, what, is_verified=is_verified)
         header, content = found.header, found.content
         if digits(header["holder"], 32, what) != key_fingerprint(found.signer):
@@ -90,14 +87,15 @@ class Ballot:
             raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
         self.study, self.holder = digits(header["study"], 64, what), str(header["holder"])
         self.sampler = sampler_name(header["sampler"], what)
-        self._data, self._identity = data, found.signer
+        self._identity = found.signer
         self._parts, self._shape = parts, (n_levels, n_words)
 
     @classmethod
     def _verified(cls, data: bytes, what: str) -> Ballot:
         """A ballot whose signature was looked at before."""
         ballot = cls.__new__(cls)
-        ballot._read(data, what, is_verified=True)
+        ballot._data = data
+        ballot._parse(data, what, is_verified=True)
         return ballot
 
     def __repr__(self) -> str:
@@ -124,15 +122,9 @@ class Ballot:
         }
         return cls.from_bytes(packed("ballot", header, b"".join(sealed), key))
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the bytes."""
-        return hashlib.sha256(self._data).hexdigest()
-
     def require_of(self, study: SealedStudy, what: str = "ballot") -> Card:
         """The holder's card; an error unless it is a ballot of this study, whole, of its roster."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        self._require_study(study, what)
         for card in study.holders:
             if card.key.identity == self._identity:
                 break
@@ -162,33 +154,12 @@ class Ballot:
         """Whose ballot it is, of which study, for machines."""
         return {"study": self.study[:32], "fingerprint": self.holder, "digest": self.digest}
 
-    def describe(self) -> str:
-        """The ballot in plain words."""
-        return "\n".join(
-            [
-                f"ballot      of {spoken(self.holder)}, {len(self._data)} bytes",
-                f"study       {spoken(self.study[:32])}",
-                f"digest      {self.digest}",
-            ]
-        )
-
-    def to_bytes(self) -> bytes:
-        """The bytes of a .ballot file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "ballot") -> Ballot:
-        """The ballot from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the ballot to a file; anybody may have it."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ballot:
-        """Read a ballot written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("ballot", f"of {spoken(self.holder)}, {len(self._data)} bytes"),
+            ("study", spoken(self.study[:32])),
+            ("digest", self.digest),
+        ]
 
 
 BallotSource: TypeAlias = Ballot | str | os.PathLike[str]

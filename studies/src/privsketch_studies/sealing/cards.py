@@ -7,18 +7,18 @@ destroyed, while the key that signs the card stays.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from privsketch._base.errors import FileError, ParameterError
-from privsketch._base.formats import read_file, require_fields, write_file
+from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
 from privsketch.signing.documents import written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
-from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
 from privsketch_studies.sealing.once import mark_born
 
 Role = Literal["holder", "teller"]
@@ -28,7 +28,7 @@ _SIGNED_FIELDS = (*_FIELDS, "signer", "signature")
 
 
 @dataclass(frozen=True)
-class Card:
+class Card(SealedFile):
     """How somebody enrols in a sealed study; `Card.holder` and `Card.teller` make one.
 
     Attributes
@@ -55,6 +55,8 @@ class Card:
     >>> card.name, card.role, card.accept_alone
     ('site 3', 'holder', 0.25)
     """
+
+    LABEL: ClassVar[str] = "card"
 
     role: Role
     design: str
@@ -131,21 +133,15 @@ class Card:
         }
         return {"card": card}
 
-    def describe(self) -> str:
-        """The card in plain words."""
-        lines = [
-            f"card        {self.name}, a {self.role}",
-            f"fingerprint {spoken(self.key.fingerprint)}",
-            f"design      {self.design[:32]}",
-        ]
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        yield "card", f"{self.name}, a {self.role}"
+        yield "fingerprint", spoken(self.key.fingerprint)
+        yield "design", self.design[:32]
         if self.accept_alone is not None:
-            lines.append(
-                f"accepts     epsilon = {number_text(self.accept_alone)} if everybody else joins "
-                "forces"
-            )
+            epsilon = number_text(self.accept_alone)
+            yield "accepts", f"epsilon = {epsilon} if everybody else joins forces"
         if self.study_key is not None:
-            lines.append(f"study key   {spoken(self.study_key.fingerprint)}")
-        return "\n".join(lines)
+            yield "study key", spoken(self.study_key.fingerprint)
 
     def to_json(self) -> dict[str, Any]:
         """The card as plain JSON values, with its signature."""
@@ -174,8 +170,9 @@ class Card:
         return written("card", self.to_json())
 
     @classmethod
-    def from_bytes(cls, data: bytes, what: str = "card") -> Card:
-        """The card from `to_bytes`; FileError for any other bytes."""
+    def from_bytes(cls, data: bytes, what: str | None = None) -> Card:
+        """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
+        what = what or cls.LABEL
         signer, found = read_signed_json(data, "card", _FIELDS, what)
         role = found["role"]
         if role not in ("holder", "teller"):
@@ -198,15 +195,6 @@ class Card:
         # The signature stands where every signed file has it.
         signature = bytes.fromhex(data[-(128 + 4) : -4].decode("ascii"))
         return cls(role, digits(found["design"], 64, what), key, alone, public, signature)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the card to a file, for whoever makes the study; nothing in it is secret."""
-        write_file(path, self.to_bytes())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Card:
-        """Read a card written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
 
 
 def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:

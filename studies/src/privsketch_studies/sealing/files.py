@@ -10,16 +10,35 @@ are refused. What is signed begins with the kind of file, so that nothing is tak
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import struct
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from privsketch._base.errors import FileError, SignatureError
-from privsketch._base.formats import MAX_JSON_BYTES, canonical_json, parse_json
+from privsketch._base.formats import (
+    MAX_JSON_BYTES,
+    canonical_json,
+    parse_json,
+    read_file,
+    write_file,
+)
 from privsketch.signing.documents import VERSION, content, written
 from privsketch.signing.keys import Key, signature_within_rules
-from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
+from privsketch.signing.signature import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    is_signature,
+    signed_message,
+    spoken,
+)
+from privsketch_studies.errors import StudyError
+
+if TYPE_CHECKING:
+    from privsketch_studies.sealing.study import SealedStudy
 
 MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
 N_MAGIC = 8
@@ -32,6 +51,83 @@ _END = re.compile(
 _END_BYTES = len('"signer": "",\n  "signature": ""\n}\n') + 64 + 128
 _BEHIND_BYTES = len(',\n  "signature": ""\n}\n') + 128  # what the signature does not cover
 Fields = Sequence[str]
+
+
+class SealedFile:
+    """Base class of the files of a sealed study: signed bytes, read and written as they are.
+
+    A subclass sets `LABEL` and reads the bytes in `_parse`. Files about a study have its digest as
+    `study`.
+
+    Parameters
+    ----------
+    data : bytes
+        Content of the file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
+
+    Attributes
+    ----------
+    digest : str
+        SHA-256 of the bytes, 64 hex digits.
+    """
+
+    LABEL: ClassVar[str]
+    study: str
+    _data: bytes
+    _identity: bytes  # of the key that signed the file
+
+    def __init__(self, data: bytes, what: str | None = None) -> None:
+        self._data = data
+        self._parse(data, what or self.LABEL)
+
+    def _parse(self, data: bytes, what: str) -> None:
+        """Set the attributes from the bytes; raise FileError for bytes of anything else."""
+        raise NotImplementedError
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, 64 hex digits."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file."""
+        return self._data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str | None = None) -> Self:
+        """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
+        return cls(data, what)
+
+    def save(self, path: str | os.PathLike[str]) -> Any:
+        """Write the file. Nothing in it is secret."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file written by `save`."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    def describe(self) -> str:
+        """Describe the file in a few lines of text."""
+        return "\n".join(f"{name:<11} {text}" for name, text in self._lines())
+
+    def _lines(self) -> Iterable[tuple[str, str]]:
+        """Return the lines of `describe`: a name and a text each."""
+        return [(self.LABEL, self.digest), ("study", spoken(self.study[:32]))]
+
+    def _require_study(self, study: SealedStudy, what: str) -> None:
+        """Refuse a file of another study."""
+        if self.study != study.digest:
+            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+
+    def _require_teller(self, study: SealedStudy, what: str) -> int:
+        """Return the number of the teller whose study key signed the file of this study."""
+        self._require_study(study, what)
+        number = study.study_key_of(self._identity)
+        if number is None:
+            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        return number
 
 
 class Signed(NamedTuple):

@@ -13,10 +13,10 @@ import os
 from collections.abc import Container, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from privsketch._base.errors import FileError, PrivsketchError
-from privsketch._base.formats import canonical_json, read_file, write_file
+from privsketch._base.formats import canonical_json
 from privsketch.noise.mechanism import REPLACED, is_replaced
 from privsketch.signing.documents import hex_bytes
 from privsketch.signing.keys import Key, PublicKey
@@ -29,7 +29,7 @@ from privsketch_studies.sealing.ballots import (
     each_ballot,
     each_source,
 )
-from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
     WORD_BYTES,
@@ -47,7 +47,7 @@ _FIELDS = ("study", "ballots")
 _LIST_LABEL = b"privsketch closed-list v1\0"
 
 
-class CheckedBallots:
+class CheckedBallots(SealedFile):
     """Which ballots a teller can open, and its shares of their check words; signed by it.
 
     Over all tellers these shares add up to 0 and 1 for a ballot that is one, whatever it is of,
@@ -71,9 +71,11 @@ class CheckedBallots:
         values, and of the word that counts ballots.
     """
 
-    def __init__(self, data: bytes, what: str = "checked ballots") -> None:
+    LABEL: ClassVar[str] = "checked ballots"
+
+    def _parse(self, data: bytes, what: str) -> None:
         self._identity, found = read_signed_json(data, CHECKED, _FIELDS, what)
-        self.study, self._data = digits(found["study"], 64, what), data
+        self.study = digits(found["study"], 64, what)
         self.teller = key_fingerprint(self._identity)
         self.shares: dict[str, Words] = {}
         for pair in _listed(found["ballots"], what):
@@ -95,34 +97,12 @@ class CheckedBallots:
         """Digests of the ballots, sorted."""
         return tuple(self.shares)
 
-    def to_bytes(self) -> bytes:
-        """The bytes of the file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "checked ballots") -> CheckedBallots:
-        """The same from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
     def require_of(self, study: SealedStudy, what: str = "checked ballots") -> int:
         """The number of the teller; an error unless it is one of this study."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
-        number = study.study_key_of(self._identity)
-        if number is None:
-            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        number = self._require_teller(study, what)
         if any(len(one) != study.n_levels for one in self.shares.values()):
             raise StudyError(f"{what}: not as many shares as ballots of this study have levels")
         return number
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for whoever closes the list and for all tellers."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> CheckedBallots:
-        """Read what `save` wrote."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
 
 
 CheckedSource = CheckedBallots | str | os.PathLike[str]
@@ -263,7 +243,7 @@ def unopened_words(tellers: Iterable[str]) -> str:
     )
 
 
-class ClosedList:
+class ClosedList(SealedFile):
     """The ballots that count, signed by whoever may close the list; `ClosedList.of` makes one.
 
     Parameters
@@ -283,9 +263,11 @@ class ClosedList:
         Of study and ballots, whoever signed.
     """
 
-    def __init__(self, data: bytes, what: str = "closed list") -> None:
+    LABEL: ClassVar[str] = "closed list"
+
+    def _parse(self, data: bytes, what: str) -> None:
         self._identity, found = read_signed_json(data, CLOSED, _FIELDS, what)
-        self.study, self._data = digits(found["study"], 64, what), data
+        self.study = digits(found["study"], 64, what)
         self.ballots: dict[str, str] = {}
         for pair in _listed(found["ballots"], what):
             if not isinstance(pair, list) or len(pair) != 2:
@@ -342,8 +324,7 @@ class ClosedList:
 
     def require_of(self, study: SealedStudy, what: str = "closed list") -> PublicKey:
         """Who closed it; an error unless it is one of this study, by all that can be seen of it."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        self._require_study(study, what)
         closer = _require_closer(study, self._identity, what)
         order = [card.key.fingerprint for card in study.holders]
         if list(self.ballots) != [holder for holder in order if holder in self.ballots]:
@@ -353,38 +334,17 @@ class ClosedList:
         _require_turnout(study, len(self.ballots))
         return closer
 
-    def to_bytes(self) -> bytes:
-        """The bytes of a .closed file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "closed list") -> ClosedList:
-        """The list from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the list to a file, for all tellers."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ClosedList:
-        """Read a list written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
-
     def facts(self) -> dict[str, Any]:
         """Of which study the list is, and how long, for machines."""
         n_ballots = len(self.ballots)
         return {"study": self.study[:32], "digest": self.digest, "n_ballots": n_ballots}
 
-    def describe(self) -> str:
-        """The list in plain words."""
-        return "\n".join(
-            [
-                f"closed list {len(self.ballots)} ballots",
-                f"study       {spoken(self.study[:32])}",
-                f"digest      {self.digest}",
-            ]
-        )
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("closed list", f"{len(self.ballots)} ballots"),
+            ("study", spoken(self.study[:32])),
+            ("digest", self.digest),
+        ]
 
 
 def _listed(value: Any, what: str) -> list[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from privsketch._base.errors import (
     FileError,
@@ -23,7 +23,7 @@ from privsketch._base.errors import (
     SignatureError,
     require_one_of,
 )
-from privsketch._base.formats import MAX_JSON_BYTES, read_file, reading, write_file
+from privsketch._base.formats import MAX_JSON_BYTES, reading
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
@@ -34,7 +34,7 @@ from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, signed_message, spoken
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import digits, read_json
+from privsketch_studies.sealing.files import SealedFile, digits, read_json
 from privsketch_studies.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 
@@ -53,7 +53,7 @@ _FIELDS = (
 )
 
 
-class SealedStudy:
+class SealedStudy(SealedFile):
     """A study in which only the total over all holders shows.
 
     Holders cast ballots (`seal`), tellers add up what they cannot read (`tally`), and their tallies
@@ -104,6 +104,8 @@ class SealedStudy:
     >>> len(study.holders), len(study.tellers), round(study.alone, 2), study.accepted
     (5, 2, 0.21, ())
     """
+
+    LABEL: ClassVar[str] = "study"
 
     def __init__(
         self,
@@ -374,9 +376,10 @@ class SealedStudy:
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, what: str = "study", signatures: Sequence[Signature] = ()
+        cls, data: bytes, what: str | None = None, signatures: Sequence[Signature] = ()
     ) -> SealedStudy:
-        """The study from `to_bytes`; FileError for any other bytes."""
+        """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
+        what = what or cls.LABEL
         found = read_json(data, KIND, _FIELDS, what)
         study = cls.__new__(cls)
         with reading(what):
@@ -403,7 +406,7 @@ class SealedStudy:
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write the study, and beside it the signatures of tellers; the files."""
-        write_file(path, self.to_bytes())
+        super().save(path)
         files = [Path(path)]
         for signature in self._signatures:
             files.append(acceptance_path(path, signature))
@@ -417,7 +420,7 @@ class SealedStudy:
         Anybody may have put a file there: one that is no signature of this study counts as none,
         and `require_open` says what is wrong with it.
         """
-        study = cls.from_bytes(read_file(path), os.fspath(path))
+        study = super().load(path)
         for place, card in enumerate(study.tellers):  # whatever else lies there is nobody's
             file = _acceptance(path, card.key.fingerprint)
             if not os.path.lexists(file):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privsketch._base.errors import AccessError, FileError, PrivsketchError
-from privsketch._base.formats import beginning_of, read_file, write_file
+from privsketch._base.formats import beginning_of
 from privsketch.noise.mechanism import OWN
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
@@ -35,6 +35,7 @@ from privsketch_studies.sealing.ballots import (
 from privsketch_studies.sealing.files import (
     MAGIC,
     N_MAGIC,
+    SealedFile,
     digits,
     kind_of_bytes,
     packed,
@@ -68,7 +69,7 @@ SUFFIX = ".tally"
 _MAX_LEVELS = 2**16
 
 
-class Tally:
+class Tally(SealedFile):
     """What a teller publishes: sums of its shares, which say nothing without those of all others.
 
     Parameters
@@ -96,9 +97,10 @@ class Tally:
         Sums of shares, modulo 2^64.
     """
 
+    LABEL: ClassVar[str] = "tally"
     MAGIC: ClassVar[bytes] = MAGIC["tally"]
 
-    def __init__(self, data: bytes, what: str = "tally") -> None:
+    def _parse(self, data: bytes, what: str) -> None:
         signer, header, content = unpacked(data, "tally", _FIELDS, what)
         if digits(header["teller"], 32, what) != key_fingerprint(signer):
             raise FileError(f"{what}: signed by another key than it names")
@@ -113,18 +115,14 @@ class Tally:
         self.level = whole(header["level"], 0, _MAX_LEVELS, what)
         self.holders, self.sampler = places, sampler_name(header["sampler"], what)
         self.words: Words = words_from_bytes(content, len(content) // WORD_BYTES)
-        self._data, self._identity = data, signer
+        self._identity = signer
 
     def __repr__(self) -> str:
         return f"Tally(study={self.study[:32]!r}, teller={self.teller!r})"
 
     def require_of(self, study: SealedStudy, what: str = "tally") -> int:
         """The number of its teller; an error unless it is a tally of this study."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
-        number = study.study_key_of(self._identity)
-        if number is None:
-            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        number = self._require_teller(study, what)
         if self.holders[-1] >= len(study.holders) or len(self.holders) < study.min_holders:
             raise StudyError(f"{what}: too few holders, or some who are not on the roster")
         if self.level != study.sharing.level_of(len(self.holders)):
@@ -146,33 +144,12 @@ class Tally:
             "list": self.closed_list,
         }
 
-    def describe(self) -> str:
-        """The tally in plain words."""
-        return "\n".join(
-            [
-                f"tally       of {spoken(self.teller)}, over {len(self.holders)} ballots",
-                f"study       {spoken(self.study[:32])}",
-                f"list        {self.closed_list}",
-            ]
-        )
-
-    def to_bytes(self) -> bytes:
-        """The bytes of a .tally file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "tally") -> Tally:
-        """The tally from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tally to a file, for everybody."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Tally:
-        """Read a tally written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("tally", f"of {spoken(self.teller)}, over {len(self.holders)} ballots"),
+            ("study", spoken(self.study[:32])),
+            ("list", self.closed_list),
+        ]
 
 
 def tally(

@@ -12,20 +12,26 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from privsketch._base.errors import AccessError, FileError, ParameterError, PrivsketchError
-from privsketch._base.formats import SKETCH_MAGIC, beginning_of, read_file, write_file
+from privsketch._base.formats import SKETCH_MAGIC, beginning_of, read_file
 from privsketch.ledger.entry import LedgerName, named
 from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
-from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch.signing.signature import key_fingerprint
 from privsketch.signing.trusted import found_key
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.files import digits, kind_of_bytes, read_signed_json, signed_json
+from privsketch_studies.sealing.files import (
+    SealedFile,
+    digits,
+    kind_of_bytes,
+    read_signed_json,
+    signed_json,
+)
 from privsketch_studies.sealing.join import TallySource, all_tallies
 from privsketch_studies.sealing.seal import entries_of_ballot
 from privsketch_studies.sealing.study import SealedStudy
@@ -46,8 +52,7 @@ Folder = str | os.PathLike[str]
 STATEMENT = "published no tally, destroyed the key"
 
 
-@dataclass(frozen=True)
-class VoidStudy:
+class VoidStudy(SealedFile):
     """A teller's word that it published no tally of a study and destroyed its study key.
 
     Attributes
@@ -60,44 +65,25 @@ class VoidStudy:
         Fingerprint of the teller's long-lived key, which signed it.
     """
 
-    study: str
-    study_key: str
-    teller: str
-    _data: bytes
-    _identity: bytes
+    LABEL: ClassVar[str] = "void"
+
+    def _parse(self, data: bytes, what: str) -> None:
+        self._identity, found = read_signed_json(data, KIND, _FIELDS, what)
+        if found["statement"] != STATEMENT:
+            raise FileError(f"{what}: it states something else")
+        self.study = digits(found["study"], 64, what)
+        self.study_key = digits(found["study_key"], 32, what)
+        self.teller = key_fingerprint(self._identity)
 
     def require_of(self, study: SealedStudy, what: str = "void") -> int:
         """The number of the teller; an error unless it is one of this study."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        self._require_study(study, what)
         for number, card in enumerate(study.tellers):
             if card.key.identity == self._identity and card.study_key is not None:
                 if card.study_key.fingerprint != self.study_key:
                     raise StudyError(f"{what}: about another study key than the card's")
                 return number
         raise StudyError(f"{what}: signed by somebody who is no teller of this study")
-
-    def to_bytes(self) -> bytes:
-        """The bytes of a .void file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "void") -> VoidStudy:
-        """The same from `to_bytes`; FileError for any other bytes."""
-        signer, found = read_signed_json(data, KIND, _FIELDS, what)
-        if found["statement"] != STATEMENT:
-            raise FileError(f"{what}: it states something else")
-        study, key = digits(found["study"], 64, what), digits(found["study_key"], 32, what)
-        return cls(study, key, key_fingerprint(signer), data, signer)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for all holders."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> VoidStudy:
-        """Read what `save` wrote."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
 
 
 def void_study(
