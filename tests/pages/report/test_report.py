@@ -11,7 +11,7 @@ import privsketch as ps
 from privsketch.pages.report import html as report_page
 from privsketch.pages.report.html import report_page as page_of
 from privsketch.pages.report.html import save_report
-from studies.tests.pages import Page
+from tests.html_page import Page
 
 ATTACK = "<script>alert(1)</script>"
 
