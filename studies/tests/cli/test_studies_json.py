@@ -9,7 +9,7 @@ import privsketch as ps
 from privsketch_studies.cli.collector.commands import collector
 from privsketch_studies.cli.study.commands import study
 from studies.tests.server import serving
-from tests.commands import succeeded
+from tests.commands import run, succeeded
 from tests.json_examples import (
     cases,
     check_answer,
@@ -150,6 +150,12 @@ def make_collector():
     for name in ("rita", "rolf"):
         succeeded("collector", "add-member", name, *STORE)
     succeeded("collector", "backup", "made.backup", *STORE)
+
+
+@pytest.mark.parametrize("name", ["study", "collector"])
+def test_the_command_line_lists_both_groups(name):
+    assert f"  {name} " in run("--help").stdout
+    assert "Usage:" in succeeded(name, "-h").stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -10,11 +10,9 @@ import privsketch_studies as studies
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch.signing.keys import destroy_key
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.destroy import destroy
 from privsketch_studies.sealing.join import joined
-from privsketch_studies.sealing.once import kept, teller_slot
-from privsketch_studies.sealing.study_keys import is_destroyed
-from privsketch_studies.sealing.void import void_study
+from privsketch_studies.sealing.once import is_destroyed, kept, teller_slot
+from privsketch_studies.sealing.void import destroy, void_study
 from studies.tests.sealed import People, cast, integers, list_of
 
 

@@ -30,6 +30,7 @@ from privsketch_studies.sealing.ballots import (
     each_source,
 )
 from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
+from privsketch_studies.sealing.once import require_teller
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
     WORD_BYTES,
@@ -39,7 +40,6 @@ from privsketch_studies.sealing.splitting import (
     words_to_bytes,
 )
 from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch_studies.sealing.study_keys import require_teller
 
 CHECKED, CLOSED = "checked-ballots", "closed-list"
 SUFFIX = ".checked"

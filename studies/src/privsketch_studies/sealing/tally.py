@@ -50,7 +50,14 @@ from privsketch_studies.sealing.lists import (
     published_shares,
     require_all_checked,
 )
-from privsketch_studies.sealing.once import keep_once, kept, teller_slot
+from privsketch_studies.sealing.once import (
+    VOID,
+    keep_once,
+    kept,
+    require_teller,
+    teller_slot,
+    use_of,
+)
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
     WORD_BYTES,
@@ -62,7 +69,6 @@ from privsketch_studies.sealing.splitting import (
     words_to_bytes,
 )
 from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch_studies.sealing.study_keys import VOID, require_teller, use_of
 
 _FIELDS = ("study", "teller", "list", "level", "holders", "sampler")
 SUFFIX = ".tally"

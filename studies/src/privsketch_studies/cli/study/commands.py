@@ -1,4 +1,4 @@
-"""`privsketch study`: sealed studies, of which only the total over all holders shows."""
+"""`privsketch study`: sealed studies, in which only the total over all holders becomes known."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from privsketch_studies.cli.study.making import (
 
 @click.group(cls=Group)
 def study() -> None:
-    """Run a sealed study: only the total over all holders shows.
+    """Run a sealed study: only the total over all holders becomes known.
 
-    Holders seal ballots, and tellers add up what they cannot read. The commands below are in the
-    order of use; `study show` says what comes next.
+    Holders seal ballots, and tellers add up ballots that they cannot read. The commands below are
+    in the order of use; `study show` shows the next steps.
 
     \b
     privsketch study make design.json *.card -o s.study
