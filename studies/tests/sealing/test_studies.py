@@ -198,7 +198,7 @@ def test_a_card_is_signed_by_the_key_that_it_names(people):
 
 def test_a_card_needs_the_right_keys(people):
     fresh = people.study_keys[0]
-    with pytest.raises(ParameterError, match="signed by one that stays"):
+    with pytest.raises(ParameterError, match="with a long-lived key"):
         studies.Card.holder(GAUSSIAN, key=fresh, accept_alone=1.0)
     with pytest.raises(ParameterError, match="expected a key for a study"):
         teller_card(GAUSSIAN, people.tellers[0], people.tellers[1].public)
@@ -228,7 +228,7 @@ def test_nobody_is_there_twice(people):
     with pytest.raises(ParameterError, match="there twice"):
         studies.SealedStudy(GAUSSIAN, cards=[*people.cards, alike])
     posing, _ = studies.Card.teller(GAUSSIAN, key=ps.Key.generate("site 001"))
-    with pytest.raises(ParameterError, match="different people"):
+    with pytest.raises(ParameterError, match="different keys"):
         studies.SealedStudy(GAUSSIAN, cards=[*people.cards, posing])
     shared = teller_card(GAUSSIAN, ps.Key.generate("third"), people.study_keys[0].public)
     with pytest.raises(ParameterError, match="same study key"):
@@ -403,7 +403,7 @@ def test_shares_are_for_their_teller_only(people, study, ballots):
     swapped = content[first:] + content[:first]
     header = {**found.header, "lengths": [last, first]}
     mixed = Ballot.from_bytes(packed("ballot", header, swapped, people.holders[0]))
-    with pytest.raises(StudyError, match="not as long"):
+    with pytest.raises(StudyError, match="another length"):
         mixed.opened(study, people.study_keys[0])
 
 
@@ -417,10 +417,10 @@ def test_a_ballot_of_other_levels_is_refused(people, study):
     for name in ("n_levels", "n_words"):
         header = {**found.header, name: found.header[name] + 1}
         other = Ballot.from_bytes(packed("ballot", header, bytes(found.content), people.holders[0]))
-        with pytest.raises(StudyError, match="not as long"):
+        with pytest.raises(StudyError, match="another length"):
             other.require_of(study)
     values = integers(RNG, study)[:1]
-    with pytest.raises(FileError, match="not the words of this study"):
+    with pytest.raises(FileError, match="another shape than this study"):
         cast(study, values, people.holders[0])
 
 
@@ -493,10 +493,10 @@ def test_a_repeat_gives_the_same_bytes_and_another_list_nothing(people, study, b
     first = people.tally(study, ballots, closed, 0)
     again = studies.tally(study, [], closed, key=people.study_keys[0])  # nothing is read
     assert again.to_bytes() == first.to_bytes()
-    with pytest.raises(StudyError, match="tallies once, ever"):
+    with pytest.raises(StudyError, match="tallies once"):
         people.tally(study, ballots, other, 0)
     people.tally(study, ballots, other, 1)
-    with pytest.raises(StudyError, match="tallies once, ever"):
+    with pytest.raises(StudyError, match="tallies once"):
         people.tally(study, ballots, closed, 1)
 
 
@@ -863,7 +863,7 @@ def test_no_void_counts_where_something_was_published(people, study, ledger, tmp
         with pytest.raises(StudyError, match=match):
             settled(people, study, ledger, box, **named)
         (box / name).unlink()
-    with pytest.raises(AccessError, match="no folder"):
+    with pytest.raises(AccessError, match="not a folder"):
         settled(people, study, ledger, tmp_path / "nowhere", **named)
     tallies[0].save(tmp_path / "beside")
     with pytest.raises(StudyError, match="beside: a tally"):
@@ -903,9 +903,9 @@ def test_a_teller_finds_its_own_tally_under_any_name(people, study, ballots, tmp
     with pytest.raises(StudyError, match="has tallied another list"):
         people.tally(study, ballots, other, 0, mailbox=tmp_path)
     nowhere = tmp_path / "nowhere"
-    with pytest.raises(AccessError, match="no folder"):
+    with pytest.raises(AccessError, match="not a folder"):
         void_study(study, **void, mailbox=nowhere)
-    with pytest.raises(AccessError, match="no folder"):
+    with pytest.raises(AccessError, match="not a folder"):
         people.tally(study, ballots, closed, 0, mailbox=nowhere)
     assert people.tally(study, ballots, closed, 0, mailbox=tmp_path).to_bytes() == first.to_bytes()
 

@@ -1,7 +1,7 @@
-"""Ballots: what a holder hands in, one sealed share for each teller, all of one length.
+"""Ballots of holders: one encrypted share for each teller. All ballots have the same length.
 
-Nobody but its teller can open a share. Each is bound to the study, to the holder who signed the
-ballot and to the teller: taken over into another ballot, it does not open.
+Only its teller can open a share. Each share is bound to the study, to the holder who signed the
+ballot and to the teller: it does not open as a part of another ballot.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ SUFFIX = ".ballot"
 
 
 class Ballot(SealedFile):
-    """A holder's sealed part of a total; `seal` makes one.
+    """Encrypted contribution of a holder to a total; `seal` makes one.
 
-    Nothing in it can be read but by all tellers together. It may lie where anybody can see it.
+    Only all tellers together can read it, so it may be public.
 
     Parameters
     ----------
     data : bytes
-        Of a .ballot file; its signature must be right.
-    what : str
-        What errors call it.
+        Content of a .ballot file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
 
     Attributes
     ----------
@@ -59,9 +59,9 @@ class Ballot(SealedFile):
     holder : str
         Fingerprint of the key that signed it.
     sampler : str
-        What drew its noise, as receipts say it.
+        Sampler of its noise, as in receipts.
     digest : str
-        SHA-256 of its bytes: its name in a closed list.
+        SHA-256 of its bytes, which names it in a closed list.
     """
 
     LABEL: ClassVar[str] = "ballot"
@@ -92,7 +92,7 @@ class Ballot(SealedFile):
 
     @classmethod
     def _verified(cls, data: bytes, what: str) -> Ballot:
-        """A ballot whose signature was looked at before."""
+        """Read a ballot whose signature was verified before."""
         ballot = cls.__new__(cls)
         ballot._data = data
         ballot._parse(data, what, is_verified=True)
@@ -102,11 +102,11 @@ class Ballot(SealedFile):
         return f"Ballot(study={self.study[:32]!r}, holder={self.holder!r})"
 
     @classmethod
-    def _made(cls, study: SealedStudy, words: Words, key: Key, sampler: str) -> Ballot:
-        """A ballot of words (n_levels, n_words)."""
+    def _make(cls, study: SealedStudy, words: Words, key: Key, sampler: str) -> Ballot:
+        """Encrypt words (n_levels, n_words) for the tellers of a study."""
         holder = study.holders[study.place_of(key.public)]
         if words.shape != shape_of(study):
-            raise FileError("ballot: not the words of this study")
+            raise FileError("ballot: its words have another shape than this study's")
         contents = split(words, [place_of(study, holder.key, teller) for teller in study.tellers])
         sealed = [
             study_key(teller).seal(content, info_of(study, holder.key, teller))
@@ -123,35 +123,36 @@ class Ballot(SealedFile):
         return cls.from_bytes(packed("ballot", header, b"".join(sealed), key))
 
     def require_of(self, study: SealedStudy, what: str = "ballot") -> Card:
-        """The holder's card; an error unless it is a ballot of this study, whole, of its roster."""
+        """Return the holder's card; refuse a ballot that does not belong to this study."""
         self._require_study(study, what)
         for card in study.holders:
             if card.key.identity == self._identity:
                 break
         else:
-            raise StudyError(f"{what}: signed by somebody who is not on the roster")
+            raise StudyError(f"{what}: its signer is not on the roster")
         shape = shape_of(study)
-        places = range(len(study.tellers))
-        expected = [OVERHEAD + content_bytes(shape, is_last=n == places[-1]) for n in places]
+        last = len(study.tellers) - 1
+        lengths = [content_bytes(shape, is_last=n == last) for n in range(last + 1)]
+        expected = [OVERHEAD + length for length in lengths]
         if self._shape != shape or [len(part) for part in self._parts] != expected:
-            raise StudyError(f"{what}: not as long as ballots of this study are")
+            raise StudyError(f"{what}: it has another length than ballots of this study")
         return card
 
     def opened(self, study: SealedStudy, key: Key, what: str = "ballot") -> bytes:
-        """What one teller got, by its study key; an error if it does not open."""
+        """Decrypt the share of the teller with this study key; refuse one that does not open."""
         holder, number = self.require_of(study, what), study.teller_of(key.public)
         info = info_of(study, holder.key, study.tellers[number])
-        found = key.unseal(bytes(self._parts[number]), info)
+        share = key.unseal(bytes(self._parts[number]), info)
         is_last = number == len(study.tellers) - 1
-        if found is None or len(found) != content_bytes(shape_of(study), is_last=is_last):
+        if share is None or len(share) != content_bytes(shape_of(study), is_last=is_last):
             raise StudyError(
                 f"{what}: the share of {study.tellers[number].name!r} does not open; the ballot of "
                 f"{holder.name!r} cannot be counted"
             )
-        return found
+        return share
 
     def facts(self) -> dict[str, Any]:
-        """Whose ballot it is, of which study, for machines."""
+        """Return the ballot's facts for JSON answers."""
         return {"study": self.study[:32], "fingerprint": self.holder, "digest": self.digest}
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -166,12 +167,12 @@ BallotSource: TypeAlias = Ballot | str | os.PathLike[str]
 
 
 def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN) -> Ballot:
-    """A ballot of words (n_levels, n_words), those of checks included."""
-    return Ballot._made(study, words, key, sampler)
+    """Encrypt words (n_levels, n_words), with check words, into a ballot."""
+    return Ballot._make(study, words, key, sampler)
 
 
 def sampler_name(value: object, what: str) -> str:
-    """What drew noise, as files say it: ours, or one that was replaced for a test."""
+    """Return the sampler in a file: the library's own, or one that a test replaced."""
     for known in (OWN, REPLACED):
         if value == known:
             return known
@@ -179,19 +180,19 @@ def sampler_name(value: object, what: str) -> str:
 
 
 def samplers_of(receipt: Receipt) -> list[str]:
-    """What drew the noise of a receipt and of its parts."""
+    """Return the samplers of a receipt and of its parts."""
     return [leaf.sampler for leaf in (receipt.parts or (receipt,))]
 
 
 def insecure_of(samplers: Iterable[str]) -> str:
-    """One for all: the insecure one if there is any."""
+    """Return the insecure sampler if there is one among these, else the library's own."""
     return REPLACED if REPLACED in samplers else OWN
 
 
 def each_source(
     sources: Iterable[BallotSource] | str | os.PathLike[str],
 ) -> Iterator[tuple[str, Ballot | Path]]:
-    """Ballots or their files, with what they are called; a folder stands for all in it."""
+    """Yield ballots or their files, with names for errors; a folder stands for all in it."""
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     for number, source in enumerate(sources):
@@ -209,10 +210,10 @@ def each_ballot(
     *,
     is_verified: bool = False,
 ) -> Iterator[tuple[str, Ballot]]:
-    """Ballots with what they are called, one at a time: those whose digests are `wanted`.
+    """Yield the ballots with these digests one at a time, with names for errors.
 
-    Other files are not looked at: a mailbox may hold anything. Signatures are not looked at again
-    if those of these digests were.
+    Other files are ignored, because a mailbox may have any files. `is_verified` states that the
+    signatures of these bytes were verified before.
     """
     for what, source in each_source(sources):
         if isinstance(source, Ballot):
@@ -228,24 +229,24 @@ def each_ballot(
 
 
 def shape_of(study: SealedStudy) -> tuple[int, int]:
-    """Levels and words of a ballot."""
+    """Return the numbers of levels and words of a ballot."""
     return study.n_levels, study.n_words
 
 
 def study_key(teller: Card) -> PublicKey:
-    """The key of a teller for this study."""
+    """Return the study key of a teller."""
     if teller.study_key is None:
         raise StudyError(f"{teller.name!r} is no teller")
     return teller.study_key
 
 
 def place_of(study: SealedStudy, holder: PublicKey, teller: Card) -> Place:
-    """What the masks of a share are derived for."""
+    """Return whose share it is, from which its masks are derived."""
     return Place(bytes.fromhex(study.digest), holder.identity, study_key(teller).identity)
 
 
 def info_of(study: SealedStudy, holder: PublicKey, teller: Card) -> bytes:
-    """What a share is bound to: suite, study, holder's and teller's keys, each by 32 bytes."""
+    """Return what a share is bound to: suite, study and both keys, 32 bytes each."""
     keys = canonical_json(study_key(teller).to_json()["keys"])
     parts = (SUITE.encode("ascii"), holder.identity, keys)
     suite, by, to = (hashlib.sha256(part).digest() for part in parts)
@@ -253,7 +254,7 @@ def info_of(study: SealedStudy, holder: PublicKey, teller: Card) -> bytes:
 
 
 def ballot_checks(study: SealedStudy, content: bytes, holder: PublicKey, teller: int) -> Words:
-    """What a teller publishes of a ballot, by what it got: two words for every level."""
+    """Return what a teller publishes of a ballot: two words for every level."""
     levels = range(study.n_levels)
     shares = [level_share(study, content, holder, teller, level) for level in levels]
     return check_shares(np.stack(shares), study.weights)
@@ -262,7 +263,7 @@ def ballot_checks(study: SealedStudy, content: bytes, holder: PublicKey, teller:
 def level_share(
     study: SealedStudy, content: bytes, holder: PublicKey, teller: int, level: int
 ) -> Words:
-    """The words of one level in what a teller got."""
+    """Return the words of one level in a teller's share."""
     place = place_of(study, holder, study.tellers[teller])
     is_last = teller == len(study.tellers) - 1
     return share_of(content, place, level, shape_of(study), is_last=is_last)

@@ -90,9 +90,7 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
     ratio = error_ratio(records, model)
     say(f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records")
     seconds = time.perf_counter() - started
-    say(
-        f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or serve it again:"
-    )
+    say(f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or serve it again:")
     say(f"  $ privsketch collector serve --store {machine.folder / 'collector.db'}", fg="cyan")
     say(f"    and sign in with the token in {owner.folder / f'{OWNER}.token'}")
     if wants_json():
