@@ -131,7 +131,7 @@ def test_one_liar_takes_no_cost_back(study):
     forged_void(found, liar, ps.Key.load("a.study.key").fingerprint).save("a.void")
     settle = ["study", "settle", "s.study", "--holder", "h0", *where]
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
-    assert "'b' did not say" in told
+    assert "'b' did not declare" in told
     assert "that you have pinned a teller is not enough" in told
     Path("away").mkdir()
     Path("b.tally").rename("b.under another name")
@@ -250,7 +250,7 @@ def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
     Path("b.checked").unlink()
     key = ps.Key.load("b.study.key")
     studies.check_ballots(studies.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
-    words = "b did not say that it can be opened"
+    words = "b did not state that it can be opened"
     shown = succeeded("study", "show", "s.study", "--json")
     expected = [{"holder": "h2", "tellers": ["b"]}]
     assert json.loads(shown.stdout)["mailbox"]["unopened"] == expected

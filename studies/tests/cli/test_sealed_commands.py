@@ -145,7 +145,7 @@ def test_a_void_study_says_what_is_next(study):
         "study", "void", "s.study", "--key", "a.key", "--study-key", "a.study.key", "-o", "a.void"
     )
     told = succeeded("study", "show", "s.study", "--me", "b.pub").output
-    assert "void by the word of a" in told
+    assert "void by the statement of a" in told
     assert "privsketch study void" in told
     assert "privsketch study destroy" in told
 
@@ -383,7 +383,7 @@ def test_a_ledger_counts_a_ballot_and_takes_it_back(study):
     assert run(*settle, "--total", "total.sketch", "--trust", "a").exit_code == USAGE
     # Teller a is pinned, which is not enough.
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
-    assert "'b' did not say" in told
+    assert "'b' did not declare" in told
     assert "--trust" in told
     succeeded(*settle, "--void", "a.void", "--trust", "a")
     assert not ps.Ledger("l.ledger").total("visits").epsilon

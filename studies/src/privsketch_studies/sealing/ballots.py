@@ -22,7 +22,7 @@ from privsketch.signing.envelope import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import Card
+from privsketch_studies.sealing.cards import MAX_HOLDERS, Card
 from privsketch_studies.sealing.files import MAGIC, SealedFile, digits, packed, unpacked, whole
 from privsketch_studies.sealing.splitting import (
     Place,
@@ -32,7 +32,7 @@ from privsketch_studies.sealing.splitting import (
     share_of,
     split,
 )
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch_studies.sealing.study import SealedStudy
 
 _FIELDS = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
 _INFO = b"privsketch ballot v1\0"

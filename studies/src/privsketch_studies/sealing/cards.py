@@ -7,7 +7,7 @@ and destroyed, while the key that signs the card stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,12 +15,14 @@ from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
-from privsketch.signing.documents import written
+from privsketch.signing.documents import alike, written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
 from privsketch_studies.sealing.once import mark_born
 
+MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 Role = Literal["holder", "teller"]
 MAX_ALONE = 1e6  # upper limit of epsilon; far smaller values already protect nothing
 _FIELDS = ("role", "design", "key", "accept_alone", "study_key")
@@ -236,3 +238,42 @@ def _require_study_key(study_key: PublicKey, key: PublicKey) -> None:
         study_key.seal(b"", b"")  # otherwise holders would learn of it after they have paid
     except FileError:
         raise ParameterError("study_key: nothing can be encrypted for it") from None
+
+
+def roster_order(card: Card) -> tuple[str, str]:
+    """Return the sort key of a card on the roster."""
+    return card.name, card.key.fingerprint
+
+
+def require_roster(design: Design, holders: Sequence[Card], tellers: Sequence[Card]) -> None:
+    """Refuse cards that cannot make a study: too few, equal, alike, or for another design."""
+    if not 2 <= len(tellers) <= MAX_TELLERS:
+        raise ParameterError(
+            f"cards: {len(tellers)} of tellers; a study needs two to {MAX_TELLERS}, one of whom "
+            "must be honest"
+        )
+    if not 2 <= len(holders) <= MAX_HOLDERS:
+        raise ParameterError(f"cards: {len(holders)} of holders; a sum needs two or more")
+    for people in (holders, tellers):
+        for fact in (lambda c: c.key.identity, lambda c: alike(c.name)):
+            seen: set[Any] = set()
+            for card in people:
+                if fact(card) in seen:
+                    raise ParameterError(
+                        f"cards: two cards of {card.name!r} as a {card.role}, or another name "
+                        "that reads alike"
+                    )
+                seen.add(fact(card))
+    names = {alike(card.name): card.key.identity for card in holders}
+    for card in tellers:
+        if names.get(alike(card.name), card.key.identity) != card.key.identity:
+            raise ParameterError(f"cards: holder and teller {card.name!r} have different keys")
+    keys = [card.study_key.identity for card in tellers if card.study_key is not None]
+    long_lived = {card.key.identity for card in (*holders, *tellers)}
+    if len(set(keys)) != len(keys) or long_lived & set(keys):
+        raise ParameterError("cards: two tellers have the same study key; each needs its own")
+    if any(list(people) != sorted(people, key=roster_order) for people in (holders, tellers)):
+        raise ParameterError("cards: expected them in the order of names")
+    for card in (*holders, *tellers):
+        if card.design != design.fingerprint:
+            raise StudyError(f"the card of {card.name!r} is for another design")

@@ -29,6 +29,7 @@ from privsketch_studies.sealing.ballots import (
     each_ballot,
     each_source,
 )
+from privsketch_studies.sealing.cards import MAX_HOLDERS
 from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
 from privsketch_studies.sealing.once import require_teller
 from privsketch_studies.sealing.splitting import (
@@ -39,7 +40,7 @@ from privsketch_studies.sealing.splitting import (
     words_from_bytes,
     words_to_bytes,
 )
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch_studies.sealing.study import SealedStudy
 
 CHECKED, CLOSED = "checked-ballots", "closed-list"
 SUFFIX = ".checked"

@@ -29,17 +29,16 @@ from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
-from privsketch.signing.documents import alike, read_small, written
+from privsketch.signing.documents import read_small, written
 from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, signed_message, spoken
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import Card
+from privsketch_studies.sealing.cards import Card, require_roster, roster_order
 from privsketch_studies.sealing.files import SealedFile, digits, read_json
 from privsketch_studies.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 
 KIND = "study"
-MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 NAME_DIGITS = 32
 MAX_SHARE_BYTES = MAX_JSON_BYTES  # limit of the largest share; files may be a third larger
 _FIELDS = ("name", "design", "sharing", "last_day", "owner", "tellers", "holders")
@@ -114,9 +113,9 @@ class SealedStudy(SealedFile):
         if not isinstance(design, Design):
             raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
         loaded = [card if isinstance(card, Card) else Card.load(card) for card in cards]
-        holders = sorted((c for c in loaded if c.role == "holder"), key=_order)
-        tellers = sorted((c for c in loaded if c.role == "teller"), key=_order)
-        _require_roster(design, holders, tellers)
+        holders = sorted((c for c in loaded if c.role == "holder"), key=roster_order)
+        tellers = sorted((c for c in loaded if c.role == "teller"), key=roster_order)
+        require_roster(design, holders, tellers)
         by = design.sharing
         if noise is not None:
             by = require_one_of("noise", noise, SHARING_KINDS)
@@ -173,8 +172,6 @@ class SealedStudy(SealedFile):
                 f"more than {', '.join(map(repr, short[:3]))}{more} accepted; use fewer holders, a "
                 "smaller epsilon or more `colluding`, or ask them for another card"
             )
-
-    # ------------------------------------------------------------ facts
 
     @property
     def noise(self) -> str:
@@ -299,8 +296,6 @@ class SealedStudy(SealedFile):
         """Whether it is too late to cast a ballot."""
         return self.last_day is not None and self.is_over(today)
 
-    # ------------------------------------------------------------ signatures of tellers
-
     def accept(self, key: Key) -> Signature:
         """Sign the study as one of its tellers; once for each study key.
 
@@ -346,8 +341,6 @@ class SealedStudy(SealedFile):
                 return
         raise SignatureError(f"{what}: its signer is no teller of this study")
 
-    # ------------------------------------------------------------ files
-
     def to_json(self) -> dict[str, Any]:
         """Return the study as plain JSON values."""
         return {
@@ -360,12 +353,8 @@ class SealedStudy(SealedFile):
             "holders": [card.to_json() for card in self.holders],
         }
 
-    def to_bytes(self) -> bytes:
-        """Return the content of the file; signatures of tellers are in files beside it."""
-        return self._bytes
-
     @cached_property
-    def _bytes(self) -> bytes:
+    def _data(self) -> bytes:  # type: ignore[override]
         return written(KIND, self.to_json())
 
     @classmethod
@@ -382,7 +371,7 @@ class SealedStudy(SealedFile):
                 for name in ("holders", "tellers")
             )
             design = Design.from_json(values["design"], what)
-            _require_roster(design, holders, tellers)
+            require_roster(design, holders, tellers)
             study._fill(
                 design,
                 holders,
@@ -403,7 +392,7 @@ class SealedStudy(SealedFile):
         super().save(path)
         files = [Path(path)]
         for signature in self._signatures:
-            files.append(acceptance_path(path, signature))
+            files.append(acceptance_path(path, signature.fingerprint))
             signature.save(files[-1])
         return files
 
@@ -415,7 +404,7 @@ class SealedStudy(SealedFile):
         """
         study = super().load(path)
         for number, card in enumerate(study.tellers):
-            file = _acceptance(path, card.key.fingerprint)
+            file = acceptance_path(path, card.key.fingerprint)
             if not os.path.lexists(file):
                 continue
             try:
@@ -461,8 +450,6 @@ class SealedStudy(SealedFile):
             ],
         }
 
-    # ------------------------------------------------------------ words
-
     def describe(self) -> str:
         """Describe the study in several lines of text."""
         whose = "every teller" if self.owner is None else self.owner.name
@@ -492,17 +479,9 @@ class SealedStudy(SealedFile):
         return described("Sealed study", self.describe().splitlines())
 
 
-def acceptance_path(path: str | os.PathLike[str], signature: Signature) -> Path:
+def acceptance_path(path: str | os.PathLike[str], fingerprint: str) -> Path:
     """Return the path of a teller's signature: beside the study, by the teller's fingerprint."""
-    return _acceptance(path, signature.fingerprint)
-
-
-def _acceptance(path: str | os.PathLike[str], fingerprint: str) -> Path:
     return Path(f"{os.fspath(path)}.{fingerprint[:16]}.sig")
-
-
-def _order(card: Card) -> tuple[str, str]:
-    return card.name, card.key.fingerprint
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -518,37 +497,3 @@ def _as_day(value: Any) -> date:
         return date.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
         raise ParameterError("last_day", value, "expected a date, like 2026-12-31") from None
-
-
-def _require_roster(design: Design, holders: Sequence[Card], tellers: Sequence[Card]) -> None:
-    """Refuse cards that cannot make a study: too few, equal, alike, or for another design."""
-    if not 2 <= len(tellers) <= MAX_TELLERS:
-        raise ParameterError(
-            f"cards: {len(tellers)} of tellers; a study needs two to {MAX_TELLERS}, one of whom "
-            "must be honest"
-        )
-    if not 2 <= len(holders) <= MAX_HOLDERS:
-        raise ParameterError(f"cards: {len(holders)} of holders; a sum needs two or more")
-    for people in (holders, tellers):
-        for fact in (lambda c: c.key.identity, lambda c: alike(c.name)):
-            seen: set[Any] = set()
-            for card in people:
-                if fact(card) in seen:
-                    raise ParameterError(
-                        f"cards: two cards of {card.name!r} as a {card.role}, or another name "
-                        "that reads alike"
-                    )
-                seen.add(fact(card))
-    names = {alike(card.name): card.key.identity for card in holders}
-    for card in tellers:
-        if names.get(alike(card.name), card.key.identity) != card.key.identity:
-            raise ParameterError(f"cards: holder and teller {card.name!r} have different keys")
-    keys = [card.study_key.identity for card in tellers if card.study_key is not None]
-    long_lived = {card.key.identity for card in (*holders, *tellers)}
-    if len(set(keys)) != len(keys) or long_lived & set(keys):
-        raise ParameterError("cards: two tellers have the same study key; each needs its own")
-    if list(holders) != sorted(holders, key=_order) or list(tellers) != sorted(tellers, key=_order):
-        raise ParameterError("cards: expected them in the order of names")
-    for card in (*holders, *tellers):
-        if card.design != design.fingerprint:
-            raise StudyError(f"the card of {card.name!r} is for another design")

@@ -32,6 +32,7 @@ from privsketch_studies.sealing.ballots import (
     sampler_name,
     samplers_of,
 )
+from privsketch_studies.sealing.cards import MAX_HOLDERS
 from privsketch_studies.sealing.files import (
     MAGIC,
     N_MAGIC,
@@ -68,7 +69,7 @@ from privsketch_studies.sealing.splitting import (
     words_from_bytes,
     words_to_bytes,
 )
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch_studies.sealing.study import SealedStudy
 
 _FIELDS = ("study", "teller", "list", "level", "holders", "sampler")
 SUFFIX = ".tally"

@@ -233,7 +233,7 @@ def check(
         say("next        send it to the person who closes the list, and to all other tellers")
     answer(is_valid=not checker.refusals, files=checker.results)
     if checker.refusals:
-        raise SignatureError("not all files are valid and trusted files of this study")
+        raise SignatureError("not all files are trusted files of this study")
 
 
 def _is_list(file: Path) -> bool:

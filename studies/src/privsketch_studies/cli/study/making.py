@@ -129,7 +129,7 @@ def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> No
     study = SealedStudy.load(study_file)
     key = opened_key(key_file, passphrase_file)
     signature = study.accept(key)
-    path = acceptance_path(study_file, signature)
+    path = acceptance_path(study_file, signature.fingerprint)
     signature.save(path)
     say(f"accepted    study {spoken(study.fingerprint)}, as teller {key.name}")
     missing = [card.name for card in study.tellers if card.name not in study.accepted]
@@ -470,39 +470,4 @@ def settle(
         is_void=bool(void_files),
         is_free=done.is_free,
         is_alone_free=done.is_alone_free,
-    )
-
-
-@click.command()
-@STUDY
-@click.option("--turnout", type=int, help="Number of holders who cast a ballot; all by default.")
-@JSON
-def rehearse(study_file: Path, turnout: int | None) -> None:
-    """Rehearse a study on this machine, with made-up records and temporary keys.
-
-    The rehearsal has the same participants, design and noise. It spends nothing, and uses none of
-    your keys.
-
-    \b
-    privsketch study rehearse s.study
-    """
-    from privsketch_studies.sealing.rehearsal import rehearse
-    from privsketch_studies.sealing.study import SealedStudy
-
-    study = SealedStudy.load(study_file)
-    steps: list[str] = []
-
-    def progress(text: str) -> None:
-        steps.append(text)
-        say(f"now         {text}")
-
-    result = rehearse(study, turnout=turnout, progress=progress)
-    say(f"done        {result.turnout} ballots of {result.ballot_bytes} bytes, tallied and joined")
-    say(f"noise       {result.noise_ratio:.3f} times that of the receipt; expected is about 1")
-    answer(
-        fingerprint=study.fingerprint,
-        turnout=result.turnout,
-        ballot_bytes=result.ballot_bytes,
-        noise_ratio=result.noise_ratio,
-        steps=steps,
     )
