@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from privsketch_studies.collector.collector import Collector
+from privsketch_studies.collector.collector import Collector, Settings
 from privsketch_studies.collector.members import add_member
-from privsketch_studies.collector.settings import Settings
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import make_study
 

@@ -8,7 +8,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.notebook import MAX_DOWN, described, shown, table
-from studies.tests.pages import Page
+from tests.html_page import Page
 
 EVIL = "<script>alert('x')</script>"
 

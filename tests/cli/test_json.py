@@ -1,10 +1,8 @@
 """What commands tell machines: one object by a schema of docs/json, for every command there is."""
 
 import json
-import re
 from pathlib import Path
 
-import click
 import jsonschema
 import numpy as np
 import pyarrow as pa
@@ -14,25 +12,26 @@ import pytest
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.ledger.cost import Cost
-from studies.tests.server import serving
 from tests.answers import SCHEMAS, validated
 from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
+from tests.json_examples import (
+    answer,
+    cases,
+    check_answer,
+    check_failure,
+    check_has_json,
+    check_replaces_nothing,
+    commands,
+    listed_commands,
+)
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
-CARDS = ["h0.card", "h1.card", "h2.card", "c.card", "d.card"]
-SEAL = ["--key", "h0.key", "--accept-alone", 9, "--trust", "a.pub"]
-STORE = ["--store", "collector.db"]
-TOKEN = ["--token-file", "north.token"]
-VISITS = ["--ledger", "my.ledger", "--dataset", "visits"]
-TALLY = ["s.study", "h0.ballot", "h1.ballot", "--list", "s.closed"]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
 EXAMPLES = {
     "demo": [["--records", 100, "-o", "demo"]],
-    "study demo": [["--records", 300, "-o", "sealed"]],
-    "collector demo": [["--records", 300, "-o", "collector"]],
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
@@ -79,10 +78,6 @@ EXAMPLES = {
     "key verify": [
         ["signed.json", "--trust", "my.pub"],
     ],
-    "study check": [
-        ["s.study", "h0.ballot", "--key", "a.study.key", "--trust", "a.pub", "-o", "c.checked"],
-        ["s.study", "h0.ballot", "a.tally", "s.closed", "a.checked", "--trust", "b.pub"],
-    ],
     "key trust": [["my.pub"], ["--list"], ["--forget", "my"]],
     "release": [
         *(
@@ -95,71 +90,18 @@ EXAMPLES = {
         for name in (
             *("study.json", "schema.json", "a.sketch", "model.json", "mixture.json", "pca.model"),
             *("published.npy", "published.receipt.json", "my.pub"),
-            *("s.study", "h0.card", "h0.ballot", "s.closed", "a.tally"),
         )
     ],
-    "study enrol": [
-        ["study.json", "--key", "my.key", "--accept-alone", 0.25, "-o", "my.card"],
-        ["study.json", "--key", "my.key", "--teller", "-o", "my-teller.card"],
-    ],
-    "study make": [["study.json", *CARDS, "--colluding", 1, "--min-holders", 2, "-o", "t.study"]],
-    "study show": [["s.study"], ["t.study", "--me", "a.pub"]],
-    "study accept": [["t.study", "--key", "c.key"]],
-    "study seal": [
-        ["s.study", "data.npy", *SEAL, "-o", "again.ballot"],
-        ["s.study", "data.npy", *SEAL, "--dry-run"],
-        ["s.study", "data.npy", *SEAL, "--dry-run", *VISITS],
-    ],
-    "study close": [["s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "again.closed"]],
-    "study tally": [[*TALLY, "--key", "b.study.key", "-o", "b.tally"]],
-    "study join": [["s.study", "a.tally", "b.tally", "-o", "total.sketch"]],
-    "study destroy": [["s.study", "--tally", "a.tally", "--tally", "b.tally"]],
-    "study rehearse": [["s.study"]],
-    "study void": [["v.study", "--key", "e.key", "--study-key", "e.study.key", "-o", "e.void"]],
-    "study settle": [
-        ["v.study", "--holder", "h0", "--void", "e.void", "--trust", "e", *VISITS],
-        ["s.study", "--holder", "h0", "--total", "total.sketch", *VISITS],
-    ],
-    "collector serve": [["--check", *STORE]],
-    "collector add-member": [
-        ["fresh", *STORE],
-        ["max", "--makes-studies", "--token-file", "max.token", *STORE],
-        ["rita", "--known", "--study", "heart", "--role", "reader", *STORE],
-    ],
-    "collector add-study": [["lungs", "study.json", "--owner", "olga", "--sealed", *STORE]],
-    "collector renew-token": [["rita", *STORE]],
-    "collector push": [["@heart", "a.sketch", *TOKEN], ["@heart", "a.sketch", *TOKEN]],
-    "collector pull": [["@heart", "-o", "pulled", *TOKEN]],
-    "collector show": [STORE],
-    "collector check": [STORE],
-    "collector backup": [["all.backup", *STORE]],
-    "collector restore": [["made.backup", "--store", "restored.db"]],
-    "collector revoke": [["rolf", *STORE]],
 }
-SLOW = {
-    "demo": pytest.mark.slow,
-    "study demo": pytest.mark.slow,
-    "collector demo": (pytest.mark.slow, pytest.mark.exhaustive),
-}
-ADDRESS = {}  # of studies at a collector that runs while these tests do
+SLOW = {"demo": pytest.mark.slow}
+HEAD = {}  # of the ledger rho.ledger, which `make_files` makes
+NEW_FILES = {"ledger create": 0, "key make": 0}  # the index of an argument that names a new file
+COMMANDS = commands(main)  # without those of other distributions
 
 
-def commands(group=main, names=()):
-    """All commands of the tree, by their names."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if isinstance(command, click.Group):
-            yield from commands(command, (*names, name))
-        else:
-            yield " ".join((*names, name)), command
-
-
-def told(command, *arguments):
-    """The one object on standard output of a command that succeeds."""
-    arguments = [ADDRESS.get(one, one) for one in arguments]
-    result = succeeded(*command.split(), *arguments, "--json")
-    return validated(json.loads(result.stdout), command.replace(" ", "-"))
+def with_head(arguments):
+    """Return the arguments with the ledger's head where "@head" stands."""
+    return [HEAD.get(argument, argument) for argument in arguments]
 
 
 def make_files():
@@ -210,47 +152,6 @@ def make_files():
     design.save("signed.json")
     succeeded("key", "sign", "signed.json", "--key", "my.key")
     succeeded("release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "published.npy")
-    make_sealed()
-    make_collector()
-
-
-def make_collector():
-    """A store with a study and a site."""
-    succeeded("collector", "add-member", "olga", "--makes-studies", *STORE)
-    succeeded("collector", "add-study", "heart", "study.json", "--owner", "olga", *STORE)
-    site = ["--study", "heart", "--role", "site", "--token-file", "north.token"]
-    succeeded("collector", "add-member", "north", *site, *STORE)
-    for name in ("rita", "rolf"):
-        succeeded("collector", "add-member", name, *STORE)
-    succeeded("collector", "backup", "made.backup", *STORE)
-
-
-def make_sealed():
-    """A study with a ballot of each holder and one of two tallies; one that will be void."""
-    for name in ("h0", "h1", "h2", *"abcdef"):
-        succeeded("key", "make", f"{name}.key", "--no-passphrase")
-        role = ["--teller"] if len(name) == 1 else ["--accept-alone", 9]
-        succeeded(
-            "study", "enrol", "study.json", "--key", f"{name}.key", *role, "-o", f"{name}.card"
-        )
-    holders = CARDS[:3]
-    for file, tellers in (("s.study", "ab"), ("v.study", "ef")):
-        cards = [*holders, *(f"{name}.card" for name in tellers)]
-        limits = ["--colluding", 1, "--min-holders", 2]
-        succeeded("study", "make", "study.json", *cards, *limits, "-o", file)
-        for name in tellers:
-            succeeded("study", "accept", file, "--key", f"{name}.key")
-    succeeded("key", "trust", "e.pub")
-    for n, ledger in ((0, VISITS), (1, [])):
-        key = ["--key", f"h{n}.key", "--accept-alone", 9, "--trust", "a.pub"]
-        succeeded("study", "seal", "s.study", "data.npy", *key, *ledger, "-o", f"h{n}.ballot")
-    for name in "ab":
-        key = ["--key", f"{name}.study.key", "--trust", "a.pub", "-o", f"{name}.checked"]
-        succeeded("study", "check", "s.study", "h0.ballot", "h1.ballot", *key)
-    succeeded(
-        "study", "close", "s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "s.closed"
-    )
-    succeeded("study", "tally", *TALLY, "--key", "a.study.key", "-o", "a.tally")
 
 
 @pytest.fixture(scope="module")
@@ -261,10 +162,8 @@ def files(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("PRIVSKETCH_HOME", str(folder / "home"))
         make_files()
-        ADDRESS["@head"] = ps.Ledger("rho.ledger").head
-        with serving(str(folder / "collector.db")) as address:
-            ADDRESS["@heart"] = f"{address}/studies/heart"
-            yield folder
+        HEAD["@head"] = ps.Ledger("rho.ledger").head
+        yield folder
 
 
 # ---------------------------------------------------------------- the whole tree
@@ -275,112 +174,46 @@ def test_every_schema_is_one():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize(("name", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
-def test_every_command_takes_json_and_has_a_schema_and_an_example(name, command):
-    options = [option for option in command.params if "--json" in option.opts]
-    assert [option.name for option in options] == ["as_json"]
-    assert options[0].help == "For machines: one JSON object."
-    assert f"{name.replace(' ', '-')}.schema.json" in SCHEMAS
-    assert EXAMPLES.get(name), "add a run of the new command to EXAMPLES"
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_json_and_has_a_schema_and_an_example(name):
+    check_has_json(name, COMMANDS[name], EXAMPLES)
 
 
 def test_every_command_is_listed_in_the_docs():
-    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
-    table = text[: text.index("## Exit codes")]
-    listed = [
-        name
-        for line in table.splitlines()
-        if line.startswith("| `")
-        for name in re.findall("`([^`]+)`", line.split("|")[1])
-    ]
-    assert sorted(listed) == sorted(name for name, _ in commands())
+    page = Path(__file__).parents[2] / "docs" / "commands.md"
+    assert sorted(listed_commands(page)) == sorted(COMMANDS)
 
 
 @pytest.mark.in_order
-@pytest.mark.parametrize(
-    ("command", "arguments"),
-    [
-        pytest.param(name, arguments, id=f"{name}-{n}", marks=SLOW.get(name, ()))
-        for name, runs in EXAMPLES.items()
-        for n, arguments in enumerate(runs)
-    ],
-)
+@pytest.mark.parametrize(("command", "arguments"), cases(EXAMPLES, SLOW))
 def test_every_command_answers_by_its_schema(files, command, arguments):
-    found = told(command, *arguments)
-    assert found["command"] == command
-    assert found["version"] == ps.__version__
-    for path in found.get("written", ()):
-        assert Path(path).exists()
+    check_answer(command, *with_head(arguments))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_command_fails_by_the_schema_of_failures(files, name):
-    result = run(*name.split(), "--nonsense", "--json")
-    assert result.exit_code == USAGE
-    found = validated(json.loads(result.stdout), "failure")
-    assert found["command"] == name
-    assert found["error"]["kind"] == "usage"
-    assert found["error"]["spent"] == "nothing"
-    assert found["error"]["message"] in result.stderr
-    assert result.stderr.count("nothing was spent") == 1
-
-
-# Options and arguments that name a file to write.
-OUTPUTS = ("-o", "--report", "--publish-matrix", "--token-file")
-NEW_FILES = {"ledger create": 0, "key make": 0, "collector backup": 0}
-
-
-def with_decoys(name, arguments):
-    """The arguments with other names for all outputs, under which something lies already."""
-    arguments = [str(ADDRESS.get(one, one)) for one in arguments]
-    places = [n + 1 for n, one in enumerate(arguments) if one in OUTPUTS]
-    places += [NEW_FILES[name]] if name in NEW_FILES else []
-    if name in (
-        "collector push",
-        "collector pull",
-    ):  # of a member who is known; a pulled folder is kept up to date
-        places = []
-    decoys = []
-    for place in places:
-        path = Path(f"decoy-{name.replace(' ', '-')}-{arguments[place]}")
-        arguments[place] = str(path)
-        if name in SLOW:
-            path.mkdir(exist_ok=True)
-            path = path / "model.json"
-        earlier = Path("model.json").read_bytes() if path.suffix == ".json" else b"<!doctype html>"
-        path.write_bytes(earlier)
-        decoys.append((path, earlier))
-    return arguments, decoys
+    check_failure(name)
 
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        pytest.param(name, arguments, id=f"{name}-{n}")
-        for name, runs in EXAMPLES.items()
-        for n, arguments in enumerate(runs)
-        if "-o" in arguments or "--report" in arguments or name in NEW_FILES
+        case
+        for case in cases(EXAMPLES)
+        if case.values[0] in NEW_FILES or {"-o", "--report"} & set(case.values[1])
     ],
 )
 def test_no_command_replaces_a_file_unasked(files, name, arguments):
-    arguments, decoys = with_decoys(name, arguments)
-    if not decoys:
-        pytest.skip("writes into a folder of its own")
-    result = run(*name.split(), *arguments)
-    assert result.exit_code not in (0, USAGE), result.output
-    assert [path.read_bytes() for path, _ in decoys] == [content for _, content in decoys]
-    if name not in (
-        "study seal",
-        "study tally",
-    ):  # which may be refused for having been done before
-        assert any(word in result.stderr for word in ("exists", "not empty"))
+    new_file, is_folder = NEW_FILES.get(name), name == "demo"
+    error = check_replaces_nothing(name, arguments, new_file=new_file, is_folder=is_folder)
+    assert any(text in error for text in ("exists", "not empty"))
 
 
 # ---------------------------------------------------------------- what answers hold
 
 
 def test_a_sketch_tells_its_receipt_and_no_count_of_records(files):
-    found = told("sketch", "study.json", "data.npy", "-o", "s.sketch", "--source", "site")
+    found = answer("sketch", "study.json", "data.npy", "-o", "s.sketch", "--source", "site")
     sketch = ps.Sketch.load("s.sketch")
     assert found["written"] == ["s.sketch"]
     assert found["fingerprint"] == sketch.design.fingerprint
@@ -394,9 +227,9 @@ def test_no_released_answer_has_the_exact_number_of_records(files, fixed_noise):
     """There are 487; noisy counts, which may meet that by chance, are left out."""
     np.save("odd.npy", np.random.default_rng(1).normal(size=(487, 3)))
     answers = [
-        told("sketch", "study.json", "odd.npy", "-o", "odd.sketch"),
-        told("cluster", "odd.npy", *KMEANS[1:], "--method", "lloyd", "-o", "odd.json"),
-        told("bounds", "odd.npy", "--columns", "0,1", "--epsilon", 1),
+        answer("sketch", "study.json", "odd.npy", "-o", "odd.sketch"),
+        answer("cluster", "odd.npy", *KMEANS[1:], "--method", "lloyd", "-o", "odd.json"),
+        answer("bounds", "odd.npy", "--columns", "0,1", "--epsilon", 1),
     ]
     answers[0].pop("n_records")
     answers[1]["model"].pop("n_records")
@@ -414,7 +247,7 @@ def test_no_released_answer_has_the_exact_number_of_records(files, fixed_noise):
 
 
 def test_a_model_is_told_as_its_file_has_it_and_in_units(files):
-    found = told("learn", "table.sketch", "-k", 2, "-o", "in-units.json")
+    found = answer("learn", "table.sketch", "-k", 2, "-o", "in-units.json")
     model = ps.ClusterModel.load("in-units.json")
     assert found["model"] == json.loads(Path("in-units.json").read_text())
     table = model.table()
@@ -428,7 +261,7 @@ def test_a_model_is_told_as_its_file_has_it_and_in_units(files):
 
 
 def test_a_look_is_marked_as_private(files):
-    found = told("check", "schema.json", "table.parquet")
+    found = answer("check", "schema.json", "table.parquet")
     assert found["private"] is True
     assert "holder" in found["notice"]
     assert (found["n_rows"], found["n_persons"]) == (600, 300)
@@ -488,16 +321,16 @@ def test_files_that_are_missing_are_no_wrong_signatures(files):
 
 def test_what_a_stranger_signed_is_told_to_machines(files):
     succeeded("key", "trust", "my.pub")
-    assert told("inspect", "signed.json")["signer"]["name"] == "my"
+    assert answer("inspect", "signed.json")["signer"]["name"] == "my"
     ps.Key.generate("stranger").sign("b.sketch")
-    found = told("inspect", "b.sketch")
+    found = answer("inspect", "b.sketch")
     assert found["signer"] is None
     assert any("not pinned" in text for text in found["cautions"])
 
 
 def test_a_dry_run_tells_the_forecast_and_writes_nothing(files):
     before = sorted(Path().iterdir())
-    found = told("sketch", "study.json", "data.npy", "--dry-run")
+    found = answer("sketch", "study.json", "data.npy", "--dry-run")
     assert found["forecast"]["verdict"] in ("good", "rough", "hopeless")
     assert found["estimate"]["seconds_per_million_records"] > 0
     assert "written" not in found

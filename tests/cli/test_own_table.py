@@ -11,8 +11,8 @@ import privsketch as ps
 from privsketch.models.base import nearest
 from privsketch.tables import persons
 from privsketch.tables.reading import read_blocks
-from studies.tests.visits import N_GROUPS, SCHEMA, visits
 from tests.commands import succeeded
+from tests.visits import N_GROUPS, SCHEMA, visits
 
 _FixedKey = persons.Key
 

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 import privsketch as ps
-from studies.tests.visits import COLUMNS, N_GROUPS, SCHEMA, visits
+from tests.visits import COLUMNS, N_GROUPS, SCHEMA, visits
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}

@@ -16,7 +16,7 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
 from privsketch.pages.report import html
 from privsketch.pages.report.html import report_page, save_report
-from studies.tests.pages import Page
+from tests.html_page import Page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 ATTACK = "<script>alert(1)</script>"

@@ -146,7 +146,7 @@ def test_a_void_study_says_what_is_next(study):
         "study", "void", "s.study", "--key", "a.key", "--study-key", "a.study.key", "-o", "a.void"
     )
     told = succeeded("study", "show", "s.study", "--me", "b.pub").output
-    assert "void by the word of a" in told
+    assert "void by the statement of a" in told
     assert "privsketch study void" in told
     assert "privsketch study destroy" in told
 
@@ -167,13 +167,13 @@ def test_keys_and_ballots_are_destroyed_when_a_study_has_ended(study):
     Path("note.txt").chmod(0o600)
     refused(study, *other, *end, code=INTEGRITY)
     result = succeeded(*destroy, *end)
-    assert "removed     4 ballots, 4 that were kept" in result.output
+    assert "removed     4 ballots, 4 copies" in result.output
     assert "solid-state" in result.stderr
     assert not list(study.glob("*.ballot"))
     assert not Path("a.study.key").exists()
     assert Path("a.key").exists()
     again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "h0.ballot"]
-    assert "destroyed when the study had ended" in refused(study, *again, code=INTEGRITY)
+    assert "destroyed after its end" in refused(study, *again, code=INTEGRITY)
     succeeded("study", "join", "s.study", "a.tally", "b.tally", "-o", "total.sketch")
 
 
@@ -211,7 +211,7 @@ def test_lists_and_tallies_are_verified_by_anybody(study):
         told = run("study", "check", "s.study", "bad")
         assert told.exit_code == INTEGRITY
         assert "REFUSED     bad" in told.output
-    assert "no ballot, list, tally" in run("study", "check", "s.study", "h0.npy").output
+    assert "not a ballot, list, tally" in run("study", "check", "s.study", "h0.npy").output
     assert (
         "none of its tellers is trusted"
         in run("study", "check", "s.study", "a.tally", "--trust", "h0.pub").output
@@ -259,7 +259,7 @@ def test_other_numbers_of_holders_than_planned_are_told(study):
     cards = [f"{name}.card" for name in (*HOLDERS[:3], *TELLERS)]
     made = succeeded("study", "make", "design.json", *cards, "-o", "t.study")
     assert made.stderr.count("planned for 4 holders, and 3 have enrolled") == 1
-    assert "plan it again for 3" in made.stderr
+    assert "plan the design again for 3" in made.stderr
     assert "planned for 4 holders" in succeeded("study", "show", "t.study").stderr
     assert "planned" not in succeeded("study", "show", "s.study").output
 
@@ -383,7 +383,7 @@ def test_a_ledger_counts_a_ballot_and_takes_it_back(study):
     assert run(*settle, "--total", "total.sketch", "--trust", "a").exit_code == USAGE
     # Teller a is pinned, which is not enough.
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
-    assert "'b' did not say" in told
+    assert "'b' did not declare" in told
     assert "--trust" in told
     succeeded(*settle, "--void", "a.void", "--trust", "a")
     assert not ps.Ledger("l.ledger").total("visits").epsilon

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from privsketch._base.errors import AccessError, FileError, PrivsketchError
 from privsketch_studies.collector.backup import backup, restore
 from privsketch_studies.collector.events import add_event, events_of
-from privsketch_studies.collector.sessions import begin_session, member_of_session
+from privsketch_studies.collector.members import begin_session, member_of_session
 from privsketch_studies.collector.store import engine
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import COLLECTOR, METADATA, VERSION, members, uploads
@@ -68,7 +68,7 @@ def test_databases_of_something_else_are_left_alone(place):
     with store.writing() as connection:
         connection.exec_driver_sql("DROP TABLE alembic_version")
     store.close()
-    with pytest.raises(AccessError, match="something else"):
+    with pytest.raises(AccessError, match="not a collector"):
         Store(place)
 
 
@@ -148,7 +148,7 @@ def test_a_file_of_something_else_keeps_every_byte(tmp_path, table):
     connection.commit()
     connection.close()
     before = file.read_bytes()
-    with pytest.raises(AccessError, match="something else"):
+    with pytest.raises(AccessError, match="not a collector"):
         Store(str(file))
     assert file.read_bytes() == before
 
@@ -167,7 +167,7 @@ def test_a_backup_is_everything_and_goes_into_an_empty_store(world, tmp_path):
     assert file.stat().st_mode & 0o077 == 0
     with pytest.raises(AccessError, match="exists"):
         backup(world.store, file)
-    with pytest.raises(AccessError, match="already"):
+    with pytest.raises(AccessError, match="not empty"):
         restore(file, world.store)
     again = Store(str(tmp_path / "again.db"))
     before = file.read_bytes()

@@ -271,7 +271,7 @@ def test_what_a_teller_has_said_of_a_ballot_is_not_set_aside(sealed, people):
     fewer = check_ballots(study, [*ballots[:2], ballots[3]], key=people.study_keys[0])[0]
     for wrong, words in (
         (liar, "two different shares of one ballot"),
-        (fewer, "lacks ballots that you have said you can open"),
+        (fewer, "ballots of your earlier file are missing"),
     ):
         answer = sealed.push("teller 0", wrong.to_bytes(), study="lungs")
         assert answer.status_code == 422

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch_studies.collector.collector import Settings
 from privsketch_studies.collector.members import give_roles, revoke_token, take_roles
-from privsketch_studies.collector.settings import Settings
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import make_study
 from privsketch_studies.collector.verify import verify_store
-from privsketch_studies.collector.web.access import _place
-from privsketch_studies.collector.web.limits import LOGGER, Buckets, Gate, Room
+from privsketch_studies.collector.web.access import _network
+from privsketch_studies.collector.web.limits import LOGGER, BodyReader, TokenBuckets, UploadQuota
 from privsketch_studies.errors import CollectorError
 from studies.tests.server import DESIGN, PATIENT, World, serving, sketch_of
 
@@ -254,7 +254,7 @@ def test_errors_of_ours_are_told_by_their_place_alone(world, monkeypatch, caplog
 def test_buckets_fill_again(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("privsketch_studies.collector.web.limits.time.monotonic", lambda: clock[0])
-    buckets = Buckets(rate=2.0, burst=3.0)
+    buckets = TokenBuckets(rate=2.0, burst=3.0)
     assert [buckets.take("a") for _ in range(3)] == [0, 0, 0]
     assert buckets.take("a") == 0.5
     assert buckets.take("b") == 0
@@ -397,7 +397,7 @@ def test_who_may_bring_much_must_still_bring_it(n_allowed):
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def wait():
-        gate = Gate(drip, Settings(body_seconds=0.2, body_rate=1e4))
+        gate = BodyReader(drip, Settings(body_seconds=0.2, body_rate=1e4))
         gate.max_bytes = n_allowed
         for _ in range(100):
             await gate.receive()
@@ -407,21 +407,21 @@ def test_who_may_bring_much_must_still_bring_it(n_allowed):
 
 
 def test_room_for_files_is_bounded():
-    room = Room(Settings(max_bodies=2, max_body_bytes=100))
-    first, second = room.take("a", 40), room.take("a", 40)
+    room = UploadQuota(Settings(max_bodies=2, max_body_bytes=100))
+    first, second = room.reserve("a", 40), room.reserve("a", 40)
     with pytest.raises(CollectorError):
-        room.take("a", 1)  # three of one member
+        room.reserve("a", 1)  # three of one member
     with pytest.raises(CollectorError):
-        room.take("b", 40)
+        room.reserve("b", 40)
     first()
-    third = room.take("b", 40)
+    third = room.reserve("b", 40)
     second()
     third()
-    whole = room.take("b", 1000)  # nothing else is there
+    whole = room.reserve("b", 1000)  # nothing else is there
     with pytest.raises(CollectorError):
-        room.take("c", 1)
+        room.reserve("c", 1)
     whole()
-    room.take("c", 1)()
+    room.reserve("c", 1)()
 
 
 def test_room_is_given_back_whatever_happens(tmp_path):
@@ -451,7 +451,7 @@ def test_lengths_of_two_kinds_are_refused(served):
     ],
 )
 def test_addresses_of_one_network_count_as_one(address, place):
-    assert _place(address) == place
+    assert _network(address) == place
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,14 @@ import pytest
 from sqlalchemy import update
 
 from privsketch_studies import CollectorError
-from privsketch_studies.collector.members import find_member, renew_token, revoke_token
+from privsketch_studies.collector.members import (
+    begin_session,
+    find_member,
+    member_of_session,
+    renew_token,
+    revoke_token,
+)
 from privsketch_studies.collector.pages.access import address_within
-from privsketch_studies.collector.sessions import begin_session, member_of_session
 from privsketch_studies.collector.store.tables import events, sessions
 from privsketch_studies.collector.studies import make_study
 from studies.tests.server import DESIGN, sketch_of
@@ -238,7 +243,7 @@ def test_what_people_write_is_escaped_everywhere(world, olga, learns):
 
 def test_the_page_of_a_study_says_what_is_expected_and_who_has_reported(world, north, olga):
     text = north.text("/studies/heart")
-    assert "Hand in your sketch" in text
+    assert "Make your sketch" in text
     assert "0 of 2 sites" in text
     assert "When all 2 have reported" in text
     file = {"file": ("north.sketch", sketch_of("north").to_bytes())}
@@ -247,14 +252,14 @@ def test_the_page_of_a_study_says_what_is_expected_and_who_has_reported(world, n
     text = north.text("/studies/heart?done=handed-in")
     assert "on the collector&#39;s disk" in text
     assert "1 of 2 sites" in text
-    assert "Nothing at the moment" in text
+    assert "There is nothing for you to do now" in text
     assert "epsilon = 1, delta = 1e-06" in text
     answer = north.post("/studies/heart/uploads", files=file)
     assert answer.headers["location"].endswith("done=there")
     total = north.get("/studies/heart/total.sketch")
     assert total.content == world.ask("north", "GET", "/studies/heart/total").content
     assert north.get("/studies/heart/design.json").content == DESIGN.to_bytes()
-    assert "south" in olga.text("/studies/heart").partition("expected of others")[2]
+    assert "south" in olga.text("/studies/heart").partition("Next steps of others")[2]
 
 
 def test_refused_uploads_are_told_in_words(north):
@@ -290,7 +295,7 @@ def test_owners_add_renew_revoke_and_close(world, olga):
     assert token not in olga.text("/studies/heart/people")
     world.tokens["west"] = token
     west = Browser(world, "west")
-    assert "Hand in your sketch" in west.text("/studies/heart")
+    assert "Make your sketch" in west.text("/studies/heart")
     text = olga.post("/studies/heart/people/renew", name="west").text
     assert west.get("/").status_code == 303
     world.tokens["west"] = re.search(r"psk_[\w-]{43}", text).group()
@@ -320,7 +325,7 @@ def test_history_tells_whether_the_chain_is_intact(world, olga):
     world.push("north", sketch_of("north").to_bytes())
     text = olga.text("/studies/heart/history")
     assert "The chain is unbroken." in text
-    assert "<b>north</b> handed in a sketch of north" in text
+    assert "<b>north</b> uploaded a sketch of north" in text
     with world.store.writing() as connection:
         altered = update(events).where(events.c.study == "heart", events.c.number == 2)
         connection.execute(altered.values(member="mallory"))

@@ -90,7 +90,7 @@ def test_a_card_with_a_key_that_nobody_can_have_is_refused(people, kind, bad):
     fresh = people.study_keys[0]
     keys = {**fresh.public.keys, kind: bad}
     signature = sign_message(fresh._secrets["ed25519"], _statement("teller 0", keys))
-    with pytest.raises(ParameterError, match="nobody can seal"):
+    with pytest.raises(ParameterError, match="nothing can be encrypted"):
         teller_card(people.design, people.tellers[0], PublicKey("teller 0", keys, signature))
 
 
@@ -297,7 +297,7 @@ def test_a_state_that_was_lost_costs_twice(people, book, tmp_path, monkeypatch):
     study = people.open_study()
     first = sealed_with(people, study, book)
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
-    with pytest.warns(ps.PrivsketchWarning, match="neither kept here nor in the mailbox"):
+    with pytest.warns(ps.PrivsketchWarning, match="neither stored here nor in the mailbox"):
         assert sealed_with(people, study, book).digest != first.digest
     assert [entry.state for entry in book.entries("visits")] == ["reserved"] * 2
     assert float(book.total("visits").epsilon) == 0.2
@@ -327,7 +327,7 @@ def test_garbage_in_the_place_of_a_signature_is_told(people, study, tmp_path, da
 def test_a_signature_of_somebody_else_in_the_place_of_a_teller(people, study, tmp_path):
     files = study.save(tmp_path / "s.study")
     files[1].write_bytes(files[2].read_bytes())
-    with pytest.raises(StudyError, match="the signature of somebody else"):
+    with pytest.raises(StudyError, match="a signature by another key"):
         studies.SealedStudy.load(tmp_path / "s.study").require_open()
     files[1].unlink()
     files[1].mkdir()

@@ -295,7 +295,7 @@ def test_all_tellers_are_needed_for_every_ballot(people, study, ballots):
     for given, match in (
         ([], "not checked by 'teller 1'"),
         (checked[:1], "not checked by 'teller 1'"),
-        ([few], "not all other tellers have said that they can open it"),
+        ([few], "not all other tellers have stated that they can open it"),
     ):
         with pytest.raises(StudyError, match=match):
             studies.tally(study, ballots, closed, key=key, checked=given)

@@ -10,11 +10,9 @@ import privsketch_studies as studies
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch.signing.keys import destroy_key
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.destroy import destroy
 from privsketch_studies.sealing.join import joined
-from privsketch_studies.sealing.once import kept, teller_slot
-from privsketch_studies.sealing.study_keys import is_destroyed
-from privsketch_studies.sealing.void import void_study
+from privsketch_studies.sealing.once import is_destroyed, kept, teller_slot
+from privsketch_studies.sealing.void import destroy, void_study
 from studies.tests.sealed import People, cast, integers, list_of
 
 
@@ -54,7 +52,7 @@ def tallied(people, study, mailbox):
 def test_nothing_is_destroyed_before_the_end(people, study, mailbox, tmp_path):
     tallies = tallied(people, study, mailbox)
     everything = {"study_key_files": [tmp_path / "0.key"], "ballots": [mailbox]}
-    with pytest.raises(StudyError, match="nothing says that this study has ended"):
+    with pytest.raises(StudyError, match="nothing shows that this study has ended"):
         destroy(study, **everything)
     with pytest.raises(StudyError, match="is missing"):
         destroy(study, **everything, tallies=tallies[:1])
@@ -88,7 +86,7 @@ def test_a_ballot_that_was_destroyed_is_not_cast_again(people, study, mailbox, m
     destroy(study, tallies=tallies)
     with monkeypatch.context() as patch:
         patch.setattr("privsketch_studies.sealing.seal.engine_sums", None)  # nothing is read
-        with pytest.raises(StudyError, match="destroyed when the study had ended"):
+        with pytest.raises(StudyError, match="destroyed after its end"):
             people.seal(study, np.zeros((5, 2)), len(people.holders) - 1)
 
 
@@ -209,7 +207,7 @@ def test_a_key_that_is_still_there_is_not_said_to_be_destroyed(
         with pytest.raises(KeyboardInterrupt):
             ways[way]()
     for wrong in (tmp_path / "typo.key", None):
-        with pytest.raises(StudyError, match=r"0\.key: the study key was given up and is still"):
+        with pytest.raises(StudyError, match=r"0\.key: the study key was given up but still"):
             void_study(study, key=own, study_key_file=wrong)
     monkeypatch.chdir(tmp_path)
     void_study(study, key=own, study_key_file="0.key")

@@ -238,7 +238,7 @@ def test_seeds_are_fresh_and_nobody_gives_one():
 
 def test_a_generator_that_repeats_itself_is_refused(monkeypatch):
     monkeypatch.setattr(splitting, "_random", lambda n_bytes: b"x" * n_bytes)
-    with pytest.raises(ParameterError, match="gave the same twice"):
+    with pytest.raises(ParameterError, match="repeated a value"):
         split(np.zeros((1, 4), dtype=np.uint64), places(3))
 
 

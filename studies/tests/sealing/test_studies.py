@@ -198,7 +198,7 @@ def test_a_card_is_signed_by_the_key_that_it_names(people):
 
 def test_a_card_needs_the_right_keys(people):
     fresh = people.study_keys[0]
-    with pytest.raises(ParameterError, match="signed by one that stays"):
+    with pytest.raises(ParameterError, match="with a long-lived key"):
         studies.Card.holder(GAUSSIAN, key=fresh, accept_alone=1.0)
     with pytest.raises(ParameterError, match="expected a key for a study"):
         teller_card(GAUSSIAN, people.tellers[0], people.tellers[1].public)
@@ -222,13 +222,13 @@ def test_accept_alone_has_no_default(people, study):
 
 
 def test_nobody_is_there_twice(people):
-    with pytest.raises(ParameterError, match="there twice"):
+    with pytest.raises(ParameterError, match="two cards of"):
         studies.SealedStudy(GAUSSIAN, cards=[*people.cards, people.cards[0]])
     alike = studies.Card.holder(GAUSSIAN, key=ps.Key.generate("SITE 000"), accept_alone=10.0)
-    with pytest.raises(ParameterError, match="there twice"):
+    with pytest.raises(ParameterError, match="two cards of"):
         studies.SealedStudy(GAUSSIAN, cards=[*people.cards, alike])
     posing, _ = studies.Card.teller(GAUSSIAN, key=ps.Key.generate("site 001"))
-    with pytest.raises(ParameterError, match="different people"):
+    with pytest.raises(ParameterError, match="different keys"):
         studies.SealedStudy(GAUSSIAN, cards=[*people.cards, posing])
     shared = teller_card(GAUSSIAN, ps.Key.generate("third"), people.study_keys[0].public)
     with pytest.raises(ParameterError, match="same study key"):
@@ -403,7 +403,7 @@ def test_shares_are_for_their_teller_only(people, study, ballots):
     swapped = content[first:] + content[:first]
     header = {**found.header, "lengths": [last, first]}
     mixed = Ballot.from_bytes(packed("ballot", header, swapped, people.holders[0]))
-    with pytest.raises(StudyError, match="not as long"):
+    with pytest.raises(StudyError, match="another length"):
         mixed.opened(study, people.study_keys[0])
 
 
@@ -417,10 +417,10 @@ def test_a_ballot_of_other_levels_is_refused(people, study):
     for name in ("n_levels", "n_words"):
         header = {**found.header, name: found.header[name] + 1}
         other = Ballot.from_bytes(packed("ballot", header, bytes(found.content), people.holders[0]))
-        with pytest.raises(StudyError, match="not as long"):
+        with pytest.raises(StudyError, match="another length"):
             other.require_of(study)
     values = integers(RNG, study)[:1]
-    with pytest.raises(FileError, match="not the words of this study"):
+    with pytest.raises(FileError, match="another shape than this study"):
         cast(study, values, people.holders[0])
 
 
@@ -429,7 +429,7 @@ def test_a_ballot_of_other_levels_is_refused(people, study):
 
 def test_only_the_owner_closes(people, study, ballots):
     for key in (people.holders[0], people.tellers[0]):
-        with pytest.raises(StudyError, match="may close"):
+        with pytest.raises(StudyError, match="may not close"):
             studies.ClosedList.of(study, ballots, key=key, checked=people.checked(study, ballots))
 
 
@@ -446,7 +446,7 @@ def test_every_teller_may_close_without_an_owner():
         for one, key in zip(lists, people.study_keys, strict=True)
     ]
     joined(study, tallies)
-    with pytest.raises(StudyError, match="may close"):
+    with pytest.raises(StudyError, match="may not close"):
         studies.ClosedList.of(study, ballots, key=people.owner, checked=checked)
 
 
@@ -477,7 +477,7 @@ def test_a_teller_checks_the_list_itself(people, study, ballots):
     ]:
         with pytest.raises(StudyError, match=match):
             studies.tally(study, ballots, forged_list(study, bad, people.owner), **mine)
-    with pytest.raises(StudyError, match="may close"):
+    with pytest.raises(StudyError, match="may not close"):
         studies.tally(study, ballots, forged_list(study, pairs, people.holders[0]), **mine)
     missing = [*pairs[:3], (pairs[3][0], "1" * 64)]
     with pytest.raises(StudyError, match="1 ballots of the list are missing"):
@@ -493,10 +493,10 @@ def test_a_repeat_gives_the_same_bytes_and_another_list_nothing(people, study, b
     first = people.tally(study, ballots, closed, 0)
     again = studies.tally(study, [], closed, key=people.study_keys[0])  # nothing is read
     assert again.to_bytes() == first.to_bytes()
-    with pytest.raises(StudyError, match="tallies once, ever"):
+    with pytest.raises(StudyError, match="tallies once"):
         people.tally(study, ballots, other, 0)
     people.tally(study, ballots, other, 1)
-    with pytest.raises(StudyError, match="tallies once, ever"):
+    with pytest.raises(StudyError, match="tallies once"):
         people.tally(study, ballots, closed, 1)
 
 
@@ -505,13 +505,13 @@ def test_the_list_is_on_disk_before_words_are_added_up(people, study, ballots, m
     from privsketch_studies.sealing import tally as module
 
     key, closed, seen = people.study_keys[0], people.closed(study, ballots), []
-    summed = module._summed
+    summed = module._add_up
 
     def spy(*arguments):
         seen.append(once.kept(once.teller_slot(key.fingerprint, "use")))
         return summed(*arguments)
 
-    monkeypatch.setattr(module, "_summed", spy)
+    monkeypatch.setattr(module, "_add_up", spy)
     people.tally(study, ballots, closed, 0)
     assert seen == [b"list " + closed.digest.encode()]
 
@@ -731,7 +731,7 @@ def test_a_void_study_is_never_tallied(people, study, ballots, tmp_path):
     void = void_study(study, key=people.tellers[0], study_key_file=file)
     assert not file.exists()
     void.save(tmp_path / "t.void")
-    assert VoidStudy.load(tmp_path / "t.void") == void
+    assert VoidStudy.load(tmp_path / "t.void").to_bytes() == void.to_bytes()
     with pytest.raises(StudyError, match="is void"):
         people.tally(study, ballots, closed, 0)
     people.tally(study, ballots, closed, 1)
@@ -741,7 +741,7 @@ def test_a_void_study_is_never_tallied(people, study, ballots, tmp_path):
 
 def test_only_the_right_key_is_destroyed(people, study, tmp_path):
     people.study_keys[1].save(tmp_path / "other.key", passphrase=None)
-    with pytest.raises(ParameterError, match="it stays"):
+    with pytest.raises(ParameterError, match="the file stays"):
         void_study(study, key=people.tellers[0], study_key_file=tmp_path / "other.key")
     assert (tmp_path / "other.key").exists()
     ballots = [cast(study, integers(RNG, study), key) for key in people.holders]
@@ -818,8 +818,8 @@ def test_pins_are_no_names_and_one_of_several_is_not_enough(people, study, ledge
     void = void_study(study, key=people.tellers[0], study_key_file=None)
     before = costs(ledger)
     for how, match in (
-        ({"voids": [void]}, "'teller 1' did not say .* pinned a teller is not enough"),
-        ({"voids": []}, "'teller 0', 'teller 1' did not say"),
+        ({"voids": [void]}, "'teller 1' did not declare .* a pinned teller is not enough"),
+        ({"voids": []}, "'teller 0', 'teller 1' did not declare"),
         ({"voids": [void], "trusted": "teller 1"}, "does not say that it is void"),
         ({"voids": [void], "trusted": people.holders[1].public}, "no teller"),
     ):
@@ -863,7 +863,7 @@ def test_no_void_counts_where_something_was_published(people, study, ledger, tmp
         with pytest.raises(StudyError, match=match):
             settled(people, study, ledger, box, **named)
         (box / name).unlink()
-    with pytest.raises(AccessError, match="no folder"):
+    with pytest.raises(AccessError, match="not a folder"):
         settled(people, study, ledger, tmp_path / "nowhere", **named)
     tallies[0].save(tmp_path / "beside")
     with pytest.raises(StudyError, match="beside: a tally"):
@@ -903,9 +903,9 @@ def test_a_teller_finds_its_own_tally_under_any_name(people, study, ballots, tmp
     with pytest.raises(StudyError, match="has tallied another list"):
         people.tally(study, ballots, other, 0, mailbox=tmp_path)
     nowhere = tmp_path / "nowhere"
-    with pytest.raises(AccessError, match="no folder"):
+    with pytest.raises(AccessError, match="not a folder"):
         void_study(study, **void, mailbox=nowhere)
-    with pytest.raises(AccessError, match="no folder"):
+    with pytest.raises(AccessError, match="not a folder"):
         people.tally(study, ballots, closed, 0, mailbox=nowhere)
     assert people.tally(study, ballots, closed, 0, mailbox=tmp_path).to_bytes() == first.to_bytes()
 

@@ -23,7 +23,7 @@ from privsketch.pages.report import html as report_page
 from privsketch.pages.report.html import report_page as page_of
 from privsketch.pages.report.html import save_report
 from privsketch.pages.report.spending import spending_page
-from studies.tests.pages import Page
+from tests.html_page import Page
 
 ATTACK = "<script>alert(1)</script>"
 

@@ -13,8 +13,8 @@ from privsketch.facts.units import digits, field_errors, field_values, step_text
 from privsketch.pages.report.fields import Parts, center_rows, field_text, share_text, width_rows
 from privsketch.pages.report.html import PAGE_VERSION, report_page
 from privsketch.pages.report.tables import MAX_PARTS, tables_of
-from studies.tests.pages import Page
 from tests.chance import fixed_noise
+from tests.html_page import Page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 ATTACK = "<script>alert(1)</script>"

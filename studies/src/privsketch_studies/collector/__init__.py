@@ -1,5 +1,6 @@
-"""The collector: a service that holds studies, their members and what these hand in.
+"""The collector: a web service for studies, their members and their uploads.
 
-Studies are open, with sketches that it adds up, or sealed, with files that it keeps and cannot
-read. What routes and pages show comes from plain functions here; SQL is theirs alone.
+It adds up the sketches of open studies, and stores the files of sealed studies, which it cannot
+read. The modules of this folder have plain functions and all of the SQL; `web` and `pages` call
+them.
 """

@@ -1,14 +1,16 @@
-"""Backups: a file of SQLite with all rows of a store, whatever database that is in.
+"""Backups: an SQLite file with all rows of a store in SQLite or PostgreSQL.
 
-It is one state of everything, taken while the service runs, and it is checked before it counts:
-chains of events, and the bytes of every upload. It is as confidential as the store: it has hashes
-of tokens, names and sketches.
+A backup is one consistent state, and can be taken while the service runs. Before it is done, chains
+of events and the bytes of every upload are checked. It is as confidential as the store: it has
+hashes of tokens, names and sketches.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
@@ -24,46 +26,35 @@ _ROWS = 100  # at a time: uploads may be large
 
 
 def backup(store: Store, path: Path) -> Verified:
-    """Write a backup to a new file; what is in it."""
+    """Write a backup to a new file, and return what a check of it has covered."""
     if path.exists():
-        raise AccessError(f"{path} exists; a backup is not replaced")
+        raise AccessError(f"{path} exists; a backup never replaces a file")
     if not path.absolute().parent.is_dir():
         raise AccessError(f"{path.parent}: no such folder")
-    temporary = temporary_beside(path.absolute())
-    beside = [temporary.with_name(temporary.name + ending) for ending in ("-wal", "-shm")]
-    try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with _temporary_file(path, "cannot be written") as temporary:
         target = Store(str(temporary))
         try:
             _copy(store, target)
-            found = verify_store(target)
+            verified = verify_store(target)
             target.finish_file()
         finally:
             target.close()
-        os.link(temporary, path)  # never in the place of another
+        os.link(temporary, path)  # fails if the file exists by now
         _sync(path)
-    except OSError as error:
-        raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
-    finally:
-        for file in (temporary, *beside):
-            file.unlink(missing_ok=True)
-    return found
+    return verified
 
 
 def restore(path: Path, store: Store) -> Verified:
-    """Fill an empty store from a backup; refused if anything is there."""
+    """Fill an empty store from a backup, and return what a check of it has covered."""
     if not path.is_file():
         raise AccessError(f"{path}: no such file")
     with store.reading() as connection:
         _require_empty(connection)
-    temporary = temporary_beside(path.absolute())
-    beside = [temporary.with_name(temporary.name + ending) for ending in ("-wal", "-shm")]
-    try:
-        # A copy, which is brought up to date if it is of an earlier version: the backup stays.
+    # The copy is migrated if it is of an earlier version; the backup itself does not change.
+    with _temporary_file(path, "cannot be read") as temporary:
         with open(path, "rb") as stream:
-            if stream.read(len(_SQLITE)) != _SQLITE:  # which takes short files for new ones
+            if stream.read(len(_SQLITE)) != _SQLITE:  # SQLite takes a short file for an empty one
                 raise AccessError(f"{path}: not a backup")
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         shutil.copyfile(path, temporary)
         source = Store(str(temporary))
         try:
@@ -71,23 +62,32 @@ def restore(path: Path, store: Store) -> Verified:
             _copy(source, store)
         finally:
             source.close()
-    except OSError as error:
-        raise AccessError(f"{path}: {error.strerror or 'cannot be read'}") from None
-    finally:
-        for file in (temporary, *beside):
-            file.unlink(missing_ok=True)
     return verify_store(store)
 
 
+@contextmanager
+def _temporary_file(path: Path, problem: str) -> Iterator[Path]:
+    """Make a private SQLite file beside `path`, and remove it with those that SQLite adds."""
+    temporary = temporary_beside(path.absolute())
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield temporary
+    except OSError as error:
+        raise AccessError(f"{path}: {error.strerror or problem}") from None
+    finally:
+        for ending in ("", "-wal", "-shm"):
+            temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
+
+
 def _require_empty(connection: Connection) -> None:
-    """Refuse a store in which anything has happened."""
+    """Refuse a store that has an event."""
     if connection.execute(select(chains.c.n_events)).scalars().all() != [0]:
-        raise AccessError("store: something is there already; restore into an empty one")
+        raise AccessError("store: not empty; restore into an empty store")
 
 
 def _copy(source: Store, target: Store) -> None:
     with source.reading() as reader, target.writing() as writer:
-        _require_empty(writer)  # once more: the store may be served
+        _require_empty(writer)  # again, because the store may be in service
         writer.execute(chains.delete())
         for table in METADATA.sorted_tables:
             if table is sessions:  # people sign in again

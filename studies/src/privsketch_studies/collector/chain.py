@@ -1,6 +1,6 @@
-"""A chain of events: each names the one before, so that nothing in between can be altered.
+"""A chain of events: each has the digest of the one before, so that no event can be altered.
 
-Nothing here needs a database: members check chains that they have pulled.
+This module needs no database, because members check the chains that they have pulled.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from privsketch._base.errors import FileError
 from privsketch._base.formats import canonical_json
 
 _LABEL = b"privsketch event v1\0"
-START = "0" * 64  # what the first event of a chain names
+START = "0" * 64  # previous digest of the first event
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened.
+    """Event of a study or of the collector.
 
     Attributes
     ----------
     number : int
-        From 1 on, without gaps.
+        Number in the chain, from 1 on without gaps.
     at : int
-        Milliseconds since 1970, UTC.
+        Time in milliseconds since 1970, UTC.
     member : str or None
-        Who did it; None is somebody at the machine itself.
+        Member who acted; None is someone at the machine itself.
     act : str
-        What was done, in a word or two.
+        Kind of the event, in one or two words.
     facts : dict
-        About what, as plain JSON values.
+        Details, as plain JSON values.
     previous, digest : str
-        That of the event before, and its own.
+        Digest of the event before, and of this one.
     """
 
     number: int
@@ -55,16 +55,16 @@ def digest_of(
     facts: dict[str, Any],
     previous: str,
 ) -> str:
-    """SHA-256 of everything an event says, in hex."""
-    told = {"study": study, "number": number, "at": at, "member": member}
-    told |= {"act": act, "facts": facts, "previous": previous}
-    return hashlib.sha256(_LABEL + canonical_json(told)).hexdigest()
+    """Return the SHA-256 of all fields of an event, in hex."""
+    content = {"study": study, "number": number, "at": at, "member": member}
+    content |= {"act": act, "facts": facts, "previous": previous}
+    return hashlib.sha256(_LABEL + canonical_json(content)).hexdigest()
 
 
 def require_chain(
     study: str, chain: Iterable[Event], *, previous: str = START, after: int = 0
 ) -> str:
-    """The digest at the end of a chain; an error unless every event names the one before."""
+    """Return the last digest of a chain; refuse a chain that is not intact."""
     for event in chain:
         digest = digest_of(
             study, event.number, event.at, event.member, event.act, event.facts, previous

@@ -1,11 +1,11 @@
-"""What happened: events that are added and never changed, each of which names the one before.
+"""Events in the store: they are added and never changed, each with the digest of the one before.
 
-A study has a chain of its own, which its members can read and check without seeing others; what is
-of no study is in the chain of the collector. Every answer to an upload names the event that it is,
-so whoever keeps answers can tell if the end of a chain was cut off.
+Each study has a chain of its own, which its members can read and check. Events without a study are
+in the chain of the collector. The answer to every upload has the digest of its event, so a client
+that keeps answers can detect that the end of a chain was cut off.
 
-Writers of one chain follow each other: the row of its end is held until the transaction is over.
-Times never go back within a chain, whatever clocks do.
+Only one transaction at a time writes to a chain: it locks the row of the chain's end. Times never
+decrease within a chain, even if clocks do.
 """
 
 from __future__ import annotations
@@ -27,35 +27,34 @@ MADE_STUDY, CLOSED_STUDY = "made study", "closed study"
 GAVE_ROLES, TOOK_ROLES = "gave roles", "took roles"
 UPLOADED, SET_ASIDE = "uploaded", "set aside"
 MADE_MEMBER, RENEWED, REVOKED = "made member", "renewed token", "revoked token"
-# Made once: SQLAlchemy takes as long to build such a statement as to run it.
+# Built once: SQLAlchemy takes as long to build such a statement as to run it.
 _END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
 _ADD = insert(events)
 _MOVE_END = update(chains).where(chains.c.study == bindparam("chain"))
 
 
 def now() -> int:
-    """Milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def hold_chain(connection: Connection, study: str) -> RowMapping | None:
-    """The end of a chain, held until the transaction is over; None if there is none.
+    """Lock a chain until the transaction is over, and return its end; None if there is none.
 
-    Whoever changes anything of a study holds its chain first, so that changes of one study
-    follow each other.
+    Every change of a study locks its chain first, so that changes of one study are serialized.
     """
     return connection.execute(_END, {"chain": study}).mappings().first()
 
 
 def begin_chain(connection: Connection, study: str) -> None:
-    """An empty chain."""
+    """Insert an empty chain."""
     connection.execute(insert(chains).values(study=study, n_events=0, head=START, at=0))
 
 
 def add_event(
     connection: Connection, study: str, member: str | None, act: str, /, **facts: Any
 ) -> Event:
-    """Add an event to a chain, in the transaction of what it tells."""
+    """Add an event to a chain, in the transaction of the change that it records."""
     end = hold_chain(connection, study)
     if end is None:
         raise CollectorError(f"study {study!r} has no chain of events", "storage")
@@ -72,7 +71,7 @@ def add_event(
 def events_of(
     store: Store, study: str, *, after: int = 0, n_events: int | None = None
 ) -> list[Event]:
-    """Events of a study, in their order."""
+    """Return events of a study, in their order."""
     query = (
         select(events)
         .where(events.c.study == study, events.c.number > after)
@@ -84,21 +83,19 @@ def events_of(
 
 
 def require_unbroken(store: Store, study: str) -> list[Event]:
-    """All events of a study; an error if one is missing or altered, or the end was cut off."""
+    """Return all events of a study; refuse a chain that is altered or cut off."""
     with store.reading() as connection:
         end = connection.execute(select(chains).where(chains.c.study == study)).mappings().one()
         rows = connection.execute(
             select(events).where(events.c.study == study).order_by(events.c.number)
         )
-        found = [event_of(row) for row in rows.mappings()]
-    if (len(found), require_chain(study, found)) != (end["n_events"], end["head"]):
+        chain = [event_of(row) for row in rows.mappings()]
+    if (len(chain), require_chain(study, chain)) != (end["n_events"], end["head"]):
         raise FileError(f"events of {study}: the end was cut off")
-    return found
+    return chain
 
 
 def event_of(row: RowMapping) -> Event:
-    """An event from its row."""
-    facts = json.loads(row["facts"])
-    return Event(
-        row["number"], row["at"], row["member"], row["act"], facts, row["previous"], row["digest"]
-    )
+    """Return the event of a row."""
+    fields = ("number", "at", "member", "act", "previous", "digest")
+    return Event(**{field: row[field] for field in fields}, facts=json.loads(row["facts"]))

@@ -1,17 +1,16 @@
-"""The mailbox of a sealed study: files that everybody may see, each checked before it is kept.
+"""The mailbox of a sealed study: files that all members may see, each checked before it is stored.
 
-The collector sees nothing in a ballot. It looks at what anybody can: signatures, who is on the
-roster, whose turn it is, one of each kind for everyone. Tellers and holders rely on none of that
-and check everything themselves; a mailbox that checks saves them from mix-ups.
+The collector cannot read ballots. It checks what everyone can check: signatures, the roster, the
+order of files, and that each member has one file of each kind. Tellers and holders do not rely on
+these checks and repeat all of them; the mailbox only prevents mistakes.
 
-How far a study is follows from the files that are there: enrolling (cards), frozen (a study file
-that some tellers have not accepted), open (ballots), closed (a closed list), tallied (a tally of
-every teller), or void.
+The state of a study follows from its files: enrolling (cards), frozen (a study file that some
+tellers have not accepted), open (ballots), closed (a closed list), tallied (a tally of every
+teller), or void.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, content_b
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
-# What files are called here, by what they call themselves.
+# Kinds of files by the format that the file states.
 _KINDS = {
     "card": "card",
     "study": "study",
@@ -51,9 +50,9 @@ _KINDS = {
     "void-study": "void",  # sealing/void, which is slow to import and rarely needed
 }
 KINDS = (*_KINDS.values(), "ballot", "tally")
-DECISIVE = ("study", "accept", "checked", "closed")  # whose bytes say how far a study is
+DECISIVE = ("study", "accept", "checked", "closed")  # whose content determines the state of a study
 _FORMAT = re.compile(rb'\{\n  "format": "privsketch-([a-z-]{1,40})",\n', re.ASCII)
-_TURNS = {
+_ACCEPTED_KINDS = {  # by state
     "enrolling": ("card", "study"),
     "frozen": ("accept", "void"),
     "open": ("ballot", "checked", "closed", "void"),
@@ -61,7 +60,7 @@ _TURNS = {
     "tallied": (),
     "void": ("void",),
 }
-_ROLES = {
+_ROLES = {  # that may upload a kind
     "card": ("site", "teller"),
     "study": ("owner",),
     "accept": ("teller",),
@@ -71,14 +70,14 @@ _ROLES = {
     "tally": ("teller",),
     "void": ("teller",),
 }
-_SMALL = 64 * 1024  # bytes of a card or a statement, and of what stands around words, from above
-_INDENTED = 2  # how much larger JSON is within other JSON, from above
-_LINE = 160  # bytes of a holder in a list, from above
+_SMALL = 64 * 1024  # upper bound on bytes of a card or a statement, and of a header
+_INDENTED = 2  # upper bound on how much larger JSON is within other JSON
+_LINE = 160  # upper bound on bytes of a holder in a list
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A file that counts; `content` only where it decides how far a study is."""
+class File:
+    """File that counts; it has its `content` only if that determines the state of the study."""
 
     digest: str
     kind: str
@@ -90,10 +89,11 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What was found of bytes that may be kept: whose they are, and of what there is one only.
+class CheckedFile:
+    """Facts about a file that may be stored.
 
-    `signer` is the fingerprint of a long-lived key, `replaces` has digests of what they supersede.
+    `claims` are keys of which a study has one each. `signer` is the fingerprint of a long-lived
+    key. `replaces` has the digests of files that this one supersedes.
     """
 
     kind: str
@@ -104,60 +104,58 @@ class Checked:
     replaces: tuple[str, ...] = ()
 
 
-def sealed_study(kept: Sequence[Kept]) -> SealedStudy | None:
-    """The study file that lies in a mailbox, with the tellers' signatures; None before that."""
-    file = _content(kept, "study")
-    if not file:
-        return None
-    return _study_of(file[0], tuple(_content(kept, "accept")))
+def sealed_study(files: Sequence[File]) -> SealedStudy | None:
+    """Return the study in a mailbox, with the signatures of its tellers; None if there is none."""
+    contents = _content(files, "study")
+    return _study_of(contents[0], tuple(_content(files, "accept"))) if contents else None
 
 
-def closed_list(kept: Sequence[Kept]) -> ClosedList | None:
-    """The closed list that lies in a mailbox."""
-    file = _content(kept, "closed")
-    return ClosedList(file[0]) if file else None
+def closed_list(files: Sequence[File]) -> ClosedList | None:
+    """Return the closed list in a mailbox; None if there is none."""
+    contents = _content(files, "closed")
+    return ClosedList(contents[0]) if contents else None
 
 
-def state_of(kept: Sequence[Kept]) -> str:
-    """How far a sealed study is."""
-    study = sealed_study(kept)
+def state_of(files: Sequence[File]) -> str:
+    """Return the state of a sealed study."""
+    study = sealed_study(files)
     if study is None:
         return "enrolling"
-    there = [one.kind for one in kept]
-    if "void" in there:
+    kinds = [file.kind for file in files]
+    if "void" in kinds:
         return "void"
-    if "closed" in there:
-        return "tallied" if there.count("tally") == len(study.tellers) else "closed"
+    if "closed" in kinds:
+        return "tallied" if kinds.count("tally") == len(study.tellers) else "closed"
     return "open" if study.is_open else "frozen"
 
 
-def require_state(study: Study, kept: Sequence[Kept], kind: str) -> None:
-    """Refuse a file whose time is over, or has not come."""
-    state = state_of(kept)
-    if kind not in _TURNS[state]:
-        raise CollectorError(f"the study is {state}: no {kind} is taken now", "closed")
-    sealed = sealed_study(kept)
+def require_state(study: Study, files: Sequence[File], kind: str) -> None:
+    """Refuse a file that does not belong to the current state of the study."""
+    state = state_of(files)
+    if kind not in _ACCEPTED_KINDS[state]:
+        raise CollectorError(f"the study is {state} and takes no {kind} now", "closed")
+    sealed = sealed_study(files)
     if kind == "ballot" and sealed is not None and sealed.is_late():
         raise CollectorError("the last day of ballots is over", "closed")
-    if kind == "void" and any(one.kind == "tally" for one in kept):
-        raise CollectorError("a tally was published: the study is not void any more", "closed")
+    if kind == "void" and any(file.kind == "tally" for file in files):
+        raise CollectorError("a tally was published: the study can no longer be void", "closed")
 
 
 def takes(state: str, roles: Collection[str]) -> bool:
-    """Whether a study in this state takes any file of somebody with these roles."""
-    return any(set(_ROLES[kind]) & set(roles) for kind in _TURNS[state])
+    """Whether a study in this state takes a file of a member with these roles."""
+    return any(set(_ROLES[kind]) & set(roles) for kind in _ACCEPTED_KINDS[state])
 
 
-def max_bytes(study: Study, kept: Sequence[Kept], roles: Collection[str]) -> int:
-    """How large a file can be whose turn it is."""
-    sealed = sealed_study(kept)
+def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> int:
+    """Return an upper bound on the bytes of a file that the study takes now."""
+    sealed = sealed_study(files)
     if sealed is None:
         if "owner" not in roles:
             return _SMALL
-        # A study file is the design and the cards, further to the right.
-        cards = sum(one.n_bytes for one in kept if one.kind == "card")
+        # A study file has the design and the cards, indented.
+        cards = sum(file.n_bytes for file in files if file.kind == "card")
         return min(_INDENTED * (len(study.design_bytes) + cards) + _SMALL, MAX_JSON_BYTES)
-    state = state_of(kept)
+    state = state_of(files)
     if state == "closed":
         return WORD_BYTES * sealed.n_words + _LINE * len(sealed.holders) + _SMALL
     if state != "open":
@@ -170,97 +168,96 @@ def max_bytes(study: Study, kept: Sequence[Kept], roles: Collection[str]) -> int
 
 
 def kind_of(data: bytes) -> str:
-    """What a file says to be; an error for anything that no mailbox takes."""
+    """Return the kind that a file states; refuse a file of any other format."""
     kind = kind_of_bytes(data)
     if kind is None:
-        found = _FORMAT.match(data)
-        kind = None if found is None else _KINDS.get(found.group(1).decode("ascii"))
+        match = _FORMAT.match(data)
+        kind = None if match is None else _KINDS.get(match.group(1).decode("ascii"))
     if kind is None:
         raise CollectorError("not a file of a sealed study", "kind")
     return kind
 
 
-def check_file(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    """Check a file by everything that can be seen of it."""
+def check_file(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
+    """Check a file in full: its format, signature, sender, and place in the study."""
     kind = kind_of(data)
     member.require_role(study.name, *_ROLES[kind])
-    require_state(study, kept, kind)
-    checked = _CHECKS[kind](study, kept, member, data)
-    _require_own(member, kept, checked)
+    require_state(study, files, kind)
+    checked = _CHECKS[kind](study, files, member, data)
+    _require_own(member, files, checked)
     return checked
 
 
-def _check_card(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
+def _check_card(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
     card = Card.from_bytes(data)
     if card.design != study.design.fingerprint:
-        raise StudyError("card: for another design than this study's")
+        raise StudyError("card: it is for another design")
     role = "site" if card.role == "holder" else "teller"
     member.require_role(study.name, role)
     signer = card.key.fingerprint
-    # No study could be made of two people who read alike.
-    others = [one for one in kept if one.kind == "card" and one.signer != signer]
-    if alike(card.name) in {alike(one.whose) for one in others}:
-        raise CollectorError("there is a card of somebody whose name reads alike", "conflict")
+    # A study cannot have two participants whose names read alike.
+    others = [file for file in files if file.kind == "card" and file.signer != signer]
+    if alike(card.name) in {alike(file.whose) for file in others}:
+        raise CollectorError("there is a card with a name that reads alike", "conflict")
     own = (f"card:{role}:{signer}", f"card:{role}:member:{member.name}")
-    return Checked("card", card.name, signer, own, (role,))
+    return CheckedFile("card", card.name, signer, own, (role,))
 
 
-def _check_study(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    # Before it is read in earnest: what a design asks for may be large.
+def _check_study(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
+    # The fingerprint is compared first: reading a foreign design may take much memory.
     if fingerprint(parse_json(data, "study").get("design")) != study.design.fingerprint:
-        raise StudyError("study: of another design than this one's")
+        raise StudyError("study: it has another design")
     sealed = SealedStudy.from_bytes(data)
-    there = {one.digest for one in kept if one.kind == "card"}
-    cards = (hashlib.sha256(card.to_bytes()) for card in (*sealed.holders, *sealed.tellers))
-    if not {one.hexdigest() for one in cards} <= there:
+    cards = {file.digest for file in files if file.kind == "card"}
+    if not {card.digest for card in (*sealed.holders, *sealed.tellers)} <= cards:
         raise StudyError("study: it has cards that are not in this mailbox")
-    return Checked("study", sealed.fingerprint, None, ("study",), ("owner",))
+    return CheckedFile("study", sealed.fingerprint, None, ("study",), ("owner",))
 
 
-def _check_accept(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    signature, sealed = Signature.from_bytes(data), _required(kept)
-    # On a study of its own: the one that is kept in memory serves others.
+def _check_accept(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
+    signature, sealed = Signature.from_bytes(data), _required(files)
+    # On a copy: the study in memory is shared by other requests.
     SealedStudy.from_bytes(sealed.to_bytes()).add_signature(signature)
     signer = signature.fingerprint
-    return Checked("accept", signature.name, signer, (f"accept:{signer}",), ("teller",))
+    return CheckedFile("accept", signature.name, signer, (f"accept:{signer}",), ("teller",))
 
 
-def _check_ballot(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
+def _check_ballot(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
     ballot = Ballot(data)
-    card = ballot.require_of(_required(kept))
+    card = ballot.require_of(_required(files))
     if ballot.sampler == REPLACED:
         raise StudyError("ballot: its noise was replaced for a test")
     own = (f"ballot:{ballot.holder}", f"ballot:member:{member.name}")
-    return Checked("ballot", card.name, ballot.holder, own, ("site",))
+    return CheckedFile("ballot", card.name, ballot.holder, own, ("site",))
 
 
-def _check_checked(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    found, sealed = CheckedBallots.from_bytes(data), _required(kept)
-    card = sealed.tellers[found.require_of(sealed)]
+def _check_checked(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
+    checked, sealed = CheckedBallots(data), _required(files)
+    card = sealed.tellers[checked.require_of(sealed)]
     signer = card.key.fingerprint
-    # Ballots come in after a teller has looked. What it has said of others stays: a file that is
-    # set aside is seen by nobody, and would be the proof that this teller is wrong.
-    earlier = [one for one in kept if (one.kind, one.signer) == ("checked", signer)]
-    before = [CheckedBallots(one) for one in _content(earlier, "checked")]
-    published_shares(sealed, [*before, found])
-    if any(not set(one.shares) <= set(found.shares) for one in before):
+    # A teller checks again when more ballots have come. A new file must repeat the earlier one:
+    # files that are set aside are hidden, and could be the proof that this teller is wrong.
+    earlier = [file for file in files if (file.kind, file.signer) == ("checked", signer)]
+    before = [CheckedBallots(content) for content in _content(earlier, "checked")]
+    published_shares(sealed, [*before, checked])
+    if any(not set(one.shares) <= set(checked.shares) for one in before):
         raise StudyError(
-            "checked ballots: it lacks ballots that you have said you can open; hand in a file "
-            "with all of them, without any that came later and has the same secret as one of them"
+            "checked ballots: ballots of your earlier file are missing; upload a file with all of "
+            "them, and without later ballots that have the same secret as one of them"
         )
-    replaced = tuple(one.digest for one in earlier)
-    return Checked("checked", card.name, signer, (f"checked:{signer}",), ("teller",), replaced)
+    replaced = tuple(file.digest for file in earlier)
+    return CheckedFile("checked", card.name, signer, (f"checked:{signer}",), ("teller",), replaced)
 
 
-def _check_closed(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    found, sealed = ClosedList(data), _required(kept)
-    found.require_of(sealed)
-    there = {one.digest for one in kept if one.kind == "ballot"}
-    if not set(found.ballots.values()) <= there:
+def _check_closed(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
+    closed, sealed = ClosedList(data), _required(files)
+    closed.require_of(sealed)
+    digests = set(closed.ballots.values())
+    if not digests <= {file.digest for file in files if file.kind == "ballot"}:
         raise StudyError("closed list: it names ballots that are not in this mailbox")
-    # Tellers would refuse it, and there is one list: afterwards it is too late for another.
-    checked = [CheckedBallots(one) for one in _content(kept, "checked")]
-    if not set(found.ballots.values()) <= agreed(sealed, checked).good:
+    # Tellers would refuse such a list, and a study cannot have a second one.
+    checked = [CheckedBallots(content) for content in _content(files, "checked")]
+    if not digests <= agreed(sealed, checked).good:
         raise StudyError(
             "closed list: it names ballots that a teller cannot open, or that do not add up"
         )
@@ -268,30 +265,30 @@ def _check_closed(study: Study, kept: Sequence[Kept], member: Member, data: byte
     people = [*sealed.tellers] if sealed.owner is None else []
     names = {card.key.fingerprint: card.name for card in people}
     whose = sealed.owner.name if sealed.owner is not None else names[signer]
-    return Checked("closed", whose, signer, ("closed",), ("owner", "teller"))
+    return CheckedFile("closed", whose, signer, ("closed",), ("owner", "teller"))
 
 
-def _check_tally(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    found, sealed, chosen = Tally(data), _required(kept), closed_list(kept)
-    card = sealed.tellers[found.require_of(sealed)]
-    if chosen is None or found.closed_list != chosen.digest:
-        raise StudyError("tally: of another list than the one that is closed here")
-    if found.sampler == REPLACED:
+def _check_tally(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
+    tally, sealed, closed = Tally(data), _required(files), closed_list(files)
+    card = sealed.tellers[tally.require_of(sealed)]
+    if closed is None or tally.closed_list != closed.digest:
+        raise StudyError("tally: it is of another list than the closed list of this study")
+    if tally.sampler == REPLACED:
         raise StudyError("tally: its noise was replaced for a test")
-    order = [one.key.fingerprint for one in sealed.holders]
-    if [order[place] for place in found.holders] != list(chosen.ballots):
-        raise StudyError("tally: of other ballots than the list has")
+    order = [holder.key.fingerprint for holder in sealed.holders]
+    if [order[index] for index in tally.holders] != list(closed.ballots):
+        raise StudyError("tally: it is of other ballots than those of the list")
     signer = card.key.fingerprint
-    return Checked("tally", card.name, signer, (f"tally:{signer}",), ("teller",))
+    return CheckedFile("tally", card.name, signer, (f"tally:{signer}",), ("teller",))
 
 
-def _check_void(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
+def _check_void(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
     from privsketch_studies.sealing.void import VoidStudy
 
-    found, sealed = VoidStudy.from_bytes(data), _required(kept)
-    card = sealed.tellers[found.require_of(sealed)]
+    sealed = _required(files)
+    card = sealed.tellers[VoidStudy(data).require_of(sealed)]
     signer = card.key.fingerprint
-    return Checked("void", card.name, signer, (f"void:{signer}",), ("teller",))
+    return CheckedFile("void", card.name, signer, (f"void:{signer}",), ("teller",))
 
 
 _CHECKS = {
@@ -306,30 +303,31 @@ _CHECKS = {
 }
 
 
-def _require_own(member: Member, kept: Sequence[Kept], checked: Checked) -> None:
-    """Refuse a file that somebody else has signed: it is for that one to hand in."""
+def _require_own(member: Member, files: Sequence[File], checked: CheckedFile) -> None:
+    """Refuse a file that another member has signed, who must upload it."""
     if checked.signer is None:
         return
     if member.key is not None:
         known = {member.key.fingerprint}
     else:
-        own = [one for one in kept if (one.kind, one.member) == ("card", member.name)]
-        known = {one.signer for one in own if one.signer is not None}
+        cards = [file for file in files if (file.kind, file.member) == ("card", member.name)]
+        known = {card.signer for card in cards if card.signer is not None}
     if known and checked.signer not in known:
-        raise SignatureError(f"{checked.kind}: signed by another key than yours, as known here")
+        raise SignatureError(f"{checked.kind}: signed by another key than the one known as yours")
 
 
-def _required(kept: Sequence[Kept]) -> SealedStudy:
-    found = sealed_study(kept)
-    if found is None:
-        raise FileError("study: there is none yet")
-    return found
+def _required(files: Sequence[File]) -> SealedStudy:
+    study = sealed_study(files)
+    if study is None:
+        raise FileError("study: the study file has not been uploaded yet")
+    return study
 
 
-def _content(kept: Sequence[Kept], kind: str) -> list[bytes]:
-    return [one.content for one in kept if one.kind == kind and one.content is not None]
+def _content(files: Sequence[File], kind: str) -> list[bytes]:
+    return [file.content for file in files if file.kind == kind and file.content is not None]
 
 
 @lru_cache(maxsize=16)
 def _study_of(data: bytes, accepted: tuple[bytes, ...]) -> SealedStudy:
-    return SealedStudy.from_bytes(data, signatures=[Signature.from_bytes(one) for one in accepted])
+    signatures = [Signature.from_bytes(signature) for signature in accepted]
+    return SealedStudy.from_bytes(data, signatures=signatures)

@@ -1,16 +1,20 @@
-"""Members of a collector: who they are, what they may do in a study, and how they prove it.
+"""Members of a collector: their roles in studies, their tokens and their sessions.
 
-A token is 32 random bytes, shown once; only its SHA-256 is kept, which is enough for secrets that
-nobody can guess. A role is a member's in one study. Who is no member of a study cannot tell it
-from one that does not exist.
+A token has 32 random bytes and is shown once. The store has only its SHA-256, which is enough for
+secrets that cannot be guessed. A role belongs to one study. To someone without a role in it, a
+study looks the same as one that does not exist.
 
-An owner makes members of its own studies, may revoke the tokens of those that it made, and renew
-them as long as they have no role in a study of somebody else.
+An owner adds members to its own studies. It may revoke the tokens of members that it added, and
+renew them as long as they have no role in a study of another owner.
+
+A session at the pages is a random id in a cookie, of which the store has a hash. It belongs to the
+token that began it, and ends with it: to renew or revoke a token ends all its sessions.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 import secrets
 from collections.abc import Collection, Sequence
@@ -35,20 +39,23 @@ from privsketch_studies.collector.events import (
     now,
 )
 from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.store.tables import COLLECTOR, members, roles
+from privsketch_studies.collector.store.tables import COLLECTOR, members, roles, sessions
 from privsketch_studies.errors import CollectorError
 
 ROLES = ("owner", "site", "teller", "reader")
 MAX_NAME = 100
 _PREFIX = "psk_"  # so that scanners of repositories find tokens that were lost there
 _TOKEN = re.compile(r"psk_[A-Za-z0-9_-]{43}", re.ASCII)
+SESSION_SECONDS = 12 * 3600  # a working day
+_MAX_SESSIONS = 20  # of a member; the oldest one ends
+_MAX_SESSION_ID = 100  # characters
 
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody who may use a collector.
+    """Member of a collector.
 
-    `key` is what signs their files, where it is known; `roles` are those in each of their studies.
+    `key` verifies the signatures of their files, if it is known. `roles` has their roles by study.
     """
 
     name: str
@@ -60,11 +67,16 @@ class Member:
     token_hash: str | None = field(repr=False, default=None)
 
     def roles_in(self, study: str) -> tuple[str, ...]:
-        """Their roles in a study."""
+        """Return the roles of the member in a study."""
         return self.roles.get(study, ())
 
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the member's key; None if no key is known."""
+        return None if self.key is None else self.key.fingerprint
+
     def require_role(self, study: str, *allowed: str) -> None:
-        """Refuse whoever has none of these roles in a study; any is enough if none is named."""
+        """Refuse a member without one of these roles in a study; without any, if none is named."""
         own = self.roles_in(study)
         if not own:
             raise no_access()
@@ -73,17 +85,22 @@ class Member:
 
 
 def no_access() -> CollectorError:
-    """The same for studies that are somebody else's and for those that do not exist."""
+    """Return the error for a study without a role and for a study that does not exist."""
     return CollectorError("no study of this name, or no role of yours in it", "role")
 
 
 def makers_only() -> CollectorError:
-    """What a member hears who may not make studies."""
+    """Return the error for a member who may not make studies."""
     return CollectorError("this is for members who may make studies", "role")
 
 
+def actor(by: Member | None) -> str | None:
+    """Return the name that an event has for who acts; None is someone at the machine itself."""
+    return None if by is None else by.name
+
+
 def member_name(name: object) -> str:
-    """A name that can stand in a list, in an address and in a file's name."""
+    """Return a member's name; refuse one that does not fit in a list, an address or a file name."""
     text = checked_name(name)
     if len(text) > MAX_NAME or text.startswith("."):
         raise ParameterError(
@@ -93,12 +110,12 @@ def member_name(name: object) -> str:
 
 
 def new_token() -> str:
-    """A token that nobody has."""
+    """Return a new random token."""
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> str:
-    """What is kept of a token."""
+    """Return the hash of a token, as the store has it."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -113,35 +130,35 @@ _BY_NAME = _WITH_ROLES.where(members.c.name == bindparam("member"))
 
 
 def authenticate(store: Store, token: str | None) -> Member:
-    """Whose token it is; an error if it is nobody's, or was revoked."""
+    """Return the member with this token; refuse an unknown or revoked token."""
     if token is not None and _TOKEN.fullmatch(token):
         with store.reading() as connection:
             rows = connection.execute(_BY_TOKEN, {"token_hash": token_hash(token)})
-            found = _from_rows(rows.mappings().all())
-        if found is not None and not found.is_revoked:
-            return found
+            member = _from_rows(rows.mappings().all())
+        if member is not None and not member.is_revoked:
+            return member
     raise CollectorError("no valid token", "token")
 
 
 def find_member(store: Store, name: str) -> Member:
-    """A member by name; an error if there is none."""
+    """Return a member by name; refuse an unknown name."""
     with store.reading() as connection:
         return member_in(connection, name)
 
 
 def member_in(connection: Connection, name: str) -> Member:
-    """The same within a transaction."""
-    # PostgreSQL has no texts with zeros in them, and SQLite none with halves of characters.
+    """Return a member by name within a transaction; refuse an unknown name."""
+    # PostgreSQL takes no text with a zero byte, and SQLite no text with half a character.
     is_text = "\0" not in name and name.isprintable()
     rows = connection.execute(_BY_NAME, {"member": name}).mappings().all() if is_text else ()
-    found = _from_rows(rows)
-    if found is None:
+    member = _from_rows(rows)
+    if member is None:
         raise CollectorError("no member of this name", "unknown")
-    return found
+    return member
 
 
 def list_members(store: Store) -> list[Member]:
-    """All members of the collector."""
+    """Return all members of the collector."""
     with store.reading() as connection:
         query = _WITH_ROLES.order_by(None).order_by(members.c.name, roles.c.study, roles.c.role)
         rows = connection.execute(query).mappings().all()
@@ -150,7 +167,7 @@ def list_members(store: Store) -> list[Member]:
 
 
 def members_of(store: Store, study: str) -> list[Member]:
-    """Who has a role in a study, by name; what they may do elsewhere is not told."""
+    """Return the members of a study by name, without their roles in other studies."""
     with store.reading() as connection:
         query = (
             select(members, roles.c.role)
@@ -158,14 +175,13 @@ def members_of(store: Store, study: str) -> list[Member]:
             .where(roles.c.study == study)
             .order_by(members.c.name, roles.c.role)
         )
-        found: dict[str, tuple[RowMapping, list[str]]] = {}
-        for row in connection.execute(query).mappings():
-            found.setdefault(row["name"], (row, []))[1].append(row["role"])
-    return [_made(row, {study: tuple(own)}) for row, own in found.values()]
+        rows = connection.execute(query).mappings().all()
+    groups = [list(group) for _, group in groupby(rows, key=itemgetter("name"))]
+    return [_made(group[0], {study: tuple(row["role"] for row in group)}) for group in groups]
 
 
 def has_members(store: Store) -> bool:
-    """Whether anybody can use the collector at all."""
+    """Whether the collector has a member."""
     with store.reading() as connection:
         return connection.execute(select(members.c.name).limit(1)).first() is not None
 
@@ -180,9 +196,9 @@ def add_member(
     makes_studies: bool = False,
     by: Member | None = None,
 ) -> str:
-    """Make a member, with roles in a study if one is named; the token, which is told this once.
+    """Add a member, with roles in a study if one is named, and return the token.
 
-    `by` is an owner of the study; None is somebody at the machine itself.
+    The token cannot be shown again. `by` is an owner of the study; None is someone at the machine.
     """
     name = member_name(name)
     chosen = _checked_roles(study, as_roles)
@@ -202,15 +218,14 @@ def add_member(
                     token_hash=token_hash(token),
                     key=None if key is None else key.to_bytes(),
                     makes_studies=makes_studies,
-                    made_by=None if by is None else by.name,
+                    made_by=actor(by),
                     made_at=now(),
                 )
             )
-            actor = None if by is None else by.name
             facts = {"member": name, "key": None if key is None else key.fingerprint}
-            add_event(connection, COLLECTOR, actor, MADE_MEMBER, makes=makes_studies, **facts)
+            add_event(connection, COLLECTOR, actor(by), MADE_MEMBER, makes=makes_studies, **facts)
             if study is not None:
-                _give(connection, study, name, chosen, actor)
+                _give(connection, study, name, chosen, by)
     except IntegrityError:
         raise CollectorError(
             "a member has this name, or one that reads alike", "conflict"
@@ -221,17 +236,17 @@ def add_member(
 def give_roles(
     store: Store, name: str, study: str, as_roles: Collection[str], *, by: Member | None = None
 ) -> None:
-    """Give a member roles in a study; those that they have stay."""
+    """Add roles in a study to those that a member has."""
     chosen = _checked_roles(study, as_roles)
     with store.writing() as connection:
         _require_owner(connection, study, by)
         member = member_in(connection, name)
         fresh = [role for role in chosen if role not in member.roles_in(study)]
-        _give(connection, study, name, fresh, None if by is None else by.name)
+        _give(connection, study, name, fresh, by)
 
 
 def take_roles(store: Store, name: str, study: str, *, by: Member | None = None) -> None:
-    """Take all roles of a member in a study; what they have handed in stays."""
+    """Remove all roles of a member in a study; their uploads stay."""
     with store.writing() as connection:
         _require_owner(connection, study, by)
         own = member_in(connection, name).roles_in(study)
@@ -243,12 +258,11 @@ def take_roles(store: Store, name: str, study: str, *, by: Member | None = None)
         if "owner" in own and connection.execute(others).first() is None:
             raise CollectorError("the last owner of a study stays", "conflict")
         connection.execute(delete(roles).where(roles.c.study == study, roles.c.member == name))
-        actor = None if by is None else by.name
-        add_event(connection, study, actor, TOOK_ROLES, member=name, roles=list(own))
+        add_event(connection, study, actor(by), TOOK_ROLES, member=name, roles=list(own))
 
 
 def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
-    """A new token for a member, told this once; the old one is worth nothing from now on."""
+    """Replace the token of a member and return the new one, which cannot be shown again."""
     token = new_token()
     with store.writing() as connection:
         _require_own(connection, name, by)
@@ -257,28 +271,31 @@ def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
             .where(members.c.name == name)
             .values(token_hash=token_hash(token), revoked_at=None)
         )
-        actor = None if by is None else by.name
-        add_event(connection, COLLECTOR, actor, RENEWED, member=name)
+        add_event(connection, COLLECTOR, actor(by), RENEWED, member=name)
     return token
 
 
 def revoke_token(store: Store, name: str, *, by: Member | None = None) -> None:
-    """End what a member's token can do; what was handed in with it stays."""
+    """Revoke the token of a member; their uploads stay."""
     with store.writing() as connection:
         _require_own(connection, name, by, revoking=True)
         connection.execute(
             update(members).where(members.c.name == name).values(token_hash=None, revoked_at=now())
         )
-        actor = None if by is None else by.name
-        add_event(connection, COLLECTOR, actor, REVOKED, member=name)
+        add_event(connection, COLLECTOR, actor(by), REVOKED, member=name)
 
 
 def require_still(connection: Connection, member: Member, study: str, *allowed: str) -> None:
-    """Refuse a member who lost its token, or a role, since the request began."""
-    found = member_in(connection, member.name)
-    if found.is_revoked or found.token_hash != member.token_hash:
+    """Refuse a member who lost the token, or a role, since the request began."""
+    _current(connection, member).require_role(study, *allowed)
+
+
+def _current(connection: Connection, member: Member) -> Member:
+    """Return a member as the store has them now; refuse one whose token has changed."""
+    current = member_in(connection, member.name)
+    if current.is_revoked or current.token_hash != member.token_hash:
         raise CollectorError("no valid token", "token")
-    found.require_role(study, *allowed)
+    return current
 
 
 def _checked_roles(study: str | None, as_roles: Collection[str]) -> list[str]:
@@ -288,7 +305,7 @@ def _checked_roles(study: str | None, as_roles: Collection[str]) -> list[str]:
 
 
 def _require_owner(connection: Connection, study: str, by: Member | None) -> None:
-    """Refuse whoever does not own a study, and studies that do not exist."""
+    """Refuse a member who does not own the study, and a study that does not exist."""
     if hold_chain(connection, study) is None:
         raise no_access()
     if by is not None:
@@ -298,19 +315,18 @@ def _require_owner(connection: Connection, study: str, by: Member | None) -> Non
 def _require_own(
     connection: Connection, name: str, by: Member | None, *, revoking: bool = False
 ) -> None:
-    """Refuse owners of other studies than all those of a member, and members of somebody else.
+    """Refuse to change the token of a member that `by` did not add.
 
-    To revoke, having made a member is enough: a role that somebody else gives it must not keep a
-    stolen token alive. Whether a member exists is not told to others.
+    To renew a token, `by` must also own all studies of the member. To revoke one this is not
+    needed: a role in another study must not keep a stolen token alive. The error does not reveal
+    whether a member exists.
     """
     hold_chain(connection, COLLECTOR)
     if by is None:
         member_in(connection, name)
         return
-    owner = member_in(connection, by.name)
-    if owner.is_revoked or owner.token_hash != by.token_hash:
-        raise CollectorError("no valid token", "token")
-    owned = {study for study, own in owner.roles.items() if "owner" in own}
+    roles_by_study = _current(connection, by).roles
+    owned = {study for study, own in roles_by_study.items() if "owner" in own}
     try:
         member = member_in(connection, name)
         is_own = member.made_by == by.name and (revoking or set(member.roles) <= owned)
@@ -325,16 +341,16 @@ def _require_own(
 
 
 def _give(
-    connection: Connection, study: str, name: str, chosen: Collection[str], actor: str | None
+    connection: Connection, study: str, name: str, chosen: Collection[str], by: Member | None
 ) -> None:
     if chosen:
         rows = [{"study": study, "member": name, "role": role} for role in chosen]
         connection.execute(insert(roles), rows)
-        add_event(connection, study, actor, GAVE_ROLES, member=name, roles=list(chosen))
+        add_event(connection, study, actor(by), GAVE_ROLES, member=name, roles=list(chosen))
 
 
 def _from_rows(rows: Sequence[RowMapping]) -> Member | None:
-    """A member from rows with one role each; None if there are none."""
+    """Return the member of these rows, which have one role each; None if there are no rows."""
     if not rows:
         return None
     own: dict[str, tuple[str, ...]] = {}
@@ -346,13 +362,70 @@ def _from_rows(rows: Sequence[RowMapping]) -> Member | None:
 
 def _made(row: RowMapping, own: dict[str, tuple[str, ...]]) -> Member:
     key = None if row["key"] is None else PublicKey.from_bytes(row["key"])
+    name, makes_studies, made_by = row["name"], row["makes_studies"], row["made_by"]
     is_revoked = row["revoked_at"] is not None
-    return Member(
-        row["name"],
-        row["makes_studies"],
-        row["made_by"],
-        key,
-        is_revoked,
-        own,
-        row["token_hash"],
-    )
+    return Member(name, makes_studies, made_by, key, is_revoked, own, row["token_hash"])
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def begin_session(store: Store, token: str) -> str:
+    """Begin a session of the member with this token, and return its id."""
+    member = authenticate(store, token)
+    session = secrets.token_urlsafe(32)
+    at = now()
+    with store.writing() as connection:
+        connection.execute(delete(sessions).where(sessions.c.ends_at <= at))
+        oldest = (
+            select(sessions.c.session_hash)
+            .where(sessions.c.member == member.name)
+            .order_by(sessions.c.ends_at.desc())
+            .offset(_MAX_SESSIONS - 1)
+            .limit(1000)
+        )
+        surplus = list(connection.execute(oldest).scalars())
+        connection.execute(delete(sessions).where(sessions.c.session_hash.in_(surplus)))
+        connection.execute(
+            insert(sessions).values(
+                session_hash=token_hash(session),
+                member=member.name,
+                token_hash=token_hash(token),
+                ends_at=at + 1000 * SESSION_SECONDS,
+            )
+        )
+    return session
+
+
+def member_of_session(store: Store, session: str | None) -> Member:
+    """Return the member of a session; refuse one that has ended, or whose token was replaced."""
+    if session and len(session) <= _MAX_SESSION_ID:
+        query = (
+            select(members.c.name)
+            .join(sessions, sessions.c.member == members.c.name)
+            .where(sessions.c.session_hash == token_hash(session))
+            .where(sessions.c.ends_at > now(), sessions.c.token_hash == members.c.token_hash)
+        )
+        with store.reading() as connection:
+            name = connection.execute(query).scalar()
+            if name is not None:
+                member = member_in(connection, name)
+                if not member.is_revoked:
+                    return member
+    raise CollectorError("not signed in", "token")
+
+
+def end_session(store: Store, session: str) -> None:
+    """End a session. Unknown ids are ignored."""
+    with store.writing() as connection:
+        connection.execute(delete(sessions).where(sessions.c.session_hash == token_hash(session)))
+
+
+def form_token(session: str) -> str:
+    """Return the CSRF token of a session: an HMAC of its id."""
+    return hmac.digest(session.encode(), b"privsketch form", "sha256").hex()
+
+
+def fits_form(session: str, token: str) -> bool:
+    """Whether this is the CSRF token of the session."""
+    return hmac.compare_digest(form_token(session).encode(), token.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""How far a study is, who has reported, and what is expected next: of one member, or of all."""
+"""Progress of a study: its state, which sites have reported, and the next steps of members."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.members import Member, members_of
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import Study
-from privsketch_studies.collector.uploads import SKETCH, Upload, kept_in, list_uploads
+from privsketch_studies.collector.uploads import SKETCH, Upload, files_in, list_uploads
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is expected of a member; of anybody, if `member` is None."""
+    """Next step of a member; of any member if `member` is None."""
 
     member: str | None
     text: str
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Site:
-    """A site of a study, and when it handed in what counts: a sketch or a ballot."""
+    """Site of a study, and the time of its sketch or ballot; None if it has not reported."""
 
     member: str
     at: int | None
@@ -30,7 +30,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a study is.
+    """State, sites and next steps of a study.
 
     `state` is "open" or "closed"; of a sealed study also "enrolling", "frozen", "tallied", "void".
     """
@@ -40,15 +40,15 @@ class Progress:
     steps: tuple[Step, ...]
 
     def steps_of(self, member: str) -> tuple[Step, ...]:
-        """What is expected of one member."""
+        """Return the next steps of one member."""
         return tuple(step for step in self.steps if step.member in (None, member))
 
 
 def progress_of(store: Store, study: Study) -> Progress:
-    """How far a study is, from what was handed in."""
-    there, people = list_uploads(store, study.name), members_of(store, study.name)
+    """Return the progress of a study, which follows from its uploads."""
+    files, people = list_uploads(store, study.name), members_of(store, study.name)
     counted = "ballot" if study.is_sealed else SKETCH
-    times = {one.member: one.at for one in there if one.kind == counted}
+    times = {file.member: file.at for file in files if file.kind == counted}
     sites = tuple(
         Site(member.name, times.get(member.name))
         for member in people
@@ -56,15 +56,12 @@ def progress_of(store: Store, study: Study) -> Progress:
     )
     if study.is_sealed:
         with store.reading() as connection:
-            state = mailbox.state_of(kept_in(connection, study.name))
-        return Progress(state, sites, tuple(_sealed_steps(study, state, there, people)))
+            state = mailbox.state_of(files_in(connection, study.name))
+        return Progress(state, sites, tuple(_sealed_steps(study, state, files, people)))
     steps = []
     if study.state == "open":
-        steps += [
-            Step(site.member, "hand in your sketch (privsketch sketch, privsketch collector push)")
-            for site in sites
-            if site.at is None
-        ]
+        text = "make your sketch (privsketch sketch), push it (privsketch collector push)"
+        steps += [Step(site.member, text) for site in sites if site.at is None]
         if sites and not steps:
             text = "close the study: all sites have reported"
             steps += [Step(name, text) for name in _in_role(study, people, "owner")]
@@ -76,14 +73,14 @@ def progress_of(store: Store, study: Study) -> Progress:
 
 
 def _sealed_steps(
-    study: Study, state: str, there: Sequence[Upload], people: Sequence[Member]
+    study: Study, state: str, files: Sequence[Upload], people: Sequence[Member]
 ) -> list[Step]:
-    """What is expected in a sealed study, by the files that are there."""
+    """Return the next steps of a sealed study, by its state and files."""
     tellers, sites = (_in_role(study, people, role) for role in ("teller", "site"))
     owners = _in_role(study, people, "owner")
 
     def missing(kind: str, names: Sequence[str], text: str) -> list[Step]:
-        done = {one.member for one in there if one.kind == kind}
+        done = {file.member for file in files if file.kind == kind}
         return [Step(name, text) for name in names if name not in done]
 
     if state == "enrolling":
@@ -91,7 +88,7 @@ def _sealed_steps(
             "card", sites, "enrol (privsketch study enrol --accept-alone), push your card"
         )
         steps += missing("card", tellers, "enrol (privsketch study enrol --teller), push your card")
-        text = "pull the cards, make the study of them (privsketch study make), push it"
+        text = "pull the cards, make the study from them (privsketch study make), push it"
         return steps or [Step(name, text) for name in owners]
     if state == "frozen":
         return missing(
@@ -101,9 +98,9 @@ def _sealed_steps(
         steps = missing(
             "ballot", sites, "seal your records (privsketch study seal), push the ballot"
         )
-        text = "say which ballots you can open (privsketch study check --key), push the answer"
+        text = "check which ballots you can open (privsketch study check --key), push the result"
         steps += missing("checked", tellers, text)
-        text = "close the list when all are in (privsketch study close), push it"
+        text = "close the list when all ballots are in (privsketch study close), push it"
         return steps + [Step(name, text) for name in owners]
     if state == "closed":
         return missing(
@@ -111,9 +108,11 @@ def _sealed_steps(
         )
     if state == "tallied":
         steps = [Step(None, "join the tallies (privsketch study join), or pull the total")]
-        return steps + [Step(name, "destroy your study key, and the ballots") for name in tellers]
+        text = "destroy your study key and the ballots (privsketch study destroy)"
+        return steps + [Step(name, text) for name in tellers]
     return [Step(None, "the study is void: settle your ledger (privsketch study settle)")]
 
 
 def _in_role(study: Study, people: Sequence[Member], role: str) -> list[str]:
-    return [one.name for one in people if role in one.roles_in(study.name) and not one.is_revoked]
+    active = [person for person in people if not person.is_revoked]
+    return [person.name for person in active if role in person.roles_in(study.name)]

@@ -1,8 +1,8 @@
-"""Studies: how they are made, how far they are, and what is expected of whom next.
+"""Studies of a collector: how they are made, found and closed.
 
-A study has a name that stands in addresses, and a design. Open ones take one sketch of each site
-until they are closed or their last day is over. Sealed ones take the files of a sealed study; how
-far they are follows from the files that are there (`collector/mailbox`), and nothing else is kept.
+A study has a design, and a name that is part of addresses. An open study takes one sketch of each
+site until it is closed or its last day is over. A sealed study takes the files of a sealed study;
+its state follows from these files (`collector/mailbox`), and is not stored.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from privsketch_studies.collector.events import (
 )
 from privsketch_studies.collector.members import (
     Member,
+    actor,
     makers_only,
     member_in,
     no_access,
@@ -44,9 +45,9 @@ OPEN, CLOSED = "open", "closed"
 
 @dataclass(frozen=True)
 class Study:
-    """A study as it was made.
+    """Study of a collector.
 
-    `last_day` is that of uploads, UTC; `closed_at` in milliseconds since 1970.
+    `last_day` is the last day of uploads, UTC. Times are milliseconds since 1970.
     """
 
     name: str
@@ -65,12 +66,12 @@ class Study:
 
     @property
     def state(self) -> str:
-        """How far an open study is: "open" or "closed"."""
+        """State of an open study: "open" or "closed"."""
         return CLOSED if self.is_over() else OPEN
 
 
 def study_name(name: object) -> str:
-    """A name that can stand in an address."""
+    """Return the name of a study; refuse one that does not fit in an address."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ParameterError(
             "name",
@@ -91,22 +92,22 @@ def make_study(
     last_day: date | None = None,
     by: Member | None = None,
 ) -> Study:
-    """Make a study of a design file, owned by a member.
+    """Make a study from a design file.
 
-    `by` is a member who may make studies, and then its owner; None is somebody at the machine.
+    `by` is a member who may make studies, and is its owner; None is someone at the machine.
     """
     name = study_name(name)
-    words = name if title is None else title
-    if not 1 <= len(words) <= MAX_TITLE or not words.isprintable() or not words.strip():
+    text = name if title is None else title
+    if not 1 <= len(text) <= MAX_TITLE or not text.isprintable() or not text.strip():
         raise ParameterError("title", title, f"expected one line of 1 to {MAX_TITLE} characters")
     if sealed and last_day is not None:
         raise ParameterError("last_day: that of a sealed study stands in its own file")
     if by is not None and not by.makes_studies:
         raise makers_only()
-    found = design_of(design)
-    if found.to_bytes() != design:
+    fingerprint = design_of(design).fingerprint
+    if design_of(design).to_bytes() != design:
         raise FileError("design: not as privsketch writes it; the file was altered")
-    actor = None if by is None else by.name
+    day = None if last_day is None else last_day.isoformat()
     try:
         with store.writing() as connection:
             member = member_in(connection, owner)
@@ -118,11 +119,11 @@ def make_study(
             connection.execute(
                 insert(studies).values(
                     name=name,
-                    title=words,
+                    title=text,
                     design=design,
-                    fingerprint=found.fingerprint,
+                    fingerprint=fingerprint,
                     is_sealed=sealed,
-                    last_day=None if last_day is None else last_day.isoformat(),
+                    last_day=day,
                     made_at=now(),
                 )
             )
@@ -130,28 +131,28 @@ def make_study(
             add_event(
                 connection,
                 name,
-                actor,
+                actor(by),
                 MADE_STUDY,
-                title=words,
-                design=found.fingerprint,
+                title=text,
+                design=fingerprint,
                 sealed=sealed,
-                last_day=None if last_day is None else last_day.isoformat(),
+                last_day=day,
                 owner=owner,
             )
-            add_event(connection, COLLECTOR, actor, MADE_STUDY, study=name)
+            add_event(connection, COLLECTOR, actor(by), MADE_STUDY, study=name)
             return study_in(connection, name)
     except IntegrityError:
         raise CollectorError("a study has this name already", "conflict") from None
 
 
 def find_study(store: Store, name: str) -> Study:
-    """A study by name; an error if there is none."""
+    """Return a study by name; refuse an unknown name."""
     with store.reading() as connection:
         return study_in(connection, name)
 
 
 def study_in(connection: Connection, name: str) -> Study:
-    """The same within a transaction."""
+    """Return a study by name within a transaction; refuse an unknown name."""
     row = connection.execute(_BY_NAME, {"study": name}).mappings().first()
     if row is None:
         raise no_access()
@@ -159,7 +160,7 @@ def study_in(connection: Connection, name: str) -> Study:
 
 
 def list_studies(store: Store, member: Member | None = None) -> list[Study]:
-    """Studies in which a member has a role; all of them for None."""
+    """Return the studies in which a member has a role; all studies for None."""
     query = select(studies).order_by(studies.c.name)
     if member is not None:
         query = query.where(studies.c.name.in_(list(member.roles)))
@@ -168,7 +169,7 @@ def list_studies(store: Store, member: Member | None = None) -> list[Study]:
 
 
 def close_study(store: Store, name: str, *, by: Member | None = None) -> Study:
-    """End an open study: no more sketches. Once more changes nothing."""
+    """Close an open study, which takes no more sketches; a closed one stays as it is."""
     with store.writing() as connection:
         hold_chain(connection, name)
         if by is not None:
@@ -177,7 +178,7 @@ def close_study(store: Store, name: str, *, by: Member | None = None) -> Study:
         if study.is_sealed:
             raise CollectorError("a sealed study is closed by its closed list", "conflict")
         if study.closed_at is None:
-            event = add_event(connection, name, None if by is None else by.name, CLOSED_STUDY)
+            event = add_event(connection, name, actor(by), CLOSED_STUDY)
             connection.execute(
                 update(studies).where(studies.c.name == name).values(closed_at=event.at)
             )
@@ -185,7 +186,7 @@ def close_study(store: Store, name: str, *, by: Member | None = None) -> Study:
 
 
 def parse_day(text: str) -> date:
-    """A day as people write it."""
+    """Return the day that a text like 2026-12-31 stands for."""
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -194,7 +195,7 @@ def parse_day(text: str) -> date:
 
 @lru_cache(maxsize=64)
 def design_of(data: bytes) -> Design:
-    """A design from its bytes, with what was computed of it before."""
+    """Read a design; the same bytes give the same object, with what it has computed."""
     return Design.from_bytes(data)
 
 

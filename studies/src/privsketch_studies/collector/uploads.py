@@ -1,15 +1,16 @@
-"""What members hand in: checked in full, kept once, acknowledged when it is on disk.
+"""Uploads of members: checked in full, stored once, and acknowledged when they are on disk.
 
-Checks that take time are done before anything is held; what they rest on is looked at once more in
-the transaction that keeps the bytes. The same bytes again change nothing and get the same answer,
-also when a study is closed by then: whoever did not hear the first answer may ask again.
+Slow checks are done before the transaction; what they depend on is checked again within it. A
+repeated upload changes nothing and gets the same answer, even if the study is closed by then: a
+client that missed the first answer may ask again.
 
-Of a sketch a study has one for each member, source, release and values: noise does not repeat, so
-who hands in the values of another has copied them, and a copy would stop every merge.
+A study has one sketch for each member, source, release and set of values. Noise does not repeat, so
+equal values are a copy, and a copy would stop every merge.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ from privsketch.sketching.limits import require_possible
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.events import SET_ASIDE, UPLOADED, add_event, hold_chain
-from privsketch_studies.collector.mailbox import Checked, Kept
-from privsketch_studies.collector.members import Member, require_still
+from privsketch_studies.collector.mailbox import CheckedFile, File
+from privsketch_studies.collector.members import Member, actor, require_still
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import claims, events, members, roles, uploads
 from privsketch_studies.collector.studies import Study, study_in
@@ -35,7 +36,7 @@ from privsketch_studies.errors import CollectorError, StudyError
 
 SKETCH = "sketch"
 _FACTS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
-_OF_KEPT = ("digest", "kind", "member", "whose", "signer", "n_bytes")
+_FILE_COLUMNS = ("digest", "kind", "member", "whose", "signer", "n_bytes")
 _BY_DIGEST = (
     select(*_FACTS, events.c.digest.label("event_digest"))
     .join(events, (events.c.study == uploads.c.study) & (events.c.number == uploads.c.number))
@@ -47,7 +48,7 @@ _OTHER_SITES = (
     .where(roles.c.study == bindparam("in_study"), roles.c.role.in_(("site", "teller")))
     .where(members.c.name != bindparam("own"), members.c.alike == bindparam("reads"))
 )
-_GIVE_WAY = delete(uploads).where(
+_DELETE_COPY = delete(uploads).where(
     uploads.c.study == bindparam("in_study"),
     uploads.c.digest == bindparam("sha256"),
     uploads.c.member != bindparam("own"),
@@ -57,14 +58,14 @@ _ADD, _ADD_CLAIMS = insert(uploads), insert(claims)
 MAX_SOURCE = 200  # characters
 MAX_REASON = 400
 REPLACED_BY_NEWER = "replaced by a newer one"
-_BESIDE_VALUES = 32 * 1024  # bytes of a sketch file that are neither values nor design, from above
+_MAX_SKETCH_HEADER = 32 * 1024  # upper bound on bytes besides values and design
 
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """What whoever hands something in may keep: it is on disk, as this event of the chain.
+    """Proof of an upload: it is on disk, with this event of the chain.
 
-    `is_new` is False for bytes that were there already.
+    `is_new` is False for bytes that were uploaded before.
     """
 
     study: str
@@ -79,9 +80,9 @@ class Acknowledgement:
 
 @dataclass(frozen=True)
 class Upload:
-    """One thing that was handed in, without its bytes.
+    """Upload without its bytes.
 
-    `whose` is a source, a holder or a teller, as the file says; `member` is who handed it in, and
+    `whose` is the source, holder or teller that the file names. `member` is who uploaded it, and
     `signer` the fingerprint of the key that signed it.
     """
 
@@ -98,20 +99,20 @@ class Upload:
 
 
 def max_bytes(store: Store, member: Member, study: Study) -> int:
-    """How large anything can be that a member may hand in now."""
+    """Return an upper bound on the bytes of a file that a member may upload now."""
     if not study.is_sealed:
         design = study.design
         n_values = design.n_values + design.dim + 1
-        return 8 * n_values + len(study.design_bytes) + _BESIDE_VALUES
+        return 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
     with store.reading() as connection:
-        kept = kept_in(connection, study.name)
-        return mailbox.max_bytes(study, kept, member.roles_in(study.name))
+        files = files_in(connection, study.name)
+        return mailbox.max_bytes(study, files, member.roles_in(study.name))
 
 
 def submit(
     store: Store, member: Member, name: str, data: bytes, signature: bytes | None = None
 ) -> Acknowledgement:
-    """Keep what a member hands in; refused unless it is whole, allowed, and the only one."""
+    """Store an upload; refuse it unless it is valid, allowed, and the only one of its kind."""
     digest = hashlib.sha256(data).hexdigest()
     with store.reading() as connection:
         member.require_role(name)
@@ -119,23 +120,23 @@ def submit(
         known = _acknowledged(row, member, name)
         if known is not None:
             return known
-        gives_way = row is not None
+        has_copy = row is not None  # of another member, and set aside
         study = study_in(connection, name)
-        kept = kept_in(connection, name) if study.is_sealed else []
+        files = files_in(connection, name) if study.is_sealed else []
     if study.is_sealed:
         if signature is not None:
-            raise SignatureError("signature: files of a sealed study hold their own")
-        checked = mailbox.check_file(study, kept, member, data)
+            raise SignatureError("signature: files of a sealed study contain their own")
+        checked = mailbox.check_file(study, files, member, data)
     else:
         checked = _check_sketch(study, member, data, signature)
     try:
         return store.write(
-            lambda connection: _keep(
-                connection, member, name, digest, data, signature, checked, kept, gives_way
+            lambda connection: _store(
+                connection, member, name, digest, data, signature, checked, files, has_copy
             )
         )
     except IntegrityError:
-        # Somebody was faster: perhaps the same member, with the same bytes.
+        # Another request was faster, perhaps of the same member with the same bytes.
         with store.reading() as connection:
             known = _acknowledged(_row_of(connection, name, digest), member, name)
         if known is not None:
@@ -143,64 +144,49 @@ def submit(
         raise _taken(checked) from None
 
 
-def _keep(
+def _store(
     connection: Connection,
     member: Member,
     name: str,
     digest: str,
     data: bytes,
     signature: bytes | None,
-    checked: Checked,
-    kept: Sequence[Kept],
-    gives_way: bool,
+    checked: CheckedFile,
+    files: Sequence[File],
+    has_copy: bool,
 ) -> Acknowledgement:
-    """Write row, claims and event, if everything is still as it was checked."""
+    """Write row, claims and event, if everything is still as it was when it was checked."""
     hold_chain(connection, name)
     require_still(connection, member, name, *checked.roles)
     study = study_in(connection, name)
     if study.is_sealed:
-        there = kept_in(connection, name)
-        if there != list(kept):
+        current = files_in(connection, name)
+        if current != list(files):
             # Ballots do not depend on each other, and are large.
             if checked.kind == "ballot":
-                mailbox.require_state(study, there, checked.kind)
+                mailbox.require_state(study, current, checked.kind)
             else:
-                checked = mailbox.check_file(study, there, member, data)
+                checked = mailbox.check_file(study, current, member, data)
     elif study.is_over():
         raise closed()
     if checked.kind in (SKETCH, "card") and _is_other_member(
         connection, member, name, checked.whose
     ):
         raise CollectorError(f"the {checked.kind} has the name of another member", "conflict")
-    if gives_way:  # a copy that somebody else handed in, and that was set aside
-        connection.execute(_GIVE_WAY, {"in_study": name, "sha256": digest, "own": member.name})
-    for one in checked.replaces:
-        _set_aside(connection, name, one, REPLACED_BY_NEWER, member.name)
-    event = add_event(
-        connection,
-        name,
-        member.name,
-        UPLOADED,
-        digest=digest,
-        kind=checked.kind,
-        whose=checked.whose,
-        n_bytes=len(data),
-        signer=checked.signer,
-    )
-    row = {
-        "study": name,
+    if has_copy:
+        connection.execute(_DELETE_COPY, {"in_study": name, "sha256": digest, "own": member.name})
+    for replaced in checked.replaces:
+        _set_aside(connection, name, replaced, REPLACED_BY_NEWER, member.name)
+    facts = {
         "digest": digest,
-        "number": event.number,
         "kind": checked.kind,
-        "member": member.name,
         "whose": checked.whose,
-        "signer": checked.signer,
         "n_bytes": len(data),
-        "content": data,
-        "signature": signature,
-        "at": event.at,
+        "signer": checked.signer,
     }
-    connection.execute(_ADD, row)
+    event = add_event(connection, name, member.name, UPLOADED, **facts)
+    row = {"study": name, "number": event.number, "member": member.name, "at": event.at}
+    connection.execute(_ADD, {**row, **facts, "content": data, "signature": signature})
     rows = [{"study": name, "claim": claim, "digest": digest} for claim in sorted(checked.claims)]
     connection.execute(_ADD_CLAIMS, rows)
     return Acknowledgement(
@@ -209,39 +195,31 @@ def _keep(
 
 
 def _row_of(connection: Connection, name: str, digest: str) -> RowMapping | None:
-    found = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest})
-    return found.mappings().first()
+    rows = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest})
+    return rows.mappings().first()
 
 
 def _acknowledged(row: RowMapping | None, member: Member, name: str) -> Acknowledgement | None:
-    """The answer to bytes that this member has handed in before; None if nobody's count."""
+    """Return the answer to an earlier upload of the same bytes; None if none of them counts."""
     if row is None or (row["member"] != member.name and row["aside_at"] is not None):
         return None
     if row["member"] != member.name:
-        raise CollectorError("another member has handed in the same bytes", "conflict")
+        raise CollectorError("another member has uploaded the same file", "conflict")
     if row["aside_at"] is not None:
-        raise CollectorError("these bytes were set aside; hand in others", "conflict")
-    return Acknowledgement(
-        name,
-        row["kind"],
-        row["digest"],
-        row["n_bytes"],
-        row["at"],
-        row["number"],
-        row["event_digest"],
-        False,
-    )
+        raise CollectorError("this file was set aside; upload another", "conflict")
+    facts = {field: row[field] for field in ("kind", "digest", "n_bytes", "at", "event_digest")}
+    return Acknowledgement(study=name, event=row["number"], is_new=False, **facts)
 
 
 def closed() -> CollectorError:
-    """What everybody hears who comes too late."""
+    """Return the error for an upload to a closed study."""
     return CollectorError("the study is closed, or its last day is over", "closed")
 
 
-def _taken(checked: Checked) -> CollectorError:
+def _taken(checked: CheckedFile) -> CollectorError:
     return CollectorError(
-        f"there is a {checked.kind} of yours already, with other bytes, or another one of the same "
-        "source, release or values",
+        f"a different upload exists: a {checked.kind} of yours, or one with the same source, "
+        "release or values",
         "conflict",
     )
 
@@ -250,19 +228,16 @@ def _taken(checked: Checked) -> CollectorError:
 
 
 def _check_sketch(
-    study: Study,
-    member: Member,
-    data: bytes,
-    signature: bytes | None,
-) -> Checked:
-    """Check a sketch by everything that can be known of it."""
+    study: Study, member: Member, data: bytes, signature: bytes | None
+) -> CheckedFile:
+    """Check a sketch in full: its design, noise, source, values and signature."""
     member.require_role(study.name, "site")
     if study.is_over():
         raise closed()
     if not data.startswith(SKETCH_MAGIC):
-        raise CollectorError("not a sketch file; an open study takes nothing else", "kind")
+        raise CollectorError("not a sketch file; an open study takes only sketches", "kind")
     what = "sketch"
-    # Nothing is made of a stranger's design: what one asks for may be large.
+    # The sketch is read with the study's design: a foreign one could ask for much memory.
     sketch = Sketch.from_bytes(data, what, design=study.design)
     if sketch.to_bytes() != data:
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
@@ -272,45 +247,45 @@ def _check_sketch(
         raise MergeError(f"{what}: its noise was replaced for a test")
     source = sketch.sources[0]
     if len(source) > MAX_SOURCE or len(sketch.ids[0]) > MAX_SOURCE or not source.isprintable():
-        raise FileError(f"{what}: its source has a name that is too long, or cannot be shown")
+        raise FileError(f"{what}: the name of its source is too long or not printable")
     require_possible(sketch)
     signer = _signer(member, data, signature)
     digest = hashlib.sha256(sketch.values.tobytes()).hexdigest()
     own = (f"member:{member.name}", f"source:{_short(alike(source))}")
-    taken = (*own, f"release:{sketch.ids[0]}", f"values:{digest}")
-    return Checked(SKETCH, source, signer, taken, ("site",))
+    unique = (*own, f"release:{sketch.ids[0]}", f"values:{digest}")
+    return CheckedFile(SKETCH, source, signer, unique, ("site",))
 
 
 def _short(text: str) -> str:
-    """A text that fits its column; letters that read as many make long ones."""
+    """Return a text that fits its column: the text itself, or its hash if it is too long."""
     return text if len(text) <= MAX_SOURCE else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
-    """Fingerprint of who signed a sketch; needed of members whose key is known."""
+    """Return the signer's fingerprint; a member whose key is known must sign."""
     if signature is None:
         if member.key is not None:
-            raise SignatureError("sketch: not signed; your key is known here (privsketch key sign)")
+            raise SignatureError("sketch: not signed; sign it with your key (privsketch key sign)")
         return None
-    found = Signature.from_bytes(signature)
-    if found.kind != SKETCH or not found.fits(data):
-        raise SignatureError("signature: not one of these bytes")
-    if member.key is not None and found.key != member.key.identity:
-        raise SignatureError("signature: of another key than the one that is known here")
-    return found.fingerprint
+    parsed = Signature.from_bytes(signature)
+    if parsed.kind != SKETCH or not parsed.fits(data):
+        raise SignatureError("signature: it is not a signature of this file")
+    if member.key is not None and parsed.key != member.key.identity:
+        raise SignatureError("signature: by another key than the one known as yours")
+    return parsed.fingerprint
 
 
 def _is_other_member(connection: Connection, member: Member, study: str, source: str) -> bool:
-    """Whether a source reads like the name of another site: none may pass for one."""
-    about = {"in_study": study, "own": member.name, "reads": alike(source)[:200]}
-    return connection.execute(_OTHER_SITES, about).first() is not None
+    """Whether a source reads like the name of another site, which it could be mistaken for."""
+    values = {"in_study": study, "own": member.name, "reads": alike(source)[:200]}
+    return connection.execute(_OTHER_SITES, values).first() is not None
 
 
-# ---------------------------------------------------------------- what is there
+# ---------------------------------------------------------------- stored uploads
 
 
 def list_uploads(store: Store, study: str, *, aside: bool = False) -> list[Upload]:
-    """What was handed in, in its order; `aside` lists what was set aside, too."""
+    """Return uploads in their order; with `aside`, also those that were set aside."""
     query = select(*_FACTS).where(uploads.c.study == study).order_by(uploads.c.number)
     if not aside:
         query = query.where(uploads.c.aside_at.is_(None))
@@ -321,26 +296,26 @@ def list_uploads(store: Store, study: str, *, aside: bool = False) -> list[Uploa
 def read_upload(
     store: Store, member: Member, study: str, digest: str
 ) -> tuple[Upload, bytes, bytes | None]:
-    """One upload, its bytes and its signature, for a member who may have them.
+    """Return an upload with its bytes and its signature to a member who may see them.
 
-    Files of a sealed study are for all its members. A single sketch is for owners and readers, and
-    for whoever handed it in; sites get the total.
+    All members may see the files of a sealed study. Only owners, readers and the member who
+    uploaded it may see a sketch; other sites get the total.
     """
     member.require_role(study)
     query = select(uploads).where(uploads.c.study == study, uploads.c.digest == digest)
     with store.reading() as connection:
         row = connection.execute(query).mappings().first()
     if row is None:
-        raise CollectorError("nothing with this digest was handed in", "unknown")
+        raise CollectorError("there is no upload with this digest", "unknown")
     if row["kind"] == SKETCH and row["member"] != member.name:
         member.require_role(study, "owner", "reader")
     return _upload(row), row["content"], row["signature"]
 
 
 def set_aside(store: Store, study: str, digest: str, because: str, *, by: Member | None) -> None:
-    """Take an upload out of what counts, as an owner; its member may then hand in another.
+    """Set an upload aside, as an owner; its member may then upload another file.
 
-    The bytes stay, and so do the events that tell of both.
+    The upload no longer counts. Its bytes and both events stay.
     """
     if not 1 <= len(because) <= MAX_REASON or not because.isprintable():
         raise FileError(f"because: expected one line of 1 to {MAX_REASON} characters")
@@ -354,14 +329,14 @@ def set_aside(store: Store, study: str, digest: str, because: str, *, by: Member
         )
         row = connection.execute(query).mappings().first()
         if row is None:
-            raise CollectorError("nothing with this digest counts", "unknown")
+            raise CollectorError("there is no upload with this digest that counts", "unknown")
         if found.is_sealed:
-            mailbox.require_state(found, kept_in(connection, study), "card")
+            mailbox.require_state(found, files_in(connection, study), "card")
             if row["kind"] != "card":
-                raise StudyError("of a sealed study only cards are set aside")
+                raise StudyError("only cards of a sealed study can be set aside")
         elif found.is_over():
             raise closed()
-        _set_aside(connection, study, digest, because, None if by is None else by.name)
+        _set_aside(connection, study, digest, because, actor(by))
 
 
 def _set_aside(
@@ -376,10 +351,10 @@ def _set_aside(
     connection.execute(delete(claims).where(claims.c.study == study, claims.c.digest == digest))
 
 
-def kept_in(connection: Connection, study: str) -> list[Kept]:
-    """What counts of a sealed study; bytes of the small files only, ballots stay where they are."""
+def files_in(connection: Connection, study: str) -> list[File]:
+    """Return the files of a sealed study that count; only small files have their content."""
     query = (
-        select(*(uploads.c[name] for name in _OF_KEPT))
+        select(*(uploads.c[name] for name in _FILE_COLUMNS))
         .where(uploads.c.study == study, uploads.c.aside_at.is_(None))
         .order_by(uploads.c.number)
     )
@@ -392,30 +367,10 @@ def kept_in(connection: Connection, study: str) -> list[Kept]:
             )
         ).all()
     )
-    return [
-        Kept(
-            row.digest,
-            row.kind,
-            row.member,
-            row.whose,
-            row.signer,
-            row.n_bytes,
-            contents.get(row.digest),
-        )
-        for row in rows
-    ]
+    return [File(**dict(row._mapping), content=contents.get(row.digest)) for row in rows]
 
 
 def _upload(row: RowMapping) -> Upload:
-    return Upload(
-        row["digest"],
-        row["number"],
-        row["kind"],
-        row["member"],
-        row["whose"],
-        row["signer"],
-        row["n_bytes"],
-        row["at"],
-        row["signature"] is not None,
-        row["aside_because"],
-    )
+    fields = [field.name for field in dataclasses.fields(Upload) if field.name != "is_signed"]
+    is_signed = row["signature"] is not None
+    return Upload(**{name: row[name] for name in fields}, is_signed=is_signed)

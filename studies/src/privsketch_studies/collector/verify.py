@@ -1,8 +1,8 @@
-"""A store against its events: chains are whole, and rows are what events say they are.
+"""Checks of a store: chains are intact, and rows agree with the events.
 
-Events are replayed, and every row of studies, roles, members and uploads is compared with what they
-lead to; bytes and signatures of uploads are looked at again. Hashes of tokens are in no event.
-Whoever rewrites a whole chain with all rows is found out by those who have pulled it before.
+Events are replayed, and every row of studies, roles, members and uploads is compared with the
+result; bytes and signatures of uploads are checked again. Hashes of tokens are in no event. A chain
+that was rewritten as a whole, with all rows, is detected by members who have pulled it before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from privsketch_studies.collector.store.tables import (
 
 @dataclass(frozen=True)
 class Verified:
-    """What a check of a store has seen, in numbers."""
+    """Numbers of chains, events and uploads that a check has covered."""
 
     n_chains: int
     n_events: int
@@ -43,8 +43,8 @@ class Verified:
 
 
 @dataclass
-class _Told:
-    """What the events of one chain lead to."""
+class _Expected:
+    """Rows that follow from the events of one chain."""
 
     study: dict[str, Any] = field(default_factory=dict)
     roles: set[tuple[str, str]] = field(default_factory=set)
@@ -53,7 +53,7 @@ class _Told:
     studies: set[str] = field(default_factory=set)
 
     def follow(self, chain: str, event: Event) -> None:
-        """What one event changes."""
+        """Apply an event."""
         facts, act = event.facts, event.act
         if chain == COLLECTOR:
             self._follow_collector(event)
@@ -68,19 +68,19 @@ class _Told:
         elif act == acts.TOOK_ROLES:
             self.roles -= {(facts["member"], role) for role in facts["roles"]}
         elif act == acts.UPLOADED:
-            told = {"number": event.number, "at": event.at, "member": event.member}
-            told |= {name: facts.get(name) for name in ("kind", "whose", "n_bytes", "signer")}
-            self.uploads[str(facts.get("digest"))] = {**told, "aside_at": None, "because": None}
+            fields = {"number": event.number, "at": event.at, "member": event.member}
+            fields |= {name: facts.get(name) for name in ("kind", "whose", "n_bytes", "signer")}
+            self.uploads[str(facts.get("digest"))] = {**fields, "aside_at": None, "because": None}
         elif act == acts.SET_ASIDE:
-            told = {"aside_at": event.at, "because": facts.get("because")}
-            self.uploads[str(facts.get("digest"))] |= told
+            fields = {"aside_at": event.at, "because": facts.get("because")}
+            self.uploads[str(facts.get("digest"))] |= fields
 
     def _follow_collector(self, event: Event) -> None:
         facts, act = event.facts, event.act
         name = str(facts.get("member"))
         if act == acts.MADE_MEMBER:
-            told = {"makes": facts.get("makes"), "key": facts.get("key")}
-            self.members[name] = {**told, "made_by": event.member, "is_revoked": False}
+            fields = {"makes": facts.get("makes"), "key": facts.get("key")}
+            self.members[name] = {**fields, "made_by": event.member, "is_revoked": False}
         elif act in (acts.RENEWED, acts.REVOKED):
             self.members[name]["is_revoked"] = act == acts.REVOKED
         elif act == acts.MADE_STUDY:
@@ -88,82 +88,82 @@ class _Told:
 
 
 def verify_store(store: Store) -> Verified:
-    """Check all chains, and that all rows are what events tell; an error if not."""
+    """Check that all chains are intact and that all rows agree with them."""
     n_events = n_uploads = 0
     with store.reading() as connection:
         ends = connection.execute(select(chains)).mappings().all()
         names = {str(end["study"]) for end in ends} - {COLLECTOR}
-        found = set(connection.execute(select(studies.c.name)).scalars())
+        rows = set(connection.execute(select(studies.c.name)).scalars())
         for end in ends:
             chain = str(end["study"])
-            told, seen = _replayed(connection, end)
-            n_events += seen
+            expected, n_seen = _replayed(connection, end)
+            n_events += n_seen
             if chain == COLLECTOR:
-                _require_equal(names, told.studies, "the collector", "studies")
-                _require_equal(found, told.studies, "the collector", "studies")
-                _require_members(connection, told)
+                _require_equal(names, expected.studies, "the collector", "studies")
+                _require_equal(rows, expected.studies, "the collector", "studies")
+                _require_members(connection, expected)
             else:
-                _require_study(connection, chain, told)
-                n_uploads += _require_uploads(connection, chain, told)
+                _require_study(connection, chain, expected)
+                n_uploads += _require_uploads(connection, chain, expected)
         if COLLECTOR not in {str(end["study"]) for end in ends}:
             raise FileError("events of the collector: there are none")
     return Verified(len(ends), n_events, n_uploads)
 
 
-def _replayed(connection: Connection, end: Mapping[Any, Any]) -> tuple[_Told, int]:
-    """What a chain leads to, and how many events it has; an error unless it is whole."""
-    chain, told, seen, previous = str(end["study"]), _Told(), 0, START
+def _replayed(connection: Connection, end: Mapping[Any, Any]) -> tuple[_Expected, int]:
+    """Return the rows that follow from a chain, and its length; refuse one that is not intact."""
+    chain, expected, n_seen, previous = str(end["study"]), _Expected(), 0, START
     query = select(events).where(events.c.study == chain).order_by(events.c.number)
     for row in connection.execution_options(yield_per=500).execute(query).mappings():
         event = acts.event_of(row)
-        previous = require_chain(chain, [event], previous=previous, after=seen)
-        seen += 1
+        previous = require_chain(chain, [event], previous=previous, after=n_seen)
+        n_seen += 1
         try:
-            told.follow(chain, event)
+            expected.follow(chain, event)
         except (KeyError, TypeError):
             raise FileError(
-                f"events of {chain or 'the collector'}: number {seen} does not follow"
+                f"events of {chain or 'the collector'}: number {n_seen} does not follow"
             ) from None
-    if (seen, previous) != (end["n_events"], end["head"]):
+    if (n_seen, previous) != (end["n_events"], end["head"]):
         raise FileError(f"events of {chain or 'the collector'}: the end was cut off")
-    return told, seen
+    return expected, n_seen
 
 
-def _require_study(connection: Connection, name: str, told: _Told) -> None:
-    """A study with its roles is what its events say."""
+def _require_study(connection: Connection, name: str, expected: _Expected) -> None:
+    """Refuse a study whose rows disagree with its events."""
     row = connection.execute(select(studies).where(studies.c.name == name)).mappings().first()
     if row is None:
-        raise FileError(f"study {name}: it is missing")
+        raise FileError(f"study {name}: missing")
     design = fingerprint(document_content(row["design"], "design", f"study {name}"))
     is_now = {"title": row["title"], "design": design, "sealed": row["is_sealed"]}
     is_now |= {"last_day": row["last_day"], "closed_at": row["closed_at"]}
-    _require_equal(is_now, told.study, f"study {name}", "its facts")
+    _require_equal(is_now, expected.study, f"study {name}", "its facts")
     _require_equal(row["fingerprint"], design, f"study {name}", "its design")
     own = select(roles.c.member, roles.c.role).where(roles.c.study == name)
-    there = {(str(one.member), str(one.role)) for one in connection.execute(own)}
-    _require_equal(there, told.roles, f"study {name}", "roles")
+    current = {(str(row.member), str(row.role)) for row in connection.execute(own)}
+    _require_equal(current, expected.roles, f"study {name}", "roles")
 
 
-def _require_members(connection: Connection, told: _Told) -> None:
-    """Members are those whom events tell of."""
-    there = {}
+def _require_members(connection: Connection, expected: _Expected) -> None:
+    """Refuse rows of members that disagree with the events."""
+    current = {}
     for row in connection.execute(select(members)).mappings():
         try:
             key = None if row["key"] is None else PublicKey.from_bytes(row["key"]).fingerprint
         except PrivsketchError:
             raise FileError("members: a key was altered") from None
         is_now = {"makes": row["makes_studies"], "key": key, "made_by": row["made_by"]}
-        there[row["name"]] = {**is_now, "is_revoked": row["revoked_at"] is not None}
+        current[row["name"]] = {**is_now, "is_revoked": row["revoked_at"] is not None}
         if row["revoked_at"] is not None and row["token_hash"] is not None:
-            raise FileError("members: a token that was revoked is there")
-    _require_equal(there, told.members, "the collector", "members")
+            raise FileError("members: a revoked token is present")
+    _require_equal(current, expected.members, "the collector", "members")
 
 
-def _require_uploads(connection: Connection, study: str, told: _Told) -> int:
-    """Uploads are the bytes which events tell of; how many there are."""
+def _require_uploads(connection: Connection, study: str, expected: _Expected) -> int:
+    """Return the number of uploads; refuse any that disagrees with its event."""
     query = select(claims.c.digest, func.count()).where(claims.c.study == study)
     claimed = {str(row[0]): int(row[1]) for row in connection.execute(query.group_by("digest"))}
-    waiting = dict(told.uploads)
+    waiting = dict(expected.uploads)
     rows = select(uploads).where(uploads.c.study == study)
     for row in connection.execution_options(yield_per=50).execute(rows).mappings():
         digest, content = str(row["digest"]), row["content"]
@@ -180,18 +180,18 @@ def _require_uploads(connection: Connection, study: str, told: _Told) -> int:
             _require_signed(row, what)
     if waiting:
         raise FileError(f"study {study}: upload {next(iter(waiting))[:16]} is missing")
-    return len(told.uploads)
+    return len(expected.uploads)
 
 
 def _require_signed(row: Mapping[Any, Any], what: str) -> None:
     try:
-        found = Signature.from_bytes(row["signature"] or b"")
+        signature = Signature.from_bytes(row["signature"] or b"")
     except PrivsketchError:
         raise FileError(f"{what}: its signature was altered") from None
-    if not found.fits(row["content"]) or found.fingerprint != row["signer"]:
+    if not signature.fits(row["content"]) or signature.fingerprint != row["signer"]:
         raise FileError(f"{what}: its signature was altered")
 
 
-def _require_equal(there: object, told: object, whose: str, what: str) -> None:
-    if there != told:
-        raise FileError(f"{whose}: {what} are not what events tell; rows were altered")
+def _require_equal(current: object, expected: object, whose: str, what: str) -> None:
+    if current != expected:
+        raise FileError(f"{whose}: {what} disagree with the events; rows were altered")

@@ -1,5 +1,5 @@
-"""Sealed studies: holders cast ballots, tellers publish tallies, and only the total shows.
+"""Sealed studies: holders cast ballots, tellers publish tallies, and only the total is known.
 
-A ballot is a holder's noisy sums, cut into shares of which all but one say nothing; every teller
-gets one of them under a key of its own. What tellers publish adds up to the sum over all holders.
+A ballot has a holder's noisy sums, cut into shares of which all but one reveal nothing. Each teller
+gets one share, encrypted for it. The tallies add up to the sum over all holders.
 """

@@ -1,7 +1,7 @@
-"""Ballots: what a holder hands in, one sealed share for each teller, all of one length.
+"""Ballots of holders: one encrypted share for each teller. All ballots have the same length.
 
-Nobody but its teller can open a share. Each is bound to the study, to the holder who signed the
-ballot and to the teller: taken over into another ballot, it does not open.
+Only its teller can open a share. Each share is bound to the study, to the holder who signed the
+ballot and to the teller: it does not open as a part of another ballot.
 """
 
 from __future__ import annotations
@@ -9,22 +9,21 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Container, Iterable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from privsketch._base.errors import FileError, PrivsketchError
-from privsketch._base.formats import canonical_json, read_file, write_file
+from privsketch._base.formats import canonical_json, read_file
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.signing.encryption import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import MAGIC, digits, packed, unpacked, whole
+from privsketch_studies.sealing.cards import MAX_HOLDERS, Card
+from privsketch_studies.sealing.files import MAGIC, SealedFile, digits, packed, unpacked, whole
 from privsketch_studies.sealing.splitting import (
     Place,
     Words,
@@ -33,7 +32,7 @@ from privsketch_studies.sealing.splitting import (
     share_of,
     split,
 )
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch_studies.sealing.study import SealedStudy
 
 _FIELDS = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
 _INFO = b"privsketch ballot v1\0"
@@ -41,17 +40,17 @@ _MAX_WORDS = 2**32
 SUFFIX = ".ballot"
 
 
-class Ballot:
-    """A holder's sealed part of a total; `seal` makes one.
+class Ballot(SealedFile):
+    """Encrypted contribution of a holder to a total; `seal` makes one.
 
-    Nothing in it can be read but by all tellers together. It may lie where anybody can see it.
+    Only all tellers together can read it, so it may be public.
 
     Parameters
     ----------
     data : bytes
-        Of a .ballot file; its signature must be right.
-    what : str
-        What errors call it.
+        Content of a .ballot file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
 
     Attributes
     ----------
@@ -60,17 +59,15 @@ class Ballot:
     holder : str
         Fingerprint of the key that signed it.
     sampler : str
-        What drew its noise, as receipts say it.
+        Sampler of its noise, as in receipts.
     digest : str
-        SHA-256 of its bytes: its name in a closed list.
+        SHA-256 of its bytes, which names it in a closed list.
     """
 
+    LABEL: ClassVar[str] = "ballot"
     MAGIC: ClassVar[bytes] = MAGIC["ballot"]
 
-    def __init__(self, data: bytes, what: str = "ballot") -> None:
-        self._read(data, what, is_verified=False)
-
-    def _read(self, data: bytes, what: str, *, is_verified: bool) -> None:
+    def _parse(self, data: bytes, what: str, *, is_verified: bool = False) -> None:
         found = unpacked(data, "ballot", _FIELDS, what, is_verified=is_verified)
         header, content = found.header, found.content
         if digits(header["holder"], 32, what) != key_fingerprint(found.signer):
@@ -90,25 +87,26 @@ class Ballot:
             raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
         self.study, self.holder = digits(header["study"], 64, what), str(header["holder"])
         self.sampler = sampler_name(header["sampler"], what)
-        self._data, self._identity = data, found.signer
+        self._identity = found.signer
         self._parts, self._shape = parts, (n_levels, n_words)
 
     @classmethod
     def _verified(cls, data: bytes, what: str) -> Ballot:
-        """A ballot whose signature was looked at before."""
+        """Read a ballot whose signature was verified before."""
         ballot = cls.__new__(cls)
-        ballot._read(data, what, is_verified=True)
+        ballot._data = data
+        ballot._parse(data, what, is_verified=True)
         return ballot
 
     def __repr__(self) -> str:
         return f"Ballot(study={self.study[:32]!r}, holder={self.holder!r})"
 
     @classmethod
-    def _made(cls, study: SealedStudy, words: Words, key: Key, sampler: str) -> Ballot:
-        """A ballot of words (n_levels, n_words)."""
+    def _make(cls, study: SealedStudy, words: Words, key: Key, sampler: str) -> Ballot:
+        """Encrypt words (n_levels, n_words) for the tellers of a study."""
         holder = study.holders[study.place_of(key.public)]
         if words.shape != shape_of(study):
-            raise FileError("ballot: not the words of this study")
+            raise FileError("ballot: its words have another shape than this study's")
         contents = split(words, [place_of(study, holder.key, teller) for teller in study.tellers])
         sealed = [
             study_key(teller).seal(content, info_of(study, holder.key, teller))
@@ -124,83 +122,57 @@ class Ballot:
         }
         return cls.from_bytes(packed("ballot", header, b"".join(sealed), key))
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the bytes."""
-        return hashlib.sha256(self._data).hexdigest()
-
     def require_of(self, study: SealedStudy, what: str = "ballot") -> Card:
-        """The holder's card; an error unless it is a ballot of this study, whole, of its roster."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        """Return the holder's card; refuse a ballot that does not belong to this study."""
+        self._require_study(study, what)
         for card in study.holders:
             if card.key.identity == self._identity:
                 break
         else:
-            raise StudyError(f"{what}: signed by somebody who is not on the roster")
+            raise StudyError(f"{what}: its signer is not on the roster")
         shape = shape_of(study)
-        places = range(len(study.tellers))
-        expected = [OVERHEAD + content_bytes(shape, is_last=n == places[-1]) for n in places]
+        last = len(study.tellers) - 1
+        lengths = [content_bytes(shape, is_last=n == last) for n in range(last + 1)]
+        expected = [OVERHEAD + length for length in lengths]
         if self._shape != shape or [len(part) for part in self._parts] != expected:
-            raise StudyError(f"{what}: not as long as ballots of this study are")
+            raise StudyError(f"{what}: it has another length than ballots of this study")
         return card
 
     def opened(self, study: SealedStudy, key: Key, what: str = "ballot") -> bytes:
-        """What one teller got, by its study key; an error if it does not open."""
+        """Decrypt the share of the teller with this study key; refuse one that does not open."""
         holder, number = self.require_of(study, what), study.teller_of(key.public)
         info = info_of(study, holder.key, study.tellers[number])
-        found = key.unseal(bytes(self._parts[number]), info)
+        share = key.unseal(bytes(self._parts[number]), info)
         is_last = number == len(study.tellers) - 1
-        if found is None or len(found) != content_bytes(shape_of(study), is_last=is_last):
+        if share is None or len(share) != content_bytes(shape_of(study), is_last=is_last):
             raise StudyError(
                 f"{what}: the share of {study.tellers[number].name!r} does not open; the ballot of "
                 f"{holder.name!r} cannot be counted"
             )
-        return found
+        return share
 
     def facts(self) -> dict[str, Any]:
-        """Whose ballot it is, of which study, for machines."""
+        """Return the ballot's facts for JSON answers."""
         return {"study": self.study[:32], "fingerprint": self.holder, "digest": self.digest}
 
-    def describe(self) -> str:
-        """The ballot in plain words."""
-        return "\n".join(
-            [
-                f"ballot      of {spoken(self.holder)}, {len(self._data)} bytes",
-                f"study       {spoken(self.study[:32])}",
-                f"digest      {self.digest}",
-            ]
-        )
-
-    def to_bytes(self) -> bytes:
-        """The bytes of a .ballot file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "ballot") -> Ballot:
-        """The ballot from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the ballot to a file; anybody may have it."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ballot:
-        """Read a ballot written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("ballot", f"of {spoken(self.holder)}, {len(self._data)} bytes"),
+            ("study", spoken(self.study[:32])),
+            ("digest", self.digest),
+        ]
 
 
 BallotSource: TypeAlias = Ballot | str | os.PathLike[str]
 
 
 def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN) -> Ballot:
-    """A ballot of words (n_levels, n_words), those of checks included."""
-    return Ballot._made(study, words, key, sampler)
+    """Encrypt words (n_levels, n_words), with check words, into a ballot."""
+    return Ballot._make(study, words, key, sampler)
 
 
 def sampler_name(value: object, what: str) -> str:
-    """What drew noise, as files say it: ours, or one that was replaced for a test."""
+    """Return the sampler in a file: the library's own, or one that a test replaced."""
     for known in (OWN, REPLACED):
         if value == known:
             return known
@@ -208,19 +180,19 @@ def sampler_name(value: object, what: str) -> str:
 
 
 def samplers_of(receipt: Receipt) -> list[str]:
-    """What drew the noise of a receipt and of its parts."""
+    """Return the samplers of a receipt and of its parts."""
     return [leaf.sampler for leaf in (receipt.parts or (receipt,))]
 
 
 def insecure_of(samplers: Iterable[str]) -> str:
-    """One for all: the insecure one if there is any."""
+    """Return the insecure sampler if there is one among these, else the library's own."""
     return REPLACED if REPLACED in samplers else OWN
 
 
 def each_source(
     sources: Iterable[BallotSource] | str | os.PathLike[str],
 ) -> Iterator[tuple[str, Ballot | Path]]:
-    """Ballots or their files, with what they are called; a folder stands for all in it."""
+    """Yield ballots or their files, with names for errors; a folder stands for all in it."""
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     for number, source in enumerate(sources):
@@ -238,10 +210,10 @@ def each_ballot(
     *,
     is_verified: bool = False,
 ) -> Iterator[tuple[str, Ballot]]:
-    """Ballots with what they are called, one at a time: those whose digests are `wanted`.
+    """Yield the ballots with these digests one at a time, with names for errors.
 
-    Other files are not looked at: a mailbox may hold anything. Signatures are not looked at again
-    if those of these digests were.
+    Other files are ignored, because a mailbox may have any files. `is_verified` states that the
+    signatures of these bytes were verified before.
     """
     for what, source in each_source(sources):
         if isinstance(source, Ballot):
@@ -257,24 +229,24 @@ def each_ballot(
 
 
 def shape_of(study: SealedStudy) -> tuple[int, int]:
-    """Levels and words of a ballot."""
+    """Return the numbers of levels and words of a ballot."""
     return study.n_levels, study.n_words
 
 
 def study_key(teller: Card) -> PublicKey:
-    """The key of a teller for this study."""
+    """Return the study key of a teller."""
     if teller.study_key is None:
         raise StudyError(f"{teller.name!r} is no teller")
     return teller.study_key
 
 
 def place_of(study: SealedStudy, holder: PublicKey, teller: Card) -> Place:
-    """What the masks of a share are derived for."""
+    """Return whose share it is, from which its masks are derived."""
     return Place(bytes.fromhex(study.digest), holder.identity, study_key(teller).identity)
 
 
 def info_of(study: SealedStudy, holder: PublicKey, teller: Card) -> bytes:
-    """What a share is bound to: suite, study, holder's and teller's keys, each by 32 bytes."""
+    """Return what a share is bound to: suite, study and both keys, 32 bytes each."""
     keys = canonical_json(study_key(teller).to_json()["keys"])
     parts = (SUITE.encode("ascii"), holder.identity, keys)
     suite, by, to = (hashlib.sha256(part).digest() for part in parts)
@@ -282,7 +254,7 @@ def info_of(study: SealedStudy, holder: PublicKey, teller: Card) -> bytes:
 
 
 def ballot_checks(study: SealedStudy, content: bytes, holder: PublicKey, teller: int) -> Words:
-    """What a teller publishes of a ballot, by what it got: two words for every level."""
+    """Return what a teller publishes of a ballot: two words for every level."""
     levels = range(study.n_levels)
     shares = [level_share(study, content, holder, teller, level) for level in levels]
     return check_shares(np.stack(shares), study.weights)
@@ -291,7 +263,7 @@ def ballot_checks(study: SealedStudy, content: bytes, holder: PublicKey, teller:
 def level_share(
     study: SealedStudy, content: bytes, holder: PublicKey, teller: int, level: int
 ) -> Words:
-    """The words of one level in what a teller got."""
+    """Return the words of one level in a teller's share."""
     place = place_of(study, holder, study.tellers[teller])
     is_last = teller == len(study.tellers) - 1
     return share_of(content, place, level, shape_of(study), is_last=is_last)

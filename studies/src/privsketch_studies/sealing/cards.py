@@ -1,46 +1,48 @@
-"""Cards: who takes part in a study, as what, and on which terms; each signed by its holder.
+"""Cards: the participants of a study, their roles and terms, each signed by the participant.
 
-A holder's card says which cost it accepts if everybody else joins forces. A teller's card has a
-fresh key for this study, to which shares are sealed and which signs the tally: it is used once and
-destroyed, while the key that signs the card stays.
+A holder's card states the cost that it accepts if everyone else colludes. A teller's card has a new
+key for this study: shares are encrypted for it, and it signs the tally. The study key is used once
+and destroyed, while the key that signs the card stays.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from privsketch._base.errors import FileError, ParameterError
-from privsketch._base.formats import read_file, require_fields, write_file
+from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
-from privsketch.signing.documents import written
+from privsketch.signing.documents import alike, written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
-from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.errors import StudyError
+from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
 from privsketch_studies.sealing.once import mark_born
 
+MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 Role = Literal["holder", "teller"]
-MAX_ALONE = 1e6  # an epsilon beyond this protects nothing, and neither do smaller ones
+MAX_ALONE = 1e6  # upper limit of epsilon; far smaller values already protect nothing
 _FIELDS = ("role", "design", "key", "accept_alone", "study_key")
 _SIGNED_FIELDS = (*_FIELDS, "signer", "signature")
 
 
 @dataclass(frozen=True)
-class Card:
-    """How somebody enrols in a sealed study; `Card.holder` and `Card.teller` make one.
+class Card(SealedFile):
+    """Card of a participant of a sealed study; `Card.holder` and `Card.teller` make one.
 
     Attributes
     ----------
     role : {"holder", "teller"}
-        Who has records, or who tallies; who does both has two cards.
+        "holder" has records, "teller" tallies; a participant who does both has two cards.
     design : str
         Fingerprint of the design.
     key : PublicKey
         The long-lived key that signed the card.
     accept_alone : float or None
-        Of a holder: the epsilon that it accepts if all tellers, or all other holders, join forces.
+        Of a holder: the epsilon that it accepts if all tellers, or all other holders, collude.
     study_key : PublicKey or None
         Of a teller: the key for this study.
     signature : bytes
@@ -56,6 +58,8 @@ class Card:
     ('site 3', 'holder', 0.25)
     """
 
+    LABEL: ClassVar[str] = "card"
+
     role: Role
     design: str
     key: PublicKey
@@ -65,16 +69,16 @@ class Card:
 
     @classmethod
     def holder(cls, design: Design, *, key: Key, accept_alone: float) -> Card:
-        """The card of somebody who has records.
+        """Return the card of a participant who has records.
 
         Parameters
         ----------
         design : Design
         key : Key
-            The holder's own.
+            The holder's own key.
         accept_alone : float
-            The largest epsilon that is accepted for the case that everybody else joins forces. It
-            has no default: it is the holder's own decision.
+            The largest epsilon that the holder accepts if everyone else colludes. It has no
+            default, because it is the holder's own decision.
         """
         alone = checked_alone(accept_alone)
         return cls._signed(
@@ -90,16 +94,16 @@ class Card:
 
     @classmethod
     def teller(cls, design: Design, *, key: Key) -> tuple[Card, Key]:
-        """The card of somebody who tallies, and a new key for this study.
+        """Return the card of a participant who tallies, and a new key for this study.
 
-        The key is born on this machine, under this user, which is written down: the study is
-        accepted and tallied here and nowhere else. Save it, and keep it out of backups.
+        The state of this user on this machine records that the key was made: the study can be
+        accepted and tallied only here. Save the key, and keep it out of backups.
 
         Parameters
         ----------
         design : Design
         key : Key
-            The teller's own.
+            The teller's own key.
         """
         study_key = Key.generate(key.name, for_study=True)
         card = teller_card(design, key, study_key.public)
@@ -109,16 +113,16 @@ class Card:
     @classmethod
     def _signed(cls, key: Key, content: dict[str, Any]) -> Card:
         if key.public.for_study:
-            raise ParameterError("key: this one is for a study; cards are signed by one that stays")
+            raise ParameterError("key: this is a study key; sign cards with a long-lived key")
         return cls.from_bytes(signed_json("card", content, key), "card")
 
     @property
     def name(self) -> str:
-        """Of the key."""
+        """Name of the key."""
         return self.key.name
 
     def facts(self) -> dict[str, Any]:
-        """Who enrols, and as what, for machines."""
+        """Return the card's facts for JSON answers."""
         key = self.study_key
         study_key = None if key is None else {"name": key.name, "fingerprint": key.fingerprint}
         card = {
@@ -131,24 +135,18 @@ class Card:
         }
         return {"card": card}
 
-    def describe(self) -> str:
-        """The card in plain words."""
-        lines = [
-            f"card        {self.name}, a {self.role}",
-            f"fingerprint {spoken(self.key.fingerprint)}",
-            f"design      {self.design[:32]}",
-        ]
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        yield "card", f"{self.name}, a {self.role}"
+        yield "fingerprint", spoken(self.key.fingerprint)
+        yield "design", self.design[:32]
         if self.accept_alone is not None:
-            lines.append(
-                f"accepts     epsilon = {number_text(self.accept_alone)} if everybody else joins "
-                "forces"
-            )
+            epsilon = number_text(self.accept_alone)
+            yield "accepts", f"epsilon = {epsilon} if everyone else colludes"
         if self.study_key is not None:
-            lines.append(f"study key   {spoken(self.study_key.fingerprint)}")
-        return "\n".join(lines)
+            yield "study key", spoken(self.study_key.fingerprint)
 
     def to_json(self) -> dict[str, Any]:
-        """The card as plain JSON values, with its signature."""
+        """Return the card as plain JSON values, with its signature."""
         return {
             "role": self.role,
             "design": self.design,
@@ -161,7 +159,7 @@ class Card:
 
     @classmethod
     def from_json(cls, value: Any, what: str = "card") -> Card:
-        """The card from `to_json`, whose signature must be right; FileError for anything else."""
+        """Read the values of `to_json`; raise FileError for any other values."""
         require_fields(value, _SIGNED_FIELDS, what)
         try:
             data = written("card", {name: value[name] for name in _SIGNED_FIELDS})
@@ -170,22 +168,23 @@ class Card:
         return cls.from_bytes(data, what)
 
     def to_bytes(self) -> bytes:
-        """The bytes of a .card file."""
+        """Return the content of the file."""
         return written("card", self.to_json())
 
     @classmethod
-    def from_bytes(cls, data: bytes, what: str = "card") -> Card:
-        """The card from `to_bytes`; FileError for any other bytes."""
+    def from_bytes(cls, data: bytes, what: str | None = None) -> Card:
+        """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
+        what = what or cls.LABEL
         signer, found = read_signed_json(data, "card", _FIELDS, what)
         role = found["role"]
         if role not in ("holder", "teller"):
-            raise FileError(f"{what}: a card of a holder or a teller is expected")
+            raise FileError(f"{what}: expected the card of a holder or a teller")
         key = PublicKey.from_json(found["key"], what)
         if key.identity != signer or key.for_study:
             raise FileError(f"{what}: signed by another key than it names")
         alone, study_key = found["accept_alone"], found["study_key"]
         if (role == "holder") == (alone is None) or (role == "teller") == (study_key is None):
-            raise FileError(f"{what}: what it says does not go with its role")
+            raise FileError(f"{what}: its fields do not match its role")
         try:
             if alone is not None and type(alone) is not float:
                 raise ParameterError("accept_alone", alone, "expected a number with its point")
@@ -195,22 +194,13 @@ class Card:
                 _require_study_key(public, key)
         except ParameterError as error:
             raise FileError(f"{what}: {error.text}") from None
-        # The signature stands where every signed file has it.
+        # The signature has a fixed position at the end of the file.
         signature = bytes.fromhex(data[-(128 + 4) : -4].decode("ascii"))
         return cls(role, digits(found["design"], 64, what), key, alone, public, signature)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the card to a file, for whoever makes the study; nothing in it is secret."""
-        write_file(path, self.to_bytes())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Card:
-        """Read a card written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
-
 
 def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
-    """The card of a teller with this key for the study, wherever that was born."""
+    """Return the card of a teller with this study key, wherever the key was made."""
     _require_study_key(study_key, key.public)
     return Card._signed(
         key,
@@ -225,14 +215,14 @@ def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
 
 
 def checked_alone(value: object) -> float:
-    """What a holder accepts if everybody else joins forces, as an epsilon."""
+    """Return a valid `accept_alone` as a float."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < float(value) <= MAX_ALONE:  # type: ignore[arg-type]
         raise ParameterError(
             "accept_alone",
             value,
-            f"expected an epsilon above 0 and at most {MAX_ALONE:g}: what you accept if everybody "
-            "else in the study joins forces",
+            f"expected an epsilon above 0 and at most {MAX_ALONE:g}: what you accept if everyone "
+            "else in the study colludes",
         )
     return float(value)  # type: ignore[arg-type]
 
@@ -243,8 +233,47 @@ def _require_study_key(study_key: PublicKey, key: PublicKey) -> None:
             "study_key: expected a key for a study: Key.generate(name, for_study=True).public"
         )
     if study_key.identity == key.identity:
-        raise ParameterError("study_key: it must not be the key that signs the card")
+        raise ParameterError("study_key: expected another key than the one that signs the card")
     try:
-        study_key.seal(b"", b"")  # else holders would find out after they have paid
+        study_key.seal(b"", b"")  # otherwise holders would learn of it after they have paid
     except FileError:
-        raise ParameterError("study_key: nobody can seal anything to it") from None
+        raise ParameterError("study_key: nothing can be encrypted for it") from None
+
+
+def roster_order(card: Card) -> tuple[str, str]:
+    """Return the sort key of a card on the roster."""
+    return card.name, card.key.fingerprint
+
+
+def require_roster(design: Design, holders: Sequence[Card], tellers: Sequence[Card]) -> None:
+    """Refuse cards that cannot make a study: too few, equal, alike, or for another design."""
+    if not 2 <= len(tellers) <= MAX_TELLERS:
+        raise ParameterError(
+            f"cards: {len(tellers)} of tellers; a study needs two to {MAX_TELLERS}, one of whom "
+            "must be honest"
+        )
+    if not 2 <= len(holders) <= MAX_HOLDERS:
+        raise ParameterError(f"cards: {len(holders)} of holders; a sum needs two or more")
+    for people in (holders, tellers):
+        for fact in (lambda c: c.key.identity, lambda c: alike(c.name)):
+            seen: set[Any] = set()
+            for card in people:
+                if fact(card) in seen:
+                    raise ParameterError(
+                        f"cards: two cards of {card.name!r} as a {card.role}, or another name "
+                        "that reads alike"
+                    )
+                seen.add(fact(card))
+    names = {alike(card.name): card.key.identity for card in holders}
+    for card in tellers:
+        if names.get(alike(card.name), card.key.identity) != card.key.identity:
+            raise ParameterError(f"cards: holder and teller {card.name!r} have different keys")
+    keys = [card.study_key.identity for card in tellers if card.study_key is not None]
+    long_lived = {card.key.identity for card in (*holders, *tellers)}
+    if len(set(keys)) != len(keys) or long_lived & set(keys):
+        raise ParameterError("cards: two tellers have the same study key; each needs its own")
+    if any(list(people) != sorted(people, key=roster_order) for people in (holders, tellers)):
+        raise ParameterError("cards: expected them in the order of names")
+    for card in (*holders, *tellers):
+        if card.design != design.fingerprint:
+            raise StudyError(f"the card of {card.name!r} is for another design")

@@ -1,25 +1,45 @@
-"""Bytes of the files of sealed studies, each signed by whoever made it, within the file.
+"""Files of sealed studies: their base class, and their bytes, which contain a signature.
 
-JSON (cards, lists) is written as keys are (signing/documents); its last two fields are the signer's
-Ed25519 key and the signature of everything before the latter. Ballots and tallies are binary: 8
+JSON files (cards, lists) are written like keys (signing/documents). Their last two fields are the
+signer's Ed25519 key and the signature of everything before it. Ballots and tallies are binary: 8
 bytes of magic, version and length of the header (uint32), header (canonical JSON), content, the
-signer's key, and the signature of everything before. Places of key and signature are known without
-parsing: signatures are looked at first, and files that would not be written with the same bytes
-are refused. What is signed begins with the kind of file, so that nothing is taken for another kind.
+signer's key, and the signature of everything before. Key and signature have fixed positions, so
+signatures are verified before anything is parsed. Files are refused unless they would be written
+with the same bytes. The signed message begins with the kind of file, so that no file passes for
+another kind.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import struct
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from privsketch._base.errors import FileError, SignatureError
-from privsketch._base.formats import MAX_JSON_BYTES, canonical_json, parse_json
+from privsketch._base.formats import (
+    MAX_JSON_BYTES,
+    canonical_json,
+    parse_json,
+    read_file,
+    write_file,
+)
 from privsketch.signing.documents import VERSION, content, written
 from privsketch.signing.keys import Key, signature_within_rules
-from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
+from privsketch.signing.signature import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    is_signature,
+    signed_message,
+    spoken,
+)
+from privsketch_studies.errors import StudyError
+
+if TYPE_CHECKING:
+    from privsketch_studies.sealing.study import SealedStudy
 
 MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
 N_MAGIC = 8
@@ -30,12 +50,89 @@ _END = re.compile(
     rb'"signer": "([0-9a-f]{64})",\n  "signature": "([0-9a-f]{128})"\n}\n\Z', re.ASCII
 )
 _END_BYTES = len('"signer": "",\n  "signature": ""\n}\n') + 64 + 128
-_BEHIND_BYTES = len(',\n  "signature": ""\n}\n') + 128  # what the signature does not cover
+_UNSIGNED_BYTES = len(',\n  "signature": ""\n}\n') + 128  # at the end of a file
 Fields = Sequence[str]
 
 
+class SealedFile:
+    """Base class of the files of a sealed study: signed bytes, read and written as they are.
+
+    A subclass sets `LABEL` and reads the bytes in `_parse`. Files about a study have its digest as
+    `study`.
+
+    Parameters
+    ----------
+    data : bytes
+        Content of the file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
+
+    Attributes
+    ----------
+    digest : str
+        SHA-256 of the bytes, 64 hex digits.
+    """
+
+    LABEL: ClassVar[str]
+    study: str
+    _data: bytes
+    _identity: bytes  # of the key that signed the file
+
+    def __init__(self, data: bytes, what: str | None = None) -> None:
+        self._data = data
+        self._parse(data, what or self.LABEL)
+
+    def _parse(self, data: bytes, what: str) -> None:
+        """Set the attributes from the bytes; raise FileError for bytes of anything else."""
+        raise NotImplementedError
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, 64 hex digits."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file."""
+        return self._data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str | None = None) -> Self:
+        """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
+        return cls(data, what)
+
+    def save(self, path: str | os.PathLike[str]) -> Any:
+        """Write the file. Nothing in it is secret."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file written by `save`."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    def describe(self) -> str:
+        """Describe the file in a few lines of text."""
+        return "\n".join(f"{name:<11} {text}" for name, text in self._lines())
+
+    def _lines(self) -> Iterable[tuple[str, str]]:
+        """Return the lines of `describe`: a name and a text each."""
+        return [(self.LABEL, self.digest), ("study", spoken(self.study[:32]))]
+
+    def _require_study(self, study: SealedStudy, what: str) -> None:
+        """Refuse a file of another study."""
+        if self.study != study.digest:
+            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+
+    def _require_teller(self, study: SealedStudy, what: str) -> int:
+        """Return the number of the teller whose study key signed the file of this study."""
+        self._require_study(study, what)
+        number = study.study_key_of(self._identity)
+        if number is None:
+            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        return number
+
+
 class Signed(NamedTuple):
-    """What a signed file holds, once its signature was found right."""
+    """Content of a signed file whose signature is valid."""
 
     signer: bytes
     header: dict[str, Any]
@@ -46,20 +143,20 @@ class Signed(NamedTuple):
 
 
 def signed_json(kind: str, content: dict[str, Any], key: Key) -> bytes:
-    """The bytes of a JSON file, signed."""
-    whole = {**content, "signer": key.public.identity.hex(), "signature": "0" * 128}
-    body = written(kind, whole)[:-_BEHIND_BYTES]
+    """Return the bytes of a signed JSON file."""
+    fields = {**content, "signer": key.public.identity.hex(), "signature": "0" * 128}
+    body = written(kind, fields)[:-_UNSIGNED_BYTES]
     signature = signature_within_rules(key, body, kind).signature
-    return written(kind, {**whole, "signature": signature.hex()})
+    return written(kind, {**fields, "signature": signature.hex()})
 
 
 def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
-    """Whose key signed a JSON file; an error if none did. Nothing of it is parsed."""
-    found = _END.search(data, max(0, len(data) - _END_BYTES))
-    if found is None:
+    """Return the key that signed a JSON file, without parsing it; refuse a wrong signature."""
+    match = _END.search(data, max(0, len(data) - _END_BYTES))
+    if match is None:
         raise SignatureError(f"{what}: not signed, or not a privsketch {kind} file")
-    signer, signature = (bytes.fromhex(text.decode("ascii")) for text in found.groups())
-    if not is_signature(signer, signature, signed_message(kind, data[:-_BEHIND_BYTES])):
+    signer, signature = (bytes.fromhex(text.decode("ascii")) for text in match.groups())
+    if not is_signature(signer, signature, signed_message(kind, data[:-_UNSIGNED_BYTES])):
         raise SignatureError(f"{what}: the signature is wrong; the file was altered")
     return signer
 
@@ -67,14 +164,14 @@ def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
 def read_signed_json(
     data: bytes, kind: str, fields: Fields, what: str
 ) -> tuple[bytes, dict[str, Any]]:
-    """Signer and fields of a JSON file, whose signature is looked at first."""
+    """Return signer and fields of a JSON file, after verifying its signature."""
     signer = signer_of_json(data, kind, what)
-    found = content(data, kind, (*fields, *_SIGNED_FIELDS), what, max_bytes=MAX_JSON_BYTES)
-    return signer, {name: found[name] for name in fields}
+    values = content(data, kind, (*fields, *_SIGNED_FIELDS), what, max_bytes=MAX_JSON_BYTES)
+    return signer, {name: values[name] for name in fields}
 
 
 def read_json(data: bytes, kind: str, fields: Fields, what: str) -> dict[str, Any]:
-    """Fields of a JSON file whose signatures lie beside it."""
+    """Return the fields of a JSON file whose signatures are in files beside it."""
     return content(data, kind, fields, what, max_bytes=MAX_JSON_BYTES)
 
 
@@ -82,7 +179,7 @@ def read_json(data: bytes, kind: str, fields: Fields, what: str) -> dict[str, An
 
 
 def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes:
-    """The bytes of a ballot or a tally, signed."""
+    """Return the bytes of a signed ballot or tally."""
     text = canonical_json(header)
     body = b"".join(
         [
@@ -98,9 +195,9 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
 def unpacked(
     data: bytes, kind: str, fields: Fields, what: str, *, is_verified: bool = False
 ) -> Signed:
-    """Signer, header and content of a ballot or a tally; an error for any other byte.
+    """Return signer, header and content of a ballot or a tally; refuse any other bytes.
 
-    The signature is looked at before anything is parsed, unless it was, of the same bytes.
+    The signature is verified before anything is parsed, unless `is_verified`.
     """
     view = memoryview(data)
     if not data.startswith(MAGIC[kind]):
@@ -127,7 +224,7 @@ def unpacked(
 
 
 def kind_of_bytes(data: bytes) -> str | None:
-    """Which binary file of a sealed study it says to be."""
+    """Return the kind that a binary file states: "ballot", "tally" or None."""
     return next((kind for kind, magic in MAGIC.items() if data.startswith(magic)), None)
 
 
@@ -135,14 +232,14 @@ def kind_of_bytes(data: bytes) -> str | None:
 
 
 def digits(value: Any, n_digits: int, what: str) -> str:
-    """Lower-case hex digits, that many."""
+    """Return a value that must be a text of lower-case hex digits."""
     if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{n_digits}}}", value, re.ASCII):
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
     return value
 
 
 def whole(value: Any, low: int, high: int, what: str) -> int:
-    """A whole number in this range."""
+    """Return a value that must be an integer in this range."""
     if type(value) is not int or not low <= value <= high:
         raise FileError(f"{what}: a number in it is not one that privsketch writes")
     return value

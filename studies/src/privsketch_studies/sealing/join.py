@@ -1,4 +1,4 @@
-"""`join`: tallies of all tellers to the total, a sketch like any other."""
+"""`join`: the tallies of all tellers add up to the total, an ordinary sketch."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ TallySource = Tally | str | os.PathLike[str]
 
 
 def join(study: SealedStudy, tallies: Iterable[TallySource]) -> Sketch:
-    """Add the tallies of all tellers up: the total over all ballots that count.
+    """Add up the tallies of all tellers to the total over all ballots that count.
 
-    Charges: nothing beyond what holders were charged when they cast their ballots. Anybody can do
-    it, and gets the same.
+    Charges: nothing beyond what holders were charged when they cast their ballots. Anyone can do it
+    and gets the same result.
 
     Parameters
     ----------
     study : SealedStudy
     tallies : list of Tally or path
-        One of each teller, over the same list.
+        One tally of each teller, over the same list.
 
     Returns
     -------
     Sketch
-        Its `sources` are the holders that count; its receipt says what must be true of them and of
+        Its `sources` are the holders that count; its receipt states what is assumed of them and of
         the tellers.
     """
-    found = joined(study, tallies)
+    parts = joined(study, tallies)
     total = joined_sketch(
         study.design,
-        found.values,
+        parts.values,
         study.sharing,
-        sources=[study.holders[place].name for place in found.holders],
+        sources=[study.holders[number].name for number in parts.holders],
         study=study.fingerprint,
-        exact_count=found.exact_count,
-        sampler=found.sampler,
+        exact_count=parts.exact_count,
+        sampler=parts.sampler,
     )
     require_possible(total)
     return total
 
 
 class Joined(NamedTuple):
-    """The total, and whose it is: places on the roster."""
+    """Integers of the total, and the numbers of its holders on the roster."""
 
     values: Integers
     exact_count: int | None
@@ -70,40 +70,40 @@ class Joined(NamedTuple):
 
 
 def all_tallies(study: SealedStudy, tallies: Iterable[TallySource]) -> dict[int, Tally]:
-    """The tally of every teller, by its number; an error if one is missing or none of this study.
+    """Return the tally of every teller by its number; refuse if one is missing or invalid.
 
-    Lists that differ are not looked at: every key has then been used, whatever the total is.
+    The tallies may be of different lists: every key has been used in that case too.
     """
-    found: dict[int, Tally] = {}
+    by_teller: dict[int, Tally] = {}
     for number, source in enumerate(tallies):
         if isinstance(source, Tally):
-            what, one = f"tally {number + 1}", source
+            what, tally = f"tally {number + 1}", source
         else:
-            what, one = os.fspath(source), Tally.load(source)
-        teller = one.require_of(study, what)
-        if found.setdefault(teller, one).to_bytes() != one.to_bytes():
+            what, tally = os.fspath(source), Tally.load(source)
+        teller = tally.require_of(study, what)
+        if by_teller.setdefault(teller, tally).to_bytes() != tally.to_bytes():
             raise StudyError(
                 f"{what}: a second tally of {study.tellers[teller].name!r}, unlike its first; a "
                 "teller tallies once"
             )
-    missing = [card.name for place, card in enumerate(study.tellers) if place not in found]
+    missing = [card.name for number, card in enumerate(study.tellers) if number not in by_teller]
     if missing:
         raise StudyError(
             f"the tally of {', '.join(map(repr, missing))} is missing: all tellers are needed"
         )
-    return found
+    return by_teller
 
 
 def fits_checks(
     study: SealedStudy, tally: Tally, closed: ClosedList, checked: Iterable[CheckedBallots]
 ) -> bool | None:
-    """Whether a tally is what its teller has published of the ballots of a list, added up.
+    """Whether a tally is the sum of what its teller has published of the ballots of a list.
 
-    None where that is not known of all of them. Noise of tellers changes neither of these words.
+    None if the teller has not published all of them. Noise of tellers does not change these words.
     """
     published: dict[str, Words] = {}
-    for one in checked:
-        published.update(one.shares)
+    for file in checked:
+        published.update(file.shares)
     if not set(closed.ballots.values()) <= set(published):
         return None
     expected = added([published[digest][[tally.level]] for digest in closed.ballots.values()])
@@ -111,26 +111,26 @@ def fits_checks(
 
 
 def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
-    """The integers of the total, once everything about the tallies was found right."""
-    found = all_tallies(study, tallies)
-    first = found[0]
-    for teller, one in found.items():
-        if (one.closed_list, one.holders) != (first.closed_list, first.holders):
+    """Return the integers of the total; refuse tallies that do not add up."""
+    by_teller = all_tallies(study, tallies)
+    first = by_teller[0]
+    for teller, tally in by_teller.items():
+        if (tally.closed_list, tally.holders) != (first.closed_list, first.holders):
             raise StudyError(
                 f"{study.tellers[0].name!r} and {study.tellers[teller].name!r} have tallied "
                 "different lists: there is no total, and nothing was revealed"
             )
-    words = added([found[place].words for place in range(len(study.tellers))])
+    words = added([by_teller[number].words for number in range(len(study.tellers))])
     values = without_checks(words, study.weights, len(first.holders))
     if values is None:
         raise MergeError(
             "the tallies do not add up: the total is noise. A teller is wrong; privsketch study "
-            "check names one whose tally is not the sum of what it has checked (STUDY *.closed "
-            "*.checked *.tally)"
+            "check STUDY *.closed *.checked *.tally names one whose tally is not the sum of what "
+            "it has checked"
         )
     integers = as_integers(values)
     n_values = study.n_words - N_CHECKS - study.counts_records
     count = int(integers[n_values]) if study.counts_records else None
-    samplers = {one.sampler for one in found.values()}
+    samplers = {tally.sampler for tally in by_teller.values()}
     sampler = REPLACED if REPLACED in samplers else first.sampler
     return Joined(integers[:n_values], count, first.holders, sampler)

@@ -1,9 +1,9 @@
-"""Which ballots count: what tellers can open, and the list that is closed.
+"""Checked ballots and closed lists, which determine the ballots that count.
 
-Before a list is closed, every teller says which ballots it can open, and publishes its shares of
-their check words, so that a ballot of which no total could be made is left out before any key is
-used. The list names ballots by their digests; all tellers must tally the same one. Different lists
-would reveal nothing, but give no total either.
+Before a list is closed, every teller states which ballots it can open, and publishes its shares of
+their check words. So a ballot that would spoil the total is left out before any key is used. The
+list names ballots by their digests, and all tellers must tally the same list. Different lists would
+reveal nothing, but give no total either.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 from collections.abc import Container, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from privsketch._base.errors import FileError, PrivsketchError
-from privsketch._base.formats import canonical_json, read_file, write_file
+from privsketch._base.formats import canonical_json
 from privsketch.noise.mechanism import REPLACED, is_replaced
 from privsketch.signing.documents import hex_bytes
 from privsketch.signing.keys import Key, PublicKey
@@ -29,7 +29,9 @@ from privsketch_studies.sealing.ballots import (
     each_ballot,
     each_source,
 )
-from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.sealing.cards import MAX_HOLDERS
+from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
+from privsketch_studies.sealing.once import require_teller
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
     WORD_BYTES,
@@ -38,8 +40,7 @@ from privsketch_studies.sealing.splitting import (
     words_from_bytes,
     words_to_bytes,
 )
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch_studies.sealing.study_keys import require_teller
+from privsketch_studies.sealing.study import SealedStudy
 
 CHECKED, CLOSED = "checked-ballots", "closed-list"
 SUFFIX = ".checked"
@@ -47,18 +48,18 @@ _FIELDS = ("study", "ballots")
 _LIST_LABEL = b"privsketch closed-list v1\0"
 
 
-class CheckedBallots:
-    """Which ballots a teller can open, and its shares of their check words; signed by it.
+class CheckedBallots(SealedFile):
+    """Ballots that a teller can open, with its shares of their check words; signed by it.
 
-    Over all tellers these shares add up to 0 and 1 for a ballot that is one, whatever it is of,
-    and any other is named before a key is used. `check_ballots` makes it.
+    Over all tellers the shares of a valid ballot add up to 0 and 1, whatever it contains. Any other
+    ballot is named before a key is used. `check_ballots` makes it.
 
     Parameters
     ----------
     data : bytes
-        Of a .checked file; its signature must be right.
-    what : str
-        What errors call it.
+        Content of a .checked file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
 
     Attributes
     ----------
@@ -67,13 +68,15 @@ class CheckedBallots:
     teller : str
         Fingerprint of the study key.
     shares : dict of str to uint64
-        By the digest of a ballot, (n_levels, 2): shares of the second check word less the weighted
-        values, and of the word that counts ballots.
+        By the digest of a ballot, an array (n_levels, 2): shares of the second check word less the
+        weighted values, and of the word that counts ballots.
     """
 
-    def __init__(self, data: bytes, what: str = "checked ballots") -> None:
+    LABEL: ClassVar[str] = "checked ballots"
+
+    def _parse(self, data: bytes, what: str) -> None:
         self._identity, found = read_signed_json(data, CHECKED, _FIELDS, what)
-        self.study, self._data = digits(found["study"], 64, what), data
+        self.study = digits(found["study"], 64, what)
         self.teller = key_fingerprint(self._identity)
         self.shares: dict[str, Words] = {}
         for pair in _listed(found["ballots"], what):
@@ -95,34 +98,12 @@ class CheckedBallots:
         """Digests of the ballots, sorted."""
         return tuple(self.shares)
 
-    def to_bytes(self) -> bytes:
-        """The bytes of the file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "checked ballots") -> CheckedBallots:
-        """The same from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
     def require_of(self, study: SealedStudy, what: str = "checked ballots") -> int:
-        """The number of the teller; an error unless it is one of this study."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
-        number = study.study_key_of(self._identity)
-        if number is None:
-            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        """Return the number of the teller; refuse a file of another study."""
+        number = self._require_teller(study, what)
         if any(len(one) != study.n_levels for one in self.shares.values()):
             raise StudyError(f"{what}: not as many shares as ballots of this study have levels")
         return number
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for whoever closes the list and for all tellers."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> CheckedBallots:
-        """Read what `save` wrote."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
 
 
 CheckedSource = CheckedBallots | str | os.PathLike[str]
@@ -131,21 +112,21 @@ CheckedSource = CheckedBallots | str | os.PathLike[str]
 def check_ballots(
     study: SealedStudy, ballots: Iterable[BallotSource], *, key: Key
 ) -> tuple[CheckedBallots, list[str]]:
-    """Which ballots a teller can open with its study key, and what is wrong with the others.
+    """Return which ballots a teller can open with its study key, and problems of the others.
 
-    Charges: nothing. What it says of a ballot are shares of two constants, and nothing else.
+    Charges: nothing. What is published of a ballot are shares of two constants, and nothing else.
 
     Parameters
     ----------
     study : SealedStudy
-        That this teller has accepted, here.
+        Study that this teller has accepted on this machine.
     ballots : list of Ballot or path
         A folder stands for all ballots in it.
     key : Key
         The teller's key for this study.
     """
     number = require_teller(study, key)
-    found: dict[bytes, dict[str, str]] = {}  # what they are called, by contents and digests
+    names_by_secret: dict[bytes, dict[str, str]] = {}  # names of ballots, by digest
     shares: dict[str, Words] = {}
     problems = []
     for what, source in each_source(ballots):
@@ -154,71 +135,75 @@ def check_ballots(
             if ballot.sampler == REPLACED and not is_replaced():
                 raise StudyError(f"{what}: its noise was replaced for a test")
             content, holder = ballot.opened(study, key, what), ballot.require_of(study, what).key
-            found.setdefault(hashlib.sha256(content).digest(), {})[ballot.digest] = what
+            secret = hashlib.sha256(content).digest()
+            names_by_secret.setdefault(secret, {})[ballot.digest] = what
             shares[ballot.digest] = ballot_checks(study, content, holder, number)
         except PrivsketchError as error:
             problems.append(str(error))
-    good = [next(iter(names)) for names in found.values() if len(names) == 1]
-    # A tally would refuse them, after other tellers' keys were used up.
-    twins = [what for names in found.values() if len(names) > 1 for what in names.values()]
-    problems += [f"{what}: it has the same secret as another ballot" for what in twins]
+    groups = list(names_by_secret.values())
+    good = [next(iter(names)) for names in groups if len(names) == 1]
+    # A tally would refuse copies, after the keys of other tellers were used up.
+    copies = [what for names in groups if len(names) > 1 for what in names.values()]
+    problems += [f"{what}: it has the same secret as another ballot" for what in copies]
     pairs = [[digest, words_to_bytes(shares[digest]).hex()] for digest in sorted(good)]
-    content_of = {"study": study.digest, "ballots": pairs}
-    return CheckedBallots(signed_json(CHECKED, content_of, key)), problems
+    fields = {"study": study.digest, "ballots": pairs}
+    return CheckedBallots(signed_json(CHECKED, fields, key)), problems
 
 
 def checked_in(study: SealedStudy, folder: str | os.PathLike[str]) -> list[CheckedBallots]:
-    """What tellers of this study have checked, by the files in a folder; other files are nobody's.
+    """Return what tellers of this study have checked, from the files in a folder.
 
-    Anybody may have put a file there: one that no teller of this study signed counts as none.
+    Files that no teller of this study has signed are ignored.
     """
-    found = []
+    valid = []
     for file in sorted(Path(folder).glob(f"*{SUFFIX}")):
         try:
-            one = CheckedBallots.load(file)
-            one.require_of(study, str(file))
+            checked = CheckedBallots.load(file)
+            checked.require_of(study, str(file))
         except PrivsketchError:
             continue
-        found.append(one)
-    return found
+        valid.append(checked)
+    return valid
 
 
 def published_shares(
     study: SealedStudy, checked: Iterable[CheckedSource]
 ) -> dict[int, dict[str, Words]]:
-    """What tellers have published of ballots: by their number, then by a ballot's digest.
+    """Return the published shares, by the number of a teller and the digest of a ballot.
 
-    A teller may look again when more ballots have come; whoever says two things of one is wrong.
+    A teller may check again when more ballots have come, but must not contradict itself.
     """
-    found: dict[int, dict[str, Words]] = {}
+    published: dict[int, dict[str, Words]] = {}
     for source in checked:
-        one = source if isinstance(source, CheckedBallots) else CheckedBallots.load(source)
-        number = one.require_of(study)
-        mine = found.setdefault(number, {})
-        for digest, shares in one.shares.items():
-            if (mine.setdefault(digest, shares) != shares).any():
+        file = source if isinstance(source, CheckedBallots) else CheckedBallots.load(source)
+        number = file.require_of(study)
+        own = published.setdefault(number, {})
+        for digest, shares in file.shares.items():
+            if (own.setdefault(digest, shares) != shares).any():
                 raise StudyError(
                     f"{study.tellers[number].name!r} has published two different shares of one "
                     "ballot, and signed both: this teller is wrong. No key was used"
                 )
-    return found
+    return published
 
 
 def require_all_checked(study: SealedStudy, numbers: Container[int]) -> None:
-    """Refuse to go on before all of these tellers have checked the ballots."""
-    missing = [card.name for place, card in enumerate(study.tellers) if place not in numbers]
+    """Refuse to go on before all tellers have checked the ballots."""
+    missing = [card.name for index, card in enumerate(study.tellers) if index not in numbers]
     if missing:
         raise StudyError(
-            f"not checked by {', '.join(map(repr, missing))}: all tellers say which ballots they "
-            "can open before a list is closed and tallied (privsketch study check STUDY BALLOTS "
-            "--key STUDY-KEY -o NAME.checked); a bad ballot would end the study without a total"
+            f"not checked by {', '.join(map(repr, missing))}: all tellers must check which ballots "
+            "they can open before a list is closed and tallied (privsketch study check STUDY "
+            "BALLOTS --key STUDY-KEY -o NAME.checked); a bad ballot would end the study without a "
+            "total"
         )
 
 
 class Agreed(NamedTuple):
-    """Digests of ballots: all tellers open those that add up and those that do not.
+    """Verdict of all tellers on ballots, by digest.
 
-    By the digests of others, which some teller can open: who has not said that it can.
+    All tellers can open `good` ballots, which add up, and `unfit` ballots, which do not. `unopened`
+    has other ballots, with the tellers who have not stated that they can open them.
     """
 
     good: frozenset[str]
@@ -227,9 +212,9 @@ class Agreed(NamedTuple):
 
 
 def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
-    """Which ballots all tellers can open, and whose shares of check words add up to 0 and 1.
+    """Return which ballots all tellers can open, and whose check words add up to 0 and 1.
 
-    Others are no ballots, or a teller has published something wrong of them; nobody can say which.
+    If they do not, the ballot or a teller is wrong, and it is not possible to tell which.
     """
     published = published_shares(study, checked)
     require_all_checked(study, published)
@@ -237,7 +222,7 @@ def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
     good = {
         digest
         for digest in common
-        if is_whole([published[place][digest] for place in range(len(study.tellers))])
+        if is_whole([published[number][digest] for number in range(len(study.tellers))])
     }
     unopened = {
         digest: tuple(
@@ -249,29 +234,29 @@ def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
 
 
 UNFIT = (
-    "what all tellers published of it does not add up, so that this ballot or a teller is wrong, "
-    "and nobody can say which"
+    "what all tellers published of it does not add up, so this ballot or a teller is wrong, and it "
+    "is not possible to tell which"
 )
 
 
 def unopened_words(tellers: Iterable[str]) -> str:
-    """What is said of a ballot that these tellers have not said they can open."""
+    """Return the text for a ballot that these tellers have not stated they can open."""
     return (
-        f"{' and '.join(tellers)} did not say that it can be opened, and another teller did: let "
-        "it be checked again. If that stays so, this ballot or a teller is wrong, and nobody can "
-        "say which"
+        f"{' and '.join(tellers)} did not state that it can be opened, and another teller did: "
+        "have it checked again. If that does not help, this ballot or a teller is wrong, and it is "
+        "not possible to tell which"
     )
 
 
-class ClosedList:
-    """The ballots that count, signed by whoever may close the list; `ClosedList.of` makes one.
+class ClosedList(SealedFile):
+    """List of the ballots that count, signed by the owner or a teller; `ClosedList.of` makes one.
 
     Parameters
     ----------
     data : bytes
-        Of a .closed file; its signature must be right.
-    what : str
-        What errors call it.
+        Content of a .closed file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
 
     Attributes
     ----------
@@ -280,12 +265,14 @@ class ClosedList:
     ballots : dict of str to str
         Digests of the ballots by the fingerprints of their holders.
     digest : str
-        Of study and ballots, whoever signed.
+        SHA-256 of study and ballots, without the signature.
     """
 
-    def __init__(self, data: bytes, what: str = "closed list") -> None:
+    LABEL: ClassVar[str] = "closed list"
+
+    def _parse(self, data: bytes, what: str) -> None:
         self._identity, found = read_signed_json(data, CLOSED, _FIELDS, what)
-        self.study, self._data = digits(found["study"], 64, what), data
+        self.study = digits(found["study"], 64, what)
         self.ballots: dict[str, str] = {}
         for pair in _listed(found["ballots"], what):
             if not isinstance(pair, list) or len(pair) != 2:
@@ -315,35 +302,34 @@ class ClosedList:
         ballots : list of Ballot or path
             A folder stands for all ballots in it; files that are anything else are left out.
         key : Key
-            Of the owner, or of a teller if the study has no owner.
+            Key of the owner, or of a teller if the study has no owner.
         checked : list of CheckedBallots or path
-            Of all tellers: `agreed` says which ballots are left out.
+            Files of all tellers, from which `agreed` determines the ballots to leave out.
         """
         study.require_open()
         _require_closer(study, key.public.identity, "key")
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for what, ballot in each_ballot(ballots, agreed(study, checked).good):
             holder = ballot.require_of(study, what).key.fingerprint
-            # Whoever casts two has no say in which.
-            found[holder] = min(found.get(holder, ballot.digest), ballot.digest)
-        _require_turnout(study, len(found))
+            # A holder who casts two ballots cannot choose between them.
+            digests[holder] = min(digests.get(holder, ballot.digest), ballot.digest)
+        _require_turnout(study, len(digests))
         order = [card.key.fingerprint for card in study.holders]
         content = {
             "study": study.digest,
-            "ballots": [[holder, found[holder]] for holder in order if holder in found],
+            "ballots": [[holder, digests[holder]] for holder in order if holder in digests],
         }
         return cls.from_bytes(signed_json(CLOSED, content, key))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what the list says, in hex; who signed it does not matter."""
+        """SHA-256 of study and ballots, in hex; the signature is not part of it."""
         content = {"study": self.study, "ballots": [list(pair) for pair in self.ballots.items()]}
         return hashlib.sha256(_LIST_LABEL + canonical_json(content)).hexdigest()
 
     def require_of(self, study: SealedStudy, what: str = "closed list") -> PublicKey:
-        """Who closed it; an error unless it is one of this study, by all that can be seen of it."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        """Return the key that closed the list; refuse a list that does not fit this study."""
+        self._require_study(study, what)
         closer = _require_closer(study, self._identity, what)
         order = [card.key.fingerprint for card in study.holders]
         if list(self.ballots) != [holder for holder in order if holder in self.ballots]:
@@ -353,38 +339,17 @@ class ClosedList:
         _require_turnout(study, len(self.ballots))
         return closer
 
-    def to_bytes(self) -> bytes:
-        """The bytes of a .closed file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "closed list") -> ClosedList:
-        """The list from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the list to a file, for all tellers."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ClosedList:
-        """Read a list written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
-
     def facts(self) -> dict[str, Any]:
-        """Of which study the list is, and how long, for machines."""
+        """Return the list's facts for JSON answers."""
         n_ballots = len(self.ballots)
         return {"study": self.study[:32], "digest": self.digest, "n_ballots": n_ballots}
 
-    def describe(self) -> str:
-        """The list in plain words."""
-        return "\n".join(
-            [
-                f"closed list {len(self.ballots)} ballots",
-                f"study       {spoken(self.study[:32])}",
-                f"digest      {self.digest}",
-            ]
-        )
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("closed list", f"{len(self.ballots)} ballots"),
+            ("study", spoken(self.study[:32])),
+            ("digest", self.digest),
+        ]
 
 
 def _listed(value: Any, what: str) -> list[Any]:
@@ -394,17 +359,17 @@ def _listed(value: Any, what: str) -> list[Any]:
 
 
 def _require_closer(study: SealedStudy, identity: bytes, what: str) -> PublicKey:
-    """The owner's key, or that of any teller where there is none; an error for anybody else."""
+    """Return the key of the owner, or of a teller if there is no owner; refuse any other."""
     tellers = [card.key for card in study.tellers]
     for key in tellers if study.owner is None else [study.owner]:
         if key.identity == identity:
             return key
-    raise StudyError(f"{what}: not of somebody who may close the list of this study")
+    raise StudyError(f"{what}: its signer may not close the list of this study")
 
 
 def _require_turnout(study: SealedStudy, n_ballots: int) -> None:
     if n_ballots < study.min_holders:
         raise StudyError(
-            f"{n_ballots} ballots count, and {study.min_holders} or more are needed; nothing is "
+            f"{n_ballots} ballots count, but {study.min_holders} or more are needed; nothing is "
             "tallied, and the study is void"
         )

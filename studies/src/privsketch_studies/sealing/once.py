@@ -1,12 +1,12 @@
-"""What may happen once, ever: written down under a name that nothing has, and found again.
+"""State of this user: what may happen only once is written to a file that is never replaced.
 
-A teller's study key is born on one machine, accepts one study there and is used up by one list; a
-holder casts one ballot in a study. All of it is on disk before anything that depends on it leaves
-this machine, and what was written first stays, whoever tries again: another process, another list,
-after a crash. A machine that does not know of a key's birth knows nothing of what it has done.
+A teller's study key is made on one machine, accepts one study there and is used up by one list; a
+holder casts one ballot in a study. Each of these is on disk before anything that depends on it
+leaves this machine. The first write stays, whoever tries again: another process, another list, or
+the same command after a crash. A machine that did not make a key cannot know what it has done.
 
-The folder belongs to the user, not to a key's file: a copy of a key on the same machine remembers
-what the key has done. It must not be brought back from a backup.
+The folder belongs to the user, not to the file of a key: a copy of a key on the same machine has
+the same state. The folder must not be restored from a backup.
 """
 
 from __future__ import annotations
@@ -17,31 +17,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privsketch._base.errors import AccessError, FileError
 from privsketch._base.formats import read_file, temporary_beside
 from privsketch.signing.documents import sync_folder
 from privsketch_studies.errors import StudyError
 
+if TYPE_CHECKING:
+    from privsketch.signing.keys import Key
+    from privsketch_studies.sealing.study import SealedStudy
+
 _DIGEST_BYTES = 32
-_elsewhere: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
+VOID = b"void"  # use of a study key that was given up
+_rehearsal_folder: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
 
 
 @contextmanager
 def kept_in(folder: Path) -> Iterator[None]:
-    """What happens inside of this block happens in a rehearsal, and is kept in its folder."""
-    token = _elsewhere.set(folder)
+    """Use another folder for the state within this block, as a rehearsal does."""
+    token = _rehearsal_folder.set(folder)
     try:
         yield
     finally:
-        _elsewhere.reset(token)
+        _rehearsal_folder.reset(token)
 
 
 def state_folder() -> Path:
-    """Where it is kept: below PRIVSKETCH_HOME, or where users' programs keep their state."""
-    elsewhere = _elsewhere.get()
-    if elsewhere is not None:
-        return elsewhere
+    """Return the folder of the state: in PRIVSKETCH_HOME, or in the user's state folder."""
+    folder = _rehearsal_folder.get()
+    if folder is not None:
+        return folder
     home = os.environ.get("PRIVSKETCH_HOME")
     if home:
         return Path(home) / "sealed"
@@ -52,84 +58,84 @@ def state_folder() -> Path:
 
 
 def teller_slot(key: str, name: str) -> Path:
-    """Where something about a study key is kept, by the key's fingerprint."""
+    """Return the file of a fact about a study key, by the key's fingerprint."""
     return state_folder() / "tellers" / f"{key}.{name}"
 
 
 def mark_born(key: str) -> None:
-    """Write down that a study key was made here, by its fingerprint; before anybody has it."""
+    """Record that a study key was made on this machine, before the key is used."""
     keep_once(teller_slot(key, "born"), b"born")
 
 
 def require_born(key: str) -> None:
-    """Refuse a study key, by its fingerprint, whose life this machine has not seen from the first.
+    """Refuse a study key, by its fingerprint, that was not made on this machine.
 
-    Where it was lost what a key has done, it could accept and tally a second time.
+    Without its complete state, a key could accept and tally a second time.
     """
     if kept(teller_slot(key, "born")) is None:
         raise StudyError(
-            "the key for this study was not made on this machine by this user, or what was kept of "
-            "it is lost: nobody knows here what it has signed. Go where it was made (privsketch "
-            "study enrol --teller). If that is gone, enrol again, which makes a new key, and have "
-            "the study made anew"
+            "the key for this study was not made on this machine by this user, or its state is "
+            "lost, so that it is unknown what it has signed. Use the machine where it was made "
+            "(privsketch study enrol --teller). If that is gone, enrol again, which makes a new "
+            "key, and have the study made anew"
         )
 
 
 def ballot_slot(study: str, holder: str) -> Path:
-    """Where the ballot of a holder is kept, by the study's digest and the key's fingerprint."""
+    """Return the file of a holder's ballot, by the study's digest and the key's fingerprint."""
     return state_folder() / "ballots" / f"{study}.{holder}"
 
 
 def gone_slot(study: str, holder: str) -> Path:
-    """Where the digest of a holder's ballot is kept when the ballot itself was destroyed."""
+    """Return the file of the digest of a holder's ballot that was destroyed."""
     return state_folder() / "ballots" / f"{study}.{holder}.gone"
 
 
 def entry_slot(study: str, ballot: str) -> Path:
-    """Where the ledger's entry of a ballot is named, by the ballot's digest."""
+    """Return the file that names a ballot's ledger entry, by the ballot's digest."""
     return state_folder() / "ballots" / f"{study}.{ballot}.entry"
 
 
 def kept(path: Path) -> bytes | None:
-    """What was written under a name; None if nothing was, an error if it is damaged."""
+    """Return the content of a state file; None if there is none. Refuse a damaged one."""
     if not os.path.lexists(path):
         return None
     data = read_file(path)
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise FileError(
-            f"{path}: damaged, so that nobody knows what was done; it counts as done, and cannot "
+            f"{path}: damaged, so that it is unknown what was done; it counts as done, and cannot "
             "be done again"
         )
     return content
 
 
 def require_keepable(path: Path) -> None:
-    """Refuse a name that nothing could be written under, before anything is spent."""
-    folder = next(one for one in path.parents if os.path.lexists(one))
+    """Refuse a state file that cannot be written, before anything is spent."""
+    folder = next(parent for parent in path.parents if os.path.lexists(parent))
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise AccessError(f"{folder}: cannot be written, and what was sealed is to be kept there")
+        raise AccessError(f"{folder}: not writable, but ballots must be stored there")
 
 
 def keep_once(path: Path, content: bytes) -> bytes:
-    """Write something under a name, unless something stands there; what stands there, on disk."""
-    found = kept(path)
+    """Write a state file unless it exists, and return its content once it is on disk."""
+    content_on_disk = kept(path)
     try:
-        if found is not None:
-            sync_folder(path.parent)  # whoever wrote it may not have come to that
-            return found
+        if content_on_disk is not None:
+            sync_folder(path.parent)  # the writer may have been stopped before that
+            return content_on_disk
         _make_folder(path.parent)
         _write(path, content + hashlib.sha256(content).digest())
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
-    found = kept(path)
-    if found is None:
-        raise AccessError(f"{path}: it was written, and is not there")
-    return found
+    content_on_disk = kept(path)
+    if content_on_disk is None:
+        raise AccessError(f"{path}: it was written, but is missing")
+    return content_on_disk
 
 
 def _make_folder(folder: Path) -> None:
-    """Folders down to this one; the names of new ones are on disk, as that of a file will be."""
+    """Make a folder and its parents, and sync each new name to disk."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -138,7 +144,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """The file appears whole, and never in the place of another one."""
+    """Write a file that appears complete, and never replaces another one."""
     temporary = temporary_beside(path)
     try:
         _fill(temporary, data)
@@ -146,7 +152,7 @@ def _write(path: Path, data: bytes) -> None:
             os.link(temporary, path)
         except FileExistsError:
             pass
-        except OSError:  # no hard links here; half a file will be found damaged, and count
+        except OSError:  # no hard links; a partial file will be found damaged, and counts
             with suppress(FileExistsError):
                 _fill(path, data)
     finally:
@@ -161,3 +167,71 @@ def _fill(path: Path, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
+
+
+# ---------------------------------------------------------------- study keys
+
+
+def require_teller(study: SealedStudy, key: Key) -> int:
+    """Return the number of the teller who has accepted this study here with this key."""
+    number = study.teller_of(key.public)
+    if study.tellers[number].study_key != key.public:
+        raise StudyError("ballots are opened with the study key, not with the long-lived one")
+    study.require_open()
+    require_accepted(study, key.fingerprint)
+    return number
+
+
+def require_accepted(study: SealedStudy, study_key: str) -> None:
+    """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
+    require_born(study_key)
+    accepted = kept(teller_slot(study_key, "study"))
+    if accepted is None:
+        raise StudyError(
+            "this study was not accepted on this machine by this user, or the state of that is "
+            "lost; accept it first (privsketch study accept)"
+        )
+    if accepted != study.digest.encode("ascii"):
+        raise StudyError("this study key was accepted for another study")
+
+
+def use_of(closed_list: str) -> bytes:
+    """Return the record of a study key's use for a list, by the list's digest."""
+    return b"list " + closed_list.encode("ascii")
+
+
+def mark_void(key: str) -> None:
+    """Use up a study key without a tally; refuse a key that may have tallied."""
+    has_tally = kept(teller_slot(key, "tally")) is not None  # even if the record of its use is lost
+    if has_tally or keep_once(teller_slot(key, "use"), VOID) != VOID:
+        raise StudyError("this study key has tallied, or was about to; the study is not void")
+
+
+def use_up(key: str, closed_list: str | None = None) -> None:
+    """Record that a study key has no further use; an earlier record stays.
+
+    The record is a list if there is a tally of the key, even one from another machine.
+    """
+    if kept(teller_slot(key, "tally")) is None:
+        keep_once(teller_slot(key, "use"), VOID if closed_list is None else use_of(closed_list))
+
+
+def keep_place(key: str, file: str | os.PathLike[str]) -> None:
+    """Record the path of a study key's file, before the key is given up."""
+    keep_once(teller_slot(key, "place"), os.fsencode(os.path.abspath(file)))
+
+
+def kept_place(key: str) -> Path | None:
+    """Return the recorded path of a study key's file; None if the key was never given up."""
+    path = kept(teller_slot(key, "place"))
+    return None if path is None else Path(os.fsdecode(path))
+
+
+def mark_destroyed(key: str) -> None:
+    """Record that the file of a study key was destroyed on this machine."""
+    keep_once(teller_slot(key, "destroyed"), b"destroyed")
+
+
+def is_destroyed(key: str) -> bool:
+    """Whether the file of a study key was destroyed on this machine."""
+    return kept(teller_slot(key, "destroyed")) is not None

@@ -1,7 +1,7 @@
-"""A rehearsal: the same study with made-up records and keys that are thrown away, on one machine.
+"""A rehearsal: the same study on one machine, with made-up records and temporary keys.
 
-Everybody's part is done once, with the real noise, files and checks, in a temporary folder. It
-costs nothing: no record is read, and the keys of the real study are not touched.
+All participants act once, with the real noise, files and checks, in a temporary folder. It costs
+nothing: no record is read, and the keys of the real study are not used.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from privsketch_studies.sealing.tally import tally
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """How a rehearsal went.
+    """Result of a rehearsal.
 
     Attributes
     ----------
     turnout : int
-        Ballots that were tallied.
+        Number of ballots that were tallied.
     ballot_bytes : int
         Size of one ballot.
     noise_ratio : float
-        Standard deviation of the noise in the total, over what its receipt says; near 1.
+        Standard deviation of the noise in the total over that of its receipt; about 1.
     study : SealedStudy
-        The one that was played, with keys of the same names.
+        The rehearsed study, with keys of the same names.
     """
 
     turnout: int
@@ -56,33 +56,33 @@ def rehearse(
     turnout: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Rehearsal:
-    """Play a study through with made-up records; an error wherever the real one would have one.
+    """Rehearse a study with made-up records; it fails wherever the real study would.
 
     Charges: nothing; no record is read.
 
     Parameters
     ----------
     study : SealedStudy
-        Whose people and design are played; it may be open or not.
+        Study with the participants and the design to use; it need not be open.
     turnout : int, optional
-        How many holders cast a ballot; all if left out.
+        Number of holders who cast a ballot; all by default.
     progress : callable, optional
-        Called with what is done next, in words.
+        Called with a text about the next step.
     """
-    told = progress or (lambda words: None)
+    report = progress or (lambda text: None)
     n_ballots = len(study.holders) if turnout is None else turnout
-    study.sharing.level_of(n_ballots)  # refuses what is no turnout
+    study.sharing.level_of(n_ballots)  # refuses an impossible turnout
     with (
         tempfile.TemporaryDirectory() as folder,
         kept_in(Path(folder)),
-        entered_noise(lambda: None),  # nothing is released that anybody's records are in
+        entered_noise(lambda: None),  # nothing is released from real records
     ):
-        return _played(study, n_ballots, told)
+        return _run(study, n_ballots, report)
 
 
-def _played(study: SealedStudy, n_ballots: int, told: Callable[[str], None]) -> Rehearsal:
+def _run(study: SealedStudy, n_ballots: int, report: Callable[[str], None]) -> Rehearsal:
     design = study.design
-    told("keys and cards")
+    report("keys and cards")
     holders = [Key.generate(card.name) for card in study.holders]
     known = {key.name: key for key in holders}
     tellers = [known.get(card.name) or Key.generate(card.name) for card in study.tellers]
@@ -93,8 +93,8 @@ def _played(study: SealedStudy, n_ballots: int, told: Callable[[str], None]) -> 
     ]
     enrolled = [Card.teller(design, key=key) for key in tellers]
     cards += [card for card, _ in enrolled]
-    fresh = [key for _, key in enrolled]
-    played = SealedStudy(
+    study_keys = [key for _, key in enrolled]
+    copy = SealedStudy(
         design,
         cards=cards,
         noise=study.noise,
@@ -102,32 +102,32 @@ def _played(study: SealedStudy, n_ballots: int, told: Callable[[str], None]) -> 
         colluding=study.colluding,
         owner=owner.public,
     )
-    told(f"{len(tellers)} tellers accept")
+    report(f"{len(tellers)} tellers accept")
     for key in tellers:
-        played.accept(key)
-    told(f"{n_ballots} holders seal made-up records")
-    rng = np.random.default_rng()  # of records that nobody has; noise has its own function
+        copy.accept(key)
+    report(f"{n_ballots} holders seal made-up records")
+    rng = np.random.default_rng()  # for made-up records; noise has a generator of its own
     sums = [exact_sums([_made_up(design, rng)], design, n_threads=1) for _ in range(n_ballots)]
     ballots = [
-        sealed_sums(played, found, key, key.name)
-        for found, key in zip(sums, holders[:n_ballots], strict=True)
+        sealed_sums(copy, sums_of_holder, key, key.name)
+        for sums_of_holder, key in zip(sums, holders[:n_ballots], strict=True)
     ]
-    told("tellers check, the owner closes the list")
-    checked = [check_ballots(played, ballots, key=one)[0] for one in fresh]
-    closed = ClosedList.of(played, ballots, key=owner, checked=checked)
-    told("tellers tally")
-    tallies = [tally(played, ballots, closed, key=one, checked=checked) for one in fresh]
-    told("tallies join")
-    total = join(played, tallies)
-    exact = sum(design.sum_noise.weighted(found.sums, found.n_records) for found in sums)
+    report("tellers check, the owner closes the list")
+    checked = [check_ballots(copy, ballots, key=key)[0] for key in study_keys]
+    closed = ClosedList.of(copy, ballots, key=owner, checked=checked)
+    report("tellers tally")
+    tallies = [tally(copy, ballots, closed, key=key, checked=checked) for key in study_keys]
+    report("tallies join")
+    total = join(copy, tallies)
+    exact = sum(design.sum_noise.weighted(part.sums, part.n_records) for part in sums)
     n_sums = design.sum_noise.sums_law.n_components
     noise = (total.values - exact)[:n_sums].astype(np.float64)
-    size = float(np.sqrt(np.mean(noise**2) / played.sharing.variance(n_ballots)))
-    return Rehearsal(n_ballots, len(ballots[0].to_bytes()), size, played)
+    size = float(np.sqrt(np.mean(noise**2) / copy.sharing.variance(n_ballots)))
+    return Rehearsal(n_ballots, len(ballots[0].to_bytes()), size, copy)
 
 
 def _made_up(design: Design, rng: np.random.Generator) -> Floats:
-    """A hundred records that lie in the domain."""
+    """Return a hundred records within the domain."""
     domain = design.domain
     spread = rng.uniform(-1.0, 1.0, size=(100, design.dim))
     if not isinstance(domain, Box):

@@ -1,4 +1,4 @@
-"""`seal`: a holder's records to its ballot. It may be cast once in a study, ever."""
+"""`seal`: turn a holder's records into a ballot, once in a study."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.study import SealedStudy
 
 _LOST = (
-    "the ledger has an entry of a ballot in this study, which is neither kept here nor in the "
-    "mailbox: if it was handed out, look for it, since another one costs alone again; if the "
-    "process was stopped before it was written, nobody has seen it"
+    "the ledger has an entry of a ballot in this study, which is neither stored here nor in the "
+    "mailbox: if it was published, find it, because another one costs alone again; if the process "
+    "was stopped before it was written, no one has seen it"
 )
 
 Trusted = Iterable[PublicKey | str | PathLike[str]]
@@ -81,25 +81,25 @@ def seal(
     """Read records once and seal their noisy sums into a ballot.
 
     Charges: epsilon and delta of the design, for the total; and "alone" for the case that all
-    others join forces. Both count from now on, once: a second call gives the ballot of the first,
-    whatever the records, and costs nothing.
+    others collude. Both count from now on, once: a second call returns the ballot of the first,
+    whatever the records are, and costs nothing.
 
     Parameters
     ----------
     data : array, table, path, list of paths, iterable of blocks, Dask collection, Spark DataFrame
-        As for `sketch`. A holder without records casts a ballot too: its absence would tell.
+        As for `sketch`. A holder without records casts a ballot too: its absence would reveal that.
     study : SealedStudy
-        Signed by all tellers, one of whom this holder has pinned, or is.
+        Study that all tellers have signed; the holder has pinned one of them, or is one.
     key : Key
-        The holder's, which is on the roster.
+        The holder's key, which is on the roster.
     accept_alone : float
-        The largest epsilon that this holder accepts for the case that all tellers, or all other
-        holders, join forces. It has no default.
+        The largest epsilon that this holder accepts if all tellers, or all other holders, collude.
+        It has no default.
     trusted : list of PublicKey, path or name, optional
-        Whose signatures count among the tellers'; all pinned keys if left out.
+        Tellers that the holder trusts; by default all pinned keys.
     mailbox : path, optional
-        A folder of ballots: one of this key is looked for there before anything is read. Another
-        machine may have cast it, or this one before it was brought back from a backup.
+        Folder that is searched for an earlier ballot of this key before anything is read. Another
+        machine may have cast it, or this one before it was restored from a backup.
     max_epsilon, max_delta, columns, header, delimiter, decimal, encoding, sheet, quotes
         As for `sketch`.
     n_records, missing, unreadable
@@ -112,20 +112,20 @@ def seal(
     Returns
     -------
     Ballot
-        To be put where tellers find it; nothing in it is secret.
+        Ballot to publish for the tellers; nothing in it is secret.
     """
     holder = require_sealable(study, key, accept_alone, trusted, max_epsilon, max_delta)
     slot = ballot_slot(study.digest, key.fingerprint)
     earlier = earlier_ballot(study, key.public, mailbox)
     if earlier is not None:
-        warn_of(["a ballot was cast in this study before: it is given again, and nothing is read"])
+        warn_of(["a ballot was cast in this study before: it is returned, and nothing is read"])
         _enter_earlier(study, holder, ledger)
         return Ballot.from_bytes(keep_once(slot, earlier.to_bytes()), str(slot))
     if study.is_late():
         raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
     require_keepable(slot)
     if entries_of_ballot(study, holder, ledger, "reserved"):
-        warn_of([_LOST])  # people may make an error of it: before it is spent
+        warn_of([_LOST])  # callers may turn the warning into an error before anything is spent
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
     format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
@@ -164,7 +164,7 @@ def seal(
 
 
 def sealed_sums(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> Ballot:
-    """Noise, check words, shares; exact sums do not leave this function."""
+    """Add noise and check words, and make a ballot; exact sums do not leave this function."""
     if study.counts_records and found.n_records == 0:
         raise RecordError(
             "the table has no records: under `neighbours='replace'` the number of records is "
@@ -188,7 +188,7 @@ def require_sealable(
     max_epsilon: float | None = None,
     max_delta: float | None = None,
 ) -> str:
-    """The holder's name; an error unless it may cast a ballot. No record is read."""
+    """Return the holder's name; refuse a holder who may not cast a ballot."""
     if not isinstance(study, SealedStudy):
         raise ParameterError(f"study: expected a SealedStudy, got {type(study).__name__}")
     alone = checked_alone(accept_alone)
@@ -204,8 +204,8 @@ def require_sealable(
     if not study.is_accepted_by(alone):
         raise BudgetError(
             f"the study asks you to accept alone = {number_text(study.alone)}, for the case that "
-            f"all others join forces, which is above `accept_alone={number_text(alone)}`; no "
-            "record was read"
+            f"all others collude, which is above `accept_alone={number_text(alone)}`; no record "
+            "was read"
         )
     require_limits(study.design.budget, max_epsilon, max_delta)
     return holder.name
@@ -214,9 +214,9 @@ def require_sealable(
 def earlier_ballot(
     study: SealedStudy, key: PublicKey, mailbox: str | PathLike[str] | None = None
 ) -> Ballot | None:
-    """The ballot that a holder has cast in a study, here or by what lies in a mailbox; or None."""
+    """Return the earlier ballot of a holder, from this machine or a mailbox; None if none."""
     if kept(gone_slot(study.digest, key.fingerprint)) is not None:
-        raise StudyError("a ballot was cast in this study, and destroyed when the study had ended")
+        raise StudyError("a ballot was cast in this study, and destroyed after its end")
     slot = ballot_slot(study.digest, key.fingerprint)
     stored = kept(slot)
     if stored is not None:
@@ -225,28 +225,28 @@ def earlier_ballot(
 
 
 def _own_ballot(study: SealedStudy, mailbox: Path, key: PublicKey) -> Ballot | None:
-    """The ballot of this holder that lies in a mailbox; an error if there are two."""
+    """Return the ballot of this holder in a mailbox; refuse a mailbox with two."""
     if not mailbox.is_dir():
-        raise AccessError(f"{mailbox}: no folder, so that no earlier ballot can be looked for")
-    found: dict[str, Ballot] = {}
+        raise AccessError(f"{mailbox}: not a folder; it cannot be searched for an earlier ballot")
+    ballots: dict[str, Ballot] = {}
     for file in sorted(mailbox.glob(f"*{SUFFIX}")):
         try:
-            one = Ballot.load(file)
+            ballot = Ballot.load(file)
         except PrivsketchError:
-            continue  # whatever it is, this key has not signed it
-        if (one.study, one.holder) == (study.digest, key.fingerprint):
-            one.require_of(study, str(file))
-            found[one.digest] = one
-    if len(found) > 1:
+            continue  # not a ballot, so this key has not signed it
+        if (ballot.study, ballot.holder) == (study.digest, key.fingerprint):
+            ballot.require_of(study, str(file))
+            ballots[ballot.digest] = ballot
+    if len(ballots) > 1:
         raise StudyError(
-            f"{mailbox}: {len(found)} ballots of yours in this study lie there, and a holder casts "
-            "one; each of them costs alone. Nothing was read"
+            f"{mailbox}: it has {len(ballots)} ballots of yours in this study, but a holder casts "
+            "one; each of them costs alone. No record was read"
         )
-    return next(iter(found.values()), None)
+    return next(iter(ballots.values()), None)
 
 
 def _enter_earlier(study: SealedStudy, holder: str, ledger: LedgerName) -> None:
-    """Reserve what an earlier ballot costs in a ledger that does not know of it."""
+    """Reserve the cost of an earlier ballot in a ledger that has no entry of it."""
     found = named(ledger)
     if found is not None and not entries_of_ballot(study, holder, ledger):
         book, name = found
@@ -257,10 +257,10 @@ def _enter_earlier(study: SealedStudy, holder: str, ledger: LedgerName) -> None:
 def _take_back(
     study: SealedStudy, holder: str, ledger: LedgerName, own: Reservation, stands: Ballot
 ) -> None:
-    """Take the entry of a ballot back that nobody has seen, if the one that stands has its own.
+    """Take back the entry of a discarded ballot, if the ballot that counts has its own entry.
 
-    Two have sealed at once, and the other one was first. If its entry is in another ledger or in
-    none, this one counts for it.
+    Two processes have sealed at once, and the other one was first. If its entry is in another
+    ledger or in none, this entry counts for it.
     """
     other = kept(entry_slot(study.digest, stands.digest))
     found = named(ledger)
@@ -272,7 +272,7 @@ def _take_back(
 def entries_of_ballot(
     study: SealedStudy, holder: str, ledger: LedgerName, state: str | None = None
 ) -> list[Entry]:
-    """What a ledger has about a holder's ballot in a study, the oldest first."""
+    """Return the ledger entries of a holder's ballot in a study, oldest first."""
     found = named(ledger)
     if found is None:
         return []
@@ -285,12 +285,12 @@ def entries_of_ballot(
 
 
 def what_of(study: SealedStudy) -> str:
-    """How a ledger calls a ballot of a study."""
+    """Return the name of a study's ballot in a ledger."""
     return f"ballot in study {study.fingerprint}"
 
 
 def cost_alone(study: SealedStudy) -> Cost:
-    """What a ballot costs if all others join forces, for a ledger."""
+    """Return the cost of a ballot if all others collude, for a ledger."""
     cost, budget = study.sharing.cost_alone(), study.design.budget
     rho = None if cost.rho is None else exact(cost.rho)
     return Cost(exact(cost.epsilon), exact(cost.delta), rho, budget.neighbours, budget.unit)

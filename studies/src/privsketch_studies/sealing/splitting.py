@@ -1,14 +1,14 @@
-"""Words to shares and back: additive secret sharing modulo 2^64, exact.
+"""Additive secret sharing of words modulo 2^64, exact.
 
 All but the last of K tellers get a seed of 32 bytes, which expands to uniform words; the last one
-gets what is left of the words. Any K - 1 shares are uniform, whatever the words: K - 1 of the masks
-are, and so is what one unknown mask is taken off. Tellers add their shares up over ballots; their
-sums add up to the sum of all words.
+gets the words less these masks. Any K - 1 shares are uniform, whatever the words are: K - 1 of the
+masks are, and so is the difference to an unknown mask. Tellers add up their shares over ballots,
+and these sums add up to the sum of all words.
 
-A seed makes masks and nothing else, those of one ballot, one teller and one level each with a key
-of its own. Two words for each level are checks (`with_checks`): a 1, and a public linear function
-of the values. What a teller publishes of them before the tally (`check_shares`) is its share of two
-constants, 0 and 1, so that it says nothing, and whatever does not add up to them is no ballot.
+A seed is used only for masks; each ballot, teller and level has a key of its own. Two words of each
+level are check words (`with_checks`): a 1, and a public linear function of the values. What a
+teller publishes of them before the tally (`check_shares`) is its share of two constants, 0 and 1.
+So it reveals nothing, and shares that do not add up to these constants are no valid ballot.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ N_CHECKS = 2
 _DIGEST_BYTES = 32
 _MASK_LABEL = b"privsketch mask v1\0"
 _CHECK_LABEL = b"privsketch check v1\0"
-_random = secrets.token_bytes  # tests of known answers replace it
+_random = secrets.token_bytes  # known-answer tests replace it
 
 
 class Place(NamedTuple):
-    """Whose share it is: digests or keys of 32 bytes each, so that no two places read alike."""
+    """Identity of a share: digests or keys of 32 bytes each, so that labels are unambiguous."""
 
     study: bytes
     holder: bytes
     teller: bytes
 
     def label(self, level: int) -> bytes:
-        """What the key of a mask is derived for."""
+        """Return the label from which the key of a mask is derived."""
         if any(len(part) != _DIGEST_BYTES for part in self):
             raise ParameterError("place: expected 32 bytes for study, holder and teller")
         return _MASK_LABEL + b"".join(self) + struct.pack("<I", level)
 
 
 def expand(seed: bytes, place: Place, level: int, n_words: int) -> Words:
-    """Uniform words, (n_words,), from a seed: ChaCha20 under HKDF-SHA256 of the seed."""
+    """Expand a seed to uniform words, (n_words,): ChaCha20 under HKDF-SHA256 of the seed."""
     require_library()
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -64,7 +64,7 @@ def expand(seed: bytes, place: Place, level: int, n_words: int) -> Words:
 
 
 def _stream(key: bytes, n_words: int) -> Words:
-    """Words of ChaCha20 (RFC 8439), nonce and counter 0; a key is for one stream only."""
+    """Return words of ChaCha20 (RFC 8439), nonce and counter 0; a key is for one stream only."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
@@ -73,22 +73,22 @@ def _stream(key: bytes, n_words: int) -> Words:
 
 
 def as_words(values: Integers | Words) -> Words:
-    """Integers modulo 2^64."""
+    """Return integers modulo 2^64."""
     return np.ascontiguousarray(values).astype(np.uint64, casting="unsafe")
 
 
 def as_integers(words: Words) -> Integers:
-    """Words as the integers next to zero that they are modulo 2^64."""
+    """Return words as signed integers, between -2^63 and 2^63 - 1."""
     return words.astype(np.int64, casting="unsafe")
 
 
 def words_to_bytes(words: Words) -> bytes:
-    """Little-endian words, row by row."""
+    """Return the bytes of words, little-endian and row by row."""
     return np.ascontiguousarray(words, dtype="<u8").tobytes()
 
 
 def words_from_bytes(data: bytes | memoryview, n_words: int) -> Words:
-    """The words again, which are that many."""
+    """Return the words of these bytes; refuse bytes of another length."""
     if len(data) != WORD_BYTES * n_words:
         raise FileError("a share of another length; it was not made for this study")
     return np.frombuffer(data, dtype="<u8").astype(np.uint64)
@@ -98,7 +98,7 @@ def words_from_bytes(data: bytes | memoryview, n_words: int) -> Words:
 
 
 def last_share(words: Words, masks: Sequence[Words], modulus: int = MODULUS) -> Words:
-    """What is left of the words when masks are taken off; the modulus is a power of two."""
+    """Return the words less all masks; the modulus is a power of two."""
     rest = words.copy()
     for mask in masks:
         rest -= mask
@@ -106,7 +106,7 @@ def last_share(words: Words, masks: Sequence[Words], modulus: int = MODULUS) -> 
 
 
 def added(shares: Sequence[Words], modulus: int = MODULUS) -> Words:
-    """The sum of shares."""
+    """Return the sum of shares."""
     total = np.zeros_like(shares[0])
     for share in shares:
         total += share
@@ -114,20 +114,20 @@ def added(shares: Sequence[Words], modulus: int = MODULUS) -> Words:
 
 
 def reduced(words: Words, modulus: int) -> Words:
-    """Words modulo a power of two: a smaller one can be enumerated."""
+    """Return words modulo a power of two; tests enumerate small ones."""
     return words if modulus == MODULUS else words & np.uint64(modulus - 1)
 
 
 def split(words: Words, places: Sequence[Place]) -> list[bytes]:
-    """What each teller gets of the words (n_levels, n_words): seeds, and for the last one words.
+    """Split words (n_levels, n_words): a seed for each teller, and words for the last one.
 
-    Seeds are drawn here, for this call, and there is no way to give one.
+    Seeds are drawn here, for each call, and cannot be passed in.
     """
     if len(places) < 2:
         raise ParameterError("tellers: expected two or more; one alone would see every sum")
     seeds = [_random(SEED_BYTES) for _ in places[:-1]]
     if len(set(seeds)) != len(seeds):
-        raise ParameterError("the system's random generator gave the same twice; nothing is sealed")
+        raise ParameterError("the system's random generator repeated a value; nothing is sealed")
     masks = [
         np.stack([expand(seed, place, level, words.shape[1]) for level in range(len(words))])
         for seed, place in zip(seeds, places, strict=False)
@@ -138,7 +138,7 @@ def split(words: Words, places: Sequence[Place]) -> list[bytes]:
 def share_of(
     content: bytes, place: Place, level: int, shape: tuple[int, int], *, is_last: bool
 ) -> Words:
-    """The words of one level that a teller adds up, (n_words,), from what it got."""
+    """Return the words of one level in a teller's share, (n_words,)."""
     n_words = shape[1]
     if not is_last:
         return expand(content, place, level, n_words)
@@ -149,7 +149,7 @@ def share_of(
 
 
 def content_bytes(shape: tuple[int, int], *, is_last: bool) -> int:
-    """How long what a teller gets is."""
+    """Return the length of a teller's share in bytes."""
     return shape[0] * shape[1] * WORD_BYTES if is_last else SEED_BYTES
 
 
@@ -157,28 +157,28 @@ def content_bytes(shape: tuple[int, int], *, is_last: bool) -> int:
 
 
 def check_weights(study: bytes, n_values: int) -> Words:
-    """Public weights of the second check word, (n_values,), from the study's digest."""
+    """Return the public weights of the second check word, (n_values,), by the study's digest."""
     require_library()
     return _stream(hashlib.sha256(_CHECK_LABEL + study).digest(), n_values)
 
 
 def weighted(values: Words, weights: Words) -> Words:
-    """Sums of weighted values, modulo 2^64, over the last axis."""
+    """Return the weighted sums of values over the last axis, modulo 2^64."""
     return np.asarray((values * weights).sum(axis=-1, dtype=np.uint64))
 
 
 def with_checks(values: Words, weights: Words) -> Words:
-    """Values (n_levels, n_values) with a word 1, which counts ballots, and their weighted sum."""
+    """Append check words to values (n_levels, n_values): a 1, and the weighted sum."""
     ones = np.ones((len(values), 1), dtype=np.uint64)
     return np.concatenate([values, ones, weighted(values, weights)[:, None]], axis=1)
 
 
 def check_shares(shares: Words, weights: Words) -> Words:
-    """What a teller publishes of its shares of a ballot, (n_levels, n_words): (n_levels, 2).
+    """Return what a teller publishes of its shares (n_levels, n_words) of a ballot: (n_levels, 2).
 
-    Its share of the second check word less the weighted values, and of the word that counts: over
-    all tellers they add up to 0 and 1. Both are linear, and the noise of a teller, which comes
-    later, changes neither.
+    These are its shares of the second check word less the weighted values, and of the word that
+    counts. Over all tellers they add up to 0 and 1. Both are linear, and the noise that a teller
+    adds later changes neither.
     """
     rest = shares[:, -1] - weighted(shares[:, :-N_CHECKS], weights)
     return np.stack([rest, shares[:, -2]], axis=1)
@@ -191,10 +191,10 @@ def is_whole(checks: Sequence[Words], modulus: int = MODULUS) -> bool:
 
 
 def add_teller_noise(words: Words, noise: Words, weights: Words) -> Words:
-    """A tally's words (n_words,) with noise on its values.
+    """Add noise to the values of a tally's words (n_words,).
 
-    The second check word gets the weighted noise as well. Without it, it would tell the weighted
-    sum of exact values; with it, it is a function of the total.
+    The second check word gets the weighted noise as well. Without it, the word would reveal the
+    weighted sum of exact values; with it, the word is a function of the total.
     """
     n_values = len(words) - N_CHECKS
     noisy = words.copy()
@@ -204,7 +204,7 @@ def add_teller_noise(words: Words, noise: Words, weights: Words) -> Words:
 
 
 def without_checks(words: Words, weights: Words, n_ballots: int) -> Words | None:
-    """The values of a joined total; None if a check word does not fit."""
+    """Return the values of a joined total; None if a check word does not fit."""
     values = words[:-N_CHECKS]
     fits = int(words[-2]) == n_ballots and int(words[-1]) == int(weighted(values, weights))
     return values if fits else None

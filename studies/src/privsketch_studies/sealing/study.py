@@ -1,8 +1,8 @@
-"""`SealedStudy`: a design with its participants, frozen under one fingerprint.
+"""`SealedStudy`: a design with its participants, under one fingerprint.
 
-What is in the file is fixed for good: whoever changes a byte has another study. Tellers sign the
-bytes as they lie, each of them one study for a study key, ever; a study that all have signed is
-open for ballots. Whatever follows names the study by its digest.
+The file never changes: with any other byte it is another study. Tellers sign its bytes, and each
+study key is for one study only. A study that all tellers have signed is open for ballots. All later
+files name the study by its digest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from privsketch._base.errors import (
     FileError,
@@ -23,68 +23,60 @@ from privsketch._base.errors import (
     SignatureError,
     require_one_of,
 )
-from privsketch._base.formats import MAX_JSON_BYTES, read_file, reading, write_file
+from privsketch._base.formats import MAX_JSON_BYTES, reading
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
-from privsketch.signing.documents import alike, read_small, written
+from privsketch.signing.documents import read_small, written
 from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, signed_message, spoken
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import digits, read_json
+from privsketch_studies.sealing.cards import Card, require_roster, roster_order
+from privsketch_studies.sealing.files import SealedFile, digits, read_json
 from privsketch_studies.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 
 KIND = "study"
-MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 NAME_DIGITS = 32
-MAX_SHARE_BYTES = MAX_JSON_BYTES  # of the largest share; files may be a third larger
-_FIELDS = (
-    "name",
-    "design",
-    "sharing",
-    "last_day",
-    "owner",
-    "tellers",
-    "holders",
-)
+MAX_SHARE_BYTES = MAX_JSON_BYTES  # limit of the largest share; files may be a third larger
+_FIELDS = ("name", "design", "sharing", "last_day", "owner", "tellers", "holders")
 
 
-class SealedStudy:
-    """A study in which only the total over all holders shows.
+class SealedStudy(SealedFile):
+    """Study in which only the total over all holders becomes known.
 
-    Holders cast ballots (`seal`), tellers add up what they cannot read (`tally`), and their tallies
-    join to one sketch (`join`). The file is public; tellers sign it before anybody casts a ballot.
+    Holders cast ballots (`seal`), tellers add up shares that they cannot read (`tally`), and the
+    tallies add up to one sketch (`join`). The file is public; tellers sign it before the first
+    ballot.
 
     Parameters
     ----------
     design : Design
         The recipe that all holders share.
     cards : list of Card or path
-        Of all holders and of two or more tellers, for this design. Order does not matter.
+        Cards of all holders and of two or more tellers, for this design, in any order.
     noise : {"holders", "tellers"}, optional
-        Who adds noise. Holders share one noise among them, which needs delta > 0; or each teller
-        adds a whole one. Holders if delta > 0, if left out.
+        Who adds noise: holders share one noise, which needs delta > 0, or each teller adds a
+        complete one. The default is holders if delta > 0.
     min_holders : int, optional
-        Fewer ballots than that are not tallied; two thirds of the holders if left out.
+        Smallest number of ballots to tally; two thirds of the holders by default.
     colluding : int, optional
-        Holders who may pool what they know with cheating tellers; a third if left out. Tellers
-        that are holders count.
+        Number of holders who may collude with dishonest tellers; a third by default. Tellers that
+        are holders count.
     last_day : date or text like "2026-12-31", optional
-        Until when ballots are cast, UTC; tellers do not tally before it is over.
+        Last day to cast ballots, UTC; tellers tally only after it.
     owner : PublicKey, optional
-        Who closes the list of ballots; every teller may if left out.
+        Key of the person who closes the list of ballots; by default any teller may.
 
     Attributes
     ----------
     fingerprint : str
-        32 hex digits that holders and tellers compare by phone.
+        First 32 hex digits of the digest, which participants compare by phone.
     holders, tellers : tuple of Card
     alone : float
-        The epsilon of a holder's records if all tellers, or all other holders, join forces.
+        The epsilon of a holder's records if all tellers, or all other holders, collude.
     accepted : tuple of str
         Names of the tellers that have signed it.
 
@@ -105,6 +97,8 @@ class SealedStudy:
     (5, 2, 0.21, ())
     """
 
+    LABEL: ClassVar[str] = "study"
+
     def __init__(
         self,
         design: Design,
@@ -118,10 +112,10 @@ class SealedStudy:
     ) -> None:
         if not isinstance(design, Design):
             raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
-        given = [card if isinstance(card, Card) else Card.load(card) for card in cards]
-        holders = sorted((c for c in given if c.role == "holder"), key=_order)
-        tellers = sorted((c for c in given if c.role == "teller"), key=_order)
-        _require_roster(design, holders, tellers)
+        loaded = [card if isinstance(card, Card) else Card.load(card) for card in cards]
+        holders = sorted((c for c in loaded if c.role == "holder"), key=roster_order)
+        tellers = sorted((c for c in loaded if c.role == "teller"), key=roster_order)
+        require_roster(design, holders, tellers)
         by = design.sharing
         if noise is not None:
             by = require_one_of("noise", noise, SHARING_KINDS)
@@ -152,21 +146,23 @@ class SealedStudy:
         owner: PublicKey | None,
         name: str,
     ) -> None:
-        """All facts of a study, new or read; refused unless they go together."""
+        """Set the attributes of a new or loaded study; refuse values that do not fit."""
         if owner is not None and owner.for_study:
             raise ParameterError("owner: expected a long-lived key, not one for a study")
         if (sharing.n_holders, sharing.n_tellers) != (len(holders), len(tellers)):
-            raise ParameterError("cards: the noise is shared by other numbers of people")
+            raise ParameterError(
+                "cards: the noise is shared by another number of holders or tellers"
+            )
         keys = {card.key.identity for card in holders}
         sharing.require_tellers_counted(sum(card.key.identity in keys for card in tellers))
         self.design, self.holders, self.tellers = design, holders, tellers
         self.sharing, self.last_day, self.owner, self.name = sharing, last_day, owner, name
         self._signatures: tuple[Signature, ...] = ()
-        self._refused: dict[int, str] = {}  # what is wrong with files of signatures, by teller
+        self._refused: dict[int, str] = {}  # problems of signature files, by teller
         if WORD_BYTES * self.n_levels * self.n_words > MAX_SHARE_BYTES:
             raise ParameterError(
                 f"design: a ballot of {self.n_levels} levels of {self.n_words} words is larger "
-                "than any file of privsketch; use fewer features"
+                "than a file of privsketch may be; use fewer features"
             )
         short = [card.name for card in holders if not self.is_accepted_by(card.accept_alone)]
         if short:
@@ -177,8 +173,6 @@ class SealedStudy:
                 "smaller epsilon or more `colluding`, or ask them for another card"
             )
 
-    # ------------------------------------------------------------ facts
-
     @property
     def noise(self) -> str:
         """Who adds noise: "holders" or "tellers"."""
@@ -186,44 +180,43 @@ class SealedStudy:
 
     @property
     def min_holders(self) -> int:
-        """The least number of ballots that are tallied."""
+        """Smallest number of ballots to tally."""
         return self.sharing.min_holders
 
     @property
     def colluding(self) -> int:
-        """How many holders may pool what they know with cheating tellers."""
+        """Number of holders who may collude with dishonest tellers."""
         return self.sharing.colluding
 
     @cached_property
     def alone(self) -> float:
-        """The epsilon of a holder's records if all others join forces."""
+        """Epsilon of a holder's records if all others collude."""
         return self.sharing.cost_alone().epsilon
 
     @property
     def cautions(self) -> list[str]:
-        """What to think about once more before people take part, in sentences."""
+        """Warnings to consider before anyone takes part."""
         planned, number = self.design.n_holders, len(self.holders)
         if planned in (None, number):
             return []
         return [
             f"the design is planned for {planned} holders, and {number} have enrolled: budget and "
-            "noise are right for these, but its size and its forecast are for others; plan it "
-            f"again for {number} if that matters, and enrol anew, since cards are for "
-            "one design"
+            f"noise are right for {number}, but size and forecast are not. If that matters, plan "
+            f"the design again for {number} and enrol anew, because cards are for one design"
         ]
 
     def is_accepted_by(self, accept_alone: float | None) -> bool:
-        """Whether a holder who accepts that much accepts this study, but for last digits."""
+        """Whether a holder with this `accept_alone` accepts the study, up to rounding."""
         return accept_alone is not None and accept_alone >= self.alone * (1 - 1e-9)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the file's bytes, which everything that follows names, in hex."""
+        """SHA-256 of the file's bytes in hex, which names the study in later files."""
         return hashlib.sha256(signed_message(KIND, self.to_bytes())).hexdigest()
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits that are read out among holders and tellers."""
+        """First 32 hex digits of the digest, which participants compare by phone."""
         return self.digest[:32]
 
     @property
@@ -233,12 +226,12 @@ class SealedStudy:
 
     @property
     def counts_records(self) -> bool:
-        """Whether the exact number of records rides along: it is public under "replace"."""
+        """Whether ballots have the exact number of records, which is public under "replace"."""
         return self.design.count == "public"
 
     @property
     def n_words(self) -> int:
-        """Words of one level: values, the number of records if it is public, two checks."""
+        """Number of words of one level: values, number of records if public, two check words."""
         return self.sharing.n_words + self.counts_records + N_CHECKS
 
     @cached_property
@@ -247,31 +240,31 @@ class SealedStudy:
         return check_weights(bytes.fromhex(self.digest), self.n_words - N_CHECKS)
 
     def place_of(self, key: PublicKey) -> int:
-        """The number of a holder on the roster; an error for others."""
-        for place, card in enumerate(self.holders):
+        """Return the number of a holder on the roster; refuse other keys."""
+        for number, card in enumerate(self.holders):
             if card.key.identity == key.identity:
-                return place
+                return number
         raise StudyError(f"{key.name!r} is not on the roster of this study")
 
     def teller_of(self, key: PublicKey) -> int:
-        """The number of a teller, by its own key or its study key; an error for others."""
-        for place, card in enumerate(self.tellers):
+        """Return the number of a teller, by its own key or its study key; refuse other keys."""
+        for number, card in enumerate(self.tellers):
             known = (card.key, card.study_key)
-            if any(one is not None and one.identity == key.identity for one in known):
-                return place
+            if any(own is not None and own.identity == key.identity for own in known):
+                return number
         raise StudyError(f"{key.name!r} is no teller of this study")
 
     def study_key_of(self, identity: bytes) -> int | None:
-        """The number of the teller whose study key it is; None for others."""
-        for place, card in enumerate(self.tellers):
+        """Return the number of the teller with this study key; None for other keys."""
+        for number, card in enumerate(self.tellers):
             if card.study_key is not None and card.study_key.identity == identity:
-                return place
+                return number
         return None
 
     @property
     def accepted(self) -> tuple[str, ...]:
         """Names of the tellers that have signed it."""
-        return tuple(self.tellers[place].name for place in self._signers())
+        return tuple(self.tellers[number].name for number in self._signers())
 
     def _signers(self) -> list[int]:
         keys = {signature.key for signature in self._signatures}
@@ -290,12 +283,12 @@ class SealedStudy:
             bad = "; ".join(text for n, text in self._refused.items() if n not in signers)
             raise StudyError(
                 f"not signed by {', '.join(map(repr, missing))}: all tellers must accept a study "
-                "before anything is done in it (privsketch study accept)"
+                "before it is used (privsketch study accept)"
                 f"{f' ({bad})' if bad else ''}"
             )
 
     def is_over(self, today: date | None = None) -> bool:
-        """Whether the last day is past, UTC; always if there is none."""
+        """Whether the last day is over, UTC; True if there is none."""
         now = datetime.now(UTC).date() if today is None else today
         return self.last_day is None or now > self.last_day
 
@@ -303,16 +296,14 @@ class SealedStudy:
         """Whether it is too late to cast a ballot."""
         return self.last_day is not None and self.is_over(today)
 
-    # ------------------------------------------------------------ signatures of tellers
-
     def accept(self, key: Key) -> Signature:
-        """Sign the study as one of its tellers; once for a study key, ever.
+        """Sign the study as one of its tellers; once for each study key.
 
         Parameters
         ----------
         key : Key
-            The teller's long-lived key. This machine must be the one on which the teller enrolled,
-            and which will tally.
+            The teller's long-lived key. The teller must have enrolled on this machine, and will
+            tally here.
         """
         number = self.teller_of(key.public)
         card = self.tellers[number]
@@ -322,9 +313,9 @@ class SealedStudy:
         slot = teller_slot(card.study_key.fingerprint, "study")
         if kept(slot) is None and number in self._signers():
             raise StudyError(
-                "your signature lies beside this study, and what was kept here of it is lost, so "
-                "that nobody can know whether its key has tallied. Enrol again, which makes a new "
-                "key, and have the study made anew"
+                "your signature is beside this study, but the state of its key on this machine is "
+                "lost, so that it is unknown whether the key has tallied. Enrol again, which makes "
+                "a new key, and have the study made anew"
             )
         accepted = keep_once(slot, self.digest.encode("ascii"))
         if accepted != self.digest.encode("ascii"):
@@ -338,22 +329,20 @@ class SealedStudy:
         return signature
 
     def add_signature(self, signature: Signature, what: str = "signature") -> None:
-        """Add the signature of a teller; an error unless it is one of this study."""
+        """Add the signature of a teller; refuse any other signature."""
         if signature.kind != KIND or not signature.fits(self.to_bytes()):
             raise SignatureError(f"{what}: not a signature of this study")
         for card in self.tellers:
             if card.key.identity == signature.key:
                 if card.name != signature.name:
                     raise SignatureError(f"{what}: the name in the signature was altered")
-                others = [one for one in self._signatures if one.key != signature.key]
+                others = [other for other in self._signatures if other.key != signature.key]
                 self._signatures = (*others, signature)
                 return
-        raise SignatureError(f"{what}: signed by somebody who is no teller of this study")
-
-    # ------------------------------------------------------------ files
+        raise SignatureError(f"{what}: its signer is no teller of this study")
 
     def to_json(self) -> dict[str, Any]:
-        """The study as plain JSON values."""
+        """Return the study as plain JSON values."""
         return {
             "name": self.name,
             "design": self.design.to_json(),
@@ -364,36 +353,33 @@ class SealedStudy:
             "holders": [card.to_json() for card in self.holders],
         }
 
-    def to_bytes(self) -> bytes:
-        """The bytes of a .study file; signatures of tellers lie beside it."""
-        return self._bytes
-
     @cached_property
-    def _bytes(self) -> bytes:
+    def _data(self) -> bytes:  # type: ignore[override]
         return written(KIND, self.to_json())
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, what: str = "study", signatures: Sequence[Signature] = ()
+        cls, data: bytes, what: str | None = None, signatures: Sequence[Signature] = ()
     ) -> SealedStudy:
-        """The study from `to_bytes`; FileError for any other bytes."""
-        found = read_json(data, KIND, _FIELDS, what)
+        """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
+        what = what or cls.LABEL
+        values = read_json(data, KIND, _FIELDS, what)
         study = cls.__new__(cls)
         with reading(what):
             holders, tellers = (
-                tuple(Card.from_json(one, what) for one in _list(found[name], what))
+                tuple(Card.from_json(card, what) for card in _list(values[name], what))
                 for name in ("holders", "tellers")
             )
-            design = Design.from_json(found["design"], what)
-            _require_roster(design, holders, tellers)
+            design = Design.from_json(values["design"], what)
+            require_roster(design, holders, tellers)
             study._fill(
                 design,
                 holders,
                 tellers,
-                Sharing.from_json(found["sharing"], design.sum_noise),
-                None if found["last_day"] is None else _as_day(found["last_day"]),
-                None if found["owner"] is None else PublicKey.from_json(found["owner"], what),
-                digits(found["name"], NAME_DIGITS, what),
+                Sharing.from_json(values["sharing"], design.sum_noise),
+                None if values["last_day"] is None else _as_day(values["last_day"]),
+                None if values["owner"] is None else PublicKey.from_json(values["owner"], what),
+                digits(values["name"], NAME_DIGITS, what),
             )
         if study.to_bytes() != data:
             raise FileError(f"{what}: not as privsketch writes it; the file was altered")
@@ -402,41 +388,40 @@ class SealedStudy:
         return study
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write the study, and beside it the signatures of tellers; the files."""
-        write_file(path, self.to_bytes())
+        """Write the study and, beside it, the signatures of tellers; return the files."""
+        super().save(path)
         files = [Path(path)]
         for signature in self._signatures:
-            files.append(acceptance_path(path, signature))
+            files.append(acceptance_path(path, signature.fingerprint))
             signature.save(files[-1])
         return files
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SealedStudy:
-        """Read a study, and the signatures of tellers that lie beside it.
+        """Read a study and the signatures of tellers beside it.
 
-        Anybody may have put a file there: one that is no signature of this study counts as none,
-        and `require_open` says what is wrong with it.
+        A file that is no signature of this study is ignored, and `require_open` explains why.
         """
-        study = cls.from_bytes(read_file(path), os.fspath(path))
-        for place, card in enumerate(study.tellers):  # whatever else lies there is nobody's
-            file = _acceptance(path, card.key.fingerprint)
+        study = super().load(path)
+        for number, card in enumerate(study.tellers):
+            file = acceptance_path(path, card.key.fingerprint)
             if not os.path.lexists(file):
                 continue
             try:
                 signature = Signature.from_bytes(read_small(file), str(file))
                 if signature.key != card.key.identity:
-                    raise SignatureError(f"{file}: the signature of somebody else")
+                    raise SignatureError(f"{file}: a signature by another key")
                 study.add_signature(signature, str(file))
             except PrivsketchError as error:
-                study._refused[place] = str(error)
+                study._refused[number] = str(error)
         return study
 
     def beside(self, path: str | os.PathLike[str]) -> SealedStudy:
-        """The study of this file with the signatures of tellers that lie beside it."""
+        """Return the study of this file with the signatures of tellers beside it."""
         return self.load(path)
 
     def facts(self) -> dict[str, Any]:
-        """What is public about the study, for machines."""
+        """Return the study's facts for JSON answers."""
         budget = self.design.budget
         return {
             "fingerprint": self.fingerprint,
@@ -465,10 +450,8 @@ class SealedStudy:
             ],
         }
 
-    # ------------------------------------------------------------ words
-
     def describe(self) -> str:
-        """The study in plain words, several lines."""
+        """Describe the study in several lines of text."""
         whose = "every teller" if self.owner is None else self.owner.name
         until = "until the list is closed" if self.last_day is None else f"until {self.last_day}"
         lines = [
@@ -478,7 +461,7 @@ class SealedStudy:
             f"ballots     {until}; the list is closed by {whose}",
             f"total       {self.design.budget.describe()}",
             self.sharing.describe(),
-            f"accepted by {', '.join(self.accepted) or 'nobody yet'}",
+            f"accepted by {', '.join(self.accepted) or 'no teller yet'}",
         ]
         signers = self._signers()
         lines += [f"refused     {text}" for n, text in self._refused.items() if n not in signers]
@@ -496,17 +479,9 @@ class SealedStudy:
         return described("Sealed study", self.describe().splitlines())
 
 
-def acceptance_path(path: str | os.PathLike[str], signature: Signature) -> Path:
-    """Where the signature of a teller lies: beside the study, by the teller's fingerprint."""
-    return _acceptance(path, signature.fingerprint)
-
-
-def _acceptance(path: str | os.PathLike[str], fingerprint: str) -> Path:
+def acceptance_path(path: str | os.PathLike[str], fingerprint: str) -> Path:
+    """Return the path of a teller's signature: beside the study, by the teller's fingerprint."""
     return Path(f"{os.fspath(path)}.{fingerprint[:16]}.sig")
-
-
-def _order(card: Card) -> tuple[str, str]:
-    return card.name, card.key.fingerprint
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -522,37 +497,3 @@ def _as_day(value: Any) -> date:
         return date.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
         raise ParameterError("last_day", value, "expected a date, like 2026-12-31") from None
-
-
-def _require_roster(design: Design, holders: Sequence[Card], tellers: Sequence[Card]) -> None:
-    """Refuse people who are not who a study needs: twice, alike, for another design."""
-    if not 2 <= len(tellers) <= MAX_TELLERS:
-        raise ParameterError(
-            f"cards: {len(tellers)} of tellers; a study needs two to {MAX_TELLERS}, of whom one "
-            "must be honest"
-        )
-    if not 2 <= len(holders) <= MAX_HOLDERS:
-        raise ParameterError(f"cards: {len(holders)} of holders; a sum needs two or more")
-    for people in (holders, tellers):
-        for fact in (lambda c: c.key.identity, lambda c: alike(c.name)):
-            seen: set[Any] = set()
-            for card in people:
-                if fact(card) in seen:
-                    raise ParameterError(
-                        f"cards: {card.name!r} is there twice as a {card.role}, or another one "
-                        "with a name that reads alike"
-                    )
-                seen.add(fact(card))
-    names = {alike(card.name): card.key.identity for card in holders}
-    for card in tellers:
-        if names.get(alike(card.name), card.key.identity) != card.key.identity:
-            raise ParameterError(f"cards: holder and teller {card.name!r} are different people")
-    keys = [card.study_key.identity for card in tellers if card.study_key is not None]
-    longer = {card.key.identity for card in (*holders, *tellers)}
-    if len(set(keys)) != len(keys) or longer & set(keys):
-        raise ParameterError("cards: two have the same study key; each teller makes its own")
-    if list(holders) != sorted(holders, key=_order) or list(tellers) != sorted(tellers, key=_order):
-        raise ParameterError("cards: not in the order in which studies have them")
-    for card in (*holders, *tellers):
-        if card.design != design.fingerprint:
-            raise StudyError(f"the card of {card.name!r} is for another design")

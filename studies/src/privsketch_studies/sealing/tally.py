@@ -1,9 +1,9 @@
-"""`tally`: a teller adds up what it cannot read; once for a study key, ever.
+"""`tally`: a teller adds up its shares of the ballots; once for each study key.
 
-A teller checks everything itself, that the check words of every ballot add up over all tellers
-too. The list is written down before any word is computed, and the tally before it is handed out: a
-repeat gives the stored bytes, another list is refused, and a process that is killed in between can
-go on with the same list only.
+A teller checks everything itself, including that the check words of every ballot add up over all
+tellers. The list is on disk before any word is computed, and the tally before it is returned. A
+repeat returns the stored bytes, and any other list is refused. After an interruption, only the same
+list can be tallied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privsketch._base.errors import AccessError, FileError, PrivsketchError
-from privsketch._base.formats import beginning_of, read_file, write_file
+from privsketch._base.formats import beginning_of
 from privsketch.noise.mechanism import OWN
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
@@ -32,9 +32,11 @@ from privsketch_studies.sealing.ballots import (
     sampler_name,
     samplers_of,
 )
+from privsketch_studies.sealing.cards import MAX_HOLDERS
 from privsketch_studies.sealing.files import (
     MAGIC,
     N_MAGIC,
+    SealedFile,
     digits,
     kind_of_bytes,
     packed,
@@ -49,7 +51,14 @@ from privsketch_studies.sealing.lists import (
     published_shares,
     require_all_checked,
 )
-from privsketch_studies.sealing.once import keep_once, kept, teller_slot
+from privsketch_studies.sealing.once import (
+    VOID,
+    keep_once,
+    kept,
+    require_teller,
+    teller_slot,
+    use_of,
+)
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
     WORD_BYTES,
@@ -60,23 +69,22 @@ from privsketch_studies.sealing.splitting import (
     words_from_bytes,
     words_to_bytes,
 )
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch_studies.sealing.study_keys import VOID, require_teller, use_of
+from privsketch_studies.sealing.study import SealedStudy
 
 _FIELDS = ("study", "teller", "list", "level", "holders", "sampler")
 SUFFIX = ".tally"
 _MAX_LEVELS = 2**16
 
 
-class Tally:
-    """What a teller publishes: sums of its shares, which say nothing without those of all others.
+class Tally(SealedFile):
+    """Sums of a teller's shares, which reveal nothing without the tallies of all other tellers.
 
     Parameters
     ----------
     data : bytes
-        Of a .tally file; its signature must be right.
-    what : str
-        What errors call it.
+        Content of a .tally file; its signature must be valid.
+    what : str, optional
+        Name of the file in error messages.
 
     Attributes
     ----------
@@ -87,58 +95,55 @@ class Tally:
     closed_list : str
         Digest of the list that was tallied.
     level : int
-        Which noise was added up, by the number of ballots.
+        Level of noise, which follows from the number of ballots.
     holders : tuple of int
-        Places of the holders on the roster that count.
+        Numbers of the holders that count, on the roster.
     sampler : str
-        What drew the noise of ballots and teller; the insecure one if any was replaced for a test.
+        Sampler of the noise of ballots and teller; the insecure one if a test replaced any.
     words : uint64
         Sums of shares, modulo 2^64.
     """
 
+    LABEL: ClassVar[str] = "tally"
     MAGIC: ClassVar[bytes] = MAGIC["tally"]
 
-    def __init__(self, data: bytes, what: str = "tally") -> None:
+    def _parse(self, data: bytes, what: str) -> None:
         signer, header, content = unpacked(data, "tally", _FIELDS, what)
         if digits(header["teller"], 32, what) != key_fingerprint(signer):
             raise FileError(f"{what}: signed by another key than it names")
         holders = header["holders"]
         if not isinstance(holders, list) or not 1 <= len(holders) <= MAX_HOLDERS:
             raise FileError(f"{what}: unknown or missing fields")
-        places = tuple(whole(one, 0, MAX_HOLDERS, what) for one in holders)
-        if list(places) != sorted(set(places)) or len(content) % WORD_BYTES:
+        numbers = tuple(whole(number, 0, MAX_HOLDERS, what) for number in holders)
+        if list(numbers) != sorted(set(numbers)) or len(content) % WORD_BYTES:
             raise FileError(f"{what}: not as privsketch writes it; the file was altered")
         self.study, self.teller = digits(header["study"], 64, what), str(header["teller"])
         self.closed_list = digits(header["list"], 64, what)
         self.level = whole(header["level"], 0, _MAX_LEVELS, what)
-        self.holders, self.sampler = places, sampler_name(header["sampler"], what)
+        self.holders, self.sampler = numbers, sampler_name(header["sampler"], what)
         self.words: Words = words_from_bytes(content, len(content) // WORD_BYTES)
-        self._data, self._identity = data, signer
+        self._identity = signer
 
     def __repr__(self) -> str:
         return f"Tally(study={self.study[:32]!r}, teller={self.teller!r})"
 
     def require_of(self, study: SealedStudy, what: str = "tally") -> int:
-        """The number of its teller; an error unless it is a tally of this study."""
-        if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
-        number = study.study_key_of(self._identity)
-        if number is None:
-            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        """Return the number of the teller; refuse a tally that does not fit this study."""
+        number = self._require_teller(study, what)
         if self.holders[-1] >= len(study.holders) or len(self.holders) < study.min_holders:
             raise StudyError(f"{what}: too few holders, or some who are not on the roster")
         if self.level != study.sharing.level_of(len(self.holders)):
-            raise StudyError(f"{what}: the noise of another number of ballots was added up")
+            raise StudyError(f"{what}: its noise is for another number of ballots")
         if len(self.words) != study.n_words:
-            raise StudyError(f"{what}: not as long as tallies of this study are")
+            raise StudyError(f"{what}: it has another length than tallies of this study")
         return number
 
     def is_signed_in(self, study: SealedStudy) -> bool:
-        """Whether a teller of this study has signed it as one of it, whatever else is wrong."""
+        """Whether a teller of this study has signed it for this study, even if it is invalid."""
         return self.study == study.digest and study.study_key_of(self._identity) is not None
 
     def facts(self) -> dict[str, Any]:
-        """Whose tally it is, of which list, for machines."""
+        """Return the tally's facts for JSON answers."""
         return {
             "study": self.study[:32],
             "n_ballots": len(self.holders),
@@ -146,33 +151,12 @@ class Tally:
             "list": self.closed_list,
         }
 
-    def describe(self) -> str:
-        """The tally in plain words."""
-        return "\n".join(
-            [
-                f"tally       of {spoken(self.teller)}, over {len(self.holders)} ballots",
-                f"study       {spoken(self.study[:32])}",
-                f"list        {self.closed_list}",
-            ]
-        )
-
-    def to_bytes(self) -> bytes:
-        """The bytes of a .tally file."""
-        return self._data
-
-    @classmethod
-    def from_bytes(cls, data: bytes, what: str = "tally") -> Tally:
-        """The tally from `to_bytes`; FileError for any other bytes."""
-        return cls(data, what)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tally to a file, for everybody."""
-        write_file(path, self._data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Tally:
-        """Read a tally written by `save`."""
-        return cls.from_bytes(read_file(path), os.fspath(path))
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("tally", f"of {spoken(self.teller)}, over {len(self.holders)} ballots"),
+            ("study", spoken(self.study[:32])),
+            ("list", self.closed_list),
+        ]
 
 
 def tally(
@@ -184,25 +168,25 @@ def tally(
     checked: Iterable[CheckedSource] | None = None,
     mailbox: str | os.PathLike[str] | None = None,
 ) -> Tally:
-    """Add up one teller's shares of the ballots that count; once for a study key, ever.
+    """Add up one teller's shares of the ballots that count; once for each study key.
 
-    Charges: nothing by itself. A repeat with the same list gives the same bytes, and any other list
-    is refused, on this machine and under this user: study keys stay on it, and out of backups. A
-    ballot whose check words do not add up over all tellers is named before the key is used.
+    Charges: nothing by itself. A repeat with the same list returns the same bytes, and any other
+    list is refused. This holds for this user on this machine, so study keys must stay on it and out
+    of backups. A ballot whose check words do not add up is named before the key is used.
 
     Parameters
     ----------
     study : SealedStudy
-        That this teller has accepted, here.
+        Study that this teller has accepted on this machine.
     ballots : list of Ballot or path, or folder
-        Those of the list at least; they are read twice, one at a time.
+        All ballots of the list, and any others; they are read twice, one at a time.
     closed_list : ClosedList or path
     key : Key
         The teller's key for this study.
     checked : list of CheckedBallots or path, optional
-        What all other tellers have published of the ballots; what lies in the mailbox if left out.
+        Files of all other tellers; by default those in the mailbox.
     mailbox : path, optional
-        A folder: a tally of this key is looked for there before anything is done.
+        Folder that is searched for an earlier tally of this key before anything is done.
 
     Returns
     -------
@@ -222,45 +206,47 @@ def tally(
             _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
             stored = keep_once(done, stored)
     if stored is not None:
-        found = Tally.from_bytes(stored, str(done))
-        _require_unused(use_of(found.closed_list), chosen)  # what was kept of its use may be lost
-        return found
+        earlier = Tally.from_bytes(stored, str(done))
+        _require_unused(use_of(earlier.closed_list), chosen)  # the record of use may be lost
+        return earlier
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
     if checked is None:
         checked = [] if mailbox is None else checked_in(study, mailbox)
     sampler = _open_all(study, sources, chosen, key, published_shares(study, checked))
     _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
-    words = _summed(study, sources, chosen, key, number)
+    words = _add_up(study, sources, chosen, key, number)
     if study.noise == "tellers":
         noise, receipt = study.sharing.draw_teller()
         sampler = insecure_of([sampler, *samplers_of(receipt)])
         values = np.zeros(study.n_words - N_CHECKS, dtype=np.uint64)
         values[: len(noise)] = as_words(noise)
         words = add_teller_noise(words, values, study.weights)
-    places = [
-        place for place, card in enumerate(study.holders) if card.key.fingerprint in chosen.ballots
+    holders = [
+        number
+        for number, card in enumerate(study.holders)
+        if card.key.fingerprint in chosen.ballots
     ]
     header: dict[str, Any] = {
         "study": study.digest,
         "teller": key.fingerprint,
         "list": chosen.digest,
-        "level": study.sharing.level_of(len(places)),
-        "holders": places,
+        "level": study.sharing.level_of(len(holders)),
+        "holders": holders,
         "sampler": sampler,
     }
     return Tally.from_bytes(keep_once(done, packed("tally", header, words_to_bytes(words), key)))
 
 
 def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
-    """Refuse a key that was used for anything but this list."""
+    """Refuse a key that was used for another list, or given up."""
     if use is None or use == use_of(chosen.digest):
         return
     if use == VOID:
         raise StudyError("this study key was given up: the study is void")
     raise StudyError(
-        "this study key has tallied another list, or was about to: a key tallies once, ever. Two "
-        "sums that differ by one ballot would show it"
+        "this study key has tallied another list, or was about to: a key tallies once. Two sums "
+        "that differ by one ballot would reveal it"
     )
 
 
@@ -271,28 +257,29 @@ def _open_all(
     key: Key,
     published: dict[int, dict[str, Words]],
 ) -> str:
-    """Refuse a list that cannot be tallied, before the key is used up by it; who drew its noise."""
+    """Check all ballots of a list before the key is used, and return the sampler of their noise."""
     waiting, samplers = dict(chosen.ballots), [OWN]
     number = study.teller_of(key.public)
     require_all_checked(study, {number, *published})
-    others = [shares for place, shares in published.items() if place != number]
-    seen: set[bytes] = set()
+    others = [shares for teller, shares in published.items() if teller != number]
+    secrets: set[bytes] = set()
     unfit: list[str] = []
     for what, ballot in each_ballot(sources, frozenset(waiting.values())):
         if waiting.get(ballot.holder) != ballot.digest:
             continue
         content, holder = ballot.opened(study, key, what), ballot.require_of(study, what)
-        # Equal contents of two ballots: somebody's generator repeats itself, or a mask is used
-        # twice. Its difference to another ballot would show.
-        if hashlib.sha256(content).digest() in seen:
+        # Two ballots with equal contents have the same mask, because a random generator repeats
+        # itself or a ballot was copied. The difference of their values would be revealed.
+        secret = hashlib.sha256(content).digest()
+        if secret in secrets:
             raise StudyError(f"{what}: it has the same secret as another ballot; it is not tallied")
-        seen.add(hashlib.sha256(content).digest())
+        secrets.add(secret)
         if not all(ballot.digest in shares for shares in others):
             raise StudyError(
-                f"{what}: not all other tellers have said that they can open it; wait for what "
-                "they have checked, or close a list without it"
+                f"{what}: not all other tellers have stated that they can open it; wait for their "
+                "checks, or close a list without it"
             )
-        # What this teller adds up is its own; what it published of that need not be looked at.
+        # This teller uses its own share, so what it published itself does not matter.
         own = ballot_checks(study, content, holder.key, number)
         if not is_whole([own, *(shares[ballot.digest] for shares in others)]):
             unfit.append(holder.name)
@@ -310,13 +297,13 @@ def _open_all(
     return insecure_of(samplers)
 
 
-def _summed(
+def _add_up(
     study: SealedStudy, sources: list[BallotSource], chosen: ClosedList, key: Key, number: int
 ) -> Words:
-    """Sums of the teller's shares over the ballots of the list, each of them once."""
+    """Return the sums of the teller's shares over the ballots of the list, each counted once."""
     waiting, level = dict(chosen.ballots), study.sharing.level_of(len(chosen.ballots))
     total = np.zeros(study.n_words, dtype=np.uint64)
-    # Signatures of these bytes were looked at before the key was used up.
+    # The signatures of these bytes were verified before the key was used.
     for what, ballot in each_ballot(sources, frozenset(waiting.values()), is_verified=True):
         if waiting.get(ballot.holder) != ballot.digest:
             continue
@@ -330,25 +317,25 @@ def _summed(
 
 
 def tallies_in(folder: Path) -> Iterator[tuple[Path, Tally]]:
-    """Tallies that lie in a folder, each signed by the key that it names, under whatever name."""
+    """Yield the tallies in a folder, whatever the names of their files."""
     if not folder.is_dir():
-        raise AccessError(f"{folder}: no folder, so that no tally can be looked for")
+        raise AccessError(f"{folder}: not a folder; it cannot be searched for tallies")
     for file in sorted(folder.iterdir()):
         if kind_of_bytes(beginning_of(file, N_MAGIC)) != "tally":
             continue
         try:
-            found = Tally.load(file)
+            content = Tally.load(file)
         except PrivsketchError:
             continue
-        yield file, found
+        yield file, content
 
 
 def _own_tally(study: SealedStudy, mailbox: Path, key: Key, chosen: ClosedList) -> bytes | None:
-    """The tally of this key that lies in the mailbox; an error if it is of another list."""
-    for file, found in tallies_in(mailbox):
-        if found.teller != key.fingerprint:
+    """Return the tally of this key in the mailbox; refuse one of another list."""
+    for file, earlier in tallies_in(mailbox):
+        if earlier.teller != key.fingerprint:
             continue
-        if found.study != study.digest or found.closed_list != chosen.digest:
+        if earlier.study != study.digest or earlier.closed_list != chosen.digest:
             raise StudyError(f"{file}: this study key has tallied another list; it tallies once")
-        return found.to_bytes()
+        return earlier.to_bytes()
     return None

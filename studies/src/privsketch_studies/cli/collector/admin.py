@@ -1,4 +1,4 @@
-"""Commands for whoever runs a collector, on its machine: serve, members, studies, backups."""
+"""Commands for the operator of a collector, on its machine: serve, members, studies, backups."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STORE = click.option(
     show_envvar=True,
     default="collector.db",
     show_default=True,
-    metavar="PLACE",
-    help="File of SQLite, or postgresql://user@host/name. An address with a password belongs into "
-    "the environment variable.",
+    metavar="LOCATION",
+    help="SQLite file, or postgresql://user@host/name. Put an address with a password into the "
+    "environment variable.",
 )
 _NAME = click.argument("name")
 _TOKEN_FILE = click.option(
@@ -34,10 +34,10 @@ _TOKEN_FILE = click.option(
 
 
 @contextmanager
-def _opened(place: str) -> Iterator[Store]:
+def _opened(location: str) -> Iterator[Store]:
     from privsketch_studies.collector.store.engine import Store
 
-    store = Store(place)
+    store = Store(location)
     try:
         yield store
     finally:
@@ -53,38 +53,37 @@ def _opened(place: str) -> Iterator[Store]:
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESSES",
-    help="Proxies whose word on who asks is taken, by commas. TLS belongs to the proxy.",
+    help="Proxies that may state the address of a client, separated by commas.",
 )
 @click.option(
     "--member-rate",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
     show_default=True,
-    help="Requests a second of one member, in the long run.",
+    help="Requests a second of one member in the long run.",
 )
-@click.option("--check", is_flag=True, help="Bring the store up to date, and do not serve.")
+@click.option("--check", is_flag=True, help="Create or migrate the store, and do not serve.")
 @JSON
 def serve(store: str, host: str, port: int, proxies: str, member_rate: float, check: bool) -> None:
-    """Serve a collector: studies, uploads, totals.
+    """Run a collector: its API and its pages.
 
-    The store is made if there is none. Make the first member who may make studies with
-    privsketch collector add-member NAME --makes-studies. It listens on this machine only unless
-    told otherwise; a proxy before it does TLS.
+    The store is created if there is none. Add the first member who may make studies with privsketch
+    collector add-member NAME --makes-studies. By default the collector listens on this machine
+    only, behind a proxy that does TLS.
 
     \b
     privsketch collector serve --store collector.db --port 8000
     """
-    from privsketch_studies.collector.collector import Collector
+    from privsketch_studies.collector.collector import Collector, Settings
     from privsketch_studies.collector.members import has_members
-    from privsketch_studies.collector.settings import Settings
 
-    with _opened(store) as found:
-        if not has_members(found):
+    with _opened(store) as opened:
+        if not has_members(opened):
             caution(
-                "nobody can use this collector yet: privsketch collector add-member NAME "
-                "--makes-studies"
+                "this collector has no members yet: add one with privsketch collector add-member "
+                "NAME --makes-studies"
             )
-        kind = "sqlite" if found.is_sqlite else "postgresql"
+        kind = "sqlite" if opened.is_sqlite else "postgresql"
         if check:
             say(f"store       ready, {kind}")
             answer(address=None, database=kind)
@@ -96,7 +95,7 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
         )
 
         settings = Settings(member_rate=member_rate, member_burst=5 * member_rate)
-        server = make_server(Collector(found, settings), proxies=proxies)
+        server = make_server(Collector(opened, settings), proxies=proxies)
         with listen(host, port) as sock:
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{sock.getsockname()[1]}"
@@ -104,29 +103,29 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
             say(f"serving     {address}, {kind}")
             sys.stdout.flush()
             server.run(sockets=[sock])
-        say("stopped     all that was acknowledged is in the store")
+        say("stopped     all acknowledged uploads are in the store")
         answer(address=address, database=kind)
 
 
 @click.command("add-member")
 @_NAME
-@click.option("--study", help="Give the member roles in this study.")
+@click.option("--study", help="Study in which the member gets roles.")
 @click.option(
     "--role",
     "roles",
     multiple=True,
     type=click.Choice(["owner", "site", "teller", "reader"]),
-    help="With --study; repeat it for several.",
+    help="With --study: role of the member; repeat it for several.",
 )
 @click.option(
     "--key",
     "key_file",
     type=PATH,
     metavar="FILE.pub",
-    help="The member's public key: what they hand in must be signed by it.",
+    help="The member's public key. Their uploads must then be signed with it.",
 )
-@click.option("--makes-studies", is_flag=True, help="The member may make studies, and own them.")
-@click.option("--known", is_flag=True, help="Of somebody who is a member: only give the roles.")
+@click.option("--makes-studies", is_flag=True, help="Allow the member to make and own studies.")
+@click.option("--known", is_flag=True, help="Only give the roles to an existing member.")
 @_TOKEN_FILE
 @STORE
 @JSON
@@ -140,7 +139,7 @@ def add_member(
     token_file: Path | None,
     store: str,
 ) -> None:
-    """Make a member, whose token is shown this once; only a hash of it is kept.
+    """Add a member and show the token, which cannot be shown again.
 
     \b
     privsketch collector add-member north --study heart --role site --key north.pub
@@ -149,20 +148,20 @@ def add_member(
     from privsketch_studies.collector import members
 
     if known and (study is None or key_file is not None or makes_studies or token_file is not None):
-        raise click.UsageError("--known goes with --study and --role, and nothing else")
+        raise click.UsageError("--known goes with --study and --role only")
     if token_file is not None:
-        require_free(token_file, False, "a token is not replaced")
+        require_free(token_file, False, "a token is never replaced")
     key = None if key_file is None else PublicKey.load(key_file)
-    with _opened(store) as found:
+    with _opened(store) as opened:
         token = None
         if known:
-            members.give_roles(found, name, str(study), roles)
+            members.give_roles(opened, name, str(study), roles)
         else:
             token = members.add_member(
-                found, name, study=study, as_roles=roles, key=key, makes_studies=makes_studies
+                opened, name, study=study, as_roles=roles, key=key, makes_studies=makes_studies
             )
     say(f"member      {name}" + (f", {', '.join(roles)} in {study}" if study else ""))
-    _tell_token(token, token_file, member=name, study=study, roles=list(roles))
+    _show_token(token, token_file, member=name, study=study, roles=list(roles))
 
 
 @click.command("renew-token")
@@ -171,7 +170,7 @@ def add_member(
 @STORE
 @JSON
 def renew_token(name: str, token_file: Path | None, store: str) -> None:
-    """Give a member a new token; the old one is worth nothing from now on.
+    """Give a member a new token; the old one stops working.
 
     \b
     privsketch collector renew-token north --token-file north.token
@@ -179,11 +178,11 @@ def renew_token(name: str, token_file: Path | None, store: str) -> None:
     from privsketch_studies.collector import members
 
     if token_file is not None:
-        require_free(token_file, False, "a token is not replaced")
-    with _opened(store) as found:
-        token = members.renew_token(found, name)
+        require_free(token_file, False, "a token is never replaced")
+    with _opened(store) as opened:
+        token = members.renew_token(opened, name)
     say(f"member      {name}")
-    _tell_token(token, token_file, member=name)
+    _show_token(token, token_file, member=name)
 
 
 @click.command("revoke")
@@ -191,15 +190,15 @@ def renew_token(name: str, token_file: Path | None, store: str) -> None:
 @STORE
 @JSON
 def revoke(name: str, store: str) -> None:
-    """End what a member's token can do; what was handed in with it stays.
+    """Revoke a member's token; the member's uploads stay.
 
     \b
     privsketch collector revoke north
     """
     from privsketch_studies.collector import members
 
-    with _opened(store) as found:
-        members.revoke_token(found, name)
+    with _opened(store) as opened:
+        members.revoke_token(opened, name)
     say(f"revoked     {name}")
     answer(member=name)
 
@@ -207,10 +206,10 @@ def revoke(name: str, store: str) -> None:
 @click.command("add-study")
 @_NAME
 @click.argument("design_file", metavar="DESIGN", type=PATH)
-@click.option("--owner", required=True, help="The member who owns it.")
-@click.option("--title", help="One line that says what it is about.")
-@click.option("--sealed", is_flag=True, help="For ballots: only the total will show.")
-@click.option("--last-day", metavar="DATE", help="Of uploads, UTC, like 2026-12-31.")
+@click.option("--owner", required=True, help="Member who owns the study.")
+@click.option("--title", help="One line that says what the study is about.")
+@click.option("--sealed", is_flag=True, help="Make a sealed study: only the total becomes known.")
+@click.option("--last-day", metavar="DATE", help="Last day of uploads, UTC, like 2026-12-31.")
 @STORE
 @JSON
 def add_study(
@@ -222,7 +221,9 @@ def add_study(
     last_day: str | None,
     store: str,
 ) -> None:
-    """Make a study of a design. NAME stands in its address: lower-case letters, digits, hyphens.
+    """Make a study from a design.
+
+    NAME is part of the study's address: lower-case letters, digits and hyphens.
 
     \b
     privsketch collector add-study heart design.json --owner olga --last-day 2026-12-31
@@ -232,8 +233,8 @@ def add_study(
 
     data, _ = checked_bytes(design_file)
     day = None if last_day is None else parse_day(last_day)
-    with _opened(store) as found:
-        made = make_study(found, name, data, owner=owner, title=title, sealed=sealed, last_day=day)
+    with _opened(store) as opened:
+        made = make_study(opened, name, data, owner=owner, title=title, sealed=sealed, last_day=day)
     say(f"study       {made.name}, {'sealed' if sealed else 'open'}, owned by {owner}")
     say(f"design      {made.design.fingerprint}")
     answer(study=made.name, is_sealed=sealed, owner=owner, design=made.design.fingerprint)
@@ -243,7 +244,7 @@ def add_study(
 @STORE
 @JSON
 def show(store: str) -> None:
-    """List studies and members, and how far they are.
+    """List studies with their progress, and members with their roles.
 
     \b
     privsketch collector show
@@ -252,54 +253,48 @@ def show(store: str) -> None:
     from privsketch_studies.collector.progress import progress_of
     from privsketch_studies.collector.studies import list_studies
 
-    with _opened(store) as found:
+    with _opened(store) as opened:
         people: list[dict[str, Any]] = [
             {
-                "name": one.name,
-                "makes_studies": one.makes_studies,
-                "is_revoked": one.is_revoked,
-                "roles": {study: list(own) for study, own in one.roles.items()},
+                "name": member.name,
+                "makes_studies": member.makes_studies,
+                "is_revoked": member.is_revoked,
+                "roles": {study: list(own) for study, own in member.roles.items()},
             }
-            for one in list_members(found)
+            for member in list_members(opened)
         ]
-        told: list[dict[str, Any]] = []
-        for study in list_studies(found):
-            progress = progress_of(found, study)
+        rows: list[dict[str, Any]] = []
+        for study in list_studies(opened):
+            progress = progress_of(opened, study)
             reported = sum(site.at is not None for site in progress.sites)
             say(f"study       {study.name}: {progress.state}, {reported} of "
                 f"{len(progress.sites)} sites have reported")  # fmt: skip
-            fact = {"name": study.name, "title": study.title, "is_sealed": study.is_sealed}
-            told.append(
-                {
-                    **fact,
-                    "state": progress.state,
-                    "n_sites": len(progress.sites),
-                    "n_reported": reported,
-                }
-            )
+            row = {"name": study.name, "title": study.title, "is_sealed": study.is_sealed}
+            counts = {"n_sites": len(progress.sites), "n_reported": reported}
+            rows.append({**row, "state": progress.state, **counts})
     for person in people:
         own = [f"{', '.join(roles)} in {study}" for study, roles in person["roles"].items()]
-        told_roles = ["revoked"] if person["is_revoked"] else []
-        told_roles += ["makes studies"] if person["makes_studies"] else []
-        say(f"member      {person['name']}: {'; '.join([*told_roles, *own]) or 'no role'}")
-    answer(studies=told, members=people)
+        marks = ["revoked"] if person["is_revoked"] else []
+        marks += ["makes studies"] if person["makes_studies"] else []
+        say(f"member      {person['name']}: {'; '.join([*marks, *own]) or 'no role'}")
+    answer(studies=rows, members=people)
 
 
 @click.command("check")
 @STORE
 @JSON
 def check_store(store: str) -> None:
-    """Check all chains of events, and the bytes of every upload against them.
+    """Check all chains of events, and all uploads against them.
 
     \b
     privsketch collector check
     """
     from privsketch_studies.collector.verify import verify_store
 
-    with _opened(store) as found:
-        seen = verify_store(found)
-    _tell_verified("unbroken", seen)
-    answer(**vars(seen))
+    with _opened(store) as opened:
+        verified = verify_store(opened)
+    _say_verified("unbroken", verified)
+    answer(**vars(verified))
 
 
 @click.command("backup")
@@ -307,21 +302,20 @@ def check_store(store: str) -> None:
 @STORE
 @JSON
 def backup_store(file: Path, store: str) -> None:
-    """Write all of a store into one new file, while it is served; checked before it counts.
+    """Write a store to one new file and check it, while the collector runs.
 
-    Whatever database the store is in, the backup is a file of SQLite. It is as confidential as the
-    store.
+    The backup is an SQLite file, also of a store in PostgreSQL. It is as confidential as the store.
 
     \b
     privsketch collector backup collector-2026-12-31.backup
     """
     from privsketch_studies.collector.backup import backup
 
-    with _opened(store) as found:
-        seen = backup(found, file)
-    _tell_verified("backed up", seen)
+    with _opened(store) as opened:
+        verified = backup(opened, file)
+    _say_verified("backed up", verified)
     say_written(file)
-    answer(written=[file], **vars(seen))
+    answer(written=[file], **vars(verified))
 
 
 @click.command("restore")
@@ -336,26 +330,27 @@ def restore_store(file: Path, store: str) -> None:
     """
     from privsketch_studies.collector.backup import restore
 
-    with _opened(store) as found:
-        seen = restore(file, found)
-    _tell_verified("restored", seen)
-    answer(**vars(seen))
+    with _opened(store) as opened:
+        verified = restore(file, opened)
+    _say_verified("restored", verified)
+    answer(**vars(verified))
 
 
-def _tell_verified(word: str, seen: Any) -> None:
-    say(f"{word:<11} {seen.n_uploads} uploads, {seen.n_events} events in {seen.n_chains} chains")
+def _say_verified(word: str, verified: Any) -> None:
+    chains = f"{verified.n_events} events in {verified.n_chains} chains"
+    say(f"{word:<11} {verified.n_uploads} uploads, {chains}")
 
 
-def _tell_token(token: str | None, token_file: Path | None, **facts: Any) -> None:
-    """Show a token, once: in a file, or on standard output."""
+def _show_token(token: str | None, token_file: Path | None, **facts: Any) -> None:
+    """Show a new token: write it to a file, or to standard output."""
     from privsketch.signing.documents import write_new
 
     written = []
     if token is not None and token_file is not None:
         write_new(token_file, f"{token}\n".encode("ascii"))
         written, token = [token_file], None
-        say(f"token       in {token_file}; hand it over where nobody else listens")
+        say(f"token       in {token_file}; pass it on over a confidential channel")
     elif token is not None:
         say(f"token       {token}")
-        say("            shown this once; hand it over where nobody else listens")
+        say("            it cannot be shown again; pass it on over a confidential channel")
     answer(written=written, token=token, **facts)

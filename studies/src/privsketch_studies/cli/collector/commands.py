@@ -1,14 +1,17 @@
-"""`privsketch collector`: the service that holds studies, and its clients."""
+"""`privsketch collector`: the web service for studies, and its client."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from privsketch.cli.shell.answer import JSON
+from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import say_written
 from privsketch_studies.cli.collector.admin import (
     add_member,
     add_study,
@@ -20,12 +23,29 @@ from privsketch_studies.cli.collector.admin import (
     serve,
     show,
 )
-from privsketch_studies.cli.collector.remote import pull, push
+
+if TYPE_CHECKING:
+    from privsketch_studies.collector.client import Client
+
+_URL = click.argument("url", metavar="URL")
+_TOKEN_FILE = click.option(
+    "--token-file",
+    type=PATH,
+    envvar="PRIVSKETCH_TOKEN_FILE",
+    show_envvar=True,
+    help="File with your token in its first line, which only you can read. PRIVSKETCH_TOKEN may "
+    "have the token itself. A token is never an argument.",
+)
+_ALLOW_HTTP = click.option(
+    "--allow-http",
+    is_flag=True,
+    help="Send the token to another machine without TLS, in a network that you trust.",
+)
 
 
 @click.group(cls=Group)
 def collector() -> None:
-    """Serve studies to many sites, or hand files in at such a service.
+    """Run a web service for studies, or exchange files with one.
 
     \b
     privsketch collector push https://collector.example/studies/heart site-3.sketch
@@ -33,6 +53,85 @@ def collector() -> None:
     privsketch collector serve --store collector.db
     privsketch collector add-member olga --makes-studies --token-file olga.token
     """
+
+
+def _client(url: str, token_file: Path | None, allow_http: bool) -> Client:
+    from privsketch._base.errors import FileError
+    from privsketch.signing.documents import read_small
+    from privsketch_studies.collector.client import TOKEN_VARIABLE, Client
+
+    if token_file is not None:
+        lines = read_small(token_file, secret=True).decode("utf-8", "replace").split("\n")
+        token = lines[0].strip()
+        if not token:
+            raise FileError(f"{token_file}: the first line has no token")
+    else:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        raise click.UsageError(f"no token; give --token-file FILE, or set {TOKEN_VARIABLE}")
+    return Client(url, token, allow_http=allow_http)
+
+
+@click.command()
+@_URL
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@_TOKEN_FILE
+@_ALLOW_HTTP
+@JSON
+def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http: bool) -> None:
+    """Upload files to a collector: a sketch, or files of a sealed study.
+
+    URL is the address of the study. An acknowledged file is on the collector's disk. To push the
+    same file again changes nothing; a different file in its place is refused. A signature beside a
+    sketch is uploaded with it.
+
+    \b
+    privsketch collector push https://collector.example/studies/heart site-3.sketch \\
+               --token-file my.token
+    """
+    from privsketch_studies.collector.client import push
+
+    client = _client(url, token_file, allow_http)
+    pushed = push(client, files)
+    for file in pushed:
+        state = "uploaded" if file.is_new else "known"
+        say(f"{state:<11} {file.file}, a {file.kind}: event {file.event} {file.event_digest[:16]}")
+    answer(study=client.study, pushed=[{**vars(file), "file": str(file.file)} for file in pushed])
+
+
+@click.command()
+@_URL
+@click.option("-o", "--output", type=PATH, required=True, help="Folder, created if needed.")
+@_TOKEN_FILE
+@_ALLOW_HTTP
+@JSON
+def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> None:
+    """Download the files of a study that you may see, the total, and the events.
+
+    A sealed study becomes a mailbox for `study show`, `study check`, `study close`, `study tally`
+    and `study join`. An open study has its design, the total, and the sketches that you may see.
+    The chain of events is checked, and must continue the one in the folder.
+
+    \b
+    privsketch collector pull https://collector.example/studies/heart -o heart/ \\
+               --token-file my.token
+    """
+    from privsketch_studies.collector.client import pull
+
+    client = _client(url, token_file, allow_http)
+    result = pull(client, output)
+    for file in result.written:
+        say_written(file)
+    say(f"study       {client.study} is {result.state}")
+    say(f"events      {result.n_events}, unbroken, up to {result.head[:16]}")
+    answer(
+        written=list(result.written),
+        unchanged=list(result.unchanged),
+        study=client.study,
+        state=result.state,
+        n_events=result.n_events,
+        head=result.head,
+    )
 
 
 @click.command()

@@ -1,8 +1,8 @@
 """The demo of a collector: five hospitals push to a service, whose pages show the model.
 
-First an open study, then a sealed one with two tellers. The service, every hospital and every
-teller are processes of their own, with folders of their own; only the collector is between them.
-Pages are saved as a browser would show them, and pictures of them where Chromium is there.
+It runs an open study, then a sealed one with two tellers. The service, every hospital and every
+teller are processes of their own, with folders of their own, and exchange files only through the
+collector. The demo saves pages, and pictures of them if Chromium is installed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.cookiejar import CookieJar
@@ -55,12 +55,12 @@ _DESIGN = f"privsketch design -k {N_CLUSTERS} --schema schema.json --delta {DELT
 
 
 def run_collector_demo(folder: Path, n_records: int) -> None:
-    """The whole story, of `n_records` patients a site; files stay in `folder`."""
-    from privsketch_studies.collector.store.engine import Store  # says which packages are missing
+    """Run the demo with `n_records` patients at each site; files stay in `folder`."""
+    from privsketch_studies.collector.store.engine import Store  # refuses if packages are missing
 
     require_empty(folder, "ballots are cast once")
     started = time.perf_counter()
-    say("Five hospitals report to a collector. It never sees a record, and it has pages.")
+    say("Five hospitals report to a collector. It never sees a record, and it has web pages.")
     machine = Person(folder / "collector")
     Store(str(machine.folder / "collector.db")).close()
     sites = [Person(folder / f"site-{n + 1}") for n in range(N_SITES)]
@@ -74,23 +74,23 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
         say(f"    serving at {address}")
         _open_study(address, machine, owner, sites, n_records)
         visitor = Visitor(address, (owner.folder / f"{OWNER}.token").read_text().strip())
-        model = visitor.learned("groups", owner.folder / "model.json")
+        model = visitor.learn("groups", owner.folder / "model.json")
         for name in ("", "/models", f"/models/kmeans/{N_CLUSTERS}", "/history"):
             visitor.save(f"/studies/groups{name}", pages)
         say(f"    the page of the model is {pages / 'groups-model.html'}")
         _sealed_study(address, machine, owner, sites, tellers, n_records)
-        visitor.learned("sealed", owner.folder / "sealed-model.json")
+        visitor.learn("sealed", owner.folder / "sealed-model.json")
         for name in ("", f"/models/kmeans/{N_CLUSTERS}"):
             visitor.save(f"/studies/sealed{name}", pages)
         visitor.save("/", pages)
-    if _photographed(pages):
+    if _take_pictures(pages):
         say(f"    pictures of the pages are in {pages}")
     tables = [next(site.folder.glob("visits.*")) for site in sites]
     records = np.concatenate([kept_records(path) for path in tables])
     ratio = error_ratio(records, model)
     say(f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records")
     seconds = time.perf_counter() - started
-    say(f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or look around:")
+    say(f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or serve it again:")
     say(f"  $ privsketch collector serve --store {machine.folder / 'collector.db'}", fg="cyan")
     say(f"    and sign in with the token in {owner.folder / f'{OWNER}.token'}")
     if wants_json():
@@ -108,9 +108,9 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
 
 @contextmanager
 def _serving(machine: Person) -> Iterator[str]:
-    """The address of a service in a process of its own, which ends afterwards."""
+    """Run a service in a process of its own, and yield its address."""
     step(
-        "Somebody runs a collector, and makes its first member",
+        "An operator runs a collector, and adds its first member",
         f"privsketch collector add-member {OWNER} --makes-studies --token-file {OWNER}.token; "
         "privsketch collector serve",
     )
@@ -126,17 +126,17 @@ def _serving(machine: Person) -> Iterator[str]:
         )
     try:
         line = "" if process.stdout is None else process.stdout.readline()
-        found = re.search(r"http://[0-9.]+:[0-9]+", line)
-        if found is None:
+        match = re.search(r"http://[0-9.]+:[0-9]+", line)
+        if match is None:
             raise PrivsketchError("the service did not start")
-        yield found.group()
+        yield match.group()
     finally:
         process.terminate()
         process.communicate()
 
 
 def _add(machine: Person, person: Person, study: str, role: str, *, known: bool = False) -> None:
-    """Make somebody a member of a study; their token is handed to them."""
+    """Add a person to a study, and give them their token."""
     command = ["collector", "add-member", person.name, "--study", study, "--role", role]
     if known:
         machine.run(*command, "--known")
@@ -160,7 +160,7 @@ def _open_study(
     machine.run("collector", "add-member", OWNER, "--makes-studies", "--token-file", "o.token")
     shutil.move(machine.folder / "o.token", owner.folder / f"{OWNER}.token")
     step(
-        "The owner writes the public recipe, a study is made of it, every hospital gets a token",
+        "The owner writes the public design and makes a study; every hospital gets a token",
         f"{_DESIGN} --epsilon {EPSILON} --records {n_records} -o groups.json; "
         f"privsketch collector add-study groups groups.json --owner {OWNER}",
     )
@@ -177,20 +177,20 @@ def _open_study(
     )
 
     def report(site: Person) -> str:
-        reach = _Reach(site, f"{address}/studies/groups", "groups")
-        reach.pull()
+        client = _Client(site, f"{address}/studies/groups", "groups")
+        client.pull()
         table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.sketch"
         site.run("sketch", "groups/design.json", table, "--source", site.name, "-o", file)
-        return reach.push(file)
+        return client.push(file)
 
     with spinner("five sites"), ThreadPoolExecutor(2) as pool:
-        told = list(pool.map(report, sites))
-    say(indent("".join(told)))
-    step("The owner signs in at the page of the study, and has clusters learned", None)
+        outputs = list(pool.map(report, sites))
+    say(indent("".join(outputs)))
+    step("The owner signs in at the pages and learns clusters", None)
 
 
-class _Reach:
-    """A study at the collector, as one person reaches it."""
+class _Client:
+    """Person with access to a study at the collector."""
 
     def __init__(self, person: Person, url: str, folder: str) -> None:
         self.person, self._url, self._folder = person, url, folder
@@ -211,9 +211,9 @@ def _sealed_study(
     tellers: Sequence[Person],
     n_records: int,
 ) -> None:
-    """The same hospitals with two tellers; the collector is their mailbox."""
+    """Run a sealed study of the same hospitals with two tellers; the collector is the mailbox."""
     step(
-        "The same with a sealed study: the collector is the mailbox, and cannot read a ballot",
+        "A sealed study of the same tables: the collector is the mailbox, and cannot read ballots",
         f"{_DESIGN} --epsilon {SEALED_EPSILON} --holders {N_SITES} -o sealed.json; "
         "privsketch collector add-study sealed sealed.json --sealed ...",
     )
@@ -224,91 +224,99 @@ def _sealed_study(
         _add(machine, site, "sealed", "site", known=True)
     for teller in tellers:
         _add(machine, teller, "sealed", "teller")
-    everybody = [_Reach(one, f"{address}/studies/sealed", "box") for one in (*sites, *tellers)]
-    at_owner = _Reach(owner, f"{address}/studies/sealed", "box")
-    at_sites, at_tellers = everybody[:N_SITES], everybody[N_SITES:]
+    url = f"{address}/studies/sealed"
+    at_owner = _Client(owner, url, "box")
+    at_sites, at_tellers = (
+        [_Client(person, url, "box") for person in people] for people in (sites, tellers)
+    )
     for teller in tellers:
         teller.run("key", "make", f"{teller.name}.key", "--no-passphrase")
-        others = [one for one in tellers if one is not teller]
+        others = [other for other in tellers if other is not teller]
         teller.hand(f"{teller.name}.pub", *sites, *others)  # compared by phone
 
-    def enrol(reach: _Reach) -> None:
-        person, key = reach.person, f"{reach.person.name}.key"
-        reach.pull()
-        role: Sequence[object] = ["--teller"]
-        if reach in at_sites:
-            person.run("key", "make", key, "--no-passphrase")
-            role = ["--accept-alone", ALONE]
-        for name in TELLERS:
-            if name != person.name:
-                person.run("key", "trust", f"{name}.pub")
-        card = f"{person.name}.card"
-        person.run("study", "enrol", "box/design.json", "--key", key, *role, "-o", card)
-        reach.push(card)
-
-    def cast(reach: _Reach) -> None:
-        site = reach.person
-        reach.pull()
-        table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.ballot"
-        own = ("--key", f"{site.name}.key", "--accept-alone", ALONE)
-        site.run("study", "seal", "box/sealed.study", table, *own, "-o", file)
-        reach.push(file)
-
-    def accept(reach: _Reach) -> None:
-        teller = reach.person
-        reach.pull()
-        box = teller.folder / "box"
-        before = set(box.glob("sealed.study.*.sig"))
-        teller.run("study", "accept", "box/sealed.study", "--key", f"{teller.name}.key")
-        (own,) = set(box.glob("sealed.study.*.sig")) - before
-        reach.push(f"box/{own.name}")
-
-    def check(reach: _Reach) -> None:
-        teller = reach.person
-        reach.pull()
-        ballots = [f"box/{path.name}" for path in (teller.folder / "box").glob("*.ballot")]
-        key, file = f"{teller.name}.study.key", f"{teller.name}.checked"
-        teller.run("study", "check", "box/sealed.study", *ballots, "--key", key, "-o", file)
-        reach.push(file)
-
-    def tally(reach: _Reach) -> None:
-        teller = reach.person
-        reach.pull()
-        where = ("box/sealed.study", "box", "--list", "box/sealed.closed")
-        key, file = f"{teller.name}.study.key", f"{teller.name}.tally"
-        teller.run("study", "tally", *where, "--key", key, "-o", file)
-        reach.push(file)
-
-    def everyone(work: object, reaches: Sequence[_Reach]) -> None:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(work, reaches))  # type: ignore[arg-type]
-
-    step("Everybody enrols; the owner makes the study of the cards, tellers accept it", None)
+    step("Everyone enrols; the owner makes the study from the cards, and tellers accept it", None)
     with spinner("cards"):
-        everyone(enrol, everybody)
+        _in_parallel(_enrol, [*at_sites, *at_tellers])
         at_owner.pull()
         owner.run("key", "make", f"{OWNER}.key", "--no-passphrase")
         cards = [f"box/{path.name}" for path in sorted((owner.folder / "box").glob("*.card"))]
         who = ("--owner", f"{OWNER}.pub")
         owner.run("study", "make", "box/design.json", *cards, *who, "-o", "sealed.study")
         at_owner.push("sealed.study")
-        everyone(accept, at_tellers)
-    step("Hospitals cast ballots, tellers say which they can open, the owner closes the list", None)
+        _in_parallel(_accept, at_tellers)
+    step("Hospitals cast ballots, tellers check them, and the owner closes the list", None)
     with spinner("ballots"):
-        everyone(cast, at_sites)
-        everyone(check, at_tellers)
+        _in_parallel(_cast, at_sites)
+        _in_parallel(_check, at_tellers)
         at_owner.pull()
         checks = [part for name in TELLERS for part in ("--checked", f"box/{name}.checked")]
         box = ("box/sealed.study", "box", "--key", f"{OWNER}.key")
         owner.run("study", "close", *box, *checks, "-o", "sealed.closed")
         at_owner.push("sealed.closed")
-    step("Each teller tallies once, ever; the total shows at the page", None)
+    step("Each teller tallies once; then the pages show the total", None)
     with spinner("tallies"):
-        everyone(tally, at_tellers)
+        _in_parallel(_tally, at_tellers)
+
+
+def _enrol(client: _Client) -> None:
+    person, key = client.person, f"{client.person.name}.key"
+    client.pull()
+    role: Sequence[object] = ["--teller"]
+    if person.name not in TELLERS:
+        person.run("key", "make", key, "--no-passphrase")
+        role = ["--accept-alone", ALONE]
+    for name in TELLERS:
+        if name != person.name:
+            person.run("key", "trust", f"{name}.pub")
+    card = f"{person.name}.card"
+    person.run("study", "enrol", "box/design.json", "--key", key, *role, "-o", card)
+    client.push(card)
+
+
+def _cast(client: _Client) -> None:
+    site = client.person
+    client.pull()
+    table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.ballot"
+    own = ("--key", f"{site.name}.key", "--accept-alone", ALONE)
+    site.run("study", "seal", "box/sealed.study", table, *own, "-o", file)
+    client.push(file)
+
+
+def _accept(client: _Client) -> None:
+    teller = client.person
+    client.pull()
+    box = teller.folder / "box"
+    before = set(box.glob("sealed.study.*.sig"))
+    teller.run("study", "accept", "box/sealed.study", "--key", f"{teller.name}.key")
+    (own,) = set(box.glob("sealed.study.*.sig")) - before
+    client.push(f"box/{own.name}")
+
+
+def _check(client: _Client) -> None:
+    teller = client.person
+    client.pull()
+    ballots = [f"box/{path.name}" for path in (teller.folder / "box").glob("*.ballot")]
+    key, file = f"{teller.name}.study.key", f"{teller.name}.checked"
+    teller.run("study", "check", "box/sealed.study", *ballots, "--key", key, "-o", file)
+    client.push(file)
+
+
+def _tally(client: _Client) -> None:
+    teller = client.person
+    client.pull()
+    where = ("box/sealed.study", "box", "--list", "box/sealed.closed")
+    key, file = f"{teller.name}.study.key", f"{teller.name}.tally"
+    teller.run("study", "tally", *where, "--key", key, "-o", file)
+    client.push(file)
+
+
+def _in_parallel(work: Callable[[_Client], None], clients: Sequence[_Client]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, clients))
 
 
 class Visitor:
-    """Somebody at the pages, without a browser."""
+    """Visitor of the pages, without a browser."""
 
     def __init__(self, address: str, token: str) -> None:
         self._address = address
@@ -316,11 +324,11 @@ class Visitor:
         self.post("/sign-in", token=token)
 
     def get(self, path: str) -> bytes:
-        """What is at an address."""
+        """Return the content at an address."""
         return self._send(Request(self._address + path))  # noqa: S310 (of the demo's own service)
 
     def post(self, path: str, **fields: str) -> bytes:
-        """Fill in a form."""
+        """Send a form and return the answer."""
         data = urlencode(fields).encode("ascii")
         return self._send(Request(self._address + path, data))  # noqa: S310
 
@@ -328,14 +336,14 @@ class Visitor:
         request.add_header("Origin", self._address)
         request.add_header("Accept", "text/html")
         try:
-            with self._opener.open(request, timeout=60) as found:
-                data = found.read()
+            with self._opener.open(request, timeout=60) as response:
+                data = response.read()
         except HTTPError as error:
             raise PrivsketchError(f"{request.selector}: status {error.code}") from None
         return bytes(data)
 
-    def learned(self, study: str, output: Path) -> ps.ClusterModel:
-        """Have clusters learned at the page of a study, and wait for the model."""
+    def learn(self, study: str, output: Path) -> ps.ClusterModel:
+        """Learn clusters at the pages of a study, and wait for the model."""
         at = f"/studies/{study}/models"
         form = _FORM.search(self.get(at).decode("utf-8"))
         if form is None:
@@ -354,7 +362,7 @@ class Visitor:
         return model
 
     def save(self, path: str, folder: Path) -> None:
-        """Keep a page with its style sheet beside it."""
+        """Save a page, with its style sheet beside it."""
         name = path.removeprefix("/studies/").replace(f"models/kmeans/{N_CLUSTERS}", "model")
         text = self.get(path).decode("utf-8")
         write_file(folder / "style.css", self.get("/style.css"))
@@ -363,13 +371,13 @@ class Visitor:
         write_file(folder / f"{name.strip('/').replace('/', '-') or 'studies'}.html", page.encode())
 
 
-def _photographed(folder: Path) -> bool:
-    """Pictures of all pages, where Chromium is there; whether it is."""
+def _take_pictures(folder: Path) -> bool:
+    """Take pictures of all pages with Chromium; return whether that worked."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         return False
     options = ["--headless", "--disable-gpu", "--hide-scrollbars"]
-    if os.name == "posix" and os.geteuid() == 0:  # for root Chromium has no sandbox
+    if os.name == "posix" and os.geteuid() == 0:  # Chromium has no sandbox for root
         options.append("--no-sandbox")
     done = []
     with spinner("pictures"):

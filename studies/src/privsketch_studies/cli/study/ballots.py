@@ -1,4 +1,4 @@
-"""Commands from records to the total of all holders: seal, close, tally, join."""
+"""Commands on ballots, from records to the total of all holders: seal, close, tally, join."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     type=float,
     required=True,
     metavar="EPSILON",
-    help="The largest epsilon that you accept if everybody else joins forces. There is no default.",
+    help="The largest epsilon that you accept if everyone else colludes. There is no default.",
 )
 @click.option("-o", "--output", type=PATH, help="File of the ballot. Needed unless --dry-run.")
 @click.option(
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     "trusted",
     multiple=True,
     metavar="KEY",
-    help="Which tellers you trust: .pub files, or names of pinned keys; all pinned if left out.",
+    help="Teller that you trust: a .pub file, or the name of a pinned key; by default all pinned.",
 )
 @click.option(
     "--mailbox",
     type=PATH,
     metavar="FOLDER",
-    help="Where a ballot of yours might lie already; the study's own folder if left out.",
+    help="Folder to search for an earlier ballot of yours; by default the study's.",
 )
 @ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Look at the records, for you alone, and say what the ballot would cost.",
+    help="Check the records, for your eyes only, and show what the ballot would cost.",
 )
 @JSON
 def seal(
@@ -93,9 +93,9 @@ def seal(
 ) -> None:
     """Read records once and seal their noisy sums into a ballot.
 
-    One ballot for a study, ever: a second run gives the first ballot again and costs nothing, also
-    where the first one lies in the mailbox and this machine knows nothing of it. Cost and "alone"
-    count from now on. Wrong units hide in a sealed sum: look with --dry-run first.
+    A holder casts one ballot in a study: a second run returns the first ballot and costs nothing,
+    even if another machine made it and it lies in the mailbox. The cost and the cost "alone" count
+    from now on. A sealed sum hides wrong units: check the records with --dry-run first.
 
     \b
     privsketch study seal s.study data.parquet --key h3.key --accept-alone 0.25 --dry-run
@@ -115,13 +115,13 @@ def seal(
         study = studies.SealedStudy.load(study_file)
         key = opened_key(key_file, passphrase_file)
         holder = require_sealable(study, key, accept_alone, trusted or None, max_epsilon, max_delta)
-        place = mailbox or study_file.parent
-        is_repeat = earlier_ballot(study, key.public, place) is not None
-        say(f"study       {spoken(study.fingerprint)}: compare it with the others, by phone")
+        folder = mailbox or study_file.parent
+        is_repeat = earlier_ballot(study, key.public, folder) is not None
+        say(f"study       {spoken(study.fingerprint)}: compare it with the others by phone")
         _say_risks(study)
         chosen = chosen_columns(columns, data)
         if dry_run:
-            if not wants_json():  # exact numbers are for these eyes, and no machine's
+            if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
                 look = ps.check(
                     list(data), study.design, columns=chosen, **written, missing=missing
                 )
@@ -131,7 +131,7 @@ def seal(
             end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
             return
         output = required_output(output)
-        require_free(output, False, "a ballot is not replaced")
+        require_free(output, False, "a ballot is never replaced")
         require_apart(data, [output])
 
         with record_bar(data) as advance, writing_to(str(output)):
@@ -146,7 +146,7 @@ def seal(
                 key=key,
                 accept_alone=accept_alone,
                 trusted=trusted or None,
-                mailbox=place,
+                mailbox=folder,
                 max_epsilon=max_epsilon,
                 max_delta=max_delta,
                 columns=chosen,
@@ -176,7 +176,7 @@ def seal(
 
 
 def _say_risks(study: SealedStudy) -> None:
-    """What everybody could learn, before anything is read."""
+    """Show what others could learn, before any record is read."""
     for cost in study.sharing.costs():
         say(f"risk        {cost.who}: {cost.text}")
 
@@ -195,8 +195,8 @@ def _cost_facts(study: SealedStudy) -> dict[str, Any]:
     "checked_files",
     type=PATH,
     multiple=True,
-    help="What a teller has checked (privsketch study check); repeat it. Those beside the ballots "
-    "if left out.",
+    help="Result of a teller's check (privsketch study check); repeat it. By default those beside "
+    "the ballots.",
 )
 @output_option("File of the closed list.")
 @PASSPHRASE_FILE
@@ -209,18 +209,18 @@ def close(
     output: Path,
     passphrase_file: Path | None,
 ) -> None:
-    """Close the list of the ballots that count. All tellers must tally the same list.
+    """Close the list of ballots that count. All tellers must tally the same list.
 
-    BALLOTS: files, or folders of them. Ballots that a teller cannot open are left out, and so are
-    those of which the tellers' shares of check words do not add up: such a ballot, or a teller, is
-    wrong, and nobody can say which.
+    BALLOTS are files or folders. The list leaves out ballots that a teller cannot open, and ballots
+    whose check words do not add up over all tellers. In that case the ballot or a teller is wrong,
+    and it is not possible to tell which.
 
     \b
     privsketch study close s.study mailbox/ --key owner.key \\
                --checked a.checked --checked b.checked -o s.closed
     """
     import privsketch_studies as studies
-    from privsketch_studies.cli.study.facts import unopened_facts
+    from privsketch_studies.cli.study.checking import unopened_facts
     from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
 
     study = studies.SealedStudy.load(study_file)
@@ -231,29 +231,30 @@ def close(
     closed = studies.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
-    found = agreed(study, checked)
-    given = _holders_of(study, ballots, found.unfit | set(found.unopened))
-    left_out = sorted({given[one] for one in found.unfit if one in given} - set(counted))
-    unopened = unopened_facts(found, given, but={*counted, *left_out})
+    verdict = agreed(study, checked)
+    owners = _holders_of(study, ballots, verdict.unfit | set(verdict.unopened))
+    unfit = {owners[digest] for digest in verdict.unfit if digest in owners}
+    left_out = sorted(unfit - set(counted))
+    unopened = unopened_facts(verdict, owners, but={*counted, *left_out})
     missing = [card.name for card in study.holders if card.name not in counted]
-    never = [name for name in missing if name not in given.values()]
+    never = [name for name in missing if name not in owners.values()]
     say(f"closed      {len(counted)} ballots of {len(study.holders)} holders")
     if never:
         say(f"missing     {', '.join(never)}")
-    for one in unopened:
+    for ballot in unopened:
         caution(
-            f"the ballot of {one['holder']} is left out: {unopened_words(one['tellers'])}. Before "
-            "you hand this list out, you may close another one with it"
+            f"the ballot of {ballot['holder']} is left out: {unopened_words(ballot['tellers'])}. "
+            "Before you publish this list, you may close another one with the ballot"
         )
     for name in left_out:
         caution(
-            f"the ballot of {name} is left out: {UNFIT}. {name} does not seal again, which would "
-            "cost alone a second time; the entry in its ledger ends with the tallies (privsketch "
-            "study settle --tally)"
+            f"the ballot of {name} is left out: {UNFIT}. {name} must not seal again, which would "
+            "cost alone a second time; the tallies end the entry in its ledger (privsketch study "
+            "settle --tally)"
         )
     say(f"digest      {closed.digest}")
     say_written(output)
-    say("next        hand it to all tellers: each of them tallies once")
+    say("next        send it to all tellers: each of them tallies once")
     answer(
         written=[output],
         fingerprint=study.fingerprint,
@@ -268,7 +269,7 @@ def close(
 def _holders_of(
     study: SealedStudy, ballots: tuple[Path, ...], wanted: Container[str]
 ) -> dict[str, str]:
-    """Whose ballots these are, by their digests; a teller may have named anything."""
+    """Return the holders of ballots by digest; digests that are no ballot are ignored."""
     from privsketch._base.errors import PrivsketchError
     from privsketch_studies.sealing.ballots import each_ballot, each_source
 
@@ -281,11 +282,11 @@ def _holders_of(
 
 
 def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:
-    """What tellers have checked, where the ballots lie."""
+    """Return what tellers have checked, from the folders of the ballots."""
     from privsketch_studies.sealing.lists import checked_in
 
     folders = dict.fromkeys(path if path.is_dir() else path.parent for path in ballots)
-    return [one for folder in folders for one in checked_in(study, folder)]
+    return [checked for folder in folders for checked in checked_in(study, folder)]
 
 
 @click.command()
@@ -297,15 +298,15 @@ def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[Check
     "--mailbox",
     type=PATH,
     metavar="FOLDER",
-    help="Where a tally of yours might lie already; that of the ballots if left out.",
+    help="Folder to search for an earlier tally of yours; by default that of the ballots.",
 )
 @click.option(
     "--checked",
     "checked_files",
     type=PATH,
     multiple=True,
-    help="What another teller has checked (privsketch study check); repeat it. Those beside the "
-    "ballots if left out.",
+    help="Result of another teller's check (privsketch study check); repeat it. By default those "
+    "beside the ballots.",
 )
 @output_option("File of the tally.")
 @PASSPHRASE_FILE
@@ -322,11 +323,11 @@ def tally(
     passphrase_file: Path | None,
     force: bool,
 ) -> None:
-    """Add up your shares of all ballots of the list: once for a study key, ever.
+    """Add up your shares of all ballots of the list: once for each study key.
 
-    Everything is checked again here, with what the other tellers have checked: a ballot that does
-    not add up is named before your key is used. A repeat gives the same bytes; another list is
-    refused. The tally is public, and says nothing without those of all other tellers.
+    The command repeats all checks, with the results of the other tellers: it names a ballot that
+    does not add up before it uses your key. A repeat returns the same bytes, and any other list is
+    refused. The tally is public; it reveals nothing without the tallies of all other tellers.
 
     \b
     privsketch study tally s.study mailbox/ --list s.closed --key a.study.key -o a.tally
@@ -336,21 +337,23 @@ def tally(
     study = studies.SealedStudy.load(study_file)
     require_free(output, force, "it would be replaced")
     key = opened_key(key_file, passphrase_file)
-    place = mailbox or (ballots[0] if ballots[0].is_dir() else ballots[0].parent)
+    folder = mailbox or (ballots[0] if ballots[0].is_dir() else ballots[0].parent)
     checked = list(checked_files) or _checked_beside(study, ballots)
-    found = studies.tally(study, list(ballots), list_file, key=key, checked=checked, mailbox=place)
-    found.save(output)
-    say(f"tally       of {key.name}, over {len(found.holders)} ballots")
-    say(f"list        {found.closed_list}")
+    result = studies.tally(
+        study, list(ballots), list_file, key=key, checked=checked, mailbox=folder
+    )
+    result.save(output)
+    say(f"tally       of {key.name}, over {len(result.holders)} ballots")
+    say(f"list        {result.closed_list}")
     say_written(output)
-    say(f"next        publish it; after the total was joined, destroy {key_file} and the ballots")
+    say(f"next        publish it; once the total is joined, destroy {key_file} and the ballots")
     say("            (privsketch study destroy)")
     answer(
         written=[output],
         fingerprint=study.fingerprint,
         teller=key.name,
-        list=found.closed_list,
-        n_ballots=len(found.holders),
+        list=result.closed_list,
+        n_ballots=len(result.holders),
     )
 
 
@@ -361,7 +364,7 @@ def tally(
 @FORCE
 @JSON
 def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool) -> None:
-    """Add the tallies of all tellers up: the total, a sketch like any other.
+    """Add up the tallies of all tellers: the total is an ordinary sketch.
 
     \b
     privsketch study join s.study *.tally -o total.sketch

@@ -1,7 +1,9 @@
-"""`privsketch study check`: whether files belong to a study, and who signed them."""
+"""`privsketch study check`, and what the folder of a study has: its files and the next steps."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,43 +18,44 @@ from privsketch_studies.cli.study.making import STUDY
 if TYPE_CHECKING:
     from privsketch.signing.keys import Key, PublicKey
     from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
+    from privsketch_studies.sealing.files import SealedFile
+    from privsketch_studies.sealing.lists import Agreed, CheckedBallots, ClosedList
     from privsketch_studies.sealing.study import SealedStudy
     from privsketch_studies.sealing.tally import Tally
     from privsketch_studies.sealing.void import VoidStudy
 
-_BEGINNING = 64  # bytes that tell what a file says it is
+_HEAD_BYTES = 64  # at the start of a file, which state its format
 
 
 class Checker:
-    """Files of one study, looked at one after the other; what was refused of them."""
+    """Checks of the files of one study, one after the other, with their results."""
 
     def __init__(self, study: SealedStudy, key: Key | None) -> None:
         self.study, self.key = study, key
-        self.found: list[dict[str, Any]] = []
+        self.results: list[dict[str, Any]] = []
         self.refusals: list[Exception] = []
-        self.ballots: list[Path] = []  # that open, where there is a key
-        self.checked: list[CheckedBallots] = []  # that are valid
-        self.lists: dict[str, ClosedList] = {}  # the same, by digest
+        self.ballots: list[Path] = []  # that can be opened, if there is a key
+        self.checked: list[CheckedBallots] = []  # valid ones
+        self.lists: dict[str, ClosedList] = {}  # valid ones, by digest
 
-    def told(self, file: Path, kind: str, signer: PublicKey | None, words: str) -> None:
-        """A file is valid."""
+    def accept(self, file: Path, kind: str, signer: PublicKey | None, text: str) -> None:
+        """Report a valid file."""
         from privsketch.cli.shell.facts import key_facts
 
         facts = None if signer is None else key_facts(signer)
         fact = {"file": str(file), "is_valid": True, "problem": None}
-        self.found.append({**fact, "kind": kind, "signer": facts})
-        say(f"valid       {file}, {words}")
+        self.results.append({**fact, "kind": kind, "signer": facts})
+        say(f"valid       {file}, {text}")
 
-    def refused(self, file: Path, error: Exception) -> None:
-        """A file is not."""
+    def refuse(self, file: Path, error: Exception) -> None:
+        """Report a file that is not valid."""
         fact = {"file": str(file), "is_valid": False, "problem": str(error)}
-        self.found.append({**fact, "kind": None, "signer": None})
+        self.results.append({**fact, "kind": None, "signer": None})
         self.refusals.append(error)
         say(f"REFUSED     {error}")
 
     def check_study(self, file: Path, trusted: tuple[str, ...]) -> None:
-        """Whether all tellers have signed it, one of whom is trusted."""
+        """Check that all tellers have signed the study, and that one of them is trusted."""
         from privsketch._base.errors import PrivsketchError
         from privsketch.signing.signature import spoken
         from privsketch.signing.trusted import found_key, pinned_keys
@@ -65,36 +68,37 @@ class Checker:
             if not tellers:
                 raise StudyError(f"{file}: none of its tellers is trusted here")
         except PrivsketchError as error:
-            return self.refused(file, error)
-        self.told(file, "study", tellers[0], f"a study: {spoken(self.study.fingerprint)}")
-        return None
+            self.refuse(file, error)
+        else:
+            name = spoken(self.study.fingerprint)
+            self.accept(file, "study", tellers[0], f"a study: {name}")
 
     def check(self, file: Path) -> None:
-        """Whether a file belongs to the study, by everything that can be seen of it."""
+        """Check that a file belongs to the study, and compare it with the others."""
         from privsketch._base.errors import PrivsketchError
         from privsketch_studies.sealing.ballots import Ballot
         from privsketch_studies.sealing.lists import CheckedBallots, ClosedList, published_shares
         from privsketch_studies.sealing.tally import Tally
 
         try:
-            found = _loaded(file)
-            if isinstance(found, Ballot):
-                self._check_ballot(file, found)
-            elif isinstance(found, ClosedList):
-                self._check_list(file, found)
-            elif isinstance(found, Tally):
-                self._check_tally(file, found)
-            elif isinstance(found, CheckedBallots):
-                card = self.study.tellers[found.require_of(self.study, str(file))]
-                published_shares(self.study, [*self.checked, found])  # no two things of a ballot
-                self.checked.append(found)
-                words = f"what {card.name} can open: {len(found.ballots)} ballots"
-                self.told(file, "checked-ballots", card.key, words)
+            content = _load(file)
+            if isinstance(content, Ballot):
+                self._check_ballot(file, content)
+            elif isinstance(content, ClosedList):
+                self._check_list(file, content)
+            elif isinstance(content, Tally):
+                self._check_tally(file, content)
+            elif isinstance(content, CheckedBallots):
+                card = self.study.tellers[content.require_of(self.study, str(file))]
+                published_shares(self.study, [*self.checked, content])  # refuses contradictions
+                self.checked.append(content)
+                text = f"what {card.name} can open: {len(content.ballots)} ballots"
+                self.accept(file, "checked-ballots", card.key, text)
             else:
-                card = self.study.tellers[found.require_of(self.study, str(file))]
-                self.told(file, "void-study", card.key, f"the word of {card.name}: it is void")
+                card = self.study.tellers[content.require_of(self.study, str(file))]
+                self.accept(file, "void-study", card.key, f"{card.name} states that it is void")
         except PrivsketchError as error:
-            self.refused(file, error)
+            self.refuse(file, error)
 
     def _check_ballot(self, file: Path, ballot: Ballot) -> None:
         from privsketch_studies.errors import StudyError
@@ -108,14 +112,14 @@ class Checker:
             raise StudyError(
                 f"{file}: the ballot of {card.name!r}: {UNFIT}; the list is closed without it"
             )
-        words = f"a ballot of {card.name}"
+        text = f"a ballot of {card.name}"
         if self.lists:
             counts = any(ballot.digest in one.ballots.values() for one in self.lists.values())
-            words += ", which counts" if counts else ", which is in no list and does not count"
-        self.told(file, "ballot", card.key, words)
+            text += ", which counts" if counts else ", which is in no list and does not count"
+        self.accept(file, "ballot", card.key, text)
 
     def _unfit(self) -> frozenset[str]:
-        """Ballots that do not add up, if all tellers' files are there."""
+        """Return the ballots that do not add up, once the files of all tellers are known."""
         from privsketch_studies.sealing.lists import agreed
 
         tellers = {one.teller for one in self.checked}
@@ -127,10 +131,10 @@ class Checker:
 
         signer = closed.require_of(self.study, str(file))
         if self.lists and closed.digest not in self.lists:
-            raise StudyError(f"{file}: another list than the first one; there is one for all")
+            raise StudyError(f"{file}: another list than the first one; a study has one list")
         self.lists[closed.digest] = closed
         names = f"a closed list of {len(closed.ballots)} ballots, by {signer.name}"
-        self.told(file, "closed-list", signer, names)
+        self.accept(file, "closed-list", signer, names)
 
     def _check_tally(self, file: Path, tally: Tally) -> None:
         from privsketch_studies.errors import StudyError
@@ -145,20 +149,20 @@ class Checker:
                 if holder.key.fingerprint in closed.ballots
             ]
             if tally.closed_list != closed.digest or list(tally.holders) != places:
-                raise StudyError(f"{file}: a tally of another list than the one that is here")
+                raise StudyError(f"{file}: a tally of another list than the closed list")
             mine = [one for one in self.checked if one.teller == tally.teller]
             fits = fits_checks(self.study, tally, closed, mine)
             if fits is False:
                 raise StudyError(
-                    f"{file}: it is not the sum of what {card.name!r} published of the ballots "
-                    "before, and signed both: this teller is wrong"
+                    f"{file}: the tally is not the sum of what {card.name!r} published of the "
+                    "ballots before; both are signed, so this teller is wrong"
                 )
             is_compared = fits is not None
-        words = f"a tally of {card.name}, over {len(tally.holders)} ballots"
-        self.told(file, "tally", card.key, words)
+        text = f"a tally of {card.name}, over {len(tally.holders)} ballots"
+        self.accept(file, "tally", card.key, text)
         if not is_compared:
             note(
-                f"{file}: not compared with what {card.name} has checked; give the closed list and "
+                f"{file}: not compared with what {card.name} has checked; name the closed list and "
                 "all .checked files too",
                 None,
             )
@@ -172,16 +176,21 @@ class Checker:
     "trusted",
     multiple=True,
     metavar="KEY",
-    help="Teller to trust: a .pub file, or the name or fingerprint of a pinned key; all pinned "
-    "keys if left out.",
+    help="Teller to trust: a .pub file, or the name or fingerprint of a pinned key. By default all "
+    "pinned keys are trusted.",
 )
 @click.option(
     "--key",
     "key_file",
     type=PATH,
-    help="For a teller: the key for this study. Says which ballots it can open.",
+    help="As a teller: your key for this study, to check which ballots it can open.",
 )
-@click.option("-o", "--output", type=PATH, help="With --key: file that says so, for the owner.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help="With --key: file of the result, for others.",
+)
 @PASSPHRASE_FILE
 @JSON
 def check(
@@ -192,11 +201,11 @@ def check(
     output: Path | None,
     passphrase_file: Path | None,
 ) -> None:
-    """Check a study and files that were made in it.
+    """Check a study and the files that belong to it.
 
-    FILES are ballots, a closed list, tallies and statements of tellers. Each must be signed by
-    whoever takes part in the study, and a tally must be of the closed list. A file that is not is
-    refused, and the exit code is 5. With a teller's study key, say which ballots can be opened.
+    FILES are ballots, a closed list, tallies and statements of tellers. Each must be signed by a
+    participant of the study, and a tally must be of the closed list. If a file is refused, the exit
+    code is 5. With a teller's study key, the command checks which ballots the key can open.
 
     \b
     privsketch study check s.study *.ballot --key a.study.key -o a.checked
@@ -212,35 +221,36 @@ def check(
     key = None if key_file is None else opened_key(key_file, passphrase_file)
     checker = Checker(study, key)
     checker.check_study(study_file, trusted)
-    for file in sorted(files, key=lambda file: not _is_first(file)):  # others are compared with it
+    # Lists come first, because other files are compared with them.
+    for file in sorted(files, key=lambda file: not _is_list(file)):
         checker.check(file)
-    place = {str(file): number for number, file in enumerate((study_file, *files))}
-    checker.found.sort(key=lambda fact: place[fact["file"]])
+    order = {str(file): number for number, file in enumerate((study_file, *files))}
+    checker.results.sort(key=lambda fact: order[fact["file"]])
     if key is not None and output is not None:
         checked, _ = check_ballots(study, checker.ballots, key=key)
         checked.save(output)
         say_written(output)
-        say("next        hand it to whoever closes the list, and to all other tellers")
-    answer(is_valid=not checker.refusals, files=checker.found)
+        say("next        send it to the person who closes the list, and to all other tellers")
+    answer(is_valid=not checker.refusals, files=checker.results)
     if checker.refusals:
-        raise SignatureError("not every file is one of this study that is trusted")
+        raise SignatureError("not all files are trusted files of this study")
 
 
-def _is_first(file: Path) -> bool:
-    """Whether a file begins as closed lists do, or as what tellers have checked."""
+def _is_list(file: Path) -> bool:
+    """Whether a file states that it is a closed list, or what a teller has checked."""
     from privsketch._base.formats import beginning_of
     from privsketch_studies.sealing.lists import CHECKED, CLOSED
 
-    start = beginning_of(file, _BEGINNING)
+    start = beginning_of(file, _HEAD_BYTES)
     return _says(start, CLOSED) or _says(start, CHECKED)
 
 
 def _says(data: bytes, kind: str) -> bool:
-    return f'"privsketch-{kind}"'.encode("ascii") in data[:_BEGINNING]
+    return f'"privsketch-{kind}"'.encode("ascii") in data[:_HEAD_BYTES]
 
 
-def _loaded(file: Path) -> Ballot | ClosedList | Tally | CheckedBallots | VoidStudy:
-    """What a file of a study is, by its first bytes; its signature is looked at before the rest."""
+def _load(file: Path) -> Ballot | ClosedList | Tally | CheckedBallots | VoidStudy:
+    """Read a file of a study, whose first bytes state its format."""
     from privsketch._base.errors import FileError
     from privsketch._base.formats import read_file
     from privsketch_studies.sealing.ballots import Ballot
@@ -259,4 +269,124 @@ def _loaded(file: Path) -> Ballot | ClosedList | Tally | CheckedBallots | VoidSt
         return CheckedBallots.from_bytes(data, what)
     if _says(data, KIND):
         return VoidStudy.from_bytes(data, what)
-    raise FileError(f"{what}: no ballot, list, tally or statement of a study")
+    raise FileError(f"{what}: not a ballot, list, tally or statement of a study")
+
+
+# ---------------------------------------------------------------- the folder of a study
+
+
+def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
+    """Return which files of this study are in a folder, and of whom; other files are ignored."""
+    from privsketch._base.errors import PrivsketchError
+    from privsketch_studies.sealing.ballots import Ballot
+    from privsketch_studies.sealing.lists import Agreed, ClosedList, agreed, checked_in
+    from privsketch_studies.sealing.tally import Tally
+    from privsketch_studies.sealing.void import VoidStudy
+
+    def valid(kind: type[SealedFile], suffix: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the files of a kind that belong to the study, with what `require_of` returns."""
+        for path in sorted(folder.glob(f"*{suffix}")):
+            with suppress(PrivsketchError):
+                file: Any = kind.load(path)
+                yield file, file.require_of(study)
+
+    digests = {ballot.digest: card.name for ballot, card in valid(Ballot, ".ballot")}
+    checked = checked_in(study, folder)
+    opened = {  # digests of ballots, by teller
+        card.name: {
+            digest for file in checked if file.require_of(study) == n for digest in file.shares
+        }
+        for n, card in enumerate(study.tellers)
+    }
+    try:
+        verdict = agreed(study, checked)
+    except PrivsketchError:  # not all tellers have checked, or one contradicts itself
+        verdict = Agreed(frozenset(), frozenset(), {})
+    good = {digests[digest] for digest in verdict.good if digest in digests}
+    return {
+        "ballots": sorted(set(digests.values())),
+        "checked": [name for name, known in opened.items() if digests and set(digests) <= known],
+        "unfit": sorted({digests[digest] for digest in verdict.unfit if digest in digests}),
+        "unopened": unopened_facts(verdict, digests, but=good),
+        "is_closed": any(True for _ in valid(ClosedList, ".closed")),
+        "tallies": sorted({study.tellers[number].name for _, number in valid(Tally, ".tally")}),
+        "voids": sorted({study.tellers[number].name for _, number in valid(VoidStudy, ".void")}),
+    }
+
+
+def unopened_facts(
+    verdict: Agreed, holders: dict[str, str], but: Container[str]
+) -> list[dict[str, Any]]:
+    """Return holders whose ballots not all tellers can open, without those in `but`.
+
+    A holder's second ballot does not matter if the first one is good.
+    """
+    return [
+        {"holder": holders[digest], "tellers": list(tellers)}
+        for digest, tellers in verdict.unopened.items()
+        if digest in holders and holders[digest] not in but
+    ]
+
+
+def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) -> list[str]:
+    """Return the next steps of one participant, or of all."""
+    holders = {card.key.identity: card.name for card in study.holders}
+    tellers = {card.key.identity: card.name for card in study.tellers}
+    steps: list[tuple[bytes | None, str]] = []
+    if files["voids"]:
+        steps += [
+            (identity, f"{name}: the study is void; state it too (privsketch study void)")
+            for identity, name in tellers.items()
+            if name not in (*files["voids"], *files["tallies"])
+        ]
+        steps += _last_steps(study)
+    elif not study.is_open:
+        steps += [
+            (identity, f"{name}: accept the study (privsketch study accept)")
+            for identity, name in tellers.items()
+            if name not in study.accepted
+        ]
+    elif not files["is_closed"]:
+        steps += [
+            (identity, f"{name}: seal your records (privsketch study seal)")
+            for identity, name in holders.items()
+            if name not in files["ballots"]
+        ]
+        owner = None if study.owner is None else study.owner.identity
+        whose = "a teller" if study.owner is None else study.owner.name
+        if len(files["ballots"]) >= study.min_holders:
+            steps += [
+                (
+                    identity,
+                    f"{name}: check the ballots when all are cast (privsketch study check --key)",
+                )
+                for identity, name in tellers.items()
+                if name not in files["checked"]
+            ]
+            text = "close the list when all are cast and checked (privsketch study close)"
+            steps.append((owner, f"{whose}: {text}"))
+    elif len(files["tallies"]) < len(study.tellers):
+        steps += [
+            (identity, f"{name}: tally, with your study key (privsketch study tally)")
+            for identity, name in tellers.items()
+            if name not in files["tallies"]
+        ]
+    else:
+        steps.append((None, "anyone: join the tallies (privsketch study join)"))
+        steps += _last_steps(study)
+    return [text for identity, text in steps if me is None or identity in (None, me.identity)]
+
+
+def _last_steps(study: SealedStudy) -> list[tuple[bytes | None, str]]:
+    """Return the steps that remain when a study has ended."""
+    from privsketch_studies.sealing.once import is_destroyed
+
+    steps: list[tuple[bytes | None, str]] = []
+    for card in study.tellers:
+        if card.study_key is not None and not is_destroyed(card.study_key.fingerprint):
+            text = "destroy your study key and the ballots (privsketch study destroy)"
+            steps.append((card.key.identity, f"{card.name}: {text}"))
+    for card in study.holders:
+        text = "if you keep a ledger, end the entry of your ballot (privsketch study settle)"
+        steps.append((card.key.identity, f"{card.name}: {text}"))
+    return steps

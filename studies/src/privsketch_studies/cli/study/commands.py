@@ -1,4 +1,4 @@
-"""`privsketch study`: sealed studies, of which only the total over all holders shows."""
+"""`privsketch study`: sealed studies, in which only the total over all holders becomes known."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from privsketch.cli.shell.answer import JSON
+from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH
 from privsketch_studies.cli.study.ballots import close, join, seal, tally
 from privsketch_studies.cli.study.checking import check
 from privsketch_studies.cli.study.making import (
+    STUDY,
     accept,
     destroy,
     enrol,
     make,
-    rehearse,
     settle,
     show,
     void,
@@ -25,15 +25,50 @@ from privsketch_studies.cli.study.making import (
 
 @click.group(cls=Group)
 def study() -> None:
-    """Run a sealed study: only the total over all holders shows.
+    """Run a sealed study: only the total over all holders becomes known.
 
-    Holders seal ballots, and tellers add up what they cannot read. The commands below are in the
-    order of use; `study show` says what comes next.
+    Holders seal ballots, and tellers add up ballots that they cannot read. The commands below are
+    in the order of use; `study show` shows the next steps.
 
     \b
     privsketch study make design.json *.card -o s.study
     privsketch study show s.study
     """
+
+
+@click.command()
+@STUDY
+@click.option("--turnout", type=int, help="Number of holders who cast a ballot; all by default.")
+@JSON
+def rehearse(study_file: Path, turnout: int | None) -> None:
+    """Rehearse a study on this machine, with made-up records and temporary keys.
+
+    The rehearsal has the same participants, design and noise. It spends nothing, and uses none of
+    your keys.
+
+    \b
+    privsketch study rehearse s.study
+    """
+    from privsketch_studies.sealing.rehearsal import rehearse
+    from privsketch_studies.sealing.study import SealedStudy
+
+    study = SealedStudy.load(study_file)
+    steps: list[str] = []
+
+    def progress(text: str) -> None:
+        steps.append(text)
+        say(f"now         {text}")
+
+    result = rehearse(study, turnout=turnout, progress=progress)
+    say(f"done        {result.turnout} ballots of {result.ballot_bytes} bytes, tallied and joined")
+    say(f"noise       {result.noise_ratio:.3f} times that of the receipt; expected is about 1")
+    answer(
+        fingerprint=study.fingerprint,
+        turnout=result.turnout,
+        ballot_bytes=result.ballot_bytes,
+        noise_ratio=result.noise_ratio,
+        steps=steps,
+    )
 
 
 @click.command()

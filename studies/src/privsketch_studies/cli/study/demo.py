@@ -1,8 +1,8 @@
 """The demo of sealed studies: five hospitals, two tellers and an owner, each in its own folder.
 
-Everybody's commands run in processes of their own, in their folder and with their own state, and
-see only files that were handed to them. The records are those of the other demo, synthetic and
-public: so the total can be compared with what sketches with whole noises tell.
+The commands of each participant run in processes of their own, in their folder and with their own
+state, and see only files that they were given. The records are those of the library's demo,
+synthetic and public, so that the total can be compared with sketches that have noise of their own.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from privsketch.cli.story import (
 )
 from privsketch.pages.report.html import save_report
 
-EPSILON = 0.05  # little enough that five whole noises are felt
-ALONE = 0.5  # what each hospital accepts if all others join forces
+EPSILON = 0.05  # small enough that the noise of five separate sketches matters
+ALONE = 0.5  # epsilon that each hospital accepts if all others collude
 TELLERS = ("auditor", "university")
 OWNER = "owner"
-REPEATS = 5  # of sketches with whole noises: noise is luck, and records are public here
+REPEATS = 5  # of the comparison, because noise is random
 
 
 class Person:
-    """Somebody with a folder, keys and state of their own."""
+    """Participant with a folder, keys and state of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.name, self.folder = folder.name, folder
@@ -54,16 +54,13 @@ class Person:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of their processes: nothing that whoever runs the demo has set for privsketch.
-
-        State is in a folder of their own.
-        """
+        """Environment of their processes, with a state folder and no other privsketch variable."""
         others = {key: value for key, value in os.environ.items() if "PRIVSKETCH_" not in key}
         state = str((self.folder / "state").resolve())
         return {**others, "PRIVSKETCH_HOME": state, "PYTHONWARNINGS": "ignore"}
 
     def run(self, *arguments: object) -> str:
-        """A command of theirs, in a process of its own; what it says."""
+        """Run a command in a process of its own and return its output."""
         command = [sys.executable, "-m", "privsketch", *map(str, arguments)]
         done = subprocess.run(  # noqa: S603 (this program, with arguments of its own)
             command,
@@ -74,124 +71,44 @@ class Person:
             check=False,
         )
         if done.returncode != 0:
-            told = done.stderr.strip().splitlines()
-            raise PrivsketchError(f"{self.name}: {told[-1] if told else 'the command failed'}")
+            lines = done.stderr.strip().splitlines()
+            raise PrivsketchError(f"{self.name}: {lines[-1] if lines else 'the command failed'}")
         return done.stdout
 
     def hand(self, name: str, *others: Person) -> None:
-        """Give a file to others."""
+        """Copy a file to other participants."""
         for other in others:
             shutil.copy(self.folder / name, other.folder / name)
 
 
 def run_sealed_demo(folder: Path, n_records: int) -> None:
-    """The whole story, of `n_records` patients a site; files stay in `folder`."""
+    """Run the demo with `n_records` patients at each site; files stay in `folder`."""
     require_empty(folder, "ballots are cast once")
     started = time.perf_counter()
-    say("Five hospitals want the noise of one release, and trust nobody with their sums.")
-    say("Two tellers, who need not trust each other, add up what neither of them can read.")
+    say("Five hospitals want a total with the noise of one release, and show nobody their sums.")
+    say("Two tellers, who need not trust each other, add up ballots that neither can read.")
     sites = [Person(folder / f"site-{n + 1}") for n in range(5)]
     tellers = [Person(folder / name) for name in TELLERS]
     owner, mailbox = Person(folder / OWNER), folder / "mailbox"
     mailbox.mkdir()
     for path, site in zip(write_tables(folder, n_records), sites, strict=True):
         shutil.move(path, site.folder / f"visits{path.suffix}")
-
-    step("The owner writes the public recipe; its noise is planned for the total", _DESIGN)
-    SCHEMA.save(owner.folder / "schema.json")
-    owner.run(*_DESIGN.split()[1:], "--records", n_records)
-    owner.hand("design.json", *sites, *tellers)
-
-    step(
-        "Everybody makes a key. Hospitals state what they accept if all others join forces",
-        f"privsketch study enrol design.json --key site-1.key --accept-alone {ALONE} "
-        "-o site-1.card",
-    )
-    with spinner("keys and cards"), ThreadPoolExecutor(2) as pool:
-        list(pool.map(_with_key, (*sites, *tellers, owner)))
-        list(pool.map(_enrolled, sites, [False] * len(sites)))
-        list(pool.map(_enrolled, tellers, [True] * len(tellers)))
-    for person in (*sites, *tellers):
-        person.hand(f"{person.name}.card", owner)
-    for teller, other in zip(tellers, tellers[::-1], strict=True):
-        teller.hand(f"{teller.name}.pub", *sites, other)
-        other.run("key", "trust", f"{teller.name}.pub")
-    say("    the fingerprint of a teller is read out by phone: privsketch key trust auditor.pub")
-
-    step("The owner makes the study, and every teller signs it", _MAKE)
-    cards = [f"{person.name}.card" for person in (*sites, *tellers)]
-    make = ["study", "make", "design.json", *cards, "--owner", f"{OWNER}.pub", "-o", "s.study"]
-    owner.run(*make)
-    owner.hand("s.study", *tellers, *sites)
-    for teller in tellers:
-        teller.run("study", "accept", "s.study", "--key", f"{teller.name}.key")
-        for file in teller.folder.glob("s.study.*.sig"):
-            teller.hand(file.name, owner, *sites, *(one for one in tellers if one is not teller))
+    _make_study(owner, sites, tellers, n_records)
     study = studies.SealedStudy.load(owner.folder / "s.study")
     say(indent(study.describe()))
-
-    step(
-        "Every hospital reads its table once and puts a ballot into the mailbox",
-        f"privsketch study seal s.study visits.csv --key site-1.key --accept-alone {ALONE} "
-        "-o site-1.ballot",
-    )
-    with spinner("sealing"), ThreadPoolExecutor(2) as pool:
-        list(pool.map(_sealed, sites))
-    for site in sites:
-        shutil.copy(site.folder / f"{site.name}.ballot", mailbox)
-    size = (mailbox / "site-1.ballot").stat().st_size
-    say(f"    {len(sites)} ballots of {size:,} bytes each; whoever reads them reads noise")
-
-    step("Tellers check that every ballot adds up, and the owner closes the list", _CLOSE)
-    for teller in tellers:
-        box = [f"../mailbox/{site.name}.ballot" for site in sites]
-        checked = f"{teller.name}.checked"
-        key = f"{teller.name}.study.key"
-        teller.run("study", "check", "s.study", *box, "--key", key, "-o", checked)
-        shutil.copy(teller.folder / checked, mailbox)
-    owner.run(*("close", "s.study", "../mailbox", "--key", f"{OWNER}.key", "-o", "s.closed"))
-    owner.hand("s.closed", *tellers)
-
-    step(
-        "Each teller tallies once, ever; anybody joins the tallies",
-        "privsketch study tally s.study mailbox --list s.closed --key auditor.study.key "
-        "-o auditor.tally",
-    )
-    for teller in tellers:
-        key, output = f"{teller.name}.study.key", f"{teller.name}.tally"
-        teller.run(
-            "study",
-            "tally",
-            "s.study",
-            "../mailbox",
-            "--list",
-            "s.closed",
-            "--key",
-            key,
-            "-o",
-            output,
-        )
-        teller.hand(output, owner)
-    tallies = [f"{name}.tally" for name in TELLERS]
-    owner.run("study", "join", "s.study", *tallies, "-o", "total.sketch")
+    _cast_ballots(owner, sites, tellers, mailbox)
+    _tally(owner, tellers)
     total = ps.Sketch.load(owner.folder / "total.sketch")
-    say(indent(total.receipt.describe()))
 
-    step("Tellers destroy what could still open a ballot", _DESTROY)
-    for teller, other in zip(tellers, tellers[::-1], strict=True):
-        other.hand(f"{other.name}.tally", teller)
-        end = [part for name in TELLERS for part in ("--tally", f"{name}.tally")]
-        teller.run("study", "destroy", "s.study", "--study-key", f"{teller.name}.study.key", *end)
-
-    step("The total is a sketch like any other", "privsketch learn total.sketch -k 6")
+    step("The total is an ordinary sketch", "privsketch learn total.sketch -k 6")
     with spinner("learning"):
         model = ps.learn_kmeans(total, N_CLUSTERS)
     model.save(owner.folder / "model.json")
     save_report(model, total, owner.folder / "report.html", title="Five hospitals, sealed")
 
-    step("How good is it? Only a demo can tell, because its records are public", None)
+    step("How good is the model? Only a demo can tell, because its records are public", None)
     tables = [next(site.folder.glob("visits.*")) for site in sites]
-    with spinner("k-means on all records, and sketches with whole noises"):
+    with spinner("k-means on all records, and sketches with noise of their own"):
         records = np.concatenate([kept_records(path) for path in tables])
         sealed = error_ratio(records, model)
         plain = ps.Design.plan(
@@ -202,8 +119,8 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
             random_state=7,
         )
         apart = float(np.median([_apart(tables, plain, records) for _ in range(REPEATS)]))
-    say(f"    squared error over that of k-means on all {len(records):,} records")
-    say(f"      sealed, one noise among all       {sealed:.3f}")
+    say(f"    squared error relative to k-means on all {len(records):,} records")
+    say(f"      sealed, one noise for all         {sealed:.3f}")
     say(f"      each hospital with its own noise  {apart:.3f} (median of {REPEATS})")
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Open {owner.folder / 'report.html'}")
     if wants_json():
@@ -219,6 +136,93 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
         )
 
 
+def _make_study(
+    owner: Person, sites: Sequence[Person], tellers: Sequence[Person], n_records: int
+) -> None:
+    """Write the design, enrol everyone, make the study and have tellers accept it."""
+    step("The owner writes the public design; its noise is planned for the total", _DESIGN)
+    SCHEMA.save(owner.folder / "schema.json")
+    owner.run(*_DESIGN.split()[1:], "--records", n_records)
+    owner.hand("design.json", *sites, *tellers)
+
+    step(
+        "Everyone makes a key. Hospitals state what they accept if all others collude",
+        f"privsketch study enrol design.json --key site-1.key --accept-alone {ALONE} "
+        "-o site-1.card",
+    )
+    with spinner("keys and cards"), ThreadPoolExecutor(2) as pool:
+        list(pool.map(_make_key, (*sites, *tellers, owner)))
+        list(pool.map(_enrol, sites, [False] * len(sites)))
+        list(pool.map(_enrol, tellers, [True] * len(tellers)))
+    for person in (*sites, *tellers):
+        person.hand(f"{person.name}.card", owner)
+    for teller, other in zip(tellers, tellers[::-1], strict=True):
+        teller.hand(f"{teller.name}.pub", *sites, other)
+        other.run("key", "trust", f"{teller.name}.pub")
+    say("    fingerprints of tellers are compared by phone: privsketch key trust auditor.pub")
+
+    step("The owner makes the study, and every teller signs it", _MAKE)
+    cards = [f"{person.name}.card" for person in (*sites, *tellers)]
+    owner.run(*("study", "make", "design.json", *cards, "--owner", f"{OWNER}.pub", "-o", "s.study"))
+    owner.hand("s.study", *tellers, *sites)
+    for teller in tellers:
+        teller.run("study", "accept", "s.study", "--key", f"{teller.name}.key")
+        others = [other for other in tellers if other is not teller]
+        for file in teller.folder.glob("s.study.*.sig"):
+            teller.hand(file.name, owner, *sites, *others)
+
+
+def _cast_ballots(
+    owner: Person, sites: Sequence[Person], tellers: Sequence[Person], mailbox: Path
+) -> None:
+    """Seal all tables, have tellers check the ballots, and close the list."""
+    step(
+        "Every hospital reads its table once and puts a ballot into the mailbox",
+        f"privsketch study seal s.study visits.csv --key site-1.key --accept-alone {ALONE} "
+        "-o site-1.ballot",
+    )
+    with spinner("sealing"), ThreadPoolExecutor(2) as pool:
+        list(pool.map(_seal, sites))
+    for site in sites:
+        shutil.copy(site.folder / f"{site.name}.ballot", mailbox)
+    size = (mailbox / "site-1.ballot").stat().st_size
+    say(f"    {len(sites)} ballots of {size:,} bytes each; to others they are random bytes")
+
+    step("Tellers check that every ballot adds up, and the owner closes the list", _CLOSE)
+    ballots = [f"../mailbox/{site.name}.ballot" for site in sites]
+    for teller in tellers:
+        key, checked = f"{teller.name}.study.key", f"{teller.name}.checked"
+        teller.run("study", "check", "s.study", *ballots, "--key", key, "-o", checked)
+        shutil.copy(teller.folder / checked, mailbox)
+    owner.run(
+        *("study", "close", "s.study", "../mailbox", "--key", f"{OWNER}.key", "-o", "s.closed")
+    )
+    owner.hand("s.closed", *tellers)
+
+
+def _tally(owner: Person, tellers: Sequence[Person]) -> None:
+    """Tally, join the total, and destroy study keys."""
+    step(
+        "Each teller tallies once; anyone can join the tallies",
+        "privsketch study tally s.study mailbox --list s.closed --key auditor.study.key "
+        "-o auditor.tally",
+    )
+    for teller in tellers:
+        key, output = f"{teller.name}.study.key", f"{teller.name}.tally"
+        files = ("s.study", "../mailbox", "--list", "s.closed")
+        teller.run("study", "tally", *files, "--key", key, "-o", output)
+        teller.hand(output, owner)
+    tallies = [f"{name}.tally" for name in TELLERS]
+    owner.run("study", "join", "s.study", *tallies, "-o", "total.sketch")
+    say(indent(ps.Sketch.load(owner.folder / "total.sketch").receipt.describe()))
+
+    step("Tellers destroy their study keys, which could still open ballots", _DESTROY)
+    for teller, other in zip(tellers, tellers[::-1], strict=True):
+        other.hand(f"{other.name}.tally", teller)
+        end = [part for name in TELLERS for part in ("--tally", f"{name}.tally")]
+        teller.run("study", "destroy", "s.study", "--study-key", f"{teller.name}.study.key", *end)
+
+
 _DESIGN = (
     f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} --delta {DELTA} "
     "--holders 5 --seed 7 -o design.json"
@@ -230,17 +234,17 @@ _DESTROY = (
 )
 
 
-def _with_key(person: Person) -> None:
+def _make_key(person: Person) -> None:
     person.run("key", "make", f"{person.name}.key", "--no-passphrase")
 
 
-def _enrolled(person: Person, is_teller: bool) -> None:
+def _enrol(person: Person, is_teller: bool) -> None:
     role: Sequence[object] = ["--teller"] if is_teller else ["--accept-alone", ALONE]
     key, card = f"{person.name}.key", f"{person.name}.card"
     person.run("study", "enrol", "design.json", "--key", key, *role, "-o", card)
 
 
-def _sealed(site: Person) -> None:
+def _seal(site: Person) -> None:
     site.run("key", "trust", f"{TELLERS[0]}.pub")
     table = next(site.folder.glob("visits.*")).name
     cost = ["--key", f"{site.name}.key", "--accept-alone", ALONE]
@@ -248,6 +252,6 @@ def _sealed(site: Person) -> None:
 
 
 def _apart(tables: Sequence[Path], design: ps.Design, records: Floats) -> float:
-    """The error of centers from sketches that have a whole noise each."""
+    """Return the error of centers from sketches that have noise of their own."""
     sketches = [ps.sketch(path, design, source=path.parent.name) for path in tables]
     return error_ratio(records, ps.learn_kmeans(ps.merge(sketches), N_CLUSTERS))

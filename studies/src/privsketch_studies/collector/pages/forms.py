@@ -1,7 +1,7 @@
-"""What people do at the pages: sign in and out, hand in, learn, and what owners do.
+"""Routes of the forms: signing in and out, uploads, learning, and the work of owners.
 
-Every form is checked to come from a page of the same session; afterwards the browser is sent to a
-page that it can load again without doing anything twice.
+Every form must come from a page of the same session. Afterwards the browser is redirected to a
+page that can be reloaded without repeating anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import (
-    Visit,
     Visiting,
     address_within,
     cookie_name,
@@ -26,21 +25,20 @@ from privsketch_studies.collector.pages.access import (
     set_cookie,
     text_of,
 )
-from privsketch_studies.collector.pages.lessons import (
+from privsketch_studies.collector.pages.jobs import (
     COMPARE,
     MAX_AT_ONCE,
     MAX_NUMBER,
     TASKS,
-    Question,
+    JobRequest,
 )
 from privsketch_studies.collector.pages.rendering import page
-from privsketch_studies.collector.pages.routes import lessons_of, people_page
-from privsketch_studies.collector.sessions import begin_session, end_session
-from privsketch_studies.collector.web.access import Digest, Here, Often, StudyName
+from privsketch_studies.collector.pages.routes import jobs_of, people_page
+from privsketch_studies.collector.web.access import Digest, Here, RateLimits, StudyName
 from privsketch_studies.errors import CollectorError
 
 forms = APIRouter(include_in_schema=False)
-_SIGNATURE = 8 * 1024  # bytes
+_MAX_SIGNATURE = 8 * 1024  # bytes of a signature or of a public key
 
 
 def _to(address: str, done: str | None = None) -> Response:
@@ -53,16 +51,16 @@ def _to(address: str, done: str | None = None) -> Response:
 @forms.post("/sign-in")
 async def sign_in(request: Request, here: Here) -> Response:
     """Begin a session with a token."""
-    often: Often = request.app.state.often
+    limits: RateLimits = request.app.state.limits
     address = "" if request.client is None else request.client.host
     form = await read_form(request, None)
     to = address_within(text_of(form, "next"))
     try:
-        session = await run_in_threadpool(begin_session, here.store, text_of(form, "token"))
+        session = await run_in_threadpool(members.begin_session, here.store, text_of(form, "token"))
     except CollectorError as error:
         if error.refusal != "token":
             raise
-        often.count_failure(address)
+        limits.count_failure(address)
         return page(request, "sign-in.html", None, status=401, next=to, failed=True)
     answer = _to(to)
     set_cookie(request, answer, session)
@@ -73,7 +71,8 @@ async def sign_in(request: Request, here: Here) -> Response:
 async def sign_out(request: Request, here: Here, visit: Visiting) -> Response:
     """End a session."""
     await read_form(request, visit)
-    await run_in_threadpool(end_session, here.store, request.cookies[cookie_name(request)])
+    session = request.cookies[cookie_name(request)]
+    await run_in_threadpool(members.end_session, here.store, session)
     answer = _to("/sign-in")
     set_cookie(request, answer, None)
     return answer
@@ -84,28 +83,28 @@ async def sign_out(request: Request, here: Here, visit: Visiting) -> Response:
 
 @forms.post("/studies/{study}/uploads")
 async def hand_in(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """Hand in a sketch, or a file of a sealed study."""
+    """Upload a sketch, or a file of a sealed study."""
     visit.member.require_role(study)
 
     def allowed() -> int:
         found = studies.find_study(here.store, study)
         return uploads.max_bytes(here.store, visit.member, found)
 
-    form = await read_form(request, visit, await run_in_threadpool(allowed) + _SIGNATURE)
+    form = await read_form(request, visit, await run_in_threadpool(allowed) + _MAX_SIGNATURE)
     data, signature = await file_of(form, "file"), await file_of(form, "signature")
     if not data:
-        raise ParameterError("no file was chosen, or an empty one")
-    kept = await run_in_threadpool(
+        raise ParameterError("no file was chosen, or the file is empty")
+    receipt = await run_in_threadpool(
         uploads.submit, here.store, visit.member, study, data, signature or None
     )
-    return _to(f"/studies/{study}", "handed-in" if kept.is_new else "there")
+    return _to(f"/studies/{study}", "handed-in" if receipt.is_new else "there")
 
 
 @forms.post("/studies/{study}/uploads/{digest}/set-aside")
 async def set_aside(
     request: Request, study: StudyName, digest: Digest, visit: Visiting, here: Here
 ) -> Response:
-    """Take an upload out of what counts, as owner."""
+    """Set an upload aside, as an owner of the study."""
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit)
     because = text_of(form, "because")
@@ -118,20 +117,20 @@ async def set_aside(
 
 @forms.post("/studies/{study}/models")
 async def learn(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """Have models learned from the total as it is now, for one number or for several."""
+    """Submit jobs that learn from the current total, for one number or several."""
     visit.member.require_role(study)
     form = await read_form(request, visit)
     task = text_of(form, "task")
     if task not in TASKS:
-        raise ParameterError("nothing of this name can be learned")
+        raise ParameterError("task: expected one of the tasks in the form")
     numbers = _numbers(form, task)
     head = await run_in_threadpool(views.head_of, here, visit.member, study)
     if head.total is None:
         raise CollectorError("there is no total yet", "unknown")
-    lessons, total = lessons_of(request), head.total
+    jobs, total = jobs_of(request), head.total
     data = await run_in_threadpool(total.sketch.to_bytes)
     for number in numbers:
-        lessons.ask(Question(study, total.parts, task, number), head.study.title, [data])
+        jobs.submit(JobRequest(study, total.parts, task, number), head.study.title, [data])
     if len(numbers) > 1:
         return _to(f"/studies/{study}/models")
     name = "default" if numbers[0] is None else numbers[0]
@@ -157,41 +156,40 @@ def _numbers(form: FormData, task: str) -> list[int | str | None]:
 
 @forms.post("/studies/{study}/sources")
 async def compare(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """Have sites compared, for whoever may see single sketches."""
+    """Submit a job that compares the sites, for members who may see single sketches."""
     visit.member.require_role(study, "owner", "reader")
     await read_form(request, visit)
     head = await run_in_threadpool(views.head_of, here, visit.member, study)
     if head.study.is_sealed or head.total is None or len(head.total.parts) <= 1:
-        raise CollectorError("there are no two sketches to compare", "unknown")
+        raise CollectorError("a comparison needs two sketches", "unknown")
 
     def sketches() -> list[bytes]:
-        return [one.to_bytes() for one in here.totals.sketches(head.study)]
+        return [sketch.to_bytes() for sketch in here.totals.sketches(head.study)]
 
-    question = Question(study, head.total.parts, COMPARE)
-    found = await run_in_threadpool(sketches)
-    lessons_of(request).ask(question, head.study.title, found)
+    wanted = JobRequest(study, head.total.parts, COMPARE)
+    jobs_of(request).submit(wanted, head.study.title, await run_in_threadpool(sketches))
     return _to(f"/studies/{study}/sources")
 
 
-# ---------------------------------------------------------------- what owners do
+# ---------------------------------------------------------------- work of owners
 
 
 @forms.post("/studies/{study}/close")
 async def close(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """End an open study."""
+    """Close an open study."""
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit)
     if text_of(form, "sure") != "yes":
-        raise ParameterError("tick the box to say that you are sure; this cannot be undone")
+        raise ParameterError("tick the box to confirm; this cannot be undone")
     await run_in_threadpool(studies.close_study, here.store, study, by=visit.member)
     return _to(f"/studies/{study}", "closed")
 
 
 @forms.post("/studies/{study}/people")
 async def add_member(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """Add a member; the token is shown in the answer, this once."""
+    """Add a member; the answer shows the token, which cannot be shown again."""
     visit.member.require_role(study, "owner")
-    form = await read_form(request, visit, _SIGNATURE)
+    form = await read_form(request, visit, _MAX_SIGNATURE)
     name, file = text_of(form, "name"), await file_of(form, "key")
     roles = [str(value) for value in form.getlist("role")]
     key = PublicKey.from_bytes(file) if file else None
@@ -203,7 +201,7 @@ async def add_member(request: Request, study: StudyName, visit: Visiting, here: 
         token = members.add_member(
             here.store, name, study=study, as_roles=roles, key=key, by=visit.member
         )
-        return _with_token(request, visit, here, study, name, token)
+        return people_page(request, visit, here, study, (name, token))
 
     return await run_in_threadpool(work)
 
@@ -212,14 +210,14 @@ async def add_member(request: Request, study: StudyName, visit: Visiting, here: 
 async def change_member(
     request: Request, study: StudyName, act: str, visit: Visiting, here: Here
 ) -> Response:
-    """Renew or revoke a token, or take roles."""
+    """Renew or revoke a member's token, or remove the member's roles."""
     visit.member.require_role(study, "owner")
     name = text_of(await read_form(request, visit), "name")
     if act == "renew":
 
         def work() -> Response:
             token = members.renew_token(here.store, name, by=visit.member)
-            return _with_token(request, visit, here, study, name, token)
+            return people_page(request, visit, here, study, (name, token))
 
         return await run_in_threadpool(work)
     if act == "revoke":
@@ -228,18 +226,12 @@ async def change_member(
     if act == "take":
         await run_in_threadpool(members.take_roles, here.store, name, study, by=visit.member)
         return _to(f"/studies/{study}/people", "took-roles")
-    raise CollectorError("there is nothing at this address", "unknown")
-
-
-def _with_token(
-    request: Request, visit: Visit, here: Here, study: str, name: str, token: str
-) -> Response:
-    return people_page(request, visit, here, study, given_name=name, given_token=token)
+    raise CollectorError("not found", "unknown")
 
 
 @forms.post("/new")
 async def make_study(request: Request, visit: Visiting, here: Here) -> Response:
-    """Make a study of a design file."""
+    """Make a study from a design file."""
     if not visit.member.makes_studies:
         raise members.makers_only()
     form = await read_form(request, visit, MAX_JSON_BYTES)

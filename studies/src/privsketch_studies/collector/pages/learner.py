@@ -1,50 +1,85 @@
-"""A process that learns from sketches which a collector hands it, and answers once.
+"""The process that learns from the sketches of one job, and prints one answer.
 
-On standard input: a line of JSON, then the bytes of sketches. On standard output: one object.
+Standard input has a line of JSON, then the bytes of sketches. Standard output gets one object.
+
+The report in an answer is shown within a page whose policy allows no style attributes. Each of
+them becomes a class of one style sheet, whose digest the policy names.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from typing import Any
 
 from privsketch._base.errors import ParameterError, PrivsketchError
 from privsketch.sketching.sketch import Sketch
-from privsketch_studies.collector.pages.sheets import main_of, without_attributes
 
 COMPARE = "compare"
 _PICTURE = '<div class="scroll picture" tabindex="0" role="region" aria-label="Picture of sites">'
+# In reports `<` and `>` are escaped wherever they are no part of a tag.
+_TAG = re.compile(r"<[A-Za-z][^<>]*>")
+_STYLE = re.compile(r'\sstyle="([^"]*)"')
+_CLASS = re.compile(r'(\sclass=")([^"]*)"')
+_ELEMENT = re.compile(r"<style[^<>]*>[^<]*</style>")
+_SAFE = re.compile(r"[^{}<>@\\]*")
 
 
-def answer_to(question: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]:
-    """What a page shows of one question."""
-    task, number, title = question["task"], question["number"], question["title"]
+def answer_to(request: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]:
+    """Learn what a request asks for, and return what its page shows."""
+    task, number, title = request["task"], request["number"], request["title"]
     if task == COMPARE:
         from privsketch.pages.comparison.compare import compare
         from privsketch.pages.comparison.page import comparison_page
 
-        found = compare(sketches)
-        page, model = comparison_page(found), None
-        facts: dict[str, Any] = {"n_alarms": sum(one.is_alarm for one in found.sources)}
+        comparison = compare(sketches)
+        page, model = comparison_page(comparison), None
+        facts: dict[str, Any] = {"n_alarms": sum(s.is_alarm for s in comparison.sources)}
     else:
         from privsketch.pages.report.html import report_page
 
         (total,) = sketches
-        learned = _learned(total, task, number)
+        learned = _learn(total, task, number)
         page = report_page(learned, total, title=title)
         model = learned.to_bytes().decode("utf-8")
         facts = _facts(learned)
     # The page around it has a heading of its own, and a picture scrolls by itself on a phone.
-    body, sheet = without_attributes(main_of(page).partition("</h1>")[2])
+    main = page.partition("<main>")[2].rpartition("</main>")[0]
+    body, sheet = without_attributes(main.partition("</h1>")[2])
     if task == COMPARE:
         body = body.replace("<svg ", f"{_PICTURE}<svg ", 1).replace("</svg>", "</svg></div>", 1)
     return {"page": page, "body": body, "sheet": sheet, "model": model, "facts": facts}
 
 
-def _learned(total: Sketch, task: str, number: int | str | None) -> Any:
+def without_attributes(body: str) -> tuple[str, str]:
+    """Return the HTML with classes in place of style attributes, and the sheet of these classes."""
+    names: dict[str, str] = {}
+
+    def with_class(match: re.Match[str]) -> str:
+        tag = match.group()
+        attribute = _STYLE.search(tag)
+        if attribute is None:
+            return tag
+        tag = tag[: attribute.start()] + tag[attribute.end() :]
+        style = attribute.group(1).strip()
+        if not _SAFE.fullmatch(style):
+            return tag
+        name = names.setdefault(style, f"i{len(names)}")
+        if _CLASS.search(tag):
+            return _CLASS.sub(rf'\g<1>\g<2> {name}"', tag, count=1)
+        end = -2 if tag.endswith("/>") else -1
+        return f'{tag[:end].rstrip()} class="{name}"{tag[end:]}'
+
+    body = _TAG.sub(with_class, _ELEMENT.sub("", body))
+    # An attribute takes precedence over a class, and so does a class that is named three times.
+    sheet = "\n".join(f".{name}.{name}.{name}{{{style}}}" for style, name in names.items())
+    return body, sheet
+
+
+def _learn(total: Sketch, task: str, number: int | str | None) -> Any:
     import privsketch as ps
 
     if task == "kmeans":
@@ -57,7 +92,7 @@ def _learned(total: Sketch, task: str, number: int | str | None) -> Any:
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    """What a list of models tells of one."""
+    """Return what a list of models shows of one."""
     ratio = getattr(model, "cost_ratio", None)
     number = getattr(model, "n_clusters", None) or model.n_components
     misfit = getattr(model, "misfit", None)
@@ -70,22 +105,22 @@ def _facts(model: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read, learn, answer; whatever libraries print goes elsewhere."""
-    answers = os.fdopen(os.dup(1), "wb")
+    """Read a request, learn, and print the answer; what libraries print goes to standard error."""
+    output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    warnings.simplefilter("ignore")  # what they say is among the concerns, which are shown
-    question = json.loads(sys.stdin.buffer.readline())
+    warnings.simplefilter("ignore")  # the model's concerns, which are shown, repeat them
+    request = json.loads(sys.stdin.buffer.readline())
     try:
         sketches = [
-            Sketch.from_bytes(sys.stdin.buffer.read(length)) for length in question["lengths"]
+            Sketch.from_bytes(sys.stdin.buffer.read(length)) for length in request["lengths"]
         ]
-        told = answer_to(question, sketches)
+        answer = answer_to(request, sketches)
     except PrivsketchError as error:
-        told = {"error": str(error)}
+        answer = {"error": str(error)}
     except MemoryError:
-        told = {"error": "this takes more memory than it may have here"}
-    answers.write(json.dumps(told).encode("utf-8"))
-    answers.close()
+        answer = {"error": "this takes more memory than it may have here"}
+    output.write(json.dumps(answer).encode("utf-8"))
+    output.close()
 
 
 if __name__ == "__main__":

@@ -1,64 +1,79 @@
-"""Pages from templates: everything that people wrote is escaped, nothing is loaded from elsewhere.
+"""Pages from templates: all text is escaped, and nothing is loaded from other sites.
 
-The policy of every page allows one style sheet of the package, pictures within the page, and forms
-that go back here; no script at all. Styles of a report are one more sheet, named by its digest.
+The policy of every page allows the style sheet of the package, pictures within the page, and forms
+that go to this collector; it allows no script. The styles of a report are one more sheet, which
+the policy names by its digest.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from privsketch import __version__
 from privsketch.pages.report.rendering import STYLE
 from privsketch_studies.collector.pages import words
-from privsketch_studies.collector.pages.access import Visit
-from privsketch_studies.collector.pages.sheets import policy_digest
+from privsketch_studies.collector.pages.access import Visit, address_within
 
 _FOLDER = Path(__file__).parent
 _POLICY = (
     "default-src 'none'; style-src 'self'{sheet}; img-src 'self' data:; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
+_STUDY = re.compile(r"(/studies/[a-z0-9-]{1,60})(/.*)?", re.ASCII)
+_REFUSAL_TITLES = {
+    "role": "You have no access",
+    "unknown": "Not found",
+    "address": "Not found",
+    "conflict": "A different upload exists",
+    "size": "Too large",
+    "kind": "Not a file of this study",
+    "content": "Refused",
+    "closed": "Not possible now",
+    "often": "Too many requests",
+    "storage": "The store does not answer",
+}
 
 
 @cache
 def templates() -> Environment:
-    """Where pages come from."""
-    found = Environment(
+    """Return the environment of the templates."""
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"time": words.time_text, "size": words.size_text}
-    found.globals |= {
+    environment.filters |= {"time": words.time_text, "size": words.size_text}
+    environment.globals |= {
         "words": words,
         "version": __version__,
         "style": f"/style.css?{style_digest()[:16]}",
         "several": words.several,
     }
-    return found
+    return environment
 
 
 @cache
 def style_sheet() -> str:
-    """The looks of reports, and those of pages around them."""
+    """Return the style sheet of reports and of the pages around them."""
     own = (_FOLDER / "style.css").read_text(encoding="utf-8")
     return f"{STYLE}\nsvg *{{stroke-linejoin:round;stroke-linecap:butt}}\n{own}"
 
 
 @cache
 def style_digest() -> str:
-    """What the sheet is called, so that browsers may keep it."""
+    """Return the digest of the style sheet; its address has it, so that browsers may cache it."""
     return hashlib.sha256(style_sheet().encode("utf-8")).hexdigest()
 
 
@@ -71,31 +86,26 @@ def page(
     sheet: str = "",
     **values: Any,
 ) -> HTMLResponse:
-    """A page, with the policy that it needs and no more."""
-    done = words.DONE.get(request.query_params.get("done", ""))
-    text = (
-        templates()
-        .get_template(template)
-        .render(
-            {
-                "visit": visit,
-                "member": None if visit is None else visit.member,
-                "path": request.url.path,
-                "done": done,
-                "sheet": sheet,
-                "refresh": None,
-                **values,
-            }
-        )
-    )
-    policy = _POLICY.format(sheet=f" {policy_digest(sheet)}" if sheet else "")
-    # Without a referrer browsers do not say where a form comes from, either.
+    """Render a page, with the strictest policy that shows it."""
+    context = {
+        "visit": visit,
+        "member": None if visit is None else visit.member,
+        "path": request.url.path,
+        "done": words.DONE.get(request.query_params.get("done", "")),
+        "sheet": sheet,
+        "refresh": None,
+        **values,
+    }
+    text = templates().get_template(template).render(context)
+    digest = base64.b64encode(hashlib.sha256(sheet.encode("utf-8")).digest()).decode("ascii")
+    policy = _POLICY.format(sheet=f" 'sha256-{digest}'" if sheet else "")
+    # A browser that sends no referrer does not send the origin of a form, either.
     headers = {"Content-Security-Policy": policy, "Referrer-Policy": "same-origin"}
     return HTMLResponse(text, status, headers=headers)
 
 
 def download(data: bytes, name: str, kind: str = "application/octet-stream") -> Response:
-    """A file to keep, under a name that no browser misreads."""
+    """Return a file to download, under a name that all browsers read alike."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
     named = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
@@ -103,4 +113,30 @@ def download(data: bytes, name: str, kind: str = "application/octet-stream") -> 
         data,
         media_type=kind,
         headers={"Content-Disposition": named, "Content-Security-Policy": policy},
+    )
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page, and not a program for JSON."""
+    is_api = request.url.path.startswith("/api/")
+    return not is_api and "text/html" in request.headers.get("accept", "")
+
+
+def refused_page(request: Request, status: int, refusal: str, message: str) -> Response:
+    """Return the page of a refusal, with a link back; without a session, go to the sign-in page."""
+    path = request.url.path
+    if refusal == "token":
+        address = address_within(path) if request.method == "GET" else "/"
+        return RedirectResponse(f"/sign-in?next={quote(address)}", 303)
+    match = _STUDY.fullmatch(path) if refusal != "role" else None
+    text = message[:1].upper() + message[1:]
+    return page(
+        request,
+        "refused.html",
+        None,
+        status=status,
+        title=_REFUSAL_TITLES.get(refusal, "Refused"),
+        message=text + ("" if text.endswith(".") else "."),
+        back=match.group(1) if match else "/",
+        is_study=match is not None,
     )

@@ -1,4 +1,4 @@
-"""Addresses of pages; each asks for what it shows, and changes nothing."""
+"""Routes of the pages that show something; none of them changes anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.collector import Collector
 from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import Visit, Visiting, address_within, visiting
-from privsketch_studies.collector.pages.lessons import COMPARE, Lesson, Lessons, Question
+from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
 from privsketch_studies.collector.progress import progress_of
@@ -27,29 +27,27 @@ Number = Annotated[str, Path(pattern=r"^([1-9][0-9]?|auto|default)$")]
 _REFRESH = 2  # seconds
 
 
-def lessons_of(request: Request) -> Lessons:
-    """What is learned here."""
-    found = request.app.state.lessons
-    if not isinstance(found, Lessons):
-        raise CollectorError("no lessons", "storage")
-    return found
+def jobs_of(request: Request) -> JobQueue:
+    """Return the learning jobs of the collector."""
+    jobs: JobQueue = request.app.state.jobs
+    return jobs
 
 
 def number_of(text: str) -> int | str | None:
-    """A number of clusters as an address has it."""
+    """Return the number of clusters in an address: a number, "auto", or None for the default."""
     return None if text == "default" else text if text == "auto" else int(text)
 
 
 @pages.get("/style.css")
 async def style() -> Response:
-    """The one style sheet; its address changes with it."""
+    """Return the style sheet; its address changes with its content."""
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(style_sheet(), media_type="text/css", headers=headers)
 
 
 @pages.get("/")
 async def first(request: Request, here: Here) -> Response:
-    """Studies of whoever is signed in."""
+    """Show the studies of the visitor."""
     try:
         visit = await visiting(request)
     except CollectorError as error:
@@ -58,7 +56,8 @@ async def first(request: Request, here: Here) -> Response:
         return RedirectResponse("/sign-in", 303)
 
     def work() -> list[dict[str, Any]]:
-        return [_row(here, visit, one) for one in studies.list_studies(here.store, visit.member)]
+        own = studies.list_studies(here.store, visit.member)
+        return [_row(here, visit, study) for study in own]
 
     return page(request, "studies.html", visit, rows=await run_in_threadpool(work))
 
@@ -76,13 +75,13 @@ def _row(here: Collector, visit: Visit, study: studies.Study) -> dict[str, Any]:
 async def sign_in_page(
     request: Request, next: Annotated[str, Query(max_length=400)] = "/"
 ) -> Response:
-    """Where a token is asked for."""
+    """Show the form that asks for a token."""
     return page(request, "sign-in.html", None, next=address_within(next), failed=False)
 
 
 @pages.get("/new")
 async def new_study(request: Request, visit: Visiting) -> Response:
-    """A form for a new study."""
+    """Show the form for a new study."""
     if not visit.member.makes_studies:
         raise members.makers_only()
     return page(request, "new.html", visit)
@@ -90,7 +89,7 @@ async def new_study(request: Request, visit: Visiting) -> Response:
 
 @pages.get("/studies/{study}")
 async def overview(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """A study: how far it is, what is expected, what to expect, what it costs."""
+    """Show a study: its state, next steps, forecast and cost."""
 
     def work() -> dict[str, Any]:
         head = views.head_of(here, visit.member, study)
@@ -108,7 +107,7 @@ async def overview(request: Request, study: StudyName, visit: Visiting, here: He
 
 @pages.get("/studies/{study}/files")
 async def files(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """What was handed in, and downloads."""
+    """Show the uploads of a study, with downloads."""
 
     def work() -> dict[str, Any]:
         head = views.head_of(here, visit.member, study)
@@ -119,23 +118,26 @@ async def files(request: Request, study: StudyName, visit: Visiting, here: Here)
 
 @pages.get("/studies/{study}/people")
 async def people(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """Who takes part; forms for owners."""
+    """Show the members of a study, with forms for owners."""
     return await run_in_threadpool(people_page, request, visit, here, study)
 
 
 def people_page(
-    request: Request, visit: Visit, here: Collector, study: str, **given: Any
+    request: Request,
+    visit: Visit,
+    here: Collector,
+    study: str,
+    new_token: tuple[str, str] | None = None,
 ) -> Response:
-    """The same, with a token that is shown once."""
+    """Show the members of a study; `new_token` is a name with a token that is shown once."""
     head = views.head_of(here, visit.member, study)
-    found = members.members_of(here.store, study)
-    token = {"given_name": None, "given_token": None, **given}
-    return page(request, "people.html", visit, head=head, people=found, **token)
+    people = members.members_of(here.store, study)
+    return page(request, "people.html", visit, head=head, people=people, new_token=new_token)
 
 
 @pages.get("/studies/{study}/history")
 async def history(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """What happened, and whether the chain is intact."""
+    """Show the events of a study, and whether their chain is intact."""
 
     def work() -> dict[str, Any]:
         head = views.head_of(here, visit.member, study)
@@ -144,35 +146,35 @@ async def history(request: Request, study: StudyName, visit: Visiting, here: Her
     return page(request, "history.html", visit, **await run_in_threadpool(work))
 
 
-# ---------------------------------------------------------------- what was learned
+# ---------------------------------------------------------------- models
 
 
 @pages.get("/studies/{study}/models")
 async def models(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """What was learned from the total so far, and a form for more."""
+    """Show the models that were learned from the total, with a form for more."""
     head = await run_in_threadpool(views.head_of, here, visit.member, study)
-    found: list[tuple[Question, Lesson]] = []
+    jobs: list[tuple[JobRequest, LearningJob]] = []
     if head.total is not None:
-        found = lessons_of(request).answers(study, head.total.parts)
-    found.sort(key=lambda pair: (list(TASK_NAMES).index(pair[0].task), _order(pair[0])))
-    waits = any(not lesson.is_over for _, lesson in found)
+        jobs = jobs_of(request).of_total(study, head.total.parts)
+    jobs.sort(key=lambda pair: (list(TASK_NAMES).index(pair[0].task), _order(pair[0])))
+    waits = any(not job.is_over for _, job in jobs)
     return page(
         request,
         "models.html",
         visit,
         head=head,
-        found=found,
+        jobs=jobs,
         refresh=_REFRESH if waits else None,
         tasks=_tasks(head),
     )
 
 
-def _order(question: Question) -> int:
-    return question.number if isinstance(question.number, int) else 0
+def _order(wanted: JobRequest) -> int:
+    return wanted.number if isinstance(wanted.number, int) else 0
 
 
 def _tasks(head: views.Head) -> dict[str, str]:
-    """What can be learned from sketches of a design."""
+    """Return the tasks that sketches of the design can be used for, with their names."""
     is_pca = head.study.design.mapping.for_components
     return {name: text for name, text in TASK_NAMES.items() if (name == "pca") == is_pca}
 
@@ -181,42 +183,47 @@ def _tasks(head: views.Head) -> dict[str, str]:
 async def model(
     request: Request, study: StudyName, task: Task, number: Number, visit: Visiting, here: Here
 ) -> Response:
-    """One model with its report, or how far it is."""
+    """Show a model with its report, or the state of its job."""
     head = await run_in_threadpool(views.head_of, here, visit.member, study)
-    lesson = None
-    if head.total is not None:
-        question = Question(study, head.total.parts, task, number_of(number))
-        lesson = lessons_of(request).look(question)
+    job = _find_job(request, head, task, number_of(number))
     about = {"task": task, "number": number, "title": TASK_NAMES[task]}
-    return _lesson_page(request, visit, head, lesson, **about)
+    return _job_page(request, visit, head, job, **about)
 
 
 @pages.get("/studies/{study}/sources")
 async def sources(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
-    """Sites beside each other, for whoever may see single sketches."""
+    """Show a comparison of the sites to members who may see single sketches."""
     head = await run_in_threadpool(views.head_of, here, visit.member, study)
     visit.member.require_role(study, "owner", "reader")
     if head.study.is_sealed:
-        raise CollectorError("nobody can see single sites of a sealed study", "unknown")
-    parts = () if head.total is None else head.total.parts
-    lesson = lessons_of(request).look(Question(study, parts, COMPARE))
+        raise CollectorError("the sites of a sealed study cannot be compared", "unknown")
+    job = _find_job(request, head, COMPARE)
     about = {"task": COMPARE, "number": "", "title": "Sites compared"}
-    return _lesson_page(request, visit, head, lesson, **about)
+    return _job_page(request, visit, head, job, **about)
 
 
-def _lesson_page(
-    request: Request, visit: Visit, head: views.Head, lesson: Lesson | None, **about: Any
+def _find_job(
+    request: Request, head: views.Head, task: str, number: int | str | None = None
+) -> LearningJob | None:
+    """Return the job of this task on the total as it is now; None if there is none."""
+    if head.total is None:
+        return None
+    return jobs_of(request).find(JobRequest(head.study.name, head.total.parts, task, number))
+
+
+def _job_page(
+    request: Request, visit: Visit, head: views.Head, job: LearningJob | None, **about: Any
 ) -> Response:
     body, sheet = "", ""
-    if lesson is not None and lesson.answer is not None:
-        body, sheet = lesson.answer["body"], lesson.answer["sheet"]
-    waits = lesson is not None and not lesson.is_over
+    if job is not None and job.answer is not None:
+        body, sheet = job.answer["body"], job.answer["sheet"]
+    waits = job is not None and not job.is_over
     return page(
         request,
-        "lesson.html",
+        "model.html",
         visit,
         head=head,
-        lesson=lesson,
+        job=job,
         body=Markup(body),  # noqa: S704 (escaped by the report)
         sheet=Markup(sheet),  # noqa: S704 (of the report's own styles)
         refresh=_REFRESH if waits else None,
@@ -229,7 +236,7 @@ def _lesson_page(
 
 @pages.get("/studies/{study}/design.json")
 async def design_file(study: StudyName, visit: Visiting, here: Here) -> Response:
-    """The design."""
+    """Return the design file."""
     visit.member.require_role(study)
     found = await run_in_threadpool(studies.find_study, here.store, study)
     return download(found.design_bytes, f"{study}-design.json", "application/json")
@@ -237,30 +244,30 @@ async def design_file(study: StudyName, visit: Visiting, here: Here) -> Response
 
 @pages.get("/studies/{study}/total.sketch")
 async def total_file(study: StudyName, visit: Visiting, here: Here) -> Response:
-    """The total."""
-    found = await run_in_threadpool(here.totals.of, visit.member, study)
-    data = await run_in_threadpool(found.sketch.to_bytes)
+    """Return the total, a sketch file."""
+    total = await run_in_threadpool(here.totals.of, visit.member, study)
+    data = await run_in_threadpool(total.sketch.to_bytes)
     return download(data, f"{study}-total.sketch")
 
 
 @pages.get("/studies/{study}/events.json")
 async def events_file(study: StudyName, visit: Visiting, here: Here) -> Response:
-    """All events, for whoever checks them."""
+    """Return all events of a study."""
     from privsketch_studies.collector.events import events_of
 
     visit.member.require_role(study)
-    found = await run_in_threadpool(events_of, here.store, study)
-    data = canonical_json([vars(event) for event in found])
+    events = await run_in_threadpool(events_of, here.store, study)
+    data = canonical_json([vars(event) for event in events])
     return download(data, f"{study}-events.json", "application/json")
 
 
 @pages.get("/studies/{study}/uploads/{digest}")
 async def upload_file(study: StudyName, digest: Digest, visit: Visiting, here: Here) -> Response:
-    """One file, for whoever may have it."""
-    found, data, _ = await run_in_threadpool(
+    """Return one upload to a member who may see it."""
+    upload, data, _ = await run_in_threadpool(
         uploads.read_upload, here.store, visit.member, study, digest
     )
-    return download(data, f"{study}-{found.whose}.{found.kind}")
+    return download(data, f"{study}-{upload.whose}.{upload.kind}")
 
 
 @pages.get("/studies/{study}/models/{task}/{number}/{kind}")
@@ -273,13 +280,12 @@ async def model_file(
     visit: Visiting,
     here: Here,
 ) -> Response:
-    """A model, or its report."""
+    """Return a model file or a report."""
     head = await run_in_threadpool(views.head_of, here, visit.member, study)
-    parts = () if head.total is None else head.total.parts
-    lesson = lessons_of(request).look(Question(study, parts, task, number_of(number)))
-    if lesson is None or lesson.answer is None:
-        raise CollectorError("this was not learned from the total as it is now", "unknown")
+    job = _find_job(request, head, task, number_of(number))
+    if job is None or job.answer is None:
+        raise CollectorError("no such model was learned from the current total", "unknown")
     name = f"{study}-{task}-{number}"
     if kind == "model.json":
-        return download(lesson.answer["model"].encode("utf-8"), f"{name}.json", "application/json")
-    return download(lesson.answer["page"].encode("utf-8"), f"{name}.html", "text/html")
+        return download(job.answer["model"].encode("utf-8"), f"{name}.json", "application/json")
+    return download(job.answer["page"].encode("utf-8"), f"{name}.html", "text/html")

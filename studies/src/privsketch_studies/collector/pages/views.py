@@ -1,4 +1,4 @@
-"""What the page of a study shows, put together from the store in one go."""
+"""Content of the pages of a study, read from the store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from privsketch._base.errors import FileError
 from privsketch.pages.report.cost import receipt_words, release_details, several_records
 from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
-from privsketch_studies.collector.collector import Collector
+from privsketch_studies.collector.collector import Collector, Total
 from privsketch_studies.collector.events import events_of, require_unbroken
 from privsketch_studies.collector.mailbox import takes
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.progress import Progress, progress_of
 from privsketch_studies.collector.studies import Study
-from privsketch_studies.collector.totals import Total
 from privsketch_studies.errors import CollectorError
 
 SHOWN_EVENTS = 200
@@ -26,7 +25,7 @@ SHOWN_EVENTS = 200
 
 @dataclass(frozen=True)
 class Head:
-    """What stands at the top of every page of a study."""
+    """Content at the top of every page of a study."""
 
     study: Study
     progress: Progress
@@ -35,28 +34,28 @@ class Head:
 
     @property
     def state(self) -> tuple[str, str, str]:
-        """Tone, word and sentence of how far it is."""
+        """Tone, word and sentence for the state of the study."""
         return words.state_of(self.study, self.progress.state)
 
     @property
     def is_owner(self) -> bool:
-        """Whether whoever looks at it owns it."""
+        """Whether the visitor owns the study."""
         return "owner" in self.roles
 
     @property
     def sees_single(self) -> bool:
-        """Whether whoever looks at it may see sketches of others."""
+        """Whether the visitor may see the sketches of other members."""
         return bool({"owner", "reader"} & set(self.roles))
 
     @property
     def n_reported(self) -> int:
-        """Sites that have reported."""
+        """Number of sites that have reported."""
         return sum(site.at is not None for site in self.progress.sites)
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """A forecast: of how many, its verdict and words."""
+    """Forecast of the total: what it is for, its verdict and its text."""
 
     label: str
     tone: str
@@ -65,7 +64,7 @@ class Outlook:
 
 
 def head_of(here: Collector, member: Member, name: str) -> Head:
-    """A study to one of its members; refused to others."""
+    """Return the head of a study's pages for one of its members; refuse others."""
     member.require_role(name)
     study = studies.find_study(here.store, name)
     try:
@@ -78,19 +77,19 @@ def head_of(here: Collector, member: Member, name: str) -> Head:
 
 
 def outlooks(head: Head) -> list[Outlook]:
-    """What to expect of the total: now, and when all sites have reported."""
+    """Return forecasts of the total: now, and when all sites have reported."""
     design, n_sites, n_now = head.study.design, len(head.progress.sites), head.n_reported
     if head.study.is_sealed:
-        return [_outlook("Of the total, as planned", design.forecast())]
-    found = []
+        return [_outlook("The total, as planned", design.forecast())]
+    forecasts = []
     if n_now:
-        found.append(
+        forecasts.append(
             _outlook(f"Now, with {words.several(n_now, 'site')}", design.forecast(n_holders=n_now))
         )
     if n_sites > n_now:
         label = f"When all {n_sites} have reported" if n_sites > 1 else "When it has reported"
-        found.append(_outlook(label, design.forecast(n_holders=n_sites)))
-    return found or [_outlook("Of one site", design.forecast())]
+        forecasts.append(_outlook(label, design.forecast(n_holders=n_sites)))
+    return forecasts or [_outlook("One site", design.forecast())]
 
 
 def _outlook(label: str, forecast: Any) -> Outlook:
@@ -99,12 +98,12 @@ def _outlook(label: str, forecast: Any) -> Outlook:
 
 
 def cost_of(head: Head) -> Markup:
-    """What the study costs a record, in words."""
+    """Return HTML that says what the study costs a record."""
     if head.total is None:
         text = head.study.design.budget.describe()
-        return Markup("<p>Every site spends, once: {}.</p>").format(text)
+        return Markup("<p>Every site spends this once: {}.</p>").format(text)
     receipt = head.total.sketch.receipt
-    told = receipt_words(
+    text = receipt_words(
         receipt,
         "the total",
         "Learning from the total costs nothing more; another sketch of the same records adds to "
@@ -112,18 +111,18 @@ def cost_of(head: Head) -> Markup:
         f"where clusters lie; {several_records(receipt)}and everything stated as public in the "
         "design",
     )
-    return Markup(told + release_details(receipt))  # noqa: S704 (escaped by the report)
+    return Markup(text + release_details(receipt))  # noqa: S704 (escaped by the report)
 
 
 def files_of(here: Collector, head: Head, member: Member) -> list[tuple[uploads.Upload, bool]]:
-    """What was handed in, and whether this member may have it."""
-    found = uploads.list_uploads(here.store, head.study.name, aside=True)
-    may = head.study.is_sealed or head.sees_single
-    return [(one, may or one.member == member.name) for one in found]
+    """Return the uploads of a study, and whether this member may download each."""
+    files = uploads.list_uploads(here.store, head.study.name, aside=True)
+    sees_all = head.study.is_sealed or head.sees_single
+    return [(upload, sees_all or upload.member == member.name) for upload in files]
 
 
 def can_hand_in(here: Collector, head: Head, member: Member) -> bool:
-    """Whether anything of this member would be taken now."""
+    """Whether the study takes a file of this member now."""
     if head.study.is_sealed:
         return takes(head.progress.state, head.roles)
     if "site" not in head.roles or head.progress.state != "open":
@@ -133,7 +132,7 @@ def can_hand_in(here: Collector, head: Head, member: Member) -> bool:
 
 @dataclass(frozen=True)
 class History:
-    """Events of a study, the newest first, and whether none of them was altered."""
+    """Events of a study, newest first; `broken` says which one was altered, if any."""
 
     events: list[Event]
     n_events: int
@@ -142,11 +141,11 @@ class History:
 
 
 def history_of(here: Collector, name: str) -> History:
-    """What happened; the whole chain is checked each time."""
+    """Return the events of a study, after a check of the whole chain."""
     broken = None
     try:
-        found = require_unbroken(here.store, name)
+        events = require_unbroken(here.store, name)
     except FileError as error:
-        found, broken = events_of(here.store, name), str(error)
-    head = found[-1].digest if found else ""
-    return History(found[: -SHOWN_EVENTS - 1 : -1], len(found), head, broken)
+        events, broken = events_of(here.store, name), str(error)
+    head = events[-1].digest if events else ""
+    return History(events[: -SHOWN_EVENTS - 1 : -1], len(events), head, broken)

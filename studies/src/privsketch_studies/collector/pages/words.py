@@ -1,4 +1,4 @@
-"""What pages say: times, sizes, states and events in words."""
+"""Texts of the pages: times, sizes, states and events."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ TASK_NAMES = {
     "gaussian-mixture": "Gaussian mixture",
     "pca": "Principal components",
 }
-# How far a study is: a tone of the style sheet, a word, a sentence.
+# By the state of a study: a tone of the style sheet, a word, and a sentence.
 STATES = {
     "open": ("go", "Open", "The study takes sketches."),
     "closed": ("calm", "Closed", "No more sketches are taken; the total is final."),
-    "enrolling": ("wait", "Enrolling", "Sites and tellers hand in their cards."),
-    "frozen": ("wait", "Waiting for tellers", "The study file is there; tellers accept it."),
-    "tallied": ("go", "Tallied", "All tellers have tallied: the total is there."),
+    "enrolling": ("wait", "Enrolling", "Sites and tellers upload their cards."),
+    "frozen": (
+        "wait",
+        "Waiting for tellers",
+        "The study file is uploaded; tellers accept it next.",
+    ),
+    "tallied": ("go", "Tallied", "All tellers have tallied: the total is available."),
     "void": ("stop", "Void", "The study ended without a total."),
 }
 SEALED_STATES = {
@@ -41,25 +45,25 @@ KINDS = {
     "void": "Void statement",
 }
 DONE = {
-    "handed-in": "Kept. What you handed in is on the collector's disk.",
-    "there": "These bytes were there already; nothing was changed.",
+    "handed-in": "Your file is uploaded and stored on the collector's disk.",
+    "there": "The collector already has this file; nothing has changed.",
     "closed": "The study is closed. No more sketches are taken.",
-    "aside": "Set aside. Its member may hand in another.",
-    "gave-roles": "The member has these roles now.",
-    "took-roles": "The member has no role in this study any more.",
-    "revoked": "Revoked: the member's token is worth nothing any more.",
-    "made": "The study is made. Add its members next.",
+    "aside": "The upload is set aside. Its member may upload another file.",
+    "gave-roles": "The member now has these roles.",
+    "took-roles": "The member no longer has a role in this study.",
+    "revoked": "The member's token is revoked and no longer works.",
+    "made": "The study is created. Add its members next.",
 }
 
 
 def state_of(study: Study, state: str) -> tuple[str, str, str]:
-    """Tone, word and sentence of how far a study is."""
-    found = SEALED_STATES.get(state) if study.is_sealed else None
-    return found or STATES[state]
+    """Return tone, word and sentence for the state of a study."""
+    states = {**STATES, **SEALED_STATES} if study.is_sealed else STATES
+    return states[state]
 
 
 def time_text(at: int) -> Markup:
-    """A time, for people and for machines."""
+    """Return a time element, for people and for programs."""
     when = datetime.fromtimestamp(at / 1000, UTC)
     return Markup('<time datetime="{}">{}</time>').format(
         when.strftime("%Y-%m-%dT%H:%M:%SZ"), when.strftime("%-d %b %Y, %H:%M")
@@ -67,7 +71,7 @@ def time_text(at: int) -> Markup:
 
 
 def size_text(n_bytes: int) -> str:
-    """A size in bytes, short."""
+    """Return a size in bytes, kB or MB."""
     if n_bytes < 1000:
         return f"{n_bytes} bytes"
     if n_bytes < 1_000_000:
@@ -76,27 +80,27 @@ def size_text(n_bytes: int) -> str:
 
 
 def event_text(event: Event) -> str:
-    """What happened, in a line."""
+    """Return what an event says, without its subject."""
     facts: dict[str, Any] = event.facts
     roles = " and ".join(map(str, facts.get("roles", ())))
     if event.act == "uploaded":
         kind = KINDS.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
         signed = ", signed" if facts.get("signer") else ""
-        return f"handed in a {kind} of {facts.get('whose')}{signed}"
+        return f"uploaded a {kind} of {facts.get('whose')}{signed}"
     if event.act == "gave roles":
         return f"made {facts.get('member')} {roles}"
     if event.act == "took roles":
-        return f"took the role {roles} from {facts.get('member')}"
+        return f"removed the role {roles} of {facts.get('member')}"
     if event.act == "set aside":
         return f"set an upload aside: {facts.get('because')}"
     if event.act == "made study":
         kind = "a sealed" if facts.get("sealed") else "an open"
-        return f"made the study, {kind} one, owned by {facts.get('owner')}"
+        return f"created {kind} study, owned by {facts.get('owner')}"
     if event.act == "closed study":
         return "closed the study"
     return event.act
 
 
 def several(number: int, word: str) -> str:
-    """A number of things."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,1 +1,1 @@
-"""Where a collector keeps everything: tables, the engine below them, and their migrations."""
+"""The database of a collector: its tables, transactions and migrations."""

@@ -1,8 +1,8 @@
-"""`Store`: a database of a collector, SQLite or PostgreSQL, and its two kinds of transactions.
+"""`Store`: the database of a collector, SQLite or PostgreSQL, and its transactions.
 
-What was committed is on disk before anybody hears of it: SQLite writes ahead with synchronous =
-FULL, PostgreSQL with synchronous_commit on. Writers of SQLite wait for each other in a queue of
-this process; those of PostgreSQL at the row of the chain that they add to (`collector/events`).
+Commits are on disk before they are acknowledged: SQLite has a write-ahead log with synchronous =
+FULL, PostgreSQL has synchronous_commit on. Writers of SQLite wait in a queue of this process, and
+writers of PostgreSQL at the row of the chain that they add to (`collector/events`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from privsketch_studies.collector.store.tables import VERSION, chains, uploads
 
 _VERSIONS = "alembic_version"  # alembic's own table
 _FOLDER = Path(__file__).parent / "migrations"
-_MIGRATING = 0x70736B63  # "pskc": PostgreSQL's lock while tables are made
+_MIGRATION_LOCK = 0x70736B63  # "pskc": PostgreSQL's lock during migrations
 _BUSY_SECONDS = 30
 _Result = TypeVar("_Result")
-_POOL = 16  # connections that are kept; threads of a server are not many more
+_POOL = 16  # idle connections to keep; a server has not many more threads
 
 
 class _Job:
-    """Work that waits for a transaction."""
+    """Work that waits for a transaction, with its result or its error."""
 
     def __init__(self, work: Callable[[Connection], Any]) -> None:
         self.work = work
@@ -48,59 +48,59 @@ class _Job:
 
 
 class Store:
-    """Where a collector keeps everything.
+    """Database of a collector.
 
     Parameters
     ----------
-    place : str
-        A file of SQLite, or the URL of a database: postgresql://user@host/name.
+    location : str
+        Path of an SQLite file, or the URL of a database: postgresql://user@host/name.
     """
 
-    def __init__(self, place: str) -> None:
-        self.is_sqlite, self._engine = _opened(place)
+    def __init__(self, location: str) -> None:
+        self.is_sqlite, self._engine = _open(location)
         self._writers: AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else nullcontext()
         )
         self._waiting: deque[_Job] = deque()
-        self._bring_up_to_date()
+        self._migrate()
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._engine.dispose()
 
     def finish_file(self) -> None:
-        """Leave one file of SQLite, with everything in it."""
+        """Move everything into the SQLite file itself, without a write-ahead log."""
         self._set_journal("DELETE")
 
     def _set_journal(self, mode: str) -> None:
-        """How SQLite writes, which a file remembers."""
+        """Set the journal mode of SQLite, which is stored in the file."""
         if self.is_sqlite:
-            with _as_ours(), self._engine.connect() as connection:
+            with _own_errors(), self._engine.connect() as connection:
                 raw: Any = connection.connection.dbapi_connection
                 raw.cursor().execute(f"PRAGMA journal_mode = {mode}")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state of everything, and changes nothing."""
+        """Open a transaction that reads one consistent state."""
         options = {"isolation_level": "REPEATABLE READ"} if not self.is_sqlite else {}
-        with _as_ours(), self._engine.connect() as plain:
+        with _own_errors(), self._engine.connect() as plain:
             connection = plain.execution_options(**options)
             with connection.begin():
                 yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction whose changes are on disk when the block has ended, all or none."""
-        with _as_ours(), self._writers, self._engine.connect() as plain:
+        """Open a transaction whose changes are on disk when the block ends, all or none."""
+        with _own_errors(), self._writers, self._engine.connect() as plain:
             connection = plain.execution_options(writes=True)
             with connection.begin():
                 yield connection
 
     def write(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Do work in a transaction, and return when it is on disk; errors undo this work alone.
+        """Do work in a transaction, and return when it is on disk; an error undoes only this work.
 
-        Writers of SQLite that come together share one transaction, and one wait for the disk: who
-        finds the way free does the work of all that wait.
+        Writers of SQLite that wait at the same time share one transaction and one write to disk:
+        the first one that gets the lock does the work of all.
         """
         if not self.is_sqlite:
             with self.writing() as connection:
@@ -117,17 +117,17 @@ class Store:
 
     def _do_all(self, jobs: list[_Job]) -> None:
         try:
-            with _as_ours(), self._engine.connect() as plain:
+            with _own_errors(), self._engine.connect() as plain:
                 connection = plain.execution_options(writes=True)
                 with connection.begin():
                     for job in jobs:
                         try:
-                            with _as_ours(), connection.begin_nested():
+                            with _own_errors(), connection.begin_nested():
                                 job.result = job.work(connection)
                         except Exception as error:
                             job.error = error
                             _require_transaction(connection)
-        except BaseException as error:  # nothing of all that is on disk
+        except BaseException as error:  # nothing of this transaction is on disk
             for job in jobs:
                 job.error = job.error or error
             if not isinstance(error, Exception):
@@ -139,20 +139,20 @@ class Store:
     @staticmethod
     def _version(connection: Connection) -> str | None:
         query = f"SELECT version_num FROM {_VERSIONS}"  # noqa: S608 - alembic's own table
-        found = connection.exec_driver_sql(query).scalar()
-        return None if found is None else str(found)
+        version = connection.exec_driver_sql(query).scalar()
+        return None if version is None else str(version)
 
-    def _bring_up_to_date(self) -> None:
-        """Make tables, or change those of an earlier version; refused if they are of a later."""
+    def _migrate(self) -> None:
+        """Create or migrate the tables; refuse a newer version and foreign databases."""
         with self.reading() as connection:
-            there = set(sqlalchemy.inspect(connection).get_table_names())
-            if there and not {_VERSIONS, chains.name, uploads.name} <= there:
-                raise AccessError("store: a database of something else")
-            is_current = bool(there) and self._version(connection) == VERSION
-        self._set_journal("WAL")  # only now: a database of something else stays as it is
+            tables = set(sqlalchemy.inspect(connection).get_table_names())
+            if tables and not {_VERSIONS, chains.name, uploads.name} <= tables:
+                raise AccessError("store: this database is not a collector's")
+            is_current = bool(tables) and self._version(connection) == VERSION
+        self._set_journal("WAL")  # only now, so that a foreign database does not change
         if is_current:
             return
-        # Here: a restart does without, and takes less time.
+        # Imported here: a restart usually needs no migration, and is faster without.
         from alembic import command
         from alembic.config import Config
         from alembic.util import CommandError
@@ -161,7 +161,7 @@ class Store:
         config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
         with self.writing() as connection:
             if not self.is_sqlite:
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")
@@ -169,13 +169,13 @@ class Store:
                 raise AccessError("store: made by a newer privsketch") from None
 
 
-def _opened(place: str) -> tuple[bool, Engine]:
-    if "://" not in place:
-        folder = Path(place).absolute().parent
+def _open(location: str) -> tuple[bool, Engine]:
+    if "://" not in location:
+        folder = Path(location).absolute().parent
         if not folder.is_dir():
-            raise AccessError(f"store: no folder {folder}")
+            raise AccessError(f"store: no such folder: {folder}")
     try:
-        url = _url_of(place)
+        url = _url_of(location)
         if url.get_backend_name() == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
         elif url.get_backend_name() != "sqlite" or not url.database:
@@ -184,7 +184,7 @@ def _opened(place: str) -> tuple[bool, Engine]:
         if is_sqlite:
             _make_private(str(url.database))
         engine = create_engine(url, pool_size=_POOL, max_overflow=2 * _POOL, hide_parameters=True)
-    except ArgumentError:  # which would show the URL, with its password
+    except ArgumentError:  # its message would show the URL with its password
         raise ParameterError("store: not a URL of a database") from None
     event.listen(engine, "connect", _prepare_sqlite if is_sqlite else _prepare_postgresql)
     if is_sqlite:
@@ -192,21 +192,21 @@ def _opened(place: str) -> tuple[bool, Engine]:
     return is_sqlite, engine
 
 
-def _url_of(place: str) -> URL:
-    """A file by its own name, whatever is in it; else a URL."""
-    if "://" not in place:
-        return URL.create("sqlite", database=str(Path(place).absolute()))
-    return make_url(place)
+def _url_of(location: str) -> URL:
+    """Return the URL of a database; a path may have any characters but ://."""
+    if "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).absolute()))
+    return make_url(location)
 
 
 def _make_private(file: str) -> None:
-    """Make the file of a new store one that nobody else reads; SQLite's others beside it follow."""
-    with suppress(OSError):  # it is there, or SQLite will say what is wrong
+    """Create a file that only its owner can read; SQLite copies the mode to files beside it."""
+    with suppress(OSError):  # the file exists, or SQLite will say what is wrong
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself
+    connection.isolation_level = None  # the driver begins no transaction by itself
     cursor = connection.cursor()
     for name, value in (
         ("busy_timeout", _BUSY_SECONDS * 1000),
@@ -219,15 +219,15 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A reader that becomes a writer could find that somebody else has written in between.
+    # A transaction that reads first and writes later could conflict with another writer.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _require_transaction(connection: Connection) -> None:
-    """Refuse to go on where SQLite has ended a transaction by itself, as when a disk is full.
+    """Refuse to go on if SQLite has ended a transaction by itself, as on a full disk.
 
-    What others did in it is undone, and a commit would be silent about that.
+    The work of all jobs in it is undone, and a commit would not report that.
     """
     raw: Any = connection.connection.dbapi_connection
     if not raw.in_transaction:
@@ -242,8 +242,8 @@ def _prepare_postgresql(connection: Any, _: Any) -> None:
 
 
 @contextmanager
-def _as_ours() -> Iterator[None]:
-    """Errors of a database that cannot be reached, is full, or too busy, without its words."""
+def _own_errors() -> Iterator[None]:
+    """Turn errors of the database into ours, without its messages, which may quote rows."""
     try:
         yield
     except sqlalchemy.exc.IntegrityError:

@@ -1,8 +1,8 @@
-"""Tables of a collector. Rows are named by what people call them; no database numbers them.
+"""Tables of a collector. Primary keys are names and digests, never numbers of the database.
 
-`uploads` holds the bytes themselves, so that a row and its bytes are there or not, together.
-`claims` has a row for everything of which a study may have one: a member's sketch, a source, a
-holder's ballot. Whoever inserts it first has it; the primary key decides, and no look beforehand.
+`uploads` has the bytes themselves, so that a row and its bytes are stored together or not at all.
+`claims` has a row for everything that a study may have once: a member's sketch, a source, a
+holder's ballot. The primary key decides which upload comes first, without a query beforehand.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 
 METADATA = MetaData()
-VERSION = "2"  # of the tables: the newest of the migrations
-COLLECTOR = ""  # the name that events have which are of no study
+VERSION = "2"  # revision of the newest migration
+COLLECTOR = ""  # name of the chain of events without a study
 
 studies = Table(
     "studies",
@@ -66,7 +66,7 @@ uploads = Table(
     METADATA,
     Column("study", String(60), ForeignKey("studies.name"), primary_key=True),
     Column("digest", String(64), primary_key=True),
-    Column("number", Integer, nullable=False),  # that of its event
+    Column("number", Integer, nullable=False),  # of its event
     Column("kind", String(10), nullable=False),
     Column("member", String(100), ForeignKey("members.name"), nullable=False),
     Column("whose", String(400), nullable=False),
@@ -104,7 +104,7 @@ events = Table(
     Column("study", String(60), ForeignKey("chains.study"), primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("at", BigInteger, nullable=False),
-    Column("member", String(100)),  # None: somebody with access to the machine itself
+    Column("member", String(100)),  # None: someone at the machine itself
     Column("act", String(40), nullable=False),
     Column("facts", Text, nullable=False),
     Column("previous", String(64), nullable=False),

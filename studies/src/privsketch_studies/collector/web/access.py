@@ -1,4 +1,4 @@
-"""Who asks: the token of a request, how often its member has asked, and its study."""
+"""Dependencies of the API's routes: the member who asks, rate limits, and the body of a file."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from fastapi import Depends, Path, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from privsketch_studies.collector.collector import Collector
+from privsketch_studies.collector.collector import Collector, Settings
 from privsketch_studies.collector.members import Member, authenticate
-from privsketch_studies.collector.settings import Settings
-from privsketch_studies.collector.web.limits import Buckets, Gate, Room, too_large
+from privsketch_studies.collector.web.limits import BodyReader, TokenBuckets, UploadQuota, too_large
 from privsketch_studies.errors import CollectorError
 
-_BEARER = HTTPBearer(auto_error=False, description="The token that you were given.")
-_NETWORK_BITS = 64
+_BEARER = HTTPBearer(auto_error=False, description="Token of a member.")
+_NETWORK_BITS = 64  # of an IPv6 address: one connection usually has a whole network
 StudyName = Annotated[str, Path(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$", max_length=60)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the bytes.")]
 
 
-class Often:
-    """How often members, and strangers at an address, may ask."""
+class RateLimits:
+    """Rate limits of members, and of addresses that send no valid token."""
 
     def __init__(self, settings: Settings) -> None:
-        self._members = Buckets(settings.member_rate, settings.member_burst)
-        self._strangers = Buckets(settings.failure_rate, settings.failure_burst)
+        self._members = TokenBuckets(settings.member_rate, settings.member_burst)
+        self._addresses = TokenBuckets(settings.failure_rate, settings.failure_burst)
 
     def count_failure(self, address: str) -> None:
-        """Somebody had no valid token; refuse to say so if that happens too often."""
-        self._require(self._strangers.take(_place(address)))
+        """Count a request without a valid token; refuse it if there are too many."""
+        self._require(self._addresses.take(_network(address)))
 
     def count_member(self, name: str) -> None:
-        """Refuse a member who asks too often."""
+        """Count a request of a member; refuse it if there are too many."""
         self._require(self._members.take(name))
 
     @staticmethod
@@ -42,41 +41,39 @@ class Often:
             raise CollectorError(f"too many requests; wait {wait:.0f} seconds or more", "often")
 
 
-def _place(address: str) -> str:
-    """Where somebody is: an address, or the network that one connection has of the newer ones."""
+def _network(address: str) -> str:
+    """Return an IPv4 address, or the network of an IPv6 address."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(found.ipv4_mapped or ipaddress.ip_network((found, _NETWORK_BITS), strict=False))
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, _NETWORK_BITS), strict=False))
 
 
 def collector_of(request: Request) -> Collector:
-    """The collector that serves a request."""
-    found = request.app.state.collector
-    if not isinstance(found, Collector):
-        raise CollectorError("no collector", "storage")
-    return found
+    """Return the collector that serves a request."""
+    collector: Collector = request.app.state.collector
+    return collector
 
 
 async def asking(
     request: Request,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
 ) -> Member:
-    """Whose token a request has."""
-    often: Often = request.app.state.often
+    """Return the member whose token a request has; refuse a request without a valid one."""
+    limits: RateLimits = request.app.state.limits
     address = "" if request.client is None else request.client.host
     token = None if credentials is None else credentials.credentials
     try:
         member = await run_in_threadpool(authenticate, collector_of(request).store, token)
     except CollectorError as error:
-        # Members are let in from whatever address: others there may be strangers.
+        # Valid tokens are accepted from all addresses: members may share one with attackers.
         if error.refusal == "token":
-            often.count_failure(address)
+            limits.count_failure(address)
         raise
-    often.count_member(member.name)
+    limits.count_member(member.name)
     return member
 
 
@@ -85,15 +82,15 @@ Here = Annotated[Collector, Depends(collector_of)]
 
 
 async def read_file_body(request: Request, member: Member, max_bytes: int) -> bytes:
-    """All bytes of a file in a body, none of which is read if they are said to be too many."""
+    """Return the bytes of a file in a body; a body that is stated too large is not read."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/octet-stream":
-        raise CollectorError("files are of type application/octet-stream", "kind")
+        raise CollectorError("expected a file of type application/octet-stream", "kind")
     stated = request.headers.get("content-length", str(max_bytes))
     if not (stated.isascii() and stated.isdigit()) or int(stated) > max_bytes:
         raise too_large(max_bytes)
-    gate: Gate = request.scope["privsketch.gate"]
-    room: Room = request.app.state.room
-    gate.at_end.append(room.take(member.name, int(stated)))
-    gate.max_bytes = max_bytes
+    body: BodyReader = request.scope["privsketch.body"]
+    quota: UploadQuota = request.app.state.quota
+    body.at_end.append(quota.reserve(member.name, int(stated)))
+    body.max_bytes = max_bytes
     return await request.body()

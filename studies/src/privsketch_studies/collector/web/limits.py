@@ -1,14 +1,15 @@
-"""What a collector lets through: how often, how much, how slowly; all of it before work is done.
+"""Limits on requests: their rate, size and duration, checked before any work is done.
 
-`Guard` stands before the application. It refuses bodies that are compressed, of a kind that nobody
-takes, or larger than stated; bytes are counted as they come, and time is, too. It writes the one
-line of the log that a request gets, of which nothing is the client's own words; and what goes wrong
-inside is told by its type and place alone.
+`Guard` is the middleware around the application. It refuses bodies that are compressed, of an
+unknown type, or larger than stated; it counts bytes and seconds as a body arrives. It writes one
+line of the log for each request, which quotes nothing that the client sent. Internal errors are
+logged by their type and their line of code only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import traceback
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from privsketch_studies.collector.settings import Settings
+from privsketch_studies.collector.collector import Settings
 from privsketch_studies.errors import CollectorError
 
 Scope = MutableMapping[str, Any]
@@ -28,7 +29,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOGGER = logging.getLogger("privsketch.collector")
 MAX_HEADERS = 16 * 1024  # bytes
-MAX_SMALL = 64 * 1024  # bytes of a body that is no file
+MAX_SMALL = 64 * 1024  # bytes of a body without a file
 TYPES = ("application/octet-stream", "application/json")
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")  # of pages
 STATUS = {
@@ -46,7 +47,7 @@ STATUS = {
     "storage": 503,
 }
 _PACKAGE = Path(__file__).parents[2]
-_MAX_KEYS = 100_000  # addresses or members that are remembered
+_MAX_KEYS = 100_000  # addresses or members that a rate limiter remembers
 _SECURITY = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -59,15 +60,15 @@ _SECURITY = (
 )
 
 
-class Buckets:
-    """How often somebody may ask: `rate` a second in the long run, `burst` at once."""
+class TokenBuckets:
+    """Rate limiter by token buckets: `rate` requests a second in the long run, `burst` at once."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str, n_requests: float = 1.0) -> float:
-        """Take from a bucket; how many seconds to wait if it is empty, else 0."""
+        """Take a token from a bucket and return 0; the seconds to wait if the bucket is empty."""
         wait = self.wait(key)
         if wait == 0:
             level, at = self._levels[key]
@@ -75,7 +76,7 @@ class Buckets:
         return wait
 
     def wait(self, key: str) -> float:
-        """How many seconds to wait before there is something in a bucket."""
+        """Return the seconds to wait until a bucket has a token."""
         at = time.monotonic()
         level, before = self._levels.pop(key, (self._burst, at))
         level = min(self._burst, level + (at - before) * self._rate)
@@ -85,49 +86,49 @@ class Buckets:
         return 0.0 if level >= 1 else (1 - level) / self._rate
 
 
-class Room:
-    """Memory for files on their way: so many bytes of all members, so many files of each."""
+class UploadQuota:
+    """Limit on concurrent uploads: bytes over all members, and files of each member."""
 
     def __init__(self, settings: Settings) -> None:
         self._max_bytes, self._max_files = settings.max_body_bytes, settings.max_bodies
         self._n_bytes = 0
         self._n_files: Counter[str] = Counter()
 
-    def take(self, name: str, n_bytes: int) -> Callable[[], None]:
-        """Take room for a file of a member; what gives it back."""
-        # One that is larger than all room finds it empty at some time.
+    def reserve(self, name: str, n_bytes: int) -> Callable[[], None]:
+        """Reserve memory for a file of a member, and return a function that frees it."""
+        # A file that is larger than the limit is accepted when it is the only one.
         is_full = self._n_bytes > 0 and self._n_bytes + n_bytes > self._max_bytes
         if is_full or self._n_files[name] >= self._max_files:
-            raise CollectorError("too many files at a time; try again in a while", "often")
+            raise CollectorError("too many files at a time; try again later", "often")
         self._n_bytes += n_bytes
         self._n_files[name] += 1
 
-        def give_back() -> None:
+        def free() -> None:
             self._n_bytes -= n_bytes
             self._n_files[name] -= 1
             if not self._n_files[name]:
                 del self._n_files[name]
 
-        return give_back
+        return free
 
 
-class Gate:
-    """A body on its way in, with what it may still bring, and by when."""
+class BodyReader:
+    """Body of a request as it arrives, with limits on its size and its duration."""
 
     def __init__(self, receive: Receive, settings: Settings) -> None:
         self._receive, self._settings = receive, settings
         self._began: float | None = None
-        self._n_bytes, self._is_whole = 0, False
+        self._n_bytes, self._is_complete = 0, False
         self.max_bytes = MAX_SMALL
         self.at_end: list[Callable[[], None]] = []
 
     async def receive(self) -> Message:
-        """The next message; an error once there was too much, or it took too long."""
-        if self._is_whole:  # what follows tells of the connection only
+        """Return the next message; refuse a body that is too large or takes too long."""
+        if self._is_complete:  # later messages are about the connection
             return await self._receive()
         if self._began is None:
             self._began = time.monotonic()
-        # By what has come: who may bring much does not thereby get time to bring little.
+        # The time grows with the bytes that arrived, not with the bytes that are allowed.
         allowed = self._settings.body_seconds + self._n_bytes / self._settings.body_rate
         left = self._began + allowed - time.monotonic()
         try:
@@ -135,25 +136,25 @@ class Gate:
         except TimeoutError:
             raise CollectorError("the body took too long", "slow") from None
         self._n_bytes += len(message.get("body", b""))
-        self._is_whole = not message.get("more_body", False)
+        self._is_complete = not message.get("more_body", False)
         if self._n_bytes > self.max_bytes:
             raise too_large(self.max_bytes)
         return message
 
 
 def too_large(max_bytes: int) -> CollectorError:
-    """The body of a request is larger than what it is for."""
-    return CollectorError(f"larger than {max_bytes} bytes, which is the most here", "size")
+    """Return the error for a body above the limit."""
+    return CollectorError(f"the body is larger than the limit of {max_bytes} bytes", "size")
 
 
 class Guard:
-    """Stands before an application."""
+    """Middleware that applies the limits to an application and logs its requests."""
 
     def __init__(self, app: App, settings: Settings) -> None:
         self._app, self._settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -163,18 +164,18 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = {name.lower() for name, _ in message["headers"]}
-                fresh = [pair for pair in _SECURITY if pair[0] not in given]
-                message["headers"] = [*message["headers"], *fresh]
+                names = {name.lower() for name, _ in message["headers"]}
+                defaults = [pair for pair in _SECURITY if pair[0] not in names]
+                message["headers"] = [*message["headers"], *defaults]
             await send(message)
 
-        gate = Gate(receive, self._settings)
-        scope["privsketch.gate"] = gate
+        body = BodyReader(receive, self._settings)
+        scope["privsketch.body"] = body
         try:
             if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
                 raise CollectorError(f"headers of more than {MAX_HEADERS} bytes", "headers")
             require_acceptable(dict(scope["headers"]), scope["method"], scope["path"])
-            await self._app(scope, gate.receive, answer)
+            await self._app(scope, body.receive, answer)
         except CollectorError as error:
             if not status:
                 await send_error(answer, error)
@@ -183,34 +184,32 @@ class Guard:
             if not status:
                 await send_error(answer, CollectorError("internal error", "answer"))
         finally:
-            for give_back in gate.at_end:
-                give_back()
+            for free in body.at_end:
+                free()
             route = getattr(scope.get("route"), "path", "(no such page)")
             seconds = time.monotonic() - began
             LOGGER.info("%s %s %d %.0f ms", _method(scope), route, status, 1000 * seconds)
 
 
 def require_acceptable(headers: dict[bytes, bytes], method: str, path: str) -> None:
-    """Refuse a body by what is said of it beforehand."""
+    """Refuse a body by its headers."""
     if b"transfer-encoding" in headers and b"content-length" in headers:
-        # A proxy that believes the other one would see other requests.
-        raise CollectorError("a body has a length or comes in parts, not both", "size")
+        # A proxy that uses the other header would split the stream into other requests.
+        raise CollectorError("a body has a length or comes in chunks, not both", "size")
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
-        raise CollectorError("compressed bodies are not taken", "kind")
+        raise CollectorError("compressed bodies are not accepted", "kind")
     has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
     if has_body and method in ("POST", "PUT", "PATCH", "DELETE"):
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        taken = TYPES if path.startswith("/api/") else FORM_TYPES
-        if kind.decode("latin-1") not in taken:
-            raise CollectorError(f"bodies are of type {taken[0]} or {taken[1]}", "kind")
+        types = TYPES if path.startswith("/api/") else FORM_TYPES
+        if kind.decode("latin-1") not in types:
+            raise CollectorError(f"expected a body of type {types[0]} or {types[1]}", "kind")
 
 
 async def send_error(send: Send, error: CollectorError) -> None:
-    """The answer to a request that is refused."""
-    import json
-
-    told = {"refusal": error.refusal, "message": str(error)}
-    body = json.dumps({"error": told}).encode("ascii")
+    """Answer a request that is refused."""
+    content = {"refusal": error.refusal, "message": str(error)}
+    body = json.dumps({"error": content}).encode("ascii")
     status = STATUS.get(error.refusal, 500)
     headers = [
         (b"content-type", b"application/json"),
@@ -223,7 +222,7 @@ async def send_error(send: Send, error: CollectorError) -> None:
 
 
 def place_of(error: BaseException) -> str:
-    """An error by its type and place: its words may be those of a body."""
+    """Return type and line of code of an error; its message might quote a body."""
     where = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = Path(frame.f_code.co_filename)

@@ -1,4 +1,4 @@
-"""Addresses of the service; each asks one function and says what it found."""
+"""Routes of the API; each calls one function of the collector."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from privsketch_studies.collector import events, members, studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.progress import progress_of
 from privsketch_studies.collector.web.access import Asking, Digest, Here, StudyName, read_file_body
-from privsketch_studies.collector.web.shapes import (
-    Because,
-    Brief,
-    Given,
+from privsketch_studies.collector.web.schemas import (
+    ErrorAnswer,
     Health,
-    Me,
+    IssuedToken,
+    MemberView,
     NewMember,
-    Person,
-    Refused,
-    Whole,
+    OwnProfile,
+    SetAsideRequest,
+    StudyDetail,
+    StudySummary,
 )
 
 SIGNATURE_HEADER = "Privsketch-Signature"
 _FILE = "application/octet-stream"
-MAX_DESIGN = 8 * 2**20  # bytes of a design file, from above: thousands of columns with labels
-_WORDS = {
-    401: "No valid token.",
-    403: "Not allowed to this member, or no such study.",
-    404: "Not there.",
+MAX_DESIGN = 8 * 2**20  # bytes: enough for a design of thousands of columns with labels
+_DESCRIPTIONS = {
+    401: "The token is missing or not valid.",
+    403: "The member has no access, or there is no such study.",
+    404: "Not found.",
     408: "The body took too long.",
-    409: "Something else is there already.",
+    409: "A different upload exists.",
     413: "The body is too large.",
-    415: "A body of another kind, or a compressed one.",
-    422: "Refused: not what it should be.",
-    423: "Closed, or not yet open.",
+    415: "The body has an unsupported type, or is compressed.",
+    422: "The content is not valid.",
+    423: "The study is closed, or not open yet.",
     429: "Too many requests.",
-    503: "The store cannot be reached.",
+    503: "The store does not answer.",
 }
-_ALWAYS = (401, 403, 408, 413, 415, 422, 429, 503)
+_COMMON = (401, 403, 408, 413, 415, 422, 429, 503)
 
 
 def refusals(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Refusals of a route, as OpenAPI tells them."""
+    """Return the refusals of a route for OpenAPI."""
     return {
-        status: {"model": Refused, "description": _WORDS[status]}
-        for status in sorted({*_ALWAYS, *more})
+        status: {"model": ErrorAnswer, "description": _DESCRIPTIONS[status]}
+        for status in sorted({*_COMMON, *more})
     }
 
 
@@ -64,10 +64,10 @@ _FILE_BODY = {
 }
 
 
-def _gives_file(words: str) -> dict[int | str, dict[str, Any]]:
+def _file_answer(description: str) -> dict[int | str, dict[str, Any]]:
     return {
         200: {
-            "description": words,
+            "description": description,
             "content": {_FILE: {"schema": {"type": "string", "format": "binary"}}},
         }
     }
@@ -79,7 +79,7 @@ api = APIRouter(prefix="/api/v1")
 
 @public.get("/health", responses={503: refusals()[503]})
 def health(here: Here) -> Health:
-    """Whether the collector and its store answer."""
+    """Check that the collector and its store answer."""
     here.require_store()
     return Health(is_well=True, version=__version__)
 
@@ -93,7 +93,7 @@ def health(here: Here) -> Health:
     },
 )
 def metrics(here: Here) -> Response:
-    """Counts, as Prometheus reads them; none is of one study or member."""
+    """Return counts over all studies, in the format of Prometheus."""
     counts = here.counts()
     lines = [
         f"privsketch_{name.removeprefix('n_')} {value}\n" for name, value in vars(counts).items()
@@ -102,27 +102,19 @@ def metrics(here: Here) -> Response:
 
 
 @api.get("/me", responses=refusals(), tags=["members"])
-async def me(member: Asking) -> Me:
-    """Whose token it is, and what it is for."""
-    return Me.of(member)
+async def me(member: Asking) -> OwnProfile:
+    """Return the profile of the member with this token."""
+    return OwnProfile.of(member)
 
 
 # ---------------------------------------------------------------- studies
 
 
 @api.get("/studies", responses=refusals(), tags=["studies"])
-async def studies_of_member(member: Asking, here: Here) -> list[Brief]:
-    """Studies in which you have a role."""
-    found = await run_in_threadpool(studies.list_studies, here.store, member)
-    return [
-        Brief(
-            name=study.name,
-            title=study.title,
-            is_sealed=study.is_sealed,
-            roles=list(member.roles_in(study.name)),
-        )
-        for study in found
-    ]
+async def studies_of_member(member: Asking, here: Here) -> list[StudySummary]:
+    """List the studies in which you have a role."""
+    own = await run_in_threadpool(studies.list_studies, here.store, member)
+    return [StudySummary.of(study, member) for study in own]
 
 
 @api.put(
@@ -139,14 +131,14 @@ async def make_study(
     here: Here,
     title: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     sealed: bool = False,
-    last_day: Annotated[date | None, Query(description="Of uploads, UTC.")] = None,
-) -> Whole:
-    """Make a study, which you then own. The body is a design file."""
+    last_day: Annotated[date | None, Query(description="Last day of uploads, UTC.")] = None,
+) -> StudyDetail:
+    """Make a study that you own. The body is a design file."""
     if not member.makes_studies:
         raise members.makers_only()
     data = await read_file_body(request, member, MAX_DESIGN)
 
-    def work() -> Whole:
+    def work() -> StudyDetail:
         made = studies.make_study(
             here.store,
             study,
@@ -158,19 +150,19 @@ async def make_study(
             by=member,
         )
         again = members.find_member(here.store, member.name)
-        return Whole.told(made, progress_of(here.store, made), again)
+        return StudyDetail.with_progress(made, progress_of(here.store, made), again)
 
     return await run_in_threadpool(work)
 
 
 @api.get("/studies/{study}", responses=refusals(), tags=["studies"])
-async def study_of_member(study: StudyName, member: Asking, here: Here) -> Whole:
-    """A study, how far it is, and what is expected of you."""
+async def study_of_member(study: StudyName, member: Asking, here: Here) -> StudyDetail:
+    """Return a study with its progress and your next steps."""
     member.require_role(study)
 
-    def work() -> Whole:
+    def work() -> StudyDetail:
         found = studies.find_study(here.store, study)
-        return Whole.told(found, progress_of(here.store, found), member)
+        return StudyDetail.with_progress(found, progress_of(here.store, found), member)
 
     return await run_in_threadpool(work)
 
@@ -178,24 +170,24 @@ async def study_of_member(study: StudyName, member: Asking, here: Here) -> Whole
 @api.get(
     "/studies/{study}/design",
     response_class=Response,
-    responses={**refusals(), **_gives_file("The design file.")},
+    responses={**refusals(), **_file_answer("The design file.")},
     tags=["studies"],
 )
 async def design_of_study(study: StudyName, member: Asking, here: Here) -> Response:
-    """The design that all holders share."""
+    """Return the design file of a study."""
     member.require_role(study)
     found = await run_in_threadpool(studies.find_study, here.store, study)
     return Response(found.design_bytes, media_type=_FILE)
 
 
 @api.post("/studies/{study}/close", responses=refusals(409), tags=["studies"])
-async def close_study(study: StudyName, member: Asking, here: Here) -> Whole:
-    """End an open study, as its owner; no more sketches are taken."""
+async def close_study(study: StudyName, member: Asking, here: Here) -> StudyDetail:
+    """Close an open study, as its owner; it takes no more sketches."""
     member.require_role(study, "owner")
 
-    def work() -> Whole:
+    def work() -> StudyDetail:
         found = studies.close_study(here.store, study, by=member)
-        return Whole.told(found, progress_of(here.store, found), member)
+        return StudyDetail.with_progress(found, progress_of(here.store, found), member)
 
     return await run_in_threadpool(work)
 
@@ -208,7 +200,7 @@ async def events_of_study(
     after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
 ) -> list[Event]:
-    """What happened in a study: a chain of events, each of which names the one before."""
+    """List the events of a study: a chain in which each event has the digest of the one before."""
     member.require_role(study)
     return await run_in_threadpool(events.events_of, here.store, study, after=after, n_events=limit)
 
@@ -216,14 +208,14 @@ async def events_of_study(
 @api.get(
     "/studies/{study}/total",
     response_class=Response,
-    responses={**refusals(404), **_gives_file("The total, a sketch file.")},
+    responses={**refusals(404), **_file_answer("The total, a sketch file.")},
     tags=["studies"],
 )
 async def total_of_study(study: StudyName, member: Asking, here: Here) -> Response:
-    """The exact sum of all sketches; of a sealed study, what its tallies join to."""
+    """Return the exact sum of all sketches, or of the tallies of a sealed study."""
     member.require_role(study)
-    found = await run_in_threadpool(here.totals.of, member, study)
-    data = await run_in_threadpool(found.sketch.to_bytes)
+    total = await run_in_threadpool(here.totals.of, member, study)
+    data = await run_in_threadpool(total.sketch.to_bytes)
     return Response(data, media_type=_FILE)
 
 
@@ -234,7 +226,10 @@ async def total_of_study(study: StudyName, member: Asking, here: Here) -> Respon
     "/studies/{study}/uploads",
     status_code=201,
     responses={
-        200: {"model": uploads.Acknowledgement, "description": "These bytes were there."},
+        200: {
+            "model": uploads.Acknowledgement,
+            "description": "The collector already has this file.",
+        },
         **refusals(409, 423),
     },
     openapi_extra=_FILE_BODY,
@@ -252,11 +247,11 @@ async def hand_in(
             alias=SIGNATURE_HEADER,
             max_length=4000,
             pattern=r"^[A-Za-z0-9+/=]*$",
-            description="A .sig file of a sketch, base64.",
+            description="Content of the .sig file of a sketch, in base64.",
         ),
     ] = None,
 ) -> uploads.Acknowledgement:
-    """Hand in a sketch, or a file of a sealed study. Kept when it is answered, and once."""
+    """Upload a sketch, or a file of a sealed study. It is stored once, before the answer."""
     member.require_role(study)
 
     def allowed() -> int:
@@ -265,16 +260,16 @@ async def hand_in(
 
     data = await read_file_body(request, member, await run_in_threadpool(allowed))
     signed = None if signature is None else _decoded(signature)
-    kept = await run_in_threadpool(uploads.submit, here.store, member, study, data, signed)
-    response.status_code = 201 if kept.is_new else 200
-    return kept
+    receipt = await run_in_threadpool(uploads.submit, here.store, member, study, data, signed)
+    response.status_code = 201 if receipt.is_new else 200
+    return receipt
 
 
 @api.get("/studies/{study}/uploads", responses=refusals(), tags=["uploads"])
 async def uploads_of_study(
     study: StudyName, member: Asking, here: Here, aside: bool = False
 ) -> list[uploads.Upload]:
-    """What was handed in and counts, and what was set aside if that is asked for."""
+    """List the uploads that count; with `aside`, also those that were set aside."""
     member.require_role(study)
     return await run_in_threadpool(uploads.list_uploads, here.store, study, aside=aside)
 
@@ -282,11 +277,11 @@ async def uploads_of_study(
 @api.get(
     "/studies/{study}/uploads/{digest}",
     response_class=Response,
-    responses={**refusals(404), **_gives_file("The file.")},
+    responses={**refusals(404), **_file_answer("The file.")},
     tags=["uploads"],
 )
 async def upload_of_study(study: StudyName, digest: Digest, member: Asking, here: Here) -> Response:
-    """One file: of a sealed study any; a sketch for owners, readers, and whoever handed it in."""
+    """Return an upload. Only owners, readers and its own member may have a sketch."""
     _, data, signature = await run_in_threadpool(
         uploads.read_upload, here.store, member, study, digest
     )
@@ -303,9 +298,9 @@ async def upload_of_study(study: StudyName, digest: Digest, member: Asking, here
     tags=["uploads"],
 )
 async def set_aside(
-    study: StudyName, digest: Digest, why: Because, member: Asking, here: Here
+    study: StudyName, digest: Digest, why: SetAsideRequest, member: Asking, here: Here
 ) -> None:
-    """Take an upload out of what counts, as owner; its member may hand in another."""
+    """Set an upload aside, as an owner; it no longer counts, and its member may upload another."""
     member.require_role(study, "owner")
     await run_in_threadpool(uploads.set_aside, here.store, study, digest, why.because, by=member)
 
@@ -316,31 +311,31 @@ MemberName = Annotated[str, Path(min_length=1, max_length=100)]
 
 
 @api.get("/studies/{study}/members", responses=refusals(), tags=["members"])
-async def members_of_study(study: StudyName, member: Asking, here: Here) -> list[Person]:
-    """Who takes part."""
+async def members_of_study(study: StudyName, member: Asking, here: Here) -> list[MemberView]:
+    """List the members of a study."""
     member.require_role(study)
-    found = await run_in_threadpool(members.members_of, here.store, study)
-    return [Person.of(one, study) for one in found]
+    people = await run_in_threadpool(members.members_of, here.store, study)
+    return [MemberView.of(person, study) for person in people]
 
 
 @api.post(
     "/studies/{study}/members", status_code=201, responses=refusals(404, 409), tags=["members"]
 )
-async def add_member(study: StudyName, new: NewMember, member: Asking, here: Here) -> Given:
-    """Add a member to a study, as its owner. The token is told this once."""
+async def add_member(study: StudyName, new: NewMember, member: Asking, here: Here) -> IssuedToken:
+    """Add a member to a study, as its owner. The token cannot be shown again."""
     member.require_role(study, "owner")
 
-    def work() -> Given:
+    def work() -> IssuedToken:
         if new.is_known:
             members.give_roles(here.store, new.name, study, new.roles, by=member)
-            return Given(name=new.name, token=None)
+            return IssuedToken(name=new.name, token=None)
         key = None
         if new.key is not None:
             key = PublicKey.from_bytes(new.key.encode("utf-8", "replace"))
         token = members.add_member(
             here.store, new.name, study=study, as_roles=new.roles, key=key, by=member
         )
-        return Given(name=new.name, token=token)
+        return IssuedToken(name=new.name, token=token)
 
     return await run_in_threadpool(work)
 
@@ -352,21 +347,21 @@ async def add_member(study: StudyName, new: NewMember, member: Asking, here: Her
     tags=["members"],
 )
 async def take_roles(study: StudyName, name: MemberName, member: Asking, here: Here) -> None:
-    """Take all roles of a member in a study, as its owner; what was handed in stays."""
+    """Remove all roles of a member in a study, as its owner; uploads stay."""
     member.require_role(study, "owner")
     await run_in_threadpool(members.take_roles, here.store, name, study, by=member)
 
 
 @api.post("/members/{name}/token", responses=refusals(), tags=["members"])
-async def renew_token(name: MemberName, member: Asking, here: Here) -> Given:
-    """A new token for a member that you made; the old one is worth nothing."""
+async def renew_token(name: MemberName, member: Asking, here: Here) -> IssuedToken:
+    """Replace the token of a member that you added."""
     token = await run_in_threadpool(members.renew_token, here.store, name, by=member)
-    return Given(name=name, token=token)
+    return IssuedToken(name=name, token=token)
 
 
 @api.delete("/members/{name}/token", status_code=204, responses=refusals(), tags=["members"])
 async def revoke_token(name: MemberName, member: Asking, here: Here) -> None:
-    """End what the token of a member that you made can do."""
+    """Revoke the token of a member that you added."""
     await run_in_threadpool(members.revoke_token, here.store, name, by=member)
 
 

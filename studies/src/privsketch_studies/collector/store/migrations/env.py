@@ -1,4 +1,4 @@
-"""What alembic runs: in the transaction of a store that asked for it."""
+"""Environment of alembic: migrations run in the transaction of the store that asks for them."""
 
 from alembic import context
 

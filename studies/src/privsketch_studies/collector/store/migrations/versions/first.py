@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Create the tables."""
     op.create_table(
         "studies",
         sa.Column("name", sa.String(60), primary_key=True),
@@ -82,11 +82,11 @@ def upgrade() -> None:
         sa.Column("previous", sa.String(64), nullable=False),
         sa.Column("digest", sa.String(64), nullable=False),
     )
-    # Events of no study have a chain from the start.
+    # The chain of events without a study exists from the start.
     op.bulk_insert(chains, [{"study": "", "n_events": 0, "head": "0" * 64, "at": 0}])
 
 
 def downgrade() -> None:
-    """Take them away."""
+    """Drop the tables."""
     for name in ("events", "chains", "claims", "uploads", "roles", "members", "studies"):
         op.drop_table(name)

@@ -1,4 +1,4 @@
-"""Sessions of people at the pages."""
+"""The table of sessions at the pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "1"
 
 
 def upgrade() -> None:
-    """Make their table."""
+    """Create the table."""
     op.create_table(
         "sessions",
         sa.Column("session_hash", sa.String(64), primary_key=True),

@@ -1,4 +1,4 @@
-"""What answers look like, as OpenAPI describes them. Times are milliseconds since 1970, UTC."""
+"""Bodies of requests and answers, as OpenAPI describes them. Times are milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from privsketch_studies.collector.studies import Study
 Role = Literal["owner", "site", "teller", "reader"]
 
 
-class Fault(BaseModel):
-    """Why a request was refused."""
+class ErrorBody(BaseModel):
+    """Reason for a refusal: a word for programs and a message for people."""
 
     refusal: str
     message: str
 
 
-class Refused(BaseModel):
-    """What is said to a request that is refused."""
+class ErrorAnswer(BaseModel):
+    """Answer to a request that was refused."""
 
-    error: Fault
+    error: ErrorBody
 
 
-class Me(BaseModel):
-    """Whose token it is."""
+class OwnProfile(BaseModel):
+    """Member to whom the token of the request belongs."""
 
     name: str
     makes_studies: bool
@@ -35,18 +35,18 @@ class Me(BaseModel):
     roles: dict[str, list[str]]
 
     @classmethod
-    def of(cls, member: Member) -> Me:
-        """A member, to themselves."""
+    def of(cls, member: Member) -> OwnProfile:
+        """Return the profile of a member, with the roles in all studies."""
         return cls(
             name=member.name,
             makes_studies=member.makes_studies,
-            key=None if member.key is None else member.key.fingerprint,
+            key=member.fingerprint,
             roles={study: list(own) for study, own in member.roles.items()},
         )
 
 
-class Person(BaseModel):
-    """A member, to others of a study."""
+class MemberView(BaseModel):
+    """Member of a study, as other members of the study see them."""
 
     name: str
     roles: list[str]
@@ -54,53 +54,61 @@ class Person(BaseModel):
     is_revoked: bool
 
     @classmethod
-    def of(cls, member: Member, study: str) -> Person:
-        """A member in a study."""
+    def of(cls, member: Member, study: str) -> MemberView:
+        """Return the view of a member in one study."""
         return cls(
             name=member.name,
             roles=list(member.roles_in(study)),
-            key=None if member.key is None else member.key.fingerprint,
+            key=member.fingerprint,
             is_revoked=member.is_revoked,
         )
 
 
 class NewMember(BaseModel):
-    """Whom to add to a study: somebody new, or a member of the collector."""
+    """Member to add to a study: a new one, or a member of the collector."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(min_length=1, max_length=100)
     roles: list[Role] = Field(min_length=1, max_length=4)
     key: str | None = Field(None, max_length=8000, description="Text of a .pub file.")
-    is_known: bool = Field(False, description="A member of the collector gets these roles.")
+    is_known: bool = Field(
+        False, description="Give the roles to a member that the collector already has."
+    )
 
 
-class Given(BaseModel):
-    """A token, told this once; None for somebody who has one."""
+class IssuedToken(BaseModel):
+    """Token of a member, which is shown only once; null for a member who has one."""
 
     name: str
     token: str | None
 
 
-class Because(BaseModel):
-    """Why something is set aside."""
+class SetAsideRequest(BaseModel):
+    """Reason for setting an upload aside."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     because: str = Field(min_length=1, max_length=400)
 
 
-class Brief(BaseModel):
-    """A study in a list."""
+class StudySummary(BaseModel):
+    """Study in a list of studies."""
 
     name: str
     title: str
     is_sealed: bool
     roles: list[str]
 
+    @classmethod
+    def of(cls, study: Study, member: Member) -> StudySummary:
+        """Return the summary of a study for one of its members."""
+        roles = list(member.roles_in(study.name))
+        return cls(name=study.name, title=study.title, is_sealed=study.is_sealed, roles=roles)
 
-class Whole(Brief):
-    """A study, how far it is, and what is expected of whoever asks."""
+
+class StudyDetail(StudySummary):
+    """Study with its progress and the next steps of the member who asks."""
 
     state: str
     design: str
@@ -113,13 +121,10 @@ class Whole(Brief):
     steps: list[Step]
 
     @classmethod
-    def told(cls, study: Study, progress: Progress, member: Member) -> Whole:
-        """A study, to one of its members."""
+    def with_progress(cls, study: Study, progress: Progress, member: Member) -> StudyDetail:
+        """Return the details of a study for one of its members."""
         return cls(
-            name=study.name,
-            title=study.title,
-            is_sealed=study.is_sealed,
-            roles=list(member.roles_in(study.name)),
+            **StudySummary.of(study, member).model_dump(),
             state=progress.state,
             design=study.design.fingerprint,
             epsilon=float(study.design.budget.epsilon),
@@ -133,7 +138,7 @@ class Whole(Brief):
 
 
 class Health(BaseModel):
-    """That the collector answers, and its store does."""
+    """State of the collector and its store."""
 
     is_well: bool
     version: str

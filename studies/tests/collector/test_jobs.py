@@ -10,9 +10,8 @@ import time
 import pytest
 
 import privsketch as ps
-from privsketch_studies.collector.pages.learner import answer_to
-from privsketch_studies.collector.pages.lessons import Lesson, Lessons, Question
-from privsketch_studies.collector.pages.sheets import without_attributes
+from privsketch_studies.collector.pages.jobs import JobQueue, JobRequest, LearningJob
+from privsketch_studies.collector.pages.learner import answer_to, without_attributes
 from privsketch_studies.errors import CollectorError
 from studies.tests.collector.test_web_pages import Browser
 from studies.tests.server import sketch_of
@@ -22,18 +21,18 @@ ANSWERS = (sys.executable, "-c", "import sys; sys.stdin.buffer.read(); print('{\
 DIES = (sys.executable, "-c", "raise SystemExit(1)")
 
 
-def question(number, parts=("a",)):
-    return Question("heart", parts, "kmeans", number)
+def job_request(number, parts=("a",)):
+    return JobRequest("heart", parts, "kmeans", number)
 
 
-def ask_for(lessons, n_questions):
+def ask_for(jobs, n_questions):
     for number in range(n_questions):
-        lessons.ask(question(number, ("b",)), "t", [b"x"])
+        jobs.submit(job_request(number, ("b",)), "t", [b"x"])
 
 
-def waited(lessons, one, states=("done", "failed")):
+def waited(jobs, one, states=("done", "failed")):
     for _ in range(1200):
-        found = lessons.look(one)
+        found = jobs.find(one)
         if found is not None and found.state in states:
             return found
         time.sleep(0.05)
@@ -45,7 +44,7 @@ def make():
     made = []
 
     def new(*arguments, **options):
-        made.append(Lessons(*arguments, **options))
+        made.append(JobQueue(*arguments, **options))
         return made[-1]
 
     yield new
@@ -54,47 +53,47 @@ def make():
 
 
 def test_a_question_is_answered_once_for_the_same_parts(make):
-    lessons = make(command=ANSWERS)
-    lessons.ask(question(2), "t", [b"x"])
-    first = waited(lessons, question(2))
+    jobs = make(command=ANSWERS)
+    jobs.submit(job_request(2), "t", [b"x"])
+    first = waited(jobs, job_request(2))
     assert first.answer == {"page": 1}
-    lessons.ask(question(2), "t", [b"x"])
-    assert lessons.look(question(2)) is first
-    assert lessons.look(question(2, parts=("a", "b"))) is None  # the total has changed
+    jobs.submit(job_request(2), "t", [b"x"])
+    assert jobs.find(job_request(2)) is first
+    assert jobs.find(job_request(2, parts=("a", "b"))) is None  # the total has changed
 
 
 def test_one_at_a_time_stopped_in_time_and_not_too_many(make):
-    lessons = make(seconds=0.3, command=SLEEPS)
+    jobs = make(seconds=0.3, command=SLEEPS)
     for number in range(3):
-        lessons.ask(question(number), "t", [b"x"])
-    states = [lessons.look(question(number)).state for number in range(3)]
+        jobs.submit(job_request(number), "t", [b"x"])
+    states = [jobs.find(job_request(number)).state for number in range(3)]
     assert states.count("waiting") >= 2
-    assert "longer than 0.3 seconds" in waited(lessons, question(2)).error
+    assert "longer than 0.3 seconds" in waited(jobs, job_request(2)).error
     with pytest.raises(CollectorError, match="many models wait"):
-        ask_for(lessons, 100)
-    other = Question("lungs", ("a",), "kmeans", 2)
-    lessons.ask(other, "t", [b"x"])  # one study does not keep others out
-    assert lessons.look(other).state == "waiting"
+        ask_for(jobs, 100)
+    other = JobRequest("lungs", ("a",), "kmeans", 2)
+    jobs.submit(other, "t", [b"x"])  # one study does not keep others out
+    assert jobs.find(other).state == "waiting"
     with pytest.raises(CollectorError, match="too large"):
-        lessons.ask(question(1, ("c",)), "t", [bytes(2**25)] * 3)
+        jobs.submit(job_request(1, ("c",)), "t", [bytes(2**25)] * 3)
 
 
 def test_a_process_that_dies_is_told_without_details(make):
-    lessons = make(command=DIES)
-    lessons.ask(question(2), "t", [b"x"])
-    assert "pull the total" in waited(lessons, question(2)).error
-    lessons.ask(question(2), "t", [b"x"])  # may be tried again
-    assert waited(lessons, question(2)).state == "failed"
+    jobs = make(command=DIES)
+    jobs.submit(job_request(2), "t", [b"x"])
+    assert "pull the total" in waited(jobs, job_request(2)).error
+    jobs.submit(job_request(2), "t", [b"x"])  # may be tried again
+    assert waited(jobs, job_request(2)).state == "failed"
 
 
 def test_closing_stops_what_is_at_work(make):
-    lessons = make(command=SLEEPS)
-    lessons.ask(question(2), "t", [b"x"])
-    waited(lessons, question(2), ["running"])
-    lessons.close()
-    assert waited(lessons, question(2)).state == "failed"
-    lessons.ask(question(3), "t", [b"x"])
-    assert lessons.look(question(3)) is None
+    jobs = make(command=SLEEPS)
+    jobs.submit(job_request(2), "t", [b"x"])
+    waited(jobs, job_request(2), ["running"])
+    jobs.close()
+    assert waited(jobs, job_request(2)).state == "failed"
+    jobs.submit(job_request(3), "t", [b"x"])
+    assert jobs.find(job_request(3)) is None
 
 
 def test_styles_become_classes_and_text_stays():
@@ -119,18 +118,18 @@ def test_the_same_model_as_on_ones_own_machine():
     assert "<b> title" not in told["page"]
 
 
-class Canned(Lessons):
+class Canned(JobQueue):
     """Answers at once, the same to everything."""
 
-    def _learned(self, question, title, sketches):
-        facts = {"number": question.number, "cost_ratio": None, "misfit": "1.00", "concerns": []}
+    def _run(self, job_request, title, sketches):
+        facts = {"number": job_request.number, "cost_ratio": None, "misfit": "1.00", "concerns": []}
         answer = {"page": "<p>", "body": "<p>learned</p>", "sheet": ".i0{--p:1}", "facts": facts}
-        return Lesson("done", {**answer, "model": "{}"})
+        return LearningJob("done", {**answer, "model": "{}"})
 
 
 def test_models_are_asked_for_within_limits_and_kept_by_the_total(world):
     olga = Browser(world, "olga")
-    world.client.app.state.lessons = Canned()
+    world.client.app.state.jobs = Canned()
     assert "There is no total yet" in olga.text("/studies/heart/models")
     assert olga.post("/studies/heart/models", task="kmeans", number="2").status_code == 404
     for name in ("north", "south"):

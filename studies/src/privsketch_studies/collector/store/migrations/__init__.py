@@ -1,1 +1,0 @@
-"""How tables of one version become those of the next; alembic runs what is here."""
