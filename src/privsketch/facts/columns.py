@@ -366,7 +366,7 @@ class Date(Line):
         if moment.year not in _YEARS:
             raise self._error(name, value, f"expected a year from {_YEARS[0]} to {_YEARS[-1]}")
         is_day = moment == datetime(moment.year, moment.month, moment.day)
-        return moment.date().isoformat() if is_day else moment.isoformat(timespec="seconds")
+        return str(moment.date()) if is_day else moment.isoformat(timespec="seconds")
 
     @staticmethod
     def _seconds(day: str) -> float:
