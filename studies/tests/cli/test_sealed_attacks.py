@@ -101,7 +101,7 @@ def test_a_state_from_before_the_study_does_not_accept_it_again(study):
     for card in studies.SealedStudy.load("s.study").tellers:
         teller_slot(card.study_key.fingerprint, "study").unlink()
     told = refused(study, "study", "accept", "s.study", "--key", "a.key", code=INTEGRITY)
-    assert "your signature lies beside this study" in told
+    assert "your signature is beside this study" in told
     assert "have the study made anew" in told
 
 
