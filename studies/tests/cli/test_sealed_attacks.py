@@ -151,7 +151,7 @@ def test_one_liar_takes_no_cost_back(study):
     assert "total.sketch: a total of this study" in told
     assert costs() == before
     told = succeeded(*settle, "--total", "total.sketch").output
-    assert "they have the receipt of the total" in told
+    assert "now with the receipt of the total" in told
     assert costs() == before
 
 

@@ -126,12 +126,14 @@ def test_a_study_says_what_is_next(study):
         "a: check the ballots when all are cast (privsketch study check --key)"
     ]
     check()
-    assert steps() == ["owner: close the list when all are cast and checked (privsketch study close)"]
+    assert steps() == [
+        "owner: close the list when all are cast and checked (privsketch study close)"
+    ]
     succeeded(*close())
     assert [text[:1] for text in steps()] == ["a", "b"]
     for name in TELLERS:
         succeeded(*tally(name))
-    assert steps("--me", "h0.pub")[0] == "anybody: join the tallies (privsketch study join)"
+    assert steps("--me", "h0.pub")[0] == "anyone: join the tallies (privsketch study join)"
     assert "privsketch study settle" in steps("--me", "h0.pub")[1]
     assert "privsketch study destroy" in steps("--me", "a.pub")[1]
     end = ["--tally", "a.tally", "--tally", "b.tally"]
