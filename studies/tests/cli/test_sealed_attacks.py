@@ -101,7 +101,7 @@ def test_a_state_from_before_the_study_does_not_accept_it_again(study):
     for card in studies.SealedStudy.load("s.study").tellers:
         teller_slot(card.study_key.fingerprint, "study").unlink()
     told = refused(study, "study", "accept", "s.study", "--key", "a.key", code=INTEGRITY)
-    assert "your signature lies beside this study" in told
+    assert "your signature is beside this study" in told
     assert "have the study made anew" in told
 
 
@@ -132,7 +132,7 @@ def test_one_liar_takes_no_cost_back(study):
     settle = ["study", "settle", "s.study", "--holder", "h0", *where]
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
     assert "'b' did not declare" in told
-    assert "that you have pinned a teller is not enough" in told
+    assert "a pinned teller is not enough" in told
     Path("away").mkdir()
     Path("b.tally").rename("b.under another name")
     for file in ("a.tally", "b.under another name"):
@@ -151,7 +151,7 @@ def test_one_liar_takes_no_cost_back(study):
     assert "total.sketch: a total of this study" in told
     assert costs() == before
     told = succeeded(*settle, "--total", "total.sketch").output
-    assert "they have the receipt of the total" in told
+    assert "now with the receipt of the total" in told
     assert costs() == before
 
 

@@ -124,15 +124,17 @@ def test_a_study_says_what_is_next(study):
         seal(name)
     assert [text[:5] for text in steps()] == ["a: ch", "b: ch", "owner"]
     assert steps("--me", "a.pub") == [
-        "a: check the ballots when all are in (privsketch study check --key)"
+        "a: check the ballots when all are cast (privsketch study check --key)"
     ]
     check()
-    assert steps() == ["owner: close the list when all are in and checked (privsketch study close)"]
+    assert steps() == [
+        "owner: close the list when all are cast and checked (privsketch study close)"
+    ]
     succeeded(*close())
     assert [text[:1] for text in steps()] == ["a", "b"]
     for name in TELLERS:
         succeeded(*tally(name))
-    assert steps("--me", "h0.pub")[0] == "anybody: join the tallies (privsketch study join)"
+    assert steps("--me", "h0.pub")[0] == "anyone: join the tallies (privsketch study join)"
     assert "privsketch study settle" in steps("--me", "h0.pub")[1]
     assert "privsketch study destroy" in steps("--me", "a.pub")[1]
     end = ["--tally", "a.tally", "--tally", "b.tally"]
@@ -242,7 +244,7 @@ def test_seal_finds_its_ballot_in_the_mailbox(study, monkeypatch):
         "-o",
         "x",
     ]
-    assert "no folder" in refused(study, *other, "--mailbox", "nowhere", code=3)
+    assert "not a folder" in refused(study, *other, "--mailbox", "nowhere", code=3)
 
 
 def test_who_enrols_says_as_what(study):
@@ -354,7 +356,7 @@ def test_one_list_for_a_study_key(study):
     data = Path("a.tally").read_bytes()
     Path("s.closed").rename("first.closed")
     succeeded(*close(*(f"{name}.ballot" for name in HOLDERS[:3])))
-    assert "once, ever" in refused(study, *tally("a", "--force"), code=INTEGRITY)
+    assert "tallies once" in refused(study, *tally("a", "--force"), code=INTEGRITY)
     Path("first.closed").replace("s.closed")
     succeeded(*tally("a", "--force"))
     assert Path("a.tally").read_bytes() == data

@@ -186,9 +186,9 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
     # Another card for the same key is no birth either.
     teller_card(GAUSSIAN, people.tellers[0], people.study_keys[0].public)
     assert kept(teller_slot(people.study_keys[0].fingerprint, "born")) is None
-    for module in ("study", "study_keys"):
+    for module in ("study", "once"):
         monkeypatch.setattr(f"privsketch_studies.sealing.{module}.require_born", lambda key: None)
-    with pytest.raises(StudyError, match="your signature lies beside this study"):
+    with pytest.raises(StudyError, match="your signature is beside this study"):
         study.accept(people.tellers[0])
     again = studies.SealedStudy.from_bytes(study.to_bytes())
     for key in people.tellers:

@@ -820,7 +820,7 @@ def test_pins_are_no_names_and_one_of_several_is_not_enough(people, study, ledge
     for how, match in (
         ({"voids": [void]}, "'teller 1' did not declare .* a pinned teller is not enough"),
         ({"voids": []}, "'teller 0', 'teller 1' did not declare"),
-        ({"voids": [void], "trusted": "teller 1"}, "does not say that it is void"),
+        ({"voids": [void], "trusted": "teller 1"}, "has not declared the study void"),
         ({"voids": [void], "trusted": people.holders[1].public}, "no teller"),
     ):
         with pytest.raises(StudyError, match=match):
