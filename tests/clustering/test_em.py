@@ -527,7 +527,7 @@ def test_options_of_sketches_are_refused(option, mixture, spent):
 
 def test_an_unknown_method_is_refused(mixture, spent):
     for method in ("EM", "auto", None, ["em"]):
-        with pytest.raises(ParameterError, match=r"method=.*'sketch' or 'em'"):
+        with pytest.raises(ParameterError, match=r"method=.*'sketch', 'em'"):
             fitted(mixture[:50], method=method)
     assert spent == []
 

@@ -46,7 +46,7 @@ def test_k_means_as_scikit_learn_scores_it(records, others, monkeypatch):
     assert model.score(others) == pytest.approx(expected, rel=1e-12)
     assert model.model_.score(others) == pytest.approx(expected, rel=1e-12)
     assert model.score(pd.DataFrame(others)) == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr(estimator_file, "_VALUES", 14)  # seven rows at a time
+    monkeypatch.setattr(estimator_file, "_BLOCK_VALUES", 14)  # seven rows at a time
     assert model.score(others) == pytest.approx(expected, rel=1e-12)
     assert model.score(scipy.sparse.csr_matrix(others)) == pytest.approx(expected, rel=1e-12)
     assert model.score(others[:1]) == pytest.approx(kmeans_oracle_of_one(model, others[0]))

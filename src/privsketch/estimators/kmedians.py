@@ -107,7 +107,8 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
 
         The labels are exact: as sensitive as the rows of X themselves.
         """
-        return self.model_.predict(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.predict(rows)
 
     def score(self, X: Any, y: object = None) -> float:
         """Return minus the k-medians cost of X: the sum of distances to the nearest centers.
@@ -115,7 +116,8 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
         release without a charge: publish scores of other records only.
         """
-        return self.model_.score(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score(rows)
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """Fit on X, then predict its labels. Charges once; the labels are not private."""

@@ -166,7 +166,8 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the most probable component of each row of X, as sensitive as the row."""
-        return self.model_.predict(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.predict(rows)
 
     def fit_predict(self, X: Any, y: object = None) -> npt.NDArray[np.int64]:
         """Fit on X, then predict its labels. Charges once; the labels are not private."""
@@ -174,11 +175,13 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each component for each row of X, (n, n_components)."""
-        return self.model_.predict_proba(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.predict_proba(rows)
 
     def score_samples(self, X: Any) -> Floats:
         """Return the logarithm of the density at each row of X, (n,), as sensitive as the rows."""
-        return self.model_.score_samples(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score_samples(rows)
 
     def score(self, X: Any, y: object = None) -> float:
         """Return the mean of `score_samples`.
@@ -186,21 +189,24 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
         release without a charge: publish scores of other records only.
         """
-        return self.model_.score(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score(rows)
 
     def bic(self, X: Any) -> float:
         """Return the Bayesian information criterion for X (lower is better).
 
         It is as sensitive as `score`.
         """
-        return self.model_.bic(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.bic(rows)
 
     def aic(self, X: Any) -> float:
         """Return the Akaike information criterion for X (lower is better).
 
         It is as sensitive as `score`.
         """
-        return self.model_.aic(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.aic(rows)
 
     def sample(self, n_samples: int = 1) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Draw synthetic records (n_samples, n_features_in_) and their components.

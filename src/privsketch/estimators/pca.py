@@ -166,7 +166,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
 
         They are exact, and as sensitive as the rows of X themselves.
         """
-        return self.model_.transform(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.transform(rows)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Return the points with these coordinates along the components, (n, n_features_in_)."""
@@ -182,7 +183,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
 
         It is as sensitive as the rows of X themselves.
         """
-        return self.model_.score_samples(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score_samples(rows)
 
     def score(self, X: Any, y: object = None) -> float:
         """Return the mean of `score_samples`.
@@ -190,7 +192,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
         release without a charge: publish scores of other records only.
         """
-        return self.model_.score(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score(rows)
 
     @property
     def _n_features_out(self) -> int:
