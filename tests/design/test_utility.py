@@ -605,8 +605,8 @@ def test_which_masks_save_time():
     assert cost("block:120") > cost()
     assert cost("block:512", dim=64, n_features=4096) < 0.3 * cost(dim=64, n_features=4096)
     assert cost(structured=True, dim=1024, n_features=8192) < 0.2 * cost(dim=1024, n_features=8192)
-    with pytest.raises(ParameterError, match="cost"):
-        cost(feature_map="wavelets")
+    # A map of another package has no kernel of its own: its table is looked up.
+    assert cost(feature_map="wavelets") > 10 * cost()
 
 
 # Alternatives

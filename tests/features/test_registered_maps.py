@@ -268,7 +268,7 @@ def test_a_mixture_of_unknown_harmonics_is_refused(plan):
 
 def test_sources_are_compared_without_a_model(plan):
     sketches = [ps.sketch(RECORDS, plan(), source=source) for source in ("a", "b", "c")]
-    assert "Fourier and one-bit features only" in ps.compare(sketches).notes[0]
+    assert "only sketches of Fourier and one-bit features" in ps.compare(sketches).notes[0]
 
 
 def test_plans_forecasts_and_costs_are_told(plan):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.plugins import plugin_names
@@ -70,8 +71,17 @@ class _MethodName(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the name if a method has it."""
-        known = list(dict.fromkeys(name for loss in _METHODS for name in methods_of(loss)))
-        return click.Choice(known).convert(value, param, ctx)
+        return self._choice().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        return self._choice().shell_complete(ctx, param, incomplete)
+
+    @staticmethod
+    def _choice() -> click.Choice[str]:
+        return click.Choice(list(dict.fromkeys(n for loss in _METHODS for n in methods_of(loss))))
 
 
 class _MethodOption(click.Option):
