@@ -13,7 +13,7 @@ from privsketch._base.errors import ParameterError
 from privsketch.cli.main import main
 from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.choose import Method, chosen_method, cluster_by, method_names
-from privsketch.testing import neighbouring_tables, replay
+from privsketch.testing import check_method, neighbouring_tables, replay
 
 BOX = ps.Box(low=-1, high=1, dim=2)
 ORIGIN = "quick-clusters 1.5"
@@ -171,3 +171,10 @@ def test_the_command_knows_registered_methods(tmp_path):
     refused = CliRunner().invoke(main, [*command, "unknown"])
     assert refused.exit_code != 0
     assert "'quick'" in refused.output
+
+
+@pytest.mark.slow
+def test_authors_can_check_their_methods():
+    check_method("quick")
+    with pytest.raises(AssertionError, match="record"):
+        check_method("leaking")

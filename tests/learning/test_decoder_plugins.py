@@ -8,6 +8,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base import plugins
+from privsketch.testing import check_decoder
 
 CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
 
@@ -43,6 +44,10 @@ def decode_negative(problem, n_clusters, rng, *, n_init):
 
 def decode_infinite(problem, n_clusters, rng, *, n_init):
     return SimpleNamespace(centers=CENTERS * np.inf, weights=[2500, 2500])
+
+
+def decode_wrong(problem, n_clusters, rng, *, n_init):
+    return SimpleNamespace(centers=-CENTERS + [0.5, 0.0], weights=[2500, 2500])
 
 
 NOT_CALLABLE = 3
@@ -117,3 +122,12 @@ def test_an_unknown_name_lists_the_registered_ones(registered, sketch):
     registered(known="decode_known")
     with pytest.raises(ps.ParameterError, match="'joint', 'cl-ompr', 'known'"):
         ps.learn_kmeans(sketch, 2, decoder="unknown")
+
+
+def test_authors_can_check_their_decoders(registered):
+    registered(known="decode_known", too_few="decode_too_few", wrong="decode_wrong")
+    check_decoder("known")
+    with pytest.raises(ps.PrivsketchError):
+        check_decoder("too_few")
+    with pytest.raises(AssertionError, match="clusters are missed"):
+        check_decoder("wrong")

@@ -172,7 +172,7 @@ def test_the_description_says_method_reason_domain_and_cost():
     text = some_model().describe()
     assert "k-means     3 clusters of about 1234 records" in text
     assert "k-means     1 cluster of about" in some_model(1).describe()
-    assert "method      pipeline: many columns" in text
+    assert "method      pipeline, because many columns" in text
     assert "domain      box" in text
     assert "careful     a cluster is small" in text
     assert "epsilon = 1, delta = 1e-06" in text

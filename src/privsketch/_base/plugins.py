@@ -1,4 +1,4 @@
-"""Plugins: engines, feature maps, methods, decoders, commands and files of other packages.
+"""Plugins: feature maps, methods, decoders, commands and files of other packages.
 
 A package registers a part by a line in its own pyproject.toml::
 

@@ -282,7 +282,9 @@ class ClusterModel(Model):
         clusters = "1 cluster" if self.n_clusters == 1 else f"{self.n_clusters} clusters"
         what = f"{self.task:<11} {clusters} of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
-        lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
+        lines.append(
+            f"method      {self.method}" + (f", because {self.reason}" if self.reason else "")
+        )
         if self.cost_ratio is not None:
             lines.append(f"accuracy    k-means cost {self.cost_ratio.describe()}")
         if self.misfit is not None:
@@ -357,5 +359,9 @@ def _require_density(fields: dict[str, Any]) -> None:
         means, widths, weights = (fields[name] for name in names)
         if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
             raise ParameterError("centers, weights and widths do not fit together")
-    if fields["decoder"] not in _KNOWN_DECODERS:
+    receipt = fields["receipt"]
+    is_registered = isinstance(receipt, dict) and "plugins" in receipt  # by another package
+    if fields["decoder"] not in _KNOWN_DECODERS and not (
+        is_registered and isinstance(fields["decoder"], str)
+    ):
         raise ParameterError("unknown decoder")
