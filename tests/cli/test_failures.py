@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -149,6 +150,7 @@ def test_no_error_of_ours_is_forgotten():
     internal = {errors.PrivsketchError, errors.KernelError}
     ours = [one for one in below(errors.PrivsketchError) if one.__module__.startswith("privsketch")]
     for kind in ours:
+        assert pickle.loads(pickle.dumps(kind)) is kind  # workers send errors
         is_internal = kind in internal or issubclass(kind, errors.KernelError)
         assert (kind.kind == "internal") == is_internal, kind
 
