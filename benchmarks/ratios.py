@@ -3,7 +3,7 @@
     python -m benchmarks ratios                                20 data sets, 10 runs each, and
                                                                k far from what was planned for
     python -m benchmarks ratios --calibrate --output rows.jsonl
-    python -m benchmarks ratios --calibrate --read rows.jsonl  constants of learning/kmeans/ratio.py
+    python -m benchmarks ratios --calibrate --read rows.jsonl  constants of learning/kmeans/model.py
 
 A *ratio* is the k-means cost of a model's centers on the raw records over what scikit-learn's
 KMeans reaches on them with three starts. Constants are fitted to random studies with the records

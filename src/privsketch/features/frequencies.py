@@ -3,7 +3,7 @@
 A frequency has a uniform direction and a radius r / scale. These are the laws of r and scale:
 
 - "multi-scale" (default): every frequency draws its own scale from a wide range, so that
-  the width of the clusters need not be known (features/radii.py, design/scales.py);
+  the width of the clusters need not be known (features/radii.py, design/plan.py);
 - "adapted-radius": r has density r exp(-r^2 / 2), at one given scale;
 - "gaussian": normal frequencies at one given scale, the papers' plain choice;
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with

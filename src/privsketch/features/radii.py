@@ -4,7 +4,7 @@ A frequency of scale t detects clusters about as wide as t: it damps wider ones 
 tighter ones poorly. The information about a center, integrated over the logarithm of the width, is
 one half per feature for every law (the integral of x exp(-x) d ln s with x = |w|^2 s^2). So a law
 only chooses which widths it serves. Scales are log-uniform in a main band and, with the share of a
-tail, in a band of finer scales below it (design/scales.py chooses both).
+tail, in a band of finer scales below it (design/plan.py chooses both).
 
 At scale t the length is r / t with r of density r exp(-r^2 / 2), the papers' adapted radius.
 Lengths of exactly 1 / t serve the widths of their band a little better. But searches need the few

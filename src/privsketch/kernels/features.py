@@ -79,7 +79,7 @@ class TableFeature(Feature):
 
 
 class FourierFeature(TableFeature):
-    """features/fourier.py: the same 16-bit operations in the same order.
+    """features/waves.py: the same 16-bit operations in the same order.
 
     Products of half angles' cosines and sines are added over both halves by one instruction.
     """
@@ -98,7 +98,7 @@ class FourierFeature(TableFeature):
 
 
 class OneBitFeature(TableFeature):
-    """features/onebit.py: two comparisons per phase.
+    """features/waves.py: two comparisons per phase.
 
     Sums of both halves stay apart, in the halves of 32 bits.
     """

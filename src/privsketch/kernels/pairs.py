@@ -1,7 +1,7 @@
 """The decoders' loops over pairs of atoms: what a merge costs, and the phases between two centers.
 
 When atoms are to go, every pair of neighbours is a candidate for one atom in their place
-(`learning/kmeans/pruning.py`): what that changes is summed up without being stored. Inner products
+(`learning/pruning.py`): what that changes is summed up without being stored. Inner products
 of derivatives (`learning/uncertainty.py`) are sums over cosines and sines of phases between two
 centers, which follow from those of the centers themselves.
 """

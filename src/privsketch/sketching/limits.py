@@ -28,7 +28,7 @@ from privsketch.noise.sums import MAX_RECORDS
 from privsketch.sketching.sketch import Sketch
 
 FALSE_ALARM = 1e-12  # chance that an honest sketch is refused, over its noise
-_TABLE_ERROR = 1e-3  # of a cosine in the table, from above (features/fourier.py)
+_TABLE_ERROR = 1e-3  # of a cosine in the table, from above (features/waves.py)
 _FLAT = 0.2  # cosine at the edge of the domain from which on a feature bounds the count
 _ROUNDED_UP = 1.01  # scales that samplers draw at, over those of the law, from above
 

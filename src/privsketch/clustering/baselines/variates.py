@@ -47,7 +47,7 @@ def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> Cl
         run.without_delta()
     passes = run.read()
     number = run.number(passes)
-    names = [f"center {number + 1}" for number in range(n_clusters)]
+    names = [f"center {index + 1}" for index in range(n_clusters)]
     account = run.share(dict.fromkeys(names, Fraction(1, n_clusters)))
     centers = np.zeros((0, passes.dim))
     for name in names:

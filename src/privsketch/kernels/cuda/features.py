@@ -464,7 +464,7 @@ class _Block:
 
 
 def _fourier(phase: Value, shift: int) -> tuple[Value, Value]:
-    """features/fourier.py: products of half angles."""
+    """features/waves.py: products of half angles."""
     t = signed_shift(phase << shift, 16)
     z = t * t >> 16
     cosine = _polynomial(z, COSINE_COEFFICIENTS)
@@ -481,7 +481,7 @@ def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
 
 
 def _onebit(phase: Value, shift: int) -> tuple[Value, Value]:
-    """features/onebit.py: one where the sign is positive, else zero."""
+    """features/waves.py: one where the sign is positive, else zero."""
     t = (phase << shift) >> 16
     quarter, half = 2**14, 2**15
     cosine = (t + quarter) & 0xFFFF
