@@ -7,26 +7,12 @@ from pathlib import Path
 import click
 
 from privsketch.cli.shell.answer import JSON
-from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.options import demo_options
 from privsketch.cli.shell.spending import reported_spending
 
 
 @click.command()
-@click.option(
-    "--output",
-    "-o",
-    type=PATH,
-    default=Path("privsketch-demo"),
-    show_default=True,
-    help="Folder for the files of the demo.",
-)
-@click.option(
-    "--records",
-    type=click.IntRange(min=100),
-    default=20_000,
-    show_default=True,
-    help="Number of patients of each of the five sites.",
-)
+@demo_options("privsketch-demo")
 @click.option("--sealed", is_flag=True, hidden=True)
 @click.option("--collector", is_flag=True, hidden=True)
 @JSON

@@ -207,6 +207,27 @@ def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
+def demo_options(folder: str) -> Callable[..., Any]:
+    """Return the options that all demos share; files go to `folder` unless a path is given."""
+    return with_options(
+        click.option(
+            "--output",
+            "-o",
+            type=PATH,
+            default=Path(folder),
+            show_default=True,
+            help="Folder for the files of the demo.",
+        ),
+        click.option(
+            "--records",
+            type=click.IntRange(min=100),
+            default=20_000,
+            show_default=True,
+            help="Number of patients of each of the five sites.",
+        ),
+    )
+
+
 def file_options(command: Callable[..., None]) -> Callable[..., None]:
     """Options for how files are written; they arrive as `written`, by the names of `FileFormat`."""
 

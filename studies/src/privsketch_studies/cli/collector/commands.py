@@ -10,7 +10,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
-from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.options import PATH, demo_options
 from privsketch.cli.shell.output import say_written
 from privsketch_studies.cli.collector.admin import (
     add_member,
@@ -135,21 +135,7 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
 
 
 @click.command()
-@click.option(
-    "--output",
-    "-o",
-    type=PATH,
-    default=Path("privsketch-collector-demo"),
-    show_default=True,
-    help="Folder for the files of the demo.",
-)
-@click.option(
-    "--records",
-    type=click.IntRange(min=100),
-    default=20_000,
-    show_default=True,
-    help="Patients of each of the five sites.",
-)
+@demo_options("privsketch-collector-demo")
 @JSON
 def demo(output: Path, records: int) -> None:
     """Run an open and a sealed study of five hospitals over a collector, with its pages."""

@@ -8,7 +8,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
-from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.options import demo_options
 from privsketch_studies.cli.study.ballots import close, join, seal, tally
 from privsketch_studies.cli.study.checking import check
 from privsketch_studies.cli.study.making import (
@@ -72,21 +72,7 @@ def rehearse(study_file: Path, turnout: int | None) -> None:
 
 
 @click.command()
-@click.option(
-    "--output",
-    "-o",
-    type=PATH,
-    default=Path("privsketch-study-demo"),
-    show_default=True,
-    help="Folder for the files of the demo.",
-)
-@click.option(
-    "--records",
-    type=click.IntRange(min=100),
-    default=20_000,
-    show_default=True,
-    help="Patients of each of the five sites.",
-)
+@demo_options("privsketch-study-demo")
 @JSON
 def demo(output: Path, records: int) -> None:
     """Run a sealed study of five hospitals and two tellers."""
