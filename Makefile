@@ -2,12 +2,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
-PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+EVERYDAY := not exhaustive and not audit and not papers and not browser and not postgres
 # Compiled code is kept: every worker of the tests, and every command they start, would compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-sealed demo-collector test test-quick test-all coverage lint bench papers docs clean
-.PHONY: test-papers test-browser test-postgres
+.PHONY: test-papers test-browser test-postgres audit checked wheels
 
 # Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
@@ -24,13 +25,22 @@ demo-collector: $(VENV)/studies.done
 	rm -rf demo-collector-output
 	$(RUN)/privsketch collector demo --output demo-collector-output
 
-# Everything that must hold, each kind of it, and the package as users get it.
-test: $(VENV)/dev.done lint
-	$(RUN)/python -m pytest -n 2 -m "not exhaustive and not spark and not papers and not browser and not postgres"
-	$(RUN)/python -m pytest -m "spark and not exhaustive"
+# Everything that must hold, each kind of it, and the packages as users get them. Set-up is work for
+# one processor, so two things go on at a time.
+test: $(VENV)/dev.done
+	$(MAKE) --jobs 2 --output-sync=target checked wheels
+	$(RUN)/python -m pytest -n 2 -m "not spark and $(EVERYDAY)"
+	$(RUN)/python -m pytest -m "spark and $(EVERYDAY)"
+
+# Style and types; tests are compiled once, and not by every worker.
+checked: lint
+	$(RUN)/python -m pytest --collect-only -q > /dev/null
+
+wheels: $(VENV)/dev.done
 	$(RUN)/python tests/check_wheel.py
 
-# What takes longer: the papers' experiments and benchmarks, pages in a browser, PostgreSQL.
+# What takes longer: the papers' experiments and benchmarks, pages in a browser, PostgreSQL; every
+# pair of ways in to every mechanism, and simulations of the errors that models state.
 test-papers: $(VENV)/dev.done
 	$(RUN)/python -m pytest -n 2 -m "papers and not exhaustive"
 
@@ -40,7 +50,10 @@ test-browser: $(VENV)/dev.done
 test-postgres: $(VENV)/dev.done
 	$(RUN)/python -m pytest -n 2 -m "postgres and not exhaustive"
 
-# The same without what takes long: under two minutes.
+audit: $(VENV)/dev.done
+	$(RUN)/python -m pytest -n 2 -m "audit and not exhaustive and not spark"
+
+# The same without what takes long: a minute and a half.
 test-quick: $(VENV)/dev.done
 	$(RUN)/python -m pytest -n 2 -m "not slow"
 

@@ -2,7 +2,8 @@
 
 A test says itself that it is `slow`, or that its cases are `in_order`. Of a test with many cases a
 few have every value of every parameter at least once. Of these every tenth is quick, and the others
-are slow; all other combinations are `exhaustive`, and slow as well.
+are slow; all other combinations are `exhaustive`, and slow as well. In tests/privacy, cases that
+have every pair of values are no such combinations: they are for `make audit`.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(target)
         if "postgresql" in item.name:
             item.add_marker("postgres")
-        if item.get_closest_marker("exhaustive"):
+        if item.get_closest_marker("exhaustive") or item.get_closest_marker("audit"):
             item.add_marker("slow")
         else:
             tests[item.nodeid.partition("[")[0]].append(item)
@@ -36,19 +37,21 @@ def pytest_collection_modifyitems(items):
             len(items) <= ALL_TESTS and not (marker or is_slow)
         ):
             continue
-        chosen = covering(cases)
+        values = {case: parameters(case) for case in cases}
+        chosen = covering(values)
+        pairs = {case: set(combinations(sorted(values[case], key=repr), 2)) for case in cases}
+        audited = covering(pairs) if "tests/privacy/" in cases[0].nodeid else []
         every = max(QUICK_EVERY, marker.kwargs["quick_every"] if marker else 0)
         for case in cases:
             if case not in chosen[::every]:
                 case.add_marker("slow")
             if case not in chosen:
-                case.add_marker("exhaustive")
+                case.add_marker("audit" if case in audited else "exhaustive")
 
 
-def covering(cases):
-    """Choose few cases with all values of all parameters: each time the one with most new."""
-    left = {case: parameters(case) for case in cases}
-    chosen = []
+def covering(values):
+    """Choose few cases that together have all values: each time the one with most new values."""
+    left, chosen = dict(values), []
     while not chosen or any(left.values()):
         best = max(left, key=lambda case: len(left[case]))  # the first of them
         new = left.pop(best)
@@ -58,19 +61,13 @@ def covering(cases):
 
 
 def parameters(case):
-    """Names and values of a case's parameters; objects are themselves, not what they look like.
-
-    Where records could leak, pairs of them too.
-    """
+    """Return names and values of a case's parameters; objects stand for themselves."""
     params = case.callspec.params if hasattr(case, "callspec") else {}
     plain = (str, bytes, bool, int, float, type(None))
-    values = {
+    return {
         (name, type(value).__name__, repr(value) if isinstance(value, plain) else id(value))
         for name, value in params.items()
     }
-    if "tests/privacy/" in case.nodeid:
-        return values | set(combinations(sorted(values, key=repr), 2))
-    return values
 
 
 def pytest_itemcollected(item):

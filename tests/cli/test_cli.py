@@ -13,6 +13,7 @@ import pytest
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.facts.units import field_values
+from tests.chance import fixed_noise
 from tests.commands import DATA, INTEGRITY, USAGE, refused, run, succeeded
 
 COMMANDS = (
@@ -244,12 +245,22 @@ def test_the_demo_tells_the_whole_story(folder, monkeypatch, fixed_noise):
     assert max(map(len, told.stdout.splitlines())) < 400
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Return the folder of a demo, with its files in `out`, and what the demo says."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch, fixed_noise():
+        patch.chdir(folder)
+        return folder, run("demo", "--records", 5000, "-o", "out").stdout
+
+
 @pytest.mark.slow
-def test_the_demo_is_as_good_as_it_says(folder, fixed_noise):
+def test_the_demo_is_as_good_as_it_says(demo, monkeypatch):
     """Means of what was planted, in units, within a few standard errors."""
     from privsketch.cli.story import _GROUPS, SCHEMA
 
-    told = run("demo", "--records", 5000, "-o", "out").stdout
+    folder, told = demo
+    monkeypatch.chdir(folder)
     assert float(re.search(r"squared error ([\d.]+) times", told)[1]) < 1.05
     assert "6 clusters explain the sketch" in told
     model = ps.ClusterModel.load("out/model.json")
@@ -263,8 +274,9 @@ def test_the_demo_is_as_good_as_it_says(folder, fixed_noise):
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_demo_can_be_typed(folder):
-    told = run("demo", "--records", 500, "-o", "out").stdout
+def test_the_commands_of_the_demo_can_be_typed(demo, monkeypatch):
+    folder, told = demo
+    monkeypatch.chdir(folder)
     typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]
     command = next(words for words in typed if words[0] == "design")
     (folder / "schema.json").write_bytes((folder / "out" / "schema.json").read_bytes())
