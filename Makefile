@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# Two workers have a processor each: libraries that start threads of their own would wait for each other.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(RUN)/python -m pytest
 EVERYDAY := not exhaustive and not audit and not papers and not browser and not postgres
 # Compiled code is kept: every worker of the tests, and every command they start, would compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,12 +31,12 @@ demo-collector: $(VENV)/studies.done
 # one processor, so two things go on at a time.
 test: $(VENV)/dev.done
 	$(MAKE) --jobs 2 --output-sync=target checked wheels
-	$(RUN)/python -m pytest -n 2 -m "not spark and $(EVERYDAY)"
-	$(RUN)/python -m pytest -m "spark and $(EVERYDAY)"
+	$(PYTEST) -n 2 -m "not spark and $(EVERYDAY)"
+	$(PYTEST) -m "spark and $(EVERYDAY)"
 
 # Style and types; tests are compiled once, and not by every worker.
 checked: lint
-	$(RUN)/python -m pytest --collect-only -q > /dev/null
+	$(PYTEST) --collect-only -q > /dev/null
 
 wheels: $(VENV)/dev.done
 	$(RUN)/python tests/check_wheel.py
@@ -42,29 +44,29 @@ wheels: $(VENV)/dev.done
 # What takes longer: the papers' experiments and benchmarks, pages in a browser, PostgreSQL; every
 # pair of ways in to every mechanism, and simulations of the errors that models state.
 test-papers: $(VENV)/dev.done
-	$(RUN)/python -m pytest -n 2 -m "papers and not exhaustive"
+	$(PYTEST) -n 2 -m "papers and not exhaustive"
 
 test-browser: $(VENV)/dev.done
-	$(RUN)/python -m pytest -m "browser and not exhaustive"
+	$(PYTEST) -m "browser and not exhaustive"
 
 test-postgres: $(VENV)/dev.done
-	$(RUN)/python -m pytest -n 2 -m "postgres and not exhaustive"
+	$(PYTEST) -n 2 -m "postgres and not exhaustive"
 
 audit: $(VENV)/dev.done
-	$(RUN)/python -m pytest -n 2 -m "audit and not exhaustive and not spark"
+	$(PYTEST) -n 2 -m "audit and not exhaustive and not spark"
 
 # The same without what takes long: a minute and a half.
 test-quick: $(VENV)/dev.done
-	$(RUN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -n 2 -m "not slow"
 
 # All combinations too: the longest.
 test-all: $(VENV)/dev.done lint
-	$(RUN)/python -m pytest -n 2
+	$(PYTEST) -n 2
 	$(RUN)/python tests/check_wheel.py
 
 # Which branches quick tests take.
 coverage: $(VENV)/dev.done
-	$(RUN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+	$(PYTEST) -n 2 -m "not slow" --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/dev.done
 	$(RUN)/ruff check .
