@@ -29,6 +29,7 @@ from scipy.optimize import nnls
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats, Indices, Real
+from privsketch.design.recipe import Design
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
@@ -104,6 +105,12 @@ def problem_of(sketch: Sketch) -> Problem:
         repetition=sketch.repetition,
         uniform=design.noise == "cube" and len(sketch.ids) == 1,
     )
+
+
+def dither_of(design: Design) -> Floats:
+    """Return the public dither of one-bit features, (n_features,) radians."""
+    turns = design.frequencies.offsets(design.domain) * 2.0**-design.frequencies.turn_bits
+    return np.asarray(2 * np.pi * turns, dtype=np.float64)
 
 
 @dataclass(frozen=True)
