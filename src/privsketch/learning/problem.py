@@ -210,22 +210,14 @@ class Target:
         n_more = -m % multiple
         if n_more == 0:
             return self
-        dim, dtype = self.frequencies.shape[1], self.taper.dtype
-        return Target(
-            np.concatenate([self.frequencies, np.zeros((n_more, dim), dtype)]),
-            np.concatenate([self.squares, np.zeros((n_more, dim), dtype)]),
-            np.hstack([self.moments.reshape(2, m), np.zeros((2, n_more), dtype)]).ravel(),
-            np.concatenate([self.taper, np.zeros(n_more, dtype)]),
-        )
+        rows = ((0, n_more), (0, 0))
+        moments = np.pad(self.moments.reshape(2, m), rows[::-1]).ravel()
+        frequencies, squares = np.pad(self.frequencies, rows), np.pad(self.squares, rows)
+        return Target(frequencies, squares, moments, np.pad(self.taper, rows[0]))
 
     def astype(self, dtype: type[np.floating[Any]]) -> Target:
         """Return the target in another precision."""
-        return Target(
-            self.frequencies.astype(dtype),
-            self.squares.astype(dtype),
-            self.moments.astype(dtype),
-            self.taper.astype(dtype),
-        )
+        return Target(*(array.astype(dtype) for array in vars(self).values()))
 
 
 def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
@@ -335,6 +327,14 @@ def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
     inner = ridged(target, inner_products(matrix))
     right = (matrix @ (target.moments * np.tile(target.taper, 2))).astype(np.float64)
     return nonnegative_solution(inner, right)
+
+
+def weighted_sums(
+    rows: Floats, weights: Floats, label: Indices, n_labels: int
+) -> tuple[Floats, Floats]:
+    """Return weights (n_labels,) and weighted sums (n_labels, dim) of the rows of each label."""
+    sums = [np.bincount(label, weights * column, n_labels) for column in rows.T]
+    return np.bincount(label, weights, n_labels), np.stack(sums, axis=1)
 
 
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:

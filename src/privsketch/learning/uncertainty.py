@@ -68,7 +68,8 @@ class Uncertainty:
 
     def scaled(self, factor: float) -> Uncertainty:
         """Return the uncertainty for weights in another unit."""
-        spread = None if self._spread is None else self._spread.scaled(factor)
+        spread = self._spread
+        spread = None if spread is None else replace(spread, unit=spread.unit * factor)
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats | None:
@@ -103,10 +104,6 @@ class _ParameterSpread:
     noise_std: float
     sampling_std: float  # what the sampled columns are multiplied by
     unit: float = 1.0  # of the weights, which come first
-
-    def scaled(self, factor: float) -> _ParameterSpread:
-        """Return the uncertainty for weights in another unit."""
-        return replace(self, unit=self.unit * factor)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
         size, dim = shares.shape[1], by_weights.shape[1]

@@ -233,15 +233,14 @@ def _as_model(
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
         clusters = each_its_own(solution.atoms)
-    errors = _standard_errors(clusters, solution, problem.high)
-    spread = solution.uncertainty.cost_spread
+    expected = solution.expected_residual, solution.uncertainty.cost_spread
     return model_of(
         sketch,
         centers=clusters.centers,
         records=clusters.records,
         density=solution.density,
-        errors=errors,
-        residual=(solution.residual, solution.expected_residual, spread),
+        errors=_standard_errors(clusters, solution, problem.high),
+        residual=(solution.residual, *expected),
         decoder=decoder,
         plugin=origin,
     )

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
@@ -123,8 +123,7 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     Where the edge cuts a cluster, two narrow components may pass for it: then more
     searches are worth their time.
     """
-    if n_init < 1:
-        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
+    require_count("n_init", n_init)
     freedom = search.degrees_of_freedom
     limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
     best = search.polish(*search.descend_and_prune(0, search.sums))

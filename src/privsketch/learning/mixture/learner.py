@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtr
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
@@ -101,18 +101,10 @@ def learn_gaussian_mixture(
 
 
 def check_choices(
-    design: Design,
-    n_components: int,
-    covariance_type: CovarianceType,
-    n_init: int | None,
+    design: Design, n_components: int, covariance_type: CovarianceType, n_init: int | None
 ) -> int:
     """Refuse what no sketch of this design could be learned with; the number of unknowns."""
-    if covariance_type not in COVARIANCE_TYPES:
-        raise ParameterError(
-            "covariance_type",
-            covariance_type,
-            f"expected one of {', '.join(map(repr, COVARIANCE_TYPES))}",
-        )
+    require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
     n_components = require_count("n_components", n_components)
     if n_init is not None:
         require_count("n_init", n_init)

@@ -158,16 +158,12 @@ class Loss:
     threshold: float
 
     def whiten(self, residuals: Floats) -> Floats:
-        """Return T r, (m,)."""
-        if self.whitener.ndim == 1:
-            return np.asarray(self.whitener * residuals)
-        return np.asarray(self.whitener @ residuals)
+        """Return T r, (m,) or (m, columns)."""
+        return _product(self.whitener, residuals)
 
     def pull(self, scores: Floats) -> Floats:
         """Return T' s, (m,)."""
-        if self.whitener.ndim == 1:
-            return np.asarray(self.whitener * scores)
-        return np.asarray(self.whitener.T @ scores)
+        return _product(self.whitener.T, scores)
 
     def scores(self, whitened: Floats) -> Floats:
         """Return the derivative of rho, (m,)."""
@@ -180,6 +176,13 @@ class Loss:
         # rho(e) = c |e| - c^2 / 2 beyond c, e^2 / 2 within: scores (e - scores / 2) in both.
         cost = float(scores @ (whitened - scores / 2))
         return cost, self.pull(scores)
+
+
+def _product(matrix: Floats, values: Floats) -> Floats:
+    """Return a matrix, or a diagonal, times a vector or columns."""
+    if matrix.ndim == 2:
+        return np.asarray(matrix @ values)
+    return np.asarray(matrix.reshape(-1, *[1] * (values.ndim - 1)) * values)
 
 
 def squares_of(observations: Observations) -> Loss:

@@ -181,9 +181,9 @@ def _mean_differences(fit: SourceFit) -> dict[str, float]:
     """Return differences of the means of columns, in standard deviations."""
     reference = fit.reference
     own = fit.weights / max(float(fit.weights.sum()), 1e-300)
-    steps = (own - reference.shares) @ reference.means
+    steps = own - reference.shares
     return {
-        line.name: abs(float(steps[at])) / max(reference.spread(at), 1e-300)
+        line.name: abs(float(steps @ reference.means[:, at])) / max(reference.spread(at), 1e-300)
         for at, line in reference.features.lines.items()
     }
 
