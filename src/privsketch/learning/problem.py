@@ -1,19 +1,15 @@
-"""What a decoder is given: a sketch in the coordinates of its domain's center.
+"""The problem of a decoder: explain a sketch by a sum of atoms with Gaussian envelopes.
 
-A released sketch is, up to noise, an unnormalised empirical characteristic
-function. A decoder explains it by a sum of `K` atoms,
+A released sketch is, up to noise, an unnormalised empirical characteristic function. Coordinates
+are relative to the center of the domain. A decoder explains the sketch by a sum of `K` atoms,
 
-    moments_j ~ sum_k a_k exp(i w_j.c_k - s_k |w_j|^2 / 2),
+    moments_j ~ sum_k a_k exp(i w_j.c_k - sum_d s_kd w_jd^2 / 2).
 
-whose total weight is about the number of records, which is not known.
-
-A sum of atoms with Gaussian envelopes: value, cost, gradient, best weights.
-
-An atom with weight a, center c and variances s contributes
-`a exp(i w.c - sum_d s_d w_d^2 / 2)` to the moment at frequency w: the characteristic
-function of an axis-aligned Gaussian. A Dirac atom has s = 0. Complex moments are
-kept as real vectors, all cosines before all sines, so that value, gradient and
-Gram matrix are plain matrix products.
+The total weight of the atoms is about the number of records, which is not known. An atom with
+weight a, center c and variances s is the characteristic function of an axis-aligned Gaussian. A
+Dirac atom has s = 0. This module computes the value of such a sum, its cost and gradient, and the
+best weights. Complex moments are stored as real vectors, all cosines before all sines, so that all
+of these are plain matrix products.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from privsketch.models.base import (
     require_rows,
     turned_lines,
 )
-from privsketch.models.drawing.components import plot_loadings, plot_variances
+from privsketch.models.drawing.components import draw_variances, plot_loadings, plot_variances
 
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
@@ -251,6 +251,10 @@ class PCAModel(Model):
         """
         require_one_of("what", what, ("variances", "loadings"))
         return (plot_variances if what == "variances" else plot_loadings)(self, ax)
+
+    def draw_variances(self, axis: Any) -> None:
+        """Draw the variances on an axis; with a schema as shares, since units of columns differ."""
+        draw_variances(axis, self)
 
     def _opening_lines(self) -> list[str]:
         about = "their mean" if self.centered else "the center of the domain, not their mean"

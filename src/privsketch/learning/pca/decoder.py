@@ -113,7 +113,8 @@ def decode_pca(
         order = np.argsort(-summary.explained, kind="stable")
         explained = _plausible(summary.explained[order], total, dim)
         errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
-        best, most_lost = float(explained.sum() + summary.lost.sum()), 1 - k / dim
+        lost = float(summary.lost.sum())
+        best = float(explained.sum()) + lost
         rest = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
         misfit, expected = _misfit(observations, factors)
         return PCASolution(
@@ -122,9 +123,7 @@ def decode_pca(
             standard_errors=np.minimum(errors / n_records, max_variance),
             total_variance=total / n_records,
             noise_variance=rest / n_records if k < dim else 0.0,
-            lost_variance=min(float(summary.lost.sum()) / best, most_lost)
-            if best > 0
-            else most_lost,
+            lost_variance=min(lost / best, 1 - k / dim) if best > 0 else 1 - k / dim,
             standing_out=standing,
             residual=misfit,
             expected_residual=expected,

@@ -9,7 +9,7 @@ from privsketch.facts.schema import Schema
 from privsketch.facts.units import field_columns, field_values
 from privsketch.models.components import PCAModel
 from privsketch.models.drawing.axes import axis_of
-from privsketch.models.drawing.components import draw_variances, variances_size
+from privsketch.models.drawing.components import variances_size
 from privsketch.pages.report.fields import Cell, bounds_words, field_text
 from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
 from privsketch.pages.report.tables import Head, Table, tone_table
@@ -127,6 +127,6 @@ def _unit_rows(model: PCAModel, schema: Schema) -> tuple[list[Head], list[list[C
 def _variance_plot(model: PCAModel) -> Plots:
     """Draw the explained variances with errors, and what is left per direction."""
     figure, axis = axis_of(*variances_size(model.n_components))
-    draw_variances(axis, model)
+    model.draw_variances(axis)
     heading = "Variance along the components"
     return Plots(heading, (svg_of(figure, "variances", heading),))
