@@ -32,7 +32,7 @@ MISFIT = 1.5  # misfit over expectation above which the clusters do not explain 
 def coordinates_cut(schema: Schema) -> Bits:
     """Return which coordinates of a schema lie on their bounds only if they were clipped.
 
-    Those of numbers and dates; labels, flags and cycles lie there by their nature.
+    Numbers and dates do; labels, flags and cycles lie there by their nature.
     """
     is_clipped = [isinstance(column, Number | Date) for column in schema.columns]
     return np.repeat(is_clipped, [len(column.coordinates) for column in schema.columns])

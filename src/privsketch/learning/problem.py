@@ -329,8 +329,9 @@ def weighted_sums(
     rows: Floats, weights: Floats, label: Indices, n_labels: int
 ) -> tuple[Floats, Floats]:
     """Return weights (n_labels,) and weighted sums (n_labels, dim) of the rows of each label."""
+    mass = np.bincount(label, weights, n_labels).astype(np.float64)
     sums = [np.bincount(label, weights * column, n_labels) for column in rows.T]
-    return np.bincount(label, weights, n_labels), np.stack(sums, axis=1)
+    return mass, np.stack(sums, axis=1)
 
 
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:

@@ -342,9 +342,6 @@ def _require_mixture(
     fits = covariances.shape == shapes[covariance_type] and weights.shape == (size,)
     if not fits or standard_errors.shape != means.shape:
         raise ParameterError("weights, means and covariances do not fit together")
-    arrays = (weights, means, covariances, standard_errors)
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise ParameterError("a weight, mean or covariance is missing")
     if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6 or (standard_errors < 0).any():
         raise ParameterError("weights must be shares, and errors must not be negative")
     if covariance_type in ("full", "tied"):

@@ -44,7 +44,7 @@ class Boxes:
     counts : (n_boxes,) float64
         Released counts.
     variance : (n_boxes,) float64
-        Of their noise.
+        Variance of the noise of each count.
     n_noises : int
         How many draws of Laplace noise are in each count: the holders that were merged.
     shape : tuple of int, optional
@@ -52,8 +52,8 @@ class Boxes:
     total : float, optional
         Number of records, where it is known better than by the sum of the counts.
     grids : tuple of integer arrays
-        Of other boxes, the grids that they are the cells of: the number of the box at each place,
-        -1 where a cell was divided and is none. All boxes are in one of them, or none is.
+        Grids whose cells are the boxes, if there is no `shape`: the box number at each place,
+        -1 for a divided cell, which is no box. Either every box is in a grid, or none is.
     """
 
     low: Floats
@@ -145,7 +145,7 @@ class Partition:
     index : tuple of (n_boxes,) intp
         For each axis the interval of each box, counted from the axis's first.
     shape : tuple of int, optional
-        As in Boxes.
+        Shape of a regular grid, as in `Boxes`.
     blocks : tuple of Block
         Grids that other boxes are made of, where that is faster.
     """
@@ -247,8 +247,8 @@ class Partition:
     def gram(self, information: Floats, factors: Floats) -> Floats:
         """Return products of all pairs of rows, summed over boxes, weighted by information.
 
-        Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
-        component, so that each has one weight: its own boxes' mean.
+        Sums over a grid are products over axes if boxes weigh alike. They nearly do so within a
+        component, so each has one weight: the mean over its own boxes.
         """
         parts = self.by_axis(factors)
         if self.shape is not None:

@@ -55,7 +55,7 @@ class Likelihood:
     rounding : (n_boxes,) float64
         delta b^2, which is about the variance where the law is Gaussian.
     variance : (n_boxes,) float64
-        Of noise and sampling together.
+        Variance of noise and sampling together.
     information : (n_boxes,) float64
         What a count tells about the expected one: the inverse of a variance.
     """

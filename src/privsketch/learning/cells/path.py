@@ -49,9 +49,9 @@ def significant(
 ) -> Floats:
     """Return a piecewise even estimate of values, (n_boxes,), that keeps clear differences.
 
-    Of many boxes together noise is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
-    about exp(-x); of a few it is Laplace, and exceeds x times its scale with this chance. A
-    difference has to be larger than both.
+    The noise of many boxes together is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
+    about exp(-x). The noise of a few is Laplace, and exceeds x times its scale with this chance.
+    A difference has to be larger than both.
 
     With `false_share` about this share of the differences that are believed in a tree is noise
     (Benjamini and Hochberg 1995): where nothing differs next to none is believed, and where much
@@ -275,7 +275,7 @@ def _split(components: Components, index: int, axis: int) -> Components:
 def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fit]:
     """Return better fits with one component more each: wrong merges of a path are undone.
 
-    Those of the highest k-means cost are tried, along the axis on which they have most intervals.
+    Components of the highest k-means cost are tried, along the axis with most intervals.
     """
     better_fits: list[Fit] = []
     for _ in range(SPLIT_ROUNDS):

@@ -90,7 +90,7 @@ def decode_joint(
     rng : numpy.random.Generator
         Places the first particles. The result is a function of its state.
     n_init : int
-        Most independent runs; the one with the smallest residual is kept.
+        Maximum number of independent runs; the one with the smallest residual is kept.
     """
     require_count("n_init", n_init)
     # The matrix products are small: threads would cost more than they bring.

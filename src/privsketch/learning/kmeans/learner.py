@@ -68,7 +68,7 @@ def learn_kmeans(
         search of the papers, with clusters of no width. Sketches of cells have one of their own.
         Other names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
     n_init : int, optional
-        Most independent searches. There are fewer if one explains the sketch as well as
+        Maximum number of independent searches. Fewer run if one explains the sketch as well as
         noise and sampling allow. Six if left out, two for very large sketches; cells take as
         many as they need.
     random_state : int, optional

@@ -133,9 +133,9 @@ class Calibration:
     ----------
     constant : float
     weights : mapping of str to float
-        Of the signs in the score.
+        Weights of the signs in the score.
     scores : tuple of float
-        Rising; between them the quantiles below are interpolated, beyond they stay.
+        Rising scores. Quantiles are interpolated between them and constant beyond.
     low, middle, high : tuple of float
         Quantiles 0.05, 0.5 and 0.95 of the logarithm of the ratio at these scores.
     """
@@ -236,7 +236,7 @@ class _Sight:
     Attributes
     ----------
     variance : float
-        Of noise and sampling per number; for cells of noise alone.
+        Variance of noise and sampling per number; for cells, of noise alone.
     n_numbers, unknowns : float
         Features or 1, and unknowns of a cluster for each; see `signs_of`.
     finest : float

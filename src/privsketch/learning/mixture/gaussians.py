@@ -291,7 +291,7 @@ class Weighting:
 
     @property
     def log_determinant(self) -> float:
-        """Of the covariance."""
+        """Logarithm of the determinant of the covariance."""
         diagonal = self.factor if self.factor.ndim == 1 else np.diag(self.factor)
         return float(2 * np.log(diagonal).sum())
 

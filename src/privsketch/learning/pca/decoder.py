@@ -48,7 +48,7 @@ class PCASolution:
         Orthonormal rows, in order of variance.
     explained_variance, standard_errors : (k,) float64
     total_variance, noise_variance : float
-        Of all columns together; and mean per direction of what the components leave.
+        Variance of all columns together, and mean variance per remaining direction.
     lost_variance : float
         Expected share of the best k components' variance that these miss.
     standing_out : int
@@ -209,9 +209,9 @@ class Spread:
     Attributes
     ----------
     own : (k,) float64
-        Of v_a'E v_a.
+        Variances of v_a'E v_a.
     cross : (k, dim - k) float64
-        Of q'E v_a, q every other axis.
+        Variances of q'E v_a for every other axis q.
     """
 
     own: Floats
@@ -301,9 +301,9 @@ class Summary:
     Attributes
     ----------
     explained : (k,) float64
-        Of the records along each component.
+        Variance of the records along each component.
     lost : (k,) float64
-        By how much it is expected to fall short of the best component's.
+        Expected shortfall from the variance of the best component.
     """
 
     explained: Floats

@@ -61,7 +61,7 @@ class Factors:
     ----------
     factor : (dim, rank) float64
     isotropic : float
-        At least 0.
+        The level s, at least 0.
     """
 
     factor: Floats
@@ -146,7 +146,7 @@ class Loss:
     whitener : (m,) or (m, m) float64
         Diagonal of T, or T.
     threshold : float
-        Of Huber's function; infinite for squares.
+        Threshold of Huber's function; infinite for squares.
     """
 
     values: Floats
@@ -295,7 +295,7 @@ class RemainderFit:
     variance : float
         t, of the diagonal of R.
     loss : Loss
-        That of the last round, whitened for noise and R.
+        Loss of the last round, whitened for noise and R.
     matrix : (dim, dim) float64
         The estimate of C, R included.
     """
@@ -332,7 +332,7 @@ def fit_with_remainder(observations: Observations, factors: Factors, unknowns: i
 
 @dataclass(frozen=True, eq=False)
 class _Spectrum:
-    """Of A A* in units of the noise: eigenvalues (m,) and axes, or None if it is diagonal."""
+    """Spectrum of A A* in units of the noise: eigenvalues (m,), and axes unless it is diagonal."""
 
     values: Floats
     axes: Floats | None

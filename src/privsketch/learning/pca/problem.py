@@ -165,7 +165,7 @@ class QuadraticProblem(_Moments):
     values : (m,) float64
         Noisy sums over the records of `(w_j.(x - center))^2`.
     noise_variance : float
-        Of every value.
+        Variance of the noise of every value.
     noise : {"gaussian", "laplace", "cube"}
         Law of the noise.
     radius : float
@@ -294,7 +294,7 @@ class Observations:
     noise : str
         Law of the noise.
     n_records : float
-        At least 1.
+        Number of records, at least 1.
     radius : float
         Records lie within this distance of the center of the domain.
     repetition : float

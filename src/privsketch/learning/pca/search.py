@@ -4,11 +4,11 @@ If its entries were released, the start is the matrix itself. With many values p
 gradient step from zero ("spectral"), with few the convex fit. At 1.4 values per unknown, a quarter
 of the searches from a spectral start ended far off, and none of those from the convex one.
 
-A direction v improves the fit at the rate v' A*(g) v, where g are the slopes of the loss. Simulation
-with public randomness gives the largest such rate under noise alone: "parallel analysis" (J. Horn,
-1965) with noise of a known law, that of the mean included. Sampling of records that vary evenly
-in all directions adds to it: the second moments of n Gaussian records of total variance s in every
-direction vary by s^2 / n off the diagonal.
+A direction v improves the fit at the rate v' A*(g) v, where g are the slopes of the loss.
+Simulation with public randomness gives the largest such rate under noise alone: "parallel
+analysis" (J. Horn, 1965) with noise of a known law, that of the mean included. Sampling of records
+that vary evenly in all directions adds to it: the second moments of n Gaussian records of total
+variance s in every direction vary by s^2 / n off the diagonal.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _one_step(measurements: Measurements, loss: Loss) -> Floats:
 def top_rate(observations: Observations, slopes: Floats) -> float:
     """Return the largest rate at which another direction would improve a least-squares fit.
 
-    Of squares also where the noise is Laplace's: Huber's slopes say little about residuals
+    The fit is one of squares for Laplace noise too: Huber's slopes say little about residuals
     far beyond the noise.
     """
     matrix = observations.measurements.adjoint(-slopes)

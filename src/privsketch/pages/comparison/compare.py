@@ -58,7 +58,7 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     Parameters
     ----------
     sketches : list of Sketch
-        At least two, of the same design. A merged one counts as one source.
+        At least two sketches of the same design. A merged one counts as one source.
     allow_weights : bool
         Accept sketches whose records count more often than once.
 

@@ -103,7 +103,7 @@ class Explanation:
     n_numbers : int
         Number of fitted numbers: what noise and sampling make of chi-square.
     changes, mistakes : dict
-        By coordinate, the change, and the mistake of units that it is, if it is one.
+        Change of each coordinate, and the mistake of units that would cause it, if any.
     gains, singles : dict
         By coordinate, the part of chi-square that its change explains: given the other changes,
         and alone.
@@ -209,7 +209,7 @@ class _Search:
     def best_pair(self, first: dict[int, list[tuple[float, Change]]]) -> dict[int, Change]:
         """Return the best changes of two columns.
 
-        Of few columns all pairs are tried; of many, those with changes that help most alone.
+        With few columns all pairs are tried, with many those of the changes that help most alone.
         """
         tries_all = len(self.trials) <= MAX_ALL_PAIRS
         if tries_all:

@@ -126,9 +126,8 @@ def _region_plot(model: ClusterModel) -> Markup:
     colors = cluster_colors(model.n_clusters)
     figure, axis = axis_of(6.4, 4.8)
     (left, right), (bottom, top) = _window(model, 0), _window(model, 1)
-    across, up = np.meshgrid(
-        np.linspace(left, right, _N_PIXELS), np.linspace(bottom, top, _N_PIXELS)
-    )
+    columns, rows = np.linspace(left, right, _N_PIXELS), np.linspace(bottom, top, _N_PIXELS)
+    across, up = np.meshgrid(columns, rows)
     points = np.column_stack([across.ravel(), up.ravel()])
     nearest = model.predict(points).reshape(across.shape).astype(np.float64)
     if isinstance(model.domain, Ball):
@@ -136,16 +135,8 @@ def _region_plot(model: ClusterModel) -> Markup:
         distances = np.hypot(across - x, up - y)
         nearest[distances > model.domain.radius] = np.nan
         axis.add_patch(Circle((x, y), model.domain.radius, fill=False, ec=FAINT, lw=1.2))
-    axis.pcolormesh(
-        across,
-        up,
-        nearest,
-        cmap=ListedColormap(colors),
-        vmin=-0.5,
-        vmax=model.n_clusters - 0.5,
-        alpha=0.13,
-        rasterized=True,
-    )
+    shades = {"cmap": ListedColormap(colors), "vmin": -0.5, "vmax": model.n_clusters - 0.5}
+    axis.pcolormesh(across, up, nearest, alpha=0.13, rasterized=True, **shades)
     axis.scatter(*model.centers.T, s=dot_sizes(model.weights), c=colors, alpha=0.9, linewidths=0)
     number_dots(axis, model.centers)
     label_axis(axis, "x", model, 0, (left, right))
