@@ -1,1 +1,1 @@
-"""A sketch to a model; nothing here can reach a record."""
+"""Learning: a sketch becomes a model. Nothing here reads records."""

@@ -32,7 +32,7 @@ MISFIT = 1.5  # misfit over expectation above which the clusters do not explain 
 def coordinates_cut(schema: Schema) -> Bits:
     """Return which coordinates of a schema lie on their bounds only if they were clipped.
 
-    Those of numbers and dates; labels, flags and cycles lie there by their nature.
+    Numbers and dates do; labels, flags and cycles lie there by their nature.
     """
     is_clipped = [isinstance(column, Number | Date) for column in schema.columns]
     return np.repeat(is_clipped, [len(column.coordinates) for column in schema.columns])
@@ -102,12 +102,16 @@ def drowned(
     ]
 
 
-def _resolution(design: Design) -> float:
+def resolution(design: Design) -> float:
     """Return the finest scale that a design resolves, in the units of the records."""
     if design.cells is None:
         return design.frequencies.scales[0]
-    sides = 2 * design.domain.half_widths / np.array(design.cells)
-    return float(sides.min()) / 2
+    return float(cell_sides(design).min()) / 2
+
+
+def cell_sides(design: Design) -> Floats:
+    """Return the (dim,) sides of a cell."""
+    return np.asarray(2 * design.domain.half_widths / np.array(design.cells))
 
 
 def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
@@ -175,7 +179,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     texts += in_the_middle(model, sketch)
     if density is None:
         return tuple(texts)
-    finest = _resolution(design)
+    finest = resolution(design)
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
     extent = math.hypot(spread, density.width)

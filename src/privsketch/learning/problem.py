@@ -1,19 +1,15 @@
-"""What a decoder is given: a sketch in the coordinates of its domain's center.
+"""The problem of a decoder: explain a sketch by a sum of atoms with Gaussian envelopes.
 
-A released sketch is, up to noise, an unnormalised empirical characteristic
-function. A decoder explains it by a sum of `K` atoms,
+A released sketch is, up to noise, an unnormalised empirical characteristic function. Coordinates
+are relative to the center of the domain. A decoder explains the sketch by a sum of `K` atoms,
 
-    moments_j ~ sum_k a_k exp(i w_j.c_k - s_k |w_j|^2 / 2),
+    moments_j ~ sum_k a_k exp(i w_j.c_k - sum_d s_kd w_jd^2 / 2).
 
-whose total weight is about the number of records, which is not known.
-
-A sum of atoms with Gaussian envelopes: value, cost, gradient, best weights.
-
-An atom with weight a, center c and variances s contributes
-`a exp(i w.c - sum_d s_d w_d^2 / 2)` to the moment at frequency w: the characteristic
-function of an axis-aligned Gaussian. A Dirac atom has s = 0. Complex moments are
-kept as real vectors, all cosines before all sines, so that value, gradient and
-Gram matrix are plain matrix products.
+The total weight of the atoms is about the number of records, which is not known. An atom with
+weight a, center c and variances s is the characteristic function of an axis-aligned Gaussian. A
+Dirac atom has s = 0. This module computes the value of such a sum, its cost and gradient, and the
+best weights. Complex moments are stored as real vectors, all cosines before all sines, so that all
+of these are plain matrix products.
 """
 
 from __future__ import annotations
@@ -29,6 +25,7 @@ from scipy.optimize import nnls
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats, Indices, Real
+from privsketch.design.recipe import Design
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
@@ -104,6 +101,12 @@ def problem_of(sketch: Sketch) -> Problem:
         repetition=sketch.repetition,
         uniform=design.noise == "cube" and len(sketch.ids) == 1,
     )
+
+
+def dither_of(design: Design) -> Floats:
+    """Return the public dither of one-bit features, (n_features,) radians."""
+    turns = design.frequencies.offsets(design.domain) * 2.0**-design.frequencies.turn_bits
+    return np.asarray(2 * np.pi * turns, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -203,22 +206,14 @@ class Target:
         n_more = -m % multiple
         if n_more == 0:
             return self
-        dim, dtype = self.frequencies.shape[1], self.taper.dtype
-        return Target(
-            np.concatenate([self.frequencies, np.zeros((n_more, dim), dtype)]),
-            np.concatenate([self.squares, np.zeros((n_more, dim), dtype)]),
-            np.hstack([self.moments.reshape(2, m), np.zeros((2, n_more), dtype)]).ravel(),
-            np.concatenate([self.taper, np.zeros(n_more, dtype)]),
-        )
+        rows = ((0, n_more), (0, 0))
+        moments = np.pad(self.moments.reshape(2, m), rows[::-1]).ravel()
+        frequencies, squares = np.pad(self.frequencies, rows), np.pad(self.squares, rows)
+        return Target(frequencies, squares, moments, np.pad(self.taper, rows[0]))
 
     def astype(self, dtype: type[np.floating[Any]]) -> Target:
         """Return the target in another precision."""
-        return Target(
-            self.frequencies.astype(dtype),
-            self.squares.astype(dtype),
-            self.moments.astype(dtype),
-            self.taper.astype(dtype),
-        )
+        return Target(*(array.astype(dtype) for array in vars(self).values()))
 
 
 def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
@@ -328,6 +323,15 @@ def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
     inner = ridged(target, inner_products(matrix))
     right = (matrix @ (target.moments * np.tile(target.taper, 2))).astype(np.float64)
     return nonnegative_solution(inner, right)
+
+
+def weighted_sums(
+    rows: Floats, weights: Floats, label: Indices, n_labels: int
+) -> tuple[Floats, Floats]:
+    """Return weights (n_labels,) and weighted sums (n_labels, dim) of the rows of each label."""
+    mass = np.bincount(label, weights, n_labels).astype(np.float64)
+    sums = [np.bincount(label, weights * column, n_labels) for column in rows.T]
+    return mass, np.stack(sums, axis=1)
 
 
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:

@@ -51,7 +51,7 @@ class Stock:
     target : Target
         The moments that the atoms explain.
     atoms : Atoms
-        Those to begin with.
+        Atoms to begin with.
     """
 
     def __init__(self, target: Target, atoms: Atoms) -> None:

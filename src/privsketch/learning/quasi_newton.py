@@ -44,13 +44,13 @@ def minimise(
     Parameters
     ----------
     objective : callable
-        The value at a place, and the gradient there. Curvatures should be of order one.
+        Returns the value at a point, and the gradient there. Curvatures should be of order one.
     start : (n,) float64
-        A place in the box.
+        Start of the descent, in the box.
     low, high : (n,) float64
         The box.
     n_iterations : int
-        Most iterations.
+        Maximum number of iterations.
     negligible : float
         Fall of the value in one iteration, relative to it, that is not worth going on for.
     """
@@ -60,7 +60,7 @@ def minimise(
     memory = _Memory(len(x))
     values = [value]
     for _ in range(n_iterations):
-        direction = memory.direction(gradient, _held(x, gradient, low, high))
+        direction = memory.direction(gradient, _fixed_variables(x, gradient, low, high))
         accepted = None
         length = 1.0
         for _ in range(MAX_TRIES):
@@ -92,13 +92,13 @@ def minimise(
     return x, value, n_evaluations
 
 
-def _held(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
+def _fixed_variables(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
     """Return the variables that are at a bound and would leave it; None if there are none."""
     at_low, at_high = x <= low, x >= high
     if not (at_low | at_high).any():
         return None
-    held = np.where(gradient > 0, at_low, at_high & (gradient < 0))
-    return held if held.any() else None
+    fixed = np.where(gradient > 0, at_low, at_high & (gradient < 0))
+    return fixed if fixed.any() else None
 
 
 class _Memory:
@@ -142,15 +142,15 @@ class _Memory:
         products = self._changes[window] @ change
         self._squares[window, new] = self._squares[new, window] = products
 
-    def direction(self, gradient: Floats, held: Bits | None) -> Floats:
-        """Return -H times the gradient, in the variables that are not held."""
+    def direction(self, gradient: Floats, fixed: Bits | None) -> Floats:
+        """Return -H times the gradient, in the variables that are not fixed."""
         window = slice(self._begin, self._end)
         steps, changes = self._steps[window], self._changes[window]
         cross, squares = self._cross[window, window], self._squares[window, window]
-        if held is not None:
-            gradient = np.where(held, 0.0, gradient)
-            out = changes[:, held]
-            cross, squares = cross - steps[:, held] @ out.T, squares - out @ out.T
+        if fixed is not None:
+            gradient = np.where(fixed, 0.0, gradient)
+            out = changes[:, fixed]
+            cross, squares = cross - steps[:, fixed] @ out.T, squares - out @ out.T
             # What is left of a step may have no curvature.
             curved = (cross.diagonal() > 0) & (squares.diagonal() > 0)
             if not curved.all():
@@ -169,6 +169,6 @@ class _Memory:
         result = (scale * right) @ changes
         result -= left @ steps
         result -= scale * gradient
-        if held is not None:
-            result[held] = 0.0
+        if fixed is not None:
+            result[fixed] = 0.0
         return np.asarray(result)

@@ -47,7 +47,7 @@ LABEL_ERROR = 0.05
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Of a fit to a target, in the units of its weights.
+    """Uncertainty of a fit to a target, in the units of its weights.
 
     Attributes
     ----------
@@ -68,7 +68,8 @@ class Uncertainty:
 
     def scaled(self, factor: float) -> Uncertainty:
         """Return the uncertainty for weights in another unit."""
-        spread = None if self._spread is None else self._spread.scaled(factor)
+        spread = self._spread
+        spread = None if spread is None else replace(spread, unit=spread.unit * factor)
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats | None:
@@ -103,10 +104,6 @@ class _ParameterSpread:
     noise_std: float
     sampling_std: float  # what the sampled columns are multiplied by
     unit: float = 1.0  # of the weights, which come first
-
-    def scaled(self, factor: float) -> _ParameterSpread:
-        """Return the uncertainty for weights in another unit."""
-        return replace(self, unit=self.unit * factor)
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
         size, dim = shares.shape[1], by_weights.shape[1]
@@ -179,7 +176,7 @@ def assess(
     Parameters
     ----------
     noise_variance : float
-        Of the privacy noise per real number, in squared units of the weights.
+        Variance of the privacy noise per real number, in squared units of the weights.
     n_records : float
         How many records the weights stand for; they set the size of sampling errors.
     """
@@ -320,8 +317,8 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
 def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
     """Return products of all pairs of atoms, summed over frequencies, (size, size, columns).
 
-    Those of the cosines of the phases between two atoms with `even`, and of the sines with `odd`,
-    both (m, columns). `matrix` has the atoms' features.
+    The first array multiplies cosines of the phases between two atoms by `even`, the second one
+    sines by `odd`, both (m, columns). `matrix` has the atoms' features.
     """
     size, m = len(matrix), len(even)
     cosines = np.zeros((size, size, even.shape[1]), np.float32)
@@ -330,8 +327,7 @@ def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
     n_vectors = max(16, PAIR_NUMBERS // size // kernel.shape.lanes)
     n_block = n_vectors * kernel.shape.lanes  # frequencies
     real, imaginary, together, apart = np.zeros((4, size, n_block), np.float32)
-    factors = np.zeros((n_block, even.shape[1])), np.zeros((n_block, odd.shape[1]))
-    by_even, by_odd = (each.astype(np.float32) for each in factors)
+    by_even, by_odd = (np.zeros((n_block, each.shape[1]), np.float32) for each in (even, odd))
     starts = [each.ctypes.data for each in (together, apart)]
     for begin in range(0, m, n_block):
         n = min(n_block, m - begin)
@@ -359,12 +355,12 @@ class Solution:
     Attributes
     ----------
     atoms : Atoms
-        As many as clusters asked for, centers inside the box of the problem.
+        One atom for each cluster, with centers inside the box of the problem.
     density : Atoms
         The best description of the records the sketch supports. It is the atoms above
         unless these cannot explain the sketch and more of them, or others, can.
     residual : float
-        Of the density: `sum_j |moments_j - model_j|^2`.
+        Residual of the density: `sum_j |moments_j - model_j|^2`.
     uncertainty : Uncertainty
         What noise and sampling do to a fit of the density.
     """

@@ -174,6 +174,8 @@ class Model:
             for name in cls.ARRAYS:
                 if fields[name] is not None or name not in cls.ABSENT:
                     fields[name] = np.array(fields[name], dtype=np.float64)
+                    if not np.isfinite(fields[name]).all():
+                        raise ParameterError(f"{name}: a number is missing")
             checked = cls._checked(fields)
             others = {
                 "receipt": receipt_from_json(fields["receipt"]),

@@ -282,9 +282,8 @@ class ClusterModel(Model):
         clusters = "1 cluster" if self.n_clusters == 1 else f"{self.n_clusters} clusters"
         what = f"{self.task:<11} {clusters} of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
-        lines.append(
-            f"method      {self.method}" + (f", because {self.reason}" if self.reason else "")
-        )
+        because = f", because {self.reason}" if self.reason else ""
+        lines.append(f"method      {self.method}{because}")
         if self.cost_ratio is not None:
             lines.append(f"accuracy    k-means cost {self.cost_ratio.describe()}")
         if self.misfit is not None:
@@ -319,9 +318,6 @@ class ClusterModel(Model):
         errors = fields["standard_errors"]
         if errors is not None and errors.shape != centers.shape:
             raise ParameterError("standard errors do not fit the centers")
-        arrays = [fields[name] for name in cls.ARRAYS if fields[name] is not None]
-        if not all(np.isfinite(array).all() for array in arrays):
-            raise ParameterError("a center, weight or width is missing")
         if errors is not None and (errors < 0).any():
             raise ParameterError("a standard error is below 0")
         if not all(isinstance(fields[name], str) for name in ("method", "reason")):

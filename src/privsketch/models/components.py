@@ -333,9 +333,6 @@ def _require_components(
         raise ParameterError("components, variances and errors do not fit together")
     if mean.shape != (dim,):
         raise ParameterError("the mean does not fit the components")
-    arrays = (components, explained_variance, standard_errors, mean)
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise ParameterError("a component, variance or mean is missing")
     if (explained_variance < 0).any() or (standard_errors < 0).any():
         raise ParameterError("variances and errors must not be negative")
     if np.abs(components @ components.T - np.eye(size)).max() > 1e-6:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from privsketch._base.errors import ParameterError, require_one_of
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.facts.columns import Date, Number
@@ -161,10 +161,7 @@ class GaussianMixtureModel(Model):
         They depend on the model alone and may be published. They are not clipped: `domain.project`
         moves those outside of the domain into it.
         """
-        if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer):
-            raise ParameterError("n_samples", n_samples, "expected an integer")
-        if n_samples < 1:
-            raise ParameterError(f"`n_samples={n_samples}`: at least one is needed")
+        n_samples = require_count("n_samples", n_samples)
         rng = np.random.default_rng(public_seed(random_state))
         counts = rng.multinomial(n_samples, self.weights / self.weights.sum())
         factors = np.linalg.cholesky(self.covariance_matrices())
@@ -345,9 +342,6 @@ def _require_mixture(
     fits = covariances.shape == shapes[covariance_type] and weights.shape == (size,)
     if not fits or standard_errors.shape != means.shape:
         raise ParameterError("weights, means and covariances do not fit together")
-    arrays = (weights, means, covariances, standard_errors)
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise ParameterError("a weight, mean or covariance is missing")
     if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6 or (standard_errors < 0).any():
         raise ParameterError("weights must be shares, and errors must not be negative")
     if covariance_type in ("full", "tied"):

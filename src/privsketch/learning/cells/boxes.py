@@ -1,16 +1,14 @@
-"""Disjoint boxes that fill a domain, with the noisy counts of the records in them.
+"""Disjoint boxes that fill a domain, with noisy counts of records, and Gaussian masses in them.
 
-A record touches one box, so that one noisy histogram is all that is released of a table of few
-columns (docs/theory.md has the mechanism). Boxes are those of a regular grid, or of one whose
+A record touches one box, so a table of few columns needs only one noisy histogram as its release
+(docs/theory.md describes the mechanism). Boxes are the cells of a regular grid, or of a grid whose
 heavy cells were divided further.
 
-How much of axis-parallel Gaussians lies in boxes, and what each unknown changes of it.
-
-The mass of a Gaussian in a box is a product over axes of differences of error functions. Boxes
-share intervals: a grid of g^d cells has d g of them, so that masses of all cells are products of
-few numbers, and sums over cells are taken axis by axis. The outermost intervals reach to
-infinity, because records outside of the domain are counted in them: all masses of a component
-add up to one. Rows are components; the last one is the background, even over the domain.
+The mass of an axis-parallel Gaussian in a box is a product over axes of differences of error
+functions. Boxes share intervals: a grid of g^d cells has d g of them. Masses of all cells are
+therefore products of few numbers, and sums over cells are computed axis by axis. The outermost
+intervals reach to infinity, because they count the records outside of the domain: all masses of a
+component add up to one. Rows are components; the last one is the background, even over the domain.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class Boxes:
     counts : (n_boxes,) float64
         Released counts.
     variance : (n_boxes,) float64
-        Of their noise.
+        Variance of the noise of each count.
     n_noises : int
         How many draws of Laplace noise are in each count: the holders that were merged.
     shape : tuple of int, optional
@@ -54,8 +52,8 @@ class Boxes:
     total : float, optional
         Number of records, where it is known better than by the sum of the counts.
     grids : tuple of integer arrays
-        Of other boxes, the grids that they are the cells of: the number of the box at each place,
-        -1 where a cell was divided and is none. All boxes are in one of them, or none is.
+        Grids whose cells are the boxes, if there is no `shape`: the box number at each place,
+        -1 for a divided cell, which is no box. Either every box is in a grid, or none is.
     """
 
     low: Floats
@@ -147,7 +145,7 @@ class Partition:
     index : tuple of (n_boxes,) intp
         For each axis the interval of each box, counted from the axis's first.
     shape : tuple of int, optional
-        As in Boxes.
+        Shape of a regular grid, as in `Boxes`.
     blocks : tuple of Block
         Grids that other boxes are made of, where that is faster.
     """
@@ -249,8 +247,8 @@ class Partition:
     def gram(self, information: Floats, factors: Floats) -> Floats:
         """Return products of all pairs of rows, summed over boxes, weighted by information.
 
-        Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
-        component, so that each has one weight: its own boxes' mean.
+        Sums over a grid are products over axes if boxes weigh alike. They nearly do so within a
+        component, so each has one weight: the mean over its own boxes.
         """
         parts = self.by_axis(factors)
         if self.shape is not None:
@@ -339,6 +337,7 @@ class Block:
 
 
 def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
+    """Return the grids of the boxes if a loop over grids is faster than one over boxes."""
     if boxes.dim == 1 or boxes.n_boxes < _LARGE_BLOCKS * len(boxes.grids):
         return ()
     return tuple(_block(grid, index) for grid in boxes.grids)
@@ -362,33 +361,28 @@ def _block(grid: Indices, index: list[Indices]) -> Block:
 def partition_of(boxes: Boxes) -> Partition:
     """Return boxes by their intervals along each axis."""
     low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
-    edges, edge_axis, first, last, lower, upper, index = [], [], [], [], [], [], []
-    begins = [0]
-    n_edges = 0
+    columns, edges, index = [], [], []
+    begins, edge_begins = [0], [0]
     for d in range(boxes.dim):
         rounding = 1e-9 * (high[d] - low[d])
         pairs, interval = _intervals(boxes, d)
         own, at = np.unique(pairs, return_inverse=True)
-        at = at.reshape(pairs.shape) + n_edges
-        n_edges += len(own)
+        columns.append((*(at.reshape(pairs.shape) + edge_begins[-1]).T, *pairs.T))
         own = np.where(own <= low[d] + rounding, -np.inf, own)
         edges.append(np.where(own >= high[d] - rounding, np.inf, own))
-        edge_axis.append(np.full(len(own), d))
-        first.append(at[:, 0])
-        last.append(at[:, 1])
-        lower.append(pairs[:, 0])
-        upper.append(pairs[:, 1])
+        edge_begins.append(edge_begins[-1] + len(own))
         begins.append(begins[-1] + len(pairs))
         index.append(interval)
+    first, last, lower, upper = map(np.concatenate, zip(*columns, strict=True))
     return Partition(
         low=low,
         high=high,
         edges=np.concatenate(edges),
-        edge_axis=np.concatenate(edge_axis),
-        first=np.concatenate(first),
-        last=np.concatenate(last),
-        lower=np.concatenate(lower),
-        upper=np.concatenate(upper),
+        edge_axis=np.repeat(np.arange(boxes.dim), np.diff(edge_begins)),
+        first=first,
+        last=last,
+        lower=lower,
+        upper=upper,
         begins=np.array(begins),
         index=tuple(index),
         shape=boxes.shape if boxes.dim > 1 else None,

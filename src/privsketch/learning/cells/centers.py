@@ -15,6 +15,7 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, grid_corners, partition_of
 from privsketch.learning.cells.fit import Components
+from privsketch.learning.problem import weighted_sums
 from privsketch.models.base import nearest
 
 N_STARTS = 12  # of k-means++ on boxes; a hundred are no better
@@ -119,10 +120,8 @@ def assign(points: Points, centers: Floats) -> tuple[Indices, Floats]:
 
 def means(points: Points, label: Indices, centers: Floats) -> Floats:
     """Return the mean of the points of each center; a center without points stays."""
-    k = len(centers)
-    mass = np.bincount(label, points.records, k)
-    sums = [np.bincount(label, points.records * column, k) for column in points.places.T]
-    moved = np.stack(sums, axis=1) / np.maximum(mass, 1e-300)[:, None]
+    mass, sums = weighted_sums(points.places, points.records, label, len(centers))
+    moved = sums / np.maximum(mass, 1e-300)[:, None]
     return np.where((mass > 0)[:, None], moved, centers)
 
 

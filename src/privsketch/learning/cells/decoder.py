@@ -111,7 +111,7 @@ class CellSolution:
     cost : float
         K-means cost of the estimate.
     standard_errors : (n_clusters, dim) float64, optional
-        Of the centers, from noise and sampling.
+        Standard errors of the centers, from noise and sampling.
     residual, expected_residual, residual_spread : float
         Squared misfit of the density over all boxes, in records^2, what noise and
         sampling would leave of it, and the standard deviation of that.
@@ -210,7 +210,7 @@ class Linearised:
     Attributes
     ----------
     covariance : (p, p) float64
-        Of weights with the background, centers, and logarithms of widths.
+        Covariance of weights with the background, centers, and logarithms of widths.
     residual, expected, spread : float
         Squared misfit of all counts; mean and standard deviation of what noise and sampling leave.
     """

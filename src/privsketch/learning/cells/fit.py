@@ -1,10 +1,8 @@
-"""Axis-parallel Gaussians and an even background, fitted to the counts of boxes.
+"""Fit of axis-parallel Gaussians and an even background to the counts of boxes.
 
-The descent has each unknown in units of its error, as the counts know it with the others held:
-weights, centers and widths then have curvatures of order one. Weights are not logarithms, so that
-a component can lose all of its records and come back.
-
-How well expected counts explain released ones: noise of Laplace tails on sampled counts.
+In the descent, each unknown is in units of its error if the other unknowns are fixed. Weights,
+centers and widths then have curvatures of order one. Weights are not logarithms, so that a
+component can lose all of its records and regain them.
 
 A released count differs from the expected one by sampling, nearly Gaussian of variance `lam`, and
 by noise that is Laplace of scale b, or a sum of a few such draws. Its tails fall like exp(-|r| / b)
@@ -12,9 +10,9 @@ and its middle is rounded off. The hyperbolic law
 
     -log p(r) = sqrt(delta^2 + r^2 / b^2) - delta + constant
 
-has these tails, and its variance b^2 (2 + delta K0(delta) / K1(delta)) settles delta. It goes from
-Laplace to Gaussian as sampling takes over, and costs one square root. Least squares throw away up
-to half of what counts tell, because a Laplace law of variance 2 b^2 has the information 1 / b^2.
+has these tails, and its variance b^2 (2 + delta K0(delta) / K1(delta)) determines delta. It changes
+from Laplace to Gaussian as sampling dominates, and takes one square root. Least squares would waste
+up to half of the information, because a Laplace law of variance 2 b^2 has the information 1 / b^2.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ class Likelihood:
     rounding : (n_boxes,) float64
         delta b^2, which is about the variance where the law is Gaussian.
     variance : (n_boxes,) float64
-        Of noise and sampling together.
+        Variance of noise and sampling together.
     information : (n_boxes,) float64
         What a count tells about the expected one: the inverse of a variance.
     """

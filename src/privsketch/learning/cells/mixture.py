@@ -109,11 +109,7 @@ def _starts(points: Floats, solution: CellSolution, n_components: int) -> list[F
 
 
 def _em(
-    points: Floats,
-    weights: Floats,
-    member: Floats,
-    covariance_type: CovarianceType,
-    least: float,
+    points: Floats, weights: Floats, member: Floats, covariance_type: CovarianceType, least: float
 ) -> tuple[Gaussians, float]:
     """Run EM from responsibilities; return the mixture and its mean log-density."""
     previous, total = -np.inf, max(float(weights.sum()), 1e-300)

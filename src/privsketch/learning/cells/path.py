@@ -20,6 +20,7 @@ from sklearn.cluster import kmeans_plusplus
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
+from privsketch.learning.problem import weighted_sums
 from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.models.base import nearest
 
@@ -48,9 +49,9 @@ def significant(
 ) -> Floats:
     """Return a piecewise even estimate of values, (n_boxes,), that keeps clear differences.
 
-    Of many boxes together noise is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
-    about exp(-x); of a few it is Laplace, and exceeds x times its scale with this chance. A
-    difference has to be larger than both.
+    The noise of many boxes together is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
+    about exp(-x). The noise of a few is Laplace, and exceeds x times its scale with this chance.
+    A difference has to be larger than both.
 
     With `false_share` about this share of the differences that are believed in a tree is noise
     (Benjamini and Hochberg 1995): where nothing differs next to none is believed, and where much
@@ -163,15 +164,13 @@ def initial(
     centers, _ = kmeans_plusplus(places, size, sample_weight=weights, random_state=state)
     for _ in range(n_rounds):
         label = nearest(places, centers)
-        mass = np.maximum(np.bincount(label, weights, size), 1e-300)
-        sums = [np.bincount(label, weights * column, size) for column in places.T]
-        moved = np.stack(sums, axis=1) / mass[:, None]
+        mass, sums = weighted_sums(places, weights, label, size)
+        moved = sums / np.maximum(mass, 1e-300)[:, None]
         centers = np.where((mass > 1e-200)[:, None], moved, centers)
     label = nearest(places, centers)
-    mass = np.bincount(label, weights, size)
     squares = (places - centers[label]) ** 2 + lengths[some] ** 2 / 12
-    sums = [np.bincount(label, weights * column, size) for column in squares.T]
-    variances = np.stack(sums, axis=1) / np.maximum(mass, 1e-300)[:, None]
+    mass, sums = weighted_sums(squares, weights, label, size)
+    variances = sums / np.maximum(mass, 1e-300)[:, None]
     widths = np.sqrt(np.maximum(variances, lengths.min(axis=0) ** 2 / 12))
     start = np.append(total * mass * 0.95, 0.05 * total)
     return Components(start, centers * unit, widths * unit)
@@ -244,11 +243,7 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
 
 
 def follow(
-    partition: Partition,
-    likelihood: Likelihood,
-    start: Fit,
-    n_clusters: int,
-    fewest: int,
+    partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, fewest: int
 ) -> list[Fit]:
     """Return fits of falling size, beginning with the start."""
     fits = [start]
@@ -280,7 +275,7 @@ def _split(components: Components, index: int, axis: int) -> Components:
 def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fit]:
     """Return better fits with one component more each: wrong merges of a path are undone.
 
-    Those of the highest k-means cost are tried, along the axis on which they have most intervals.
+    Components of the highest k-means cost are tried, along the axis with most intervals.
     """
     better_fits: list[Fit] = []
     for _ in range(SPLIT_ROUNDS):

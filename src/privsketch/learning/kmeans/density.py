@@ -19,7 +19,7 @@ from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.problem import Atoms, Problem, Target, cost, residual_vector
+from privsketch.learning.problem import Atoms, Problem, Target, cost, residual_vector, weighted_sums
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import find_overview, refine
 from privsketch.learning.uncertainty import Solution
@@ -42,12 +42,7 @@ LLOYD_TOLERANCE = 1e-7  # relative fall of the cost that is worth another round
 
 
 def choose_density(
-    target: Target,
-    atoms: Atoms,
-    particles: Atoms,
-    expected: float,
-    low: Floats,
-    high: Floats,
+    target: Target, atoms: Atoms, particles: Atoms, expected: float, low: Floats, high: Floats
 ) -> tuple[Atoms, Atoms | None]:
     """Return the best mixture of the size of `atoms`, and the best of any size.
 
@@ -147,8 +142,7 @@ def information_criterion(
 
 def each_its_own(atoms: Atoms) -> Clusters:
     """Return every atom as a cluster."""
-    size = atoms.size
-    means = np.repeat(atoms.centers[None], size, axis=0)
+    means = np.repeat(atoms.centers[None], atoms.size, axis=0)
     return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)
 
 
@@ -218,20 +212,10 @@ def assign(centers: Floats, samples: Samples) -> tuple[Indices, float]:
     return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
 
 
-def weighted_sums(labels: Indices, samples: Samples, n: int) -> tuple[Floats, Floats]:
-    """Return weights (n,) and weighted sums (n, dim) of the samples of each label."""
-    mass = np.bincount(labels, samples.weights, n).astype(np.float64)
-    columns = [
-        np.bincount(labels, samples.weights * column, n)
-        for column in np.ascontiguousarray(samples.places.T)
-    ]
-    return mass, np.stack(columns, axis=1)
-
-
 def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
     """Return the centers after one round, and the cost before; centers without weight stay."""
     labels, cost = assign(centers, samples)
-    mass, sums = weighted_sums(labels, samples, len(centers))
+    mass, sums = weighted_sums(samples.places, samples.weights, labels, len(centers))
     received = mass > 0
     moved = centers.copy()
     moved[received] = sums[received] / mass[received, None]
@@ -308,7 +292,8 @@ def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
     """Return what each center serves of each of `size` components."""
     labels, cost = assign(centers, samples)
     n_clusters = len(centers)
-    mass, sums = weighted_sums(labels * size + samples.component, samples, n_clusters * size)
+    cells = labels * size + samples.component
+    mass, sums = weighted_sums(samples.places, samples.weights, cells, n_clusters * size)
     masses = mass.reshape(n_clusters, size)
     means = np.repeat(centers[:, None, :], size, axis=1)
     served = masses > 0

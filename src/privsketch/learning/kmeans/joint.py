@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
@@ -90,60 +90,57 @@ def decode_joint(
     rng : numpy.random.Generator
         Places the first particles. The result is a function of its state.
     n_init : int
-        Most independent runs; the one with the smallest residual is kept.
+        Maximum number of independent runs; the one with the smallest residual is kept.
     """
-    if n_init < 1:
-        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
+    require_count("n_init", n_init)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        return _decode(problem, n_clusters, rng, n_init)
-
-
-def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init: int) -> Solution:
-    low, high = problem.low, problem.high
-    overview = find_overview(problem, rng)
-    unit = overview.weight
-    target = make_target(problem.frequencies, problem.moments / unit)
-    # Half of the digits are enough, at half of the time, until the last polish.
-    single = target.astype(np.float32)
-    noise_share = n_clusters * np.sqrt(problem.noise_variance) / unit
-    # Whoever allows few runs wants them only where something is amiss.
-    unsure = noise_share > STRONG_NOISE and n_init >= STRONG_NOISE_STARTS
-    n_certain = STRONG_NOISE_STARTS if unsure else 1
-    runs: list[Run] = []
-    while len(runs) < n_init:
-        unexplained = not any(run.explains for run in runs)
-        origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
-        start_atoms, value = run_start(single, origin, n_clusters, low, high, rng)
-        start_atoms = start_atoms.in_order()
-        runs.append(Run(origin, start_atoms, value, assess_fit(problem, start_atoms, unit, rng)))
-        best = min(runs, key=lambda run: run.cost)
-        is_confirmed = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
-        if is_confirmed or (best.explains and len(runs) >= n_certain):
-            break
-    atoms, density = best.atoms, None
-    if not best.explains:
-        rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
-        rich = sharpen(single, rich, best.origin.variance, low, high)
-        expected = best.uncertainty.expected_cost
-        atoms, density = choose_density(single, atoms, rich, expected, low, high)
-        grown = grow_density(problem, target, density or atoms, expected, unit, rng)
-        density = grown or density
-    atoms, value = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
-    uncertainty = best.uncertainty
-    if not best.explains:
-        density = atoms if density is None else density
-        value = cost(target, density)
-        uncertainty = assess_fit(problem, density, unit, rng)
-    elif problem.uniform:
-        noise_std = float(np.sqrt(problem.noise_variance)) / unit
-        atoms = refine_powers(target, atoms, low, high, noise_std)
-    return Solution(
-        atoms=atoms.scaled(unit),
-        density=(density or atoms).scaled(unit),
-        residual=value * unit**2,
-        uncertainty=uncertainty.scaled(unit),
-    )
+        low, high = problem.low, problem.high
+        overview = find_overview(problem, rng)
+        unit = overview.weight
+        target = make_target(problem.frequencies, problem.moments / unit)
+        # Half of the digits are enough, at half of the time, until the last polish.
+        single = target.astype(np.float32)
+        noise_share = n_clusters * np.sqrt(problem.noise_variance) / unit
+        # Whoever allows few runs wants them only where something is amiss.
+        unsure = noise_share > STRONG_NOISE and n_init >= STRONG_NOISE_STARTS
+        n_certain = STRONG_NOISE_STARTS if unsure else 1
+        runs: list[Run] = []
+        while len(runs) < n_init:
+            unexplained = not any(run.explains for run in runs)
+            origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
+            start_atoms, value = run_start(single, origin, n_clusters, low, high, rng)
+            start_atoms = start_atoms.in_order()
+            runs.append(
+                Run(origin, start_atoms, value, assess_fit(problem, start_atoms, unit, rng))
+            )
+            best = min(runs, key=lambda run: run.cost)
+            is_confirmed = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
+            if is_confirmed or (best.explains and len(runs) >= n_certain):
+                break
+        atoms, density = best.atoms, None
+        if not best.explains:
+            rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
+            rich = sharpen(single, rich, best.origin.variance, low, high)
+            expected = best.uncertainty.expected_cost
+            atoms, density = choose_density(single, atoms, rich, expected, low, high)
+            grown = grow_density(problem, target, density or atoms, expected, unit, rng)
+            density = grown or density
+        atoms, value = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
+        uncertainty = best.uncertainty
+        if not best.explains:
+            density = atoms if density is None else density
+            value = cost(target, density)
+            uncertainty = assess_fit(problem, density, unit, rng)
+        elif problem.uniform:
+            noise_std = float(np.sqrt(problem.noise_variance)) / unit
+            atoms = refine_powers(target, atoms, low, high, noise_std)
+        return Solution(
+            atoms=atoms.scaled(unit),
+            density=(density or atoms).scaled(unit),
+            residual=value * unit**2,
+            uncertainty=uncertainty.scaled(unit),
+        )
 
 
 def whole_box(overview: Overview, low: Floats, high: Floats) -> Overview:

@@ -68,7 +68,7 @@ def learn_kmeans(
         search of the papers, with clusters of no width. Sketches of cells have one of their own.
         Other names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
     n_init : int, optional
-        Most independent searches. There are fewer if one explains the sketch as well as
+        Maximum number of independent searches. Fewer run if one explains the sketch as well as
         noise and sampling allow. Six if left out, two for very large sketches; cells take as
         many as they need.
     random_state : int, optional
@@ -233,15 +233,14 @@ def _as_model(
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
         clusters = each_its_own(solution.atoms)
-    errors = _standard_errors(clusters, solution, problem.high)
-    spread = solution.uncertainty.cost_spread
+    expected = solution.expected_residual, solution.uncertainty.cost_spread
     return model_of(
         sketch,
         centers=clusters.centers,
         records=clusters.records,
         density=solution.density,
-        errors=errors,
-        residual=(solution.residual, solution.expected_residual, spread),
+        errors=_standard_errors(clusters, solution, problem.high),
+        residual=(solution.residual, *expected),
         decoder=decoder,
         plugin=origin,
     )

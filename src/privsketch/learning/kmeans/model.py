@@ -26,7 +26,7 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
-from privsketch.learning.concerns import concerns
+from privsketch.learning.concerns import cell_sides, concerns, resolution
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import with_label_errors
 from privsketch.models.base import nearest
@@ -133,9 +133,9 @@ class Calibration:
     ----------
     constant : float
     weights : mapping of str to float
-        Of the signs in the score.
+        Weights of the signs in the score.
     scores : tuple of float
-        Rising; between them the quantiles below are interpolated, beyond they stay.
+        Rising scores. Quantiles are interpolated between them and constant beyond.
     low, middle, high : tuple of float
         Quantiles 0.05, 0.5 and 0.95 of the logarithm of the ratio at these scores.
     """
@@ -236,7 +236,7 @@ class _Sight:
     Attributes
     ----------
     variance : float
-        Of noise and sampling per number; for cells of noise alone.
+        Variance of noise and sampling per number; for cells, of noise alone.
     n_numbers, unknowns : float
         Features or 1, and unknowns of a cluster for each; see `signs_of`.
     finest : float
@@ -254,16 +254,15 @@ class _Sight:
         design = sketch.design
         noise = sketch.noise_variance + sketch.masking_variance
         if design.cells is not None:
-            sides = 2 * design.domain.half_widths / np.array(design.cells)
-            return cls(design, noise, 1.0, 1 / design.n_features, float(sides.min()) / 2)
+            return cls(design, noise, 1.0, 1 / design.n_features, resolution(design))
         signs = SIGN_VARIANCE if design.mapping.dithered else 0.0
         sampling = n_records / 2 * sketch.repetition * (1 + signs)
-        finest = design.frequencies.scales[0]
-        return cls(design, noise + sampling, design.n_features, design.dim + 1, finest)
+        unknowns = design.dim + 1
+        return cls(design, noise + sampling, design.n_features, unknowns, resolution(design))
 
     def _overlap(self, width: float) -> float:
         """Return the chance that two records of a cluster are in one cell."""
-        sides = 2 * self.design.domain.half_widths / np.array(self.design.cells)
+        sides = cell_sides(self.design)
         spread = np.sqrt(4 * math.pi * (width**2 + sides**2 / 12))
         return float(np.minimum(sides / spread, 1.0).prod())
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.learning.problem import (
@@ -45,8 +45,7 @@ def decode_ompr(
 
     Parameters are those of `decode_joint`; `rng` draws the points that new atoms start from.
     """
-    if n_init < 1:
-        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
+    require_count("n_init", n_init)
     with one_thread():
         overview = find_overview(problem, rng)
         unit = overview.weight

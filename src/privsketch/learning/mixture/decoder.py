@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
@@ -56,7 +56,7 @@ class MixtureSolution:
     gaussians : Gaussians
         Weights in records, means relative to the domain's center, sorted by mean.
     standard_errors : (n_components, dim) float64
-        Of the means, from noise, sampling and, where there is one, misfit.
+        Standard errors of the means, from noise, sampling and misfit.
     chi_square : float
         What is left of the sums, in units of the covariance of noise and sampling.
     degrees_of_freedom : int
@@ -92,12 +92,12 @@ def decode_mixture(
     problem : Problem
         The sketch.
     n_components : int
-        At least 1.
+        Number of components, at least 1.
     covariance_type : {"full", "tied", "diag", "spherical"}
     rng : numpy.random.Generator
         Places the first particles. The result is a function of its state.
     n_init : int
-        Searches at most.
+        Maximum number of searches.
     project : callable, optional
         Moves points (n, dim) to the nearest point of the domain, as was done with the
         records, in the coordinates of the problem; to the box of the problem if left out.
@@ -123,8 +123,7 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     Where the edge cuts a cluster, two narrow components may pass for it: then more
     searches are worth their time.
     """
-    if n_init < 1:
-        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
+    require_count("n_init", n_init)
     freedom = search.degrees_of_freedom
     limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
     best = search.polish(*search.descend_and_prune(0, search.sums))
@@ -185,7 +184,7 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
     errors : (p, p)
         Covariance of the errors of its variables (see `gauss_newton`).
     half_widths : (dim,)
-        Of the domain: variances of columns are comparable in units of these.
+        Half-widths of the domain: variances of columns are comparable in their units.
     """
     logs = logarithms(gaussians)
     values = logs.ravel()

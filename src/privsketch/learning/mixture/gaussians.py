@@ -1,20 +1,16 @@
-"""Gaussian components of a mixture: covariances of four kinds and their moments.
+"""Gaussian components of a mixture, their moments, and the covariance of a sketch of them.
 
-A component with weight a, mean c and covariance S contributes
-`a exp(i w.c - w'Sw / 2)`, its characteristic function, to the moment at frequency w
-(Keriven et al. 2018, "Sketching for large-scale learning of mixture models").
-Covariances have scikit-learn's names: "spherical" (one variance each), "diag" (one for
-each axis), "full", and "tied" (one full matrix that all share). `w'Sw` is linear in the
-entries of S, so value and gradient are plain matrix products for all of them.
+A component with weight a, mean c and covariance S contributes `a exp(i w.c - w'Sw / 2)`, its
+characteristic function, to the moment at frequency w (Keriven et al. 2018, "Sketching for
+large-scale learning of mixture models"). Covariances have scikit-learn's names: "spherical" (one
+variance each), "diag" (one for each axis), "full", and "tied" (one full matrix that all share).
+`w'Sw` is linear in the entries of S, so value and gradient are plain matrix products for all kinds.
 
-How the numbers of a sketch vary together, and the cost that knows it.
-
-Sums over n independent records have n times the covariance of one record's features,
-which a mixture gives in closed form: products of cosines and sines are cosines and sines
-of `w_j +- w_l`, where the characteristic function is known. Privacy noise adds its
-variance to the diagonal. Least squares in units of that covariance (generalised least
-squares) is the efficient use of the sums; features of neighbouring frequencies repeat
-each other, and plain least squares would count them as independent.
+Sums over n independent records have n times the covariance of one record's features, which a
+mixture gives in closed form: products of cosines and sines are cosines and sines of `w_j +- w_l`,
+where the characteristic function is known. Privacy noise adds its variance to the diagonal. Least
+squares in units of that covariance (generalised least squares) uses the sums efficiently. Features
+of neighbouring frequencies repeat each other, and plain least squares would count them twice.
 """
 
 from __future__ import annotations
@@ -295,7 +291,7 @@ class Weighting:
 
     @property
     def log_determinant(self) -> float:
-        """Of the covariance."""
+        """Logarithm of the determinant of the covariance."""
         diagonal = self.factor if self.factor.ndim == 1 else np.diag(self.factor)
         return float(2 * np.log(diagonal).sum())
 

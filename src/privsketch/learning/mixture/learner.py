@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtr
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
@@ -27,8 +27,9 @@ from privsketch.learning.concerns import (
     missing_records,
     on_the_edge,
 )
+from privsketch.learning.kmeans.model import shares
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
-from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.learning.problem import Problem, checked_sketch, dither_of, problem_of
 from privsketch.learning.uncertainty import no_knowledge, with_label_errors
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
@@ -100,18 +101,10 @@ def learn_gaussian_mixture(
 
 
 def check_choices(
-    design: Design,
-    n_components: int,
-    covariance_type: CovarianceType,
-    n_init: int | None,
+    design: Design, n_components: int, covariance_type: CovarianceType, n_init: int | None
 ) -> int:
     """Refuse what no sketch of this design could be learned with; the number of unknowns."""
-    if covariance_type not in COVARIANCE_TYPES:
-        raise ParameterError(
-            "covariance_type",
-            covariance_type,
-            f"expected one of {', '.join(map(repr, COVARIANCE_TYPES))}",
-        )
+    require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
     n_components = require_count("n_components", n_components)
     if n_init is not None:
         require_count("n_init", n_init)
@@ -145,22 +138,18 @@ def _dither(sketch: Sketch) -> Floats | None:
         return None
     if design.mapping.origin is not None:
         raise unknown_harmonics(design)
-    turns = design.frequencies.offsets(design.domain) * 2.0**-design.frequencies.turn_bits
-    return np.asarray(2 * np.pi * turns, dtype=np.float64)
+    return dither_of(design)
 
 
 def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel:
     gaussians = solution.gaussians
-    total = float(gaussians.weights.sum())
-    size = gaussians.size
-    shares = gaussians.weights / total if total > 0 else np.full(size, 1.0 / size)
     covariances = gaussians.covariances
     if gaussians.covariance_type == "tied":
         covariances = covariances[0]
     if gaussians.covariance_type == "spherical":
         covariances = covariances[:, 0]
     model = GaussianMixtureModel(
-        weights=shares,
+        weights=shares(gaussians.weights),
         means=gaussians.means + sketch.design.domain.center_vector,
         covariances=covariances,
         covariance_type=gaussians.covariance_type,
@@ -170,7 +159,7 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
         ),
         residual=solution.chi_square,
         expected_residual=float(solution.degrees_of_freedom),
-        n_records=total,
+        n_records=float(gaussians.weights.sum()),
         design_fingerprint=sketch.design.fingerprint,
         receipt=sketch.receipt,
         columns=sketch.design.columns,

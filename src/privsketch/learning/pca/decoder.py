@@ -22,7 +22,7 @@ from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.learning.pca.fits import CONVEX_ITERATIONS as MAX_ITERATIONS
 from privsketch.learning.pca.fits import CONVEX_TOLERANCE as TOLERANCE
-from privsketch.learning.pca.fits import Factors, Loss, fit_with_remainder, loss_of, refit
+from privsketch.learning.pca.fits import Factors, RemainderFit, fit_with_remainder, refit
 from privsketch.learning.pca.problem import (
     EntryMeasurements,
     Observations,
@@ -48,7 +48,7 @@ class PCASolution:
         Orthonormal rows, in order of variance.
     explained_variance, standard_errors : (k,) float64
     total_variance, noise_variance : float
-        Of all columns together; and mean per direction of what the components leave.
+        Variance of all columns together, and mean variance per remaining direction.
     lost_variance : float
         Expected share of the best k components' variance that these miss.
     standing_out : int
@@ -87,57 +87,50 @@ def decode_pca(
 ) -> PCASolution:
     """Fit principal components; the values determine their number if `n_components` is None."""
     with one_thread():
-        return _decode(observations_of(problem), n_components, rng, method, planned_components)
-
-
-def _decode(
-    observations: Observations,
-    n_components: int | None,
-    rng: np.random.Generator,
-    method: str,
-    planned: int,
-) -> PCASolution:
-    dim, size = observations.measurements.dim, observations.measurements.size
-    wanted = planned if n_components is None else n_components
-    most = min(carried_components(dim, size), max(2 * wanted, wanted + 3))
-    most = max(most, wanted)
-    search = Search(observations, wanted, rng)
-    standing = search.standing_out(most)
-    k = max(standing, 1) if n_components is None else n_components
-    require_components(k, dim, size)
-    # Components that were not asked for, but stand out, must not bend those that were; with
-    # few features per unknown they are safer as a remainder.
-    is_whole = isinstance(observations.measurements, EntryMeasurements)
-    rank = max(
-        k, standing if is_whole else min(standing, carried_components(dim, size, SAFE_RATIO))
-    )
-    factors, matrix, loss, remainder, name = _fit(search, rank, method)
-    eigenvalues, axes = np.linalg.eigh(matrix)
-    eigenvalues, axes = eigenvalues[::-1], axes[:, ::-1]
-    n_records, max_variance = observations.n_records, observations.radius**2
-    spread = spread_of(observations, loss, remainder, axes, factors.rank, k)
-    summary = summarise(eigenvalues, spread)
-    total = min(max(float(np.trace(matrix)), 0.0), n_records * max_variance)
-    order = np.argsort(-summary.explained, kind="stable")
-    explained = _plausible(summary.explained[order], total, dim)
-    errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
-    best = float(explained.sum() + summary.lost.sum())
-    rest = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
-    misfit, expected = _misfit(observations, factors)
-    return PCASolution(
-        components=signed(axes.T[order]),
-        explained_variance=explained / n_records,
-        standard_errors=np.minimum(errors / n_records, max_variance),
-        total_variance=total / n_records,
-        noise_variance=rest / n_records if k < dim else 0.0,
-        lost_variance=_share(float(summary.lost.sum()), best, 1 - k / dim),
-        standing_out=standing,
-        residual=misfit,
-        expected_residual=expected,
-        mean=observations.mean,
-        too_few=_too_few(observations, spread.own, standing),
-        method=name,
-    )
+        observations = observations_of(problem)
+        dim, size = observations.measurements.dim, observations.measurements.size
+        wanted = planned_components if n_components is None else n_components
+        most = min(carried_components(dim, size), max(2 * wanted, wanted + 3))
+        most = max(most, wanted)
+        search = Search(observations, wanted, rng)
+        standing = search.standing_out(most)
+        k = max(standing, 1) if n_components is None else n_components
+        require_components(k, dim, size)
+        # Components that were not asked for, but stand out, must not bend those that were; with
+        # few features per unknown they are safer as a remainder.
+        is_whole = isinstance(observations.measurements, EntryMeasurements)
+        rank = max(
+            k, standing if is_whole else min(standing, carried_components(dim, size, SAFE_RATIO))
+        )
+        fit, name = _fit(search, rank, method)
+        factors, matrix = fit.factors, fit.matrix
+        eigenvalues, axes = np.linalg.eigh(matrix)
+        eigenvalues, axes = eigenvalues[::-1], axes[:, ::-1]
+        n_records, max_variance = observations.n_records, observations.radius**2
+        spread = spread_of(observations, fit, axes, k)
+        summary = summarise(eigenvalues, spread)
+        total = min(max(float(np.trace(matrix)), 0.0), n_records * max_variance)
+        order = np.argsort(-summary.explained, kind="stable")
+        explained = _plausible(summary.explained[order], total, dim)
+        errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
+        lost = float(summary.lost.sum())
+        best = float(explained.sum()) + lost
+        rest = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
+        misfit, expected = _misfit(observations, factors)
+        return PCASolution(
+            components=signed(axes.T[order]),
+            explained_variance=explained / n_records,
+            standard_errors=np.minimum(errors / n_records, max_variance),
+            total_variance=total / n_records,
+            noise_variance=rest / n_records if k < dim else 0.0,
+            lost_variance=min(lost / best, 1 - k / dim) if best > 0 else 1 - k / dim,
+            standing_out=standing,
+            residual=misfit,
+            expected_residual=expected,
+            mean=observations.mean,
+            too_few=_too_few(observations, spread.own, standing),
+            method=name,
+        )
 
 
 def _sampling(observations: Observations, explained: Floats, components: Floats) -> Floats:
@@ -175,22 +168,20 @@ def _plausible(explained: Floats, total: float, dim: int) -> Floats:
     return result
 
 
-def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss, float, str]:
-    """Return factors, estimate of the matrix, loss, remainder, and name of the method."""
+def _fit(search: Search, rank: int, method: str) -> tuple[RemainderFit, str]:
+    """Return the fit of a matrix, and the name of the method."""
     observations = search.observations
     measurements = observations.measurements
-    loss = loss_of(observations)
     if method == "convex":
         fit = search.convex(MAX_ITERATIONS, TOLERANCE)
         factors = refit(measurements, search.squares, fit, rank)
-        return factors, factors.matrix(), search.squares, 0.0, "convex"
+        return RemainderFit(factors, 0.0, search.squares, factors.matrix()), "convex"
     if isinstance(measurements, EntryMeasurements) and observations.exact_law:
         # Every direction is measured: eigenvectors of the matrix itself, no model.
         matrix = measurements.matrix_of(observations.values)
-        return search.fit(rank), matrix, loss, 0.0, "eigenvectors"
+        return RemainderFit(search.fit(rank), 0.0, search.loss, matrix), "eigenvectors"
     unknowns = pca_unknowns(rank, measurements.dim)
-    fitted = fit_with_remainder(observations, search.fit(rank), unknowns)
-    return fitted.factors, fitted.matrix, fitted.loss, fitted.variance, "burer-monteiro"
+    return fit_with_remainder(observations, search.fit(rank), unknowns), "burer-monteiro"
 
 
 def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]:
@@ -202,11 +193,6 @@ def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]
     others = sampling * measurements.gram_diagonal + observations.mean_spread()
     inflation = 1 + float(np.mean(others / observations.variances))
     return float((np.square(residuals) / observations.variances).sum()), free * inflation
-
-
-def _share(lost: float, best: float, most: float) -> float:
-    """Return lost variance as a share, at most what random directions would lose."""
-    return min(lost / best, most) if best > 0 else most
 
 
 def signed(components: Floats) -> Floats:
@@ -223,20 +209,18 @@ class Spread:
     Attributes
     ----------
     own : (k,) float64
-        Of v_a'E v_a.
+        Variances of v_a'E v_a.
     cross : (k, dim - k) float64
-        Of q'E v_a, q every other axis.
+        Variances of q'E v_a for every other axis q.
     """
 
     own: Floats
     cross: Floats
 
 
-def spread_of(
-    observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
-) -> Spread:
-    """Return errors of a fit of this rank whose matrix has these axes, (dim, dim) in columns."""
-    spread = _spread_of(observations, loss, remainder, axes, rank, k)
+def spread_of(observations: Observations, fit: RemainderFit, axes: Floats, k: int) -> Spread:
+    """Return errors of a fit whose matrix has these axes, (dim, dim) in columns."""
+    spread = _spread_by_noise(observations, fit, axes, k)
     if observations.mean is None:
         return spread
     # mu e' + e mu' for errors e of the sum of the records: e has no preferred direction.
@@ -244,18 +228,17 @@ def spread_of(
     return Spread(spread.own + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
 
 
-def _spread_of(
-    observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
-) -> Spread:
+def _spread_by_noise(observations: Observations, fit: RemainderFit, axes: Floats, k: int) -> Spread:
     """Return the errors that the noise of the values causes."""
     measurements = observations.measurements
     dim, size = measurements.dim, measurements.size
+    rank = fit.factors.rank
     unknowns = pca_unknowns(rank, dim)
     gain = robust_gain(observations.noise, unknowns / size)
     if isinstance(measurements, EntryMeasurements):
         return _of_entries(observations, measurements.on_diagonal, axes, k, gain)
     if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_DESIGN:
-        spread = _of_tangents(measurements, loss, remainder, axes, rank, k, gain)
+        spread = _of_tangents(measurements, fit, axes, k, gain)
         if spread is not None:
             return spread
     scale = float(np.mean(np.square(measurements.identity)))
@@ -271,11 +254,7 @@ def _spread_of(
 
 
 def _of_entries(
-    observations: Observations,
-    on_diagonal: Bits,
-    axes: Floats,
-    k: int,
-    gain: float,
+    observations: Observations, on_diagonal: Bits, axes: Floats, k: int, gain: float
 ) -> Spread:
     """Return errors from independent entries: the variance of q'E v is a sum over them."""
     variances = gain * observations.variances
@@ -289,15 +268,10 @@ def _of_entries(
 
 
 def _of_tangents(
-    measurements: QuadraticMeasurements,
-    loss: Loss,
-    remainder: float,
-    axes: Floats,
-    rank: int,
-    k: int,
-    gain: float,
+    measurements: QuadraticMeasurements, fit: RemainderFit, axes: Floats, k: int, gain: float
 ) -> Spread | None:
     """Return errors from the covariance along the tangents; None if it is singular."""
+    rank = fit.factors.rank
     products = measurements.vectors @ axes
     first, second = np.triu_indices(rank, m=products.shape[1])
     columns = products[:, first] * products[:, second]
@@ -306,22 +280,18 @@ def _of_tangents(
     if rank < products.shape[1]:
         rest = np.square(products[:, rank:]).sum(axis=1) / np.sqrt(products.shape[1] - rank)
         columns = np.column_stack([columns, rest])
-    if loss.whitener.ndim == 1:
-        columns = loss.whitener[:, None] * columns
-    else:
-        columns = loss.whitener @ columns
+    columns = fit.loss.whiten(columns)
     try:
         covariance = np.linalg.inv(columns.T @ columns)
     except np.linalg.LinAlgError:
         return None
     variances = np.diagonal(covariance)[:n_tangents] * gain
-    variances = np.maximum(variances - remainder, 1e-6 * np.abs(variances))
+    variances = np.maximum(variances - fit.variance, 1e-6 * np.abs(variances))
     if not np.isfinite(variances).all():
         return None
     table = np.zeros((rank, products.shape[1]))
     table[first, second] = variances
-    own = np.diagonal(table)[:k].copy()
-    return Spread(own, table[:k, k:] / 2)
+    return Spread(np.diagonal(table)[:k].copy(), table[:k, k:] / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,9 +301,9 @@ class Summary:
     Attributes
     ----------
     explained : (k,) float64
-        Of the records along each component.
+        Variance of the records along each component.
     lost : (k,) float64
-        By how much it is expected to fall short of the best component's.
+        Expected shortfall from the variance of the best component.
     """
 
     explained: Floats

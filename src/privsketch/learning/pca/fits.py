@@ -1,41 +1,37 @@
-"""The fit of a low-rank and an isotropic part, C = U U' + s I, U of shape (dim, rank).
+"""Fits of a low-rank and an isotropic part, C = U U' + s I, to noisy measurements of a matrix.
 
-Records that vary along a few directions and a little in all others have such second
-moments. The factor U frees the fit of the constraint that C be positive (S. Burer,
-R. Monteiro, 2003): what is left is a smooth cost of dim x rank unknowns and a bound, s >= 0,
-for L-BFGS-B. Its local minima are harmless from the starts of `search`.
+Records that vary along a few directions, and a little in all others, have such second moments. The
+factor U, (dim, rank), makes C positive without a constraint (S. Burer, R. Monteiro, 2003). What
+remains is a smooth cost of dim x rank unknowns and a bound, s >= 0, for L-BFGS-B. Its local minima
+are harmless from the starts of `search`.
 
-The cost of misfit: squares for Gaussian noise, Huber's function for Laplace noise.
+The cost of residuals is squares for Gaussian noise, and Huber's function for Laplace noise, whose
+tails are heavy. A `whitener` first scales residuals to unit variance: a number for each, or a
+matrix if they are correlated. Beyond `threshold` standard deviations Huber's function is linear.
+With two to ten values per unknown, the threshold below is within a few per cent of the best one
+(P. Huber, "Robust regression", 1973). With fewer values least squares is best, with many the
+median.
 
-Residuals are brought to unit variance by a `whitener` first: one number for each, or a
-symmetric matrix where they are correlated. Laplace noise has heavy tails; beyond
-`threshold` standard deviations Huber's function grows linearly. With two to ten values per
-unknown, the threshold below is within a few per cent of the best one (P. Huber, "Robust
-regression", 1973; with fewer values least squares is best, with many the median).
-
-Principal components by a convex fit: no start, no rank, one answer.
-
-Minimise over positive semidefinite L and s >= 0
+The convex fit needs no start and no rank. It minimises, over positive semidefinite L and s >= 0,
 
     loss(A(L + s I)) + penalty trace(L),
 
-the nuclear-norm fit of low-rank matrices (E. Candes, Y. Plan, 2011; for rank-one
-measurements Y. Chen, Y. Chi, A. Goldsmith, 2015). With the penalty at the noise edge
-(`search`) only directions that stand out of the noise enter; a smaller one lets some
-noise in and bends the others less. Accelerated proximal
-gradient with restarts (A. Beck, M. Teboulle, 2009; B. O'Donoghue, E. Candes, 2015): the
-proximal step lowers all eigenvalues by a constant and cuts them at zero.
+the nuclear-norm fit of low-rank matrices (E. Candes, Y. Plan, 2011; for rank-one measurements
+Y. Chen, Y. Chi, A. Goldsmith, 2015). With the penalty at the noise edge (`search`), only directions
+that stand out of the noise enter. A smaller penalty admits some noise and bends the others less.
+The algorithm is accelerated proximal gradient with restarts (A. Beck, M. Teboulle, 2009;
+B. O'Donoghue, E. Candes, 2015). Its proximal step lowers all eigenvalues by a constant and cuts
+them at zero.
 
-The remainder of a fit is a random matrix of no preferred direction.
+Spectra rarely end, so a fit can include a remainder: C = U U' + s I + R. R is modelled as a
+Gaussian matrix with variance t on its diagonal and t / 2 off it, so the values vary by
+`noise + t A A*`. Residuals are whitened by that covariance, which keeps R from bending U. The
+marginal likelihood of the whitened residuals determines t. A fit of low rank at high noise has
+t = 0.
 
-Spectra rarely end: C = U U' + s I + R. Taking R for a Gaussian matrix with variance t on
-its diagonal and t / 2 off it, the values vary by `noise + t A A*`. Residuals are whitened by
-that, so U is not bent towards R, and t is the one under which the whitened residuals look
-most like noise (marginal likelihood). A fit of low rank at high noise has t = 0.
-
-The part of R that the values show, t A*(V^-1 residuals), is added to the estimate. It
-matters for slow spectra: with m = 180 features of 20 columns and eigenvalues 1, 1/2, 1/3 ...
-the share of variance lost falls from 1.7 % to 0.4 %.
+The part of R that the values show, t A*(V^-1 residuals), is added to the estimate. It matters for
+slow spectra: with m = 180 features of 20 columns and eigenvalues 1, 1/2, 1/3 ... the share of
+variance lost falls from 1.7 % to 0.4 %.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ class Factors:
     ----------
     factor : (dim, rank) float64
     isotropic : float
-        At least 0.
+        The level s, at least 0.
     """
 
     factor: Floats
@@ -150,7 +146,7 @@ class Loss:
     whitener : (m,) or (m, m) float64
         Diagonal of T, or T.
     threshold : float
-        Of Huber's function; infinite for squares.
+        Threshold of Huber's function; infinite for squares.
     """
 
     values: Floats
@@ -158,16 +154,12 @@ class Loss:
     threshold: float
 
     def whiten(self, residuals: Floats) -> Floats:
-        """Return T r, (m,)."""
-        if self.whitener.ndim == 1:
-            return np.asarray(self.whitener * residuals)
-        return np.asarray(self.whitener @ residuals)
+        """Return T r, (m,) or (m, columns)."""
+        return _product(self.whitener, residuals)
 
     def pull(self, scores: Floats) -> Floats:
         """Return T' s, (m,)."""
-        if self.whitener.ndim == 1:
-            return np.asarray(self.whitener * scores)
-        return np.asarray(self.whitener.T @ scores)
+        return _product(self.whitener.T, scores)
 
     def scores(self, whitened: Floats) -> Floats:
         """Return the derivative of rho, (m,)."""
@@ -180,6 +172,13 @@ class Loss:
         # rho(e) = c |e| - c^2 / 2 beyond c, e^2 / 2 within: scores (e - scores / 2) in both.
         cost = float(scores @ (whitened - scores / 2))
         return cost, self.pull(scores)
+
+
+def _product(matrix: Floats, values: Floats) -> Floats:
+    """Return a matrix, or a diagonal, times a vector or columns."""
+    if matrix.ndim == 2:
+        return np.asarray(matrix @ values)
+    return np.asarray(matrix.reshape(-1, *[1] * (values.ndim - 1)) * values)
 
 
 def squares_of(observations: Observations) -> Loss:
@@ -296,7 +295,7 @@ class RemainderFit:
     variance : float
         t, of the diagonal of R.
     loss : Loss
-        That of the last round, whitened for noise and R.
+        Loss of the last round, whitened for noise and R.
     matrix : (dim, dim) float64
         The estimate of C, R included.
     """
@@ -333,7 +332,7 @@ def fit_with_remainder(observations: Observations, factors: Factors, unknowns: i
 
 @dataclass(frozen=True, eq=False)
 class _Spectrum:
-    """Of A A* in units of the noise: eigenvalues (m,) and axes, or None if it is diagonal."""
+    """Spectrum of A A* in units of the noise: eigenvalues (m,), and axes unless it is diagonal."""
 
     values: Floats
     axes: Floats | None

@@ -36,7 +36,7 @@ def learn_pca(
     Parameters
     ----------
     sketch : Sketch
-        Of a design with task="pca": one holder's, or several merged.
+        Sketch of a design with task="pca": one holder's, or several merged.
     n_components : int or "auto", optional
         As many as the design was planned for if left out. "auto" takes the number from the
         sketch too: those that stand out of the noise, no more than twice the planned number

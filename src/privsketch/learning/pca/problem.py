@@ -1,19 +1,17 @@
-"""What a learner of principal components is given: noisy second moments of the records.
+"""The problem of learning principal components: noisy second moments of the records.
 
-Either sums of squares along public directions, or the entries of the second-moment matrix;
-both are linear in that matrix, about the center of the domain. Units are those of the records.
+A sketch has either sums of squares along public directions, or the entries of the second-moment
+matrix. Both are linear in that matrix, about the center of the domain, in the units of the records.
 
-The numbers to explain: second moments about the mean, where the mean is known.
+Where the mean is known, fits explain second moments about it. The sum of (x - mu)(x - mu)' over n
+records is M - n mu mu'. A noisy mean makes n mu mu' too large by its own variance, on average; the
+variance is known and subtracted. An error e of the sum of records is an error mu e' + e mu' of the
+matrix, and no noise of single values.
 
-The sum of (x - mu)(x - mu)' over n records is M - n mu mu'. A noisy mean has, on average,
-n mu mu' too large by its own variance, which is known and taken back. Its error e of the sum
-is one of the matrix, mu e' + e mu', and no noise of single values.
-
-Linear measurements of a symmetric matrix: C -> w_j' C w_j, or C -> its entries.
-
-A measurement A and its adjoint A* are all that the fits of principal components need;
-<A(C), g> = <C, A*(g)> for every C and g. `gram` is A A*: the covariance of the values of a
-random symmetric matrix with no preferred direction (variance 1 on the diagonal, 1/2 off it).
+A measurement A, C -> w_j' C w_j or C -> its entries, and its adjoint A* are all that fits of
+principal components need: <A(C), g> = <C, A*(g)> for every C and g. `gram` is A A*, the covariance
+of the values of a random symmetric matrix without preferred direction (variance 1 on the diagonal,
+1/2 off it).
 """
 
 from __future__ import annotations
@@ -167,7 +165,7 @@ class QuadraticProblem(_Moments):
     values : (m,) float64
         Noisy sums over the records of `(w_j.(x - center))^2`.
     noise_variance : float
-        Of every value.
+        Variance of the noise of every value.
     noise : {"gaussian", "laplace", "cube"}
         Law of the noise.
     radius : float
@@ -296,7 +294,7 @@ class Observations:
     noise : str
         Law of the noise.
     n_records : float
-        At least 1.
+        Number of records, at least 1.
     radius : float
         Records lie within this distance of the center of the domain.
     repetition : float

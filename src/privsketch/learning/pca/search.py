@@ -1,18 +1,14 @@
-"""Fits of every rank from one start, and how many components stand out of the noise.
+"""Fits of every rank from one start, and the number of components that stand out of the noise.
 
-The start is the matrix itself where its entries were released; one gradient step from
-nothing ("spectral") where there are many values per unknown; and the convex fit where there
-are few: at 1.4 values per unknown a quarter of the searches from a spectral start ended far
-off, and none of those from the convex one.
+If its entries were released, the start is the matrix itself. With many values per unknown it is one
+gradient step from zero ("spectral"), with few the convex fit. At 1.4 values per unknown, a quarter
+of the searches from a spectral start ended far off, and none of those from the convex one.
 
-How large the noise alone makes a component look.
-
-A direction v improves the fit at the rate v' A*(g) v, g the slopes of the loss. The largest
-such rate, over all directions, under noise alone is found by simulation with public
-randomness: "parallel analysis" (J. Horn, 1965) with noise whose law is known, that of the
-mean included. The sampling of records adds to it where they vary evenly in all directions:
-the second moments of n Gaussian records of total variance s in every direction vary by
-s^2 / n off the diagonal.
+A direction v improves the fit at the rate v' A*(g) v, where g are the slopes of the loss.
+Simulation with public randomness gives the largest such rate under noise alone: "parallel
+analysis" (J. Horn, 1965) with noise of a known law, that of the mean included. Sampling of records
+that vary evenly in all directions adds to it: the second moments of n Gaussian records of total
+variance s in every direction vary by s^2 / n off the diagonal.
 """
 
 from __future__ import annotations
@@ -143,7 +139,7 @@ def _one_step(measurements: Measurements, loss: Loss) -> Floats:
 def top_rate(observations: Observations, slopes: Floats) -> float:
     """Return the largest rate at which another direction would improve a least-squares fit.
 
-    Of squares also where the noise is Laplace's: Huber's slopes say little about residuals
+    The fit is one of squares for Laplace noise too: Huber's slopes say little about residuals
     far beyond the noise.
     """
     matrix = observations.measurements.adjoint(-slopes)

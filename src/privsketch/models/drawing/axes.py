@@ -13,7 +13,6 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Date, Number
-from privsketch.facts.schema import Schema
 
 PALETTE = (
     "#3366cc",
@@ -133,15 +132,6 @@ def set_axis(axis: Any, which: str, column: Column) -> None:
     getattr(axis, f"set_{which}ticks")(positions, texts)
     unit = f", {column.unit}" if isinstance(column, Number) and column.unit else ""
     getattr(axis, f"set_{which}label")(label(column.name) + label(unit))
-
-
-def drawn_columns(schema: Schema) -> dict[int, Column]:
-    """Return numbers and dates, which have an axis, by their coordinate."""
-    return {
-        place.start: column
-        for column, place in schema.places()
-        if isinstance(column, Number | Date)
-    }
 
 
 def heat_size(n_rows: int, n_columns: int) -> tuple[float, float]:

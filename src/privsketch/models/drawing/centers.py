@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.facts.columns import Column
+from privsketch.facts.columns import Column, Date, Number
 from privsketch.facts.domain import Domain
 from privsketch.facts.units import field_columns, field_places
 from privsketch.models.base import Model
@@ -19,7 +19,6 @@ from privsketch.models.drawing.axes import (
     INK,
     cluster_colors,
     draw_heat,
-    drawn_columns,
     heat_size,
     label,
     plot_axis,
@@ -116,9 +115,8 @@ def plot_centers(
 ) -> Any:
     """Draw centers (n, dim) in one or two columns, or as a table, and return the axis."""
     positions = _chosen_columns(model, columns)
-    known = axis_columns(model)
     chosen = [position.start for position in positions.values()]
-    if len(chosen) > 2 or not set(chosen) <= set(known):
+    if len(chosen) > 2 or not set(chosen) <= set(axis_columns(model)):
         return _plot_table(model, centers, weights, errors, domain, list(positions), ax)
     points = centers[:, chosen]
     shapes = None if covariances is None else covariances[:, chosen][:, :, chosen]
@@ -133,11 +131,7 @@ def plot_centers(
         number_dots(axis, points)
         axis.margins(0.08)
     for which, coordinate in zip("xy", chosen, strict=False):
-        column = known[coordinate]
-        if column is not None:
-            set_axis(axis, which, column)
-        else:
-            getattr(axis, f"set_{which}label")(label(model.column_names[coordinate]))
+        label_axis(axis, which, model, coordinate)
     return axis
 
 
@@ -157,10 +151,27 @@ def _chosen_columns(model: Model, columns: str | Sequence[str] | None) -> dict[s
 
 
 def axis_columns(model: Model) -> dict[int, Column | None]:
-    """Return coordinates that have an axis, with their columns if there is a schema."""
+    """Return the coordinates that have an axis: numbers and dates of a schema, else all."""
     if model.schema is None:
         return dict.fromkeys(range(model.dim))
-    return {**drawn_columns(model.schema)}
+    places = model.schema.places()
+    return {at.start: column for column, at in places if isinstance(column, Number | Date)}
+
+
+def label_axis(
+    axis: Any, which: str, model: Model, coordinate: int, limits: tuple[float, float] | None = None
+) -> None:
+    """Show a coordinate along an axis, "x" or "y", in units and with its bounds by a schema.
+
+    Without a schema, the axis has the given limits.
+    """
+    column = axis_columns(model)[coordinate]
+    if column is not None:
+        set_axis(axis, which, column)
+        return
+    if limits is not None:
+        getattr(axis, f"set_{which}lim")(*limits)
+    getattr(axis, f"set_{which}label")(label(model.column_names[coordinate]))
 
 
 def _plot_table(

@@ -16,7 +16,7 @@ from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.problem import Atoms, Problem, problem_of
 from privsketch.pages.comparison.explain import Explanation, explain, fit_shares
-from privsketch.pages.comparison.observation import Fit, Observation
+from privsketch.pages.comparison.observation import Fit, Observation, as_complex
 from privsketch.pages.comparison.reference import Change, Features, Reference
 from privsketch.pages.comparison.result import ClusterShares
 from privsketch.sketching.merge import merge
@@ -128,11 +128,16 @@ def _without_tail(problem: Problem, design: Design) -> Problem:
     )
 
 
+def total_of(sketches: Sequence[Sketch]) -> Sketch:
+    """Return the sum of sketches, whatever their weights."""
+    return merge(sketches, same_records=True, allow_weights=True)
+
+
 def learn_reference(
     sketches: Sequence[Sketch], features: Features, size: int | None = None
 ) -> Reference:
     """Learn a mixture from the sum of sketches; of `size` clusters if it is given."""
-    total = merge(sketches, same_records=True, allow_weights=True)
+    total = total_of(sketches)
     design = total.design
     wanted = n_components(design) if size is None else size
     problem = _without_tail(problem_of(total), design)
@@ -177,8 +182,7 @@ def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
         return False
     line = reference.features.lines[coordinate]
     spread = reference.spread(coordinate)
-    shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    width = math.sqrt(float(shares @ np.square(reference.widths[:, coordinate])))
+    width = math.sqrt(float(reference.shares @ np.square(reference.widths[:, coordinate])))
     least = max(MIN_SHIFT * spread, MIN_WIDTHS * width)
     return abs(change.shift) >= abs(line.value(least / 2) - line.value(-least / 2))
 
@@ -248,9 +252,7 @@ def _source_shares(
     fit, _, _ = fit_shares(observation, reference)
     vectors = reference.vectors(changes)[0]
     if changes:
-        mean = reference.weights / max(float(reference.weights.sum()), 1e-300) @ vectors
-        real, imaginary = mean.reshape(2, -1)
-        fit = Fit(observation, real + 1j * imaginary)
+        fit = Fit(observation, as_complex(reference.shares @ vectors))
     chi2, weights = fit.solve(vectors)
     rows = fit.whitened(vectors)
     dispersion = max(chi2 / fit.n_numbers, 1.0)

@@ -27,9 +27,10 @@ from privsketch.pages.comparison.against import (
     learn_reference,
     major_changes,
     public_rng,
+    total_of,
 )
 from privsketch.pages.comparison.observation import Observation, observe
-from privsketch.pages.comparison.reference import Features, Reference
+from privsketch.pages.comparison.reference import Features, Reference, column_names
 from privsketch.pages.comparison.result import (
     ClusterShares,
     ColumnChange,
@@ -57,7 +58,7 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     Parameters
     ----------
     sketches : list of Sketch
-        At least two, of the same design. A merged one counts as one source.
+        At least two sketches of the same design. A merged one counts as one source.
     allow_weights : bool
         Accept sketches whose records count more often than once.
 
@@ -103,7 +104,7 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
                 for s, other in enumerate(parts)
                 if s != source and (s not in alarms or len(parts) == 2)
             ]
-            others = observe(merge(rest, same_records=True, allow_weights=True), rows)
+            others = observe(total_of(rest), rows)
             fit = fits.get(source)
             reference = None if fit is None else fit.reference
             p_value, size = _difference(observations[source], others, reference, rng)
@@ -180,12 +181,11 @@ def _mean_differences(fit: SourceFit) -> dict[str, float]:
     """Return differences of the means of columns, in standard deviations."""
     reference = fit.reference
     own = fit.weights / max(float(fit.weights.sum()), 1e-300)
-    others = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    differences = {}
-    for coordinate, line in reference.features.lines.items():
-        difference = abs(float((own - others) @ reference.means[:, coordinate]))
-        differences[line.name] = difference / max(reference.spread(coordinate), 1e-300)
-    return differences
+    steps = own - reference.shares
+    return {
+        line.name: abs(float(steps @ reference.means[:, at])) / max(reference.spread(at), 1e-300)
+        for at, line in reference.features.lines.items()
+    }
 
 
 # ---------------------------------------------------------------- sums against sums
@@ -203,12 +203,8 @@ def _difference(
     own_variances, other_variances = source.variances(others.mean), others.variances(others.mean)
 
     def chi2_at(ratio: float) -> float:
-        return float(
-            np.sum(
-                (source.sums - ratio * others.sums) ** 2
-                / (own_variances + ratio**2 * other_variances)
-            )
-        )
+        misses = source.sums - ratio * others.sums
+        return float(np.sum(misses**2 / (own_variances + ratio**2 * other_variances)))
 
     # Counts are noisy or unknown, so the ratio of the counts is fitted.
     start = source.n_records / others.n_records
@@ -234,8 +230,7 @@ def _squares(
     """Return the trace of V^2, V being the covariance of the differences in units of variances."""
     if reference is None:  # as if sampling correlated all features completely
         return float(np.sum(np.square(noise)) + np.sum(1 - noise) ** 2 + 2 * noise @ (1 - noise))
-    shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    label = rng.choice(reference.size, size=N_DRAWS, p=shares)
+    label = rng.choice(reference.size, size=N_DRAWS, p=reference.shares)
     normal = rng.standard_normal((N_DRAWS, reference.means.shape[1]))
     records = reference.means[label] + reference.widths[label] * normal
     phases = records @ reference.features.frequencies.T
@@ -262,7 +257,7 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     level = float(norm.isf(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
     for part in parts:
         rest = [other for other in parts if other is not part]
-        others = merge(rest, same_records=True, allow_weights=True)
+        others = total_of(rest)
         means, variances = zip(_mean_moments(part), _mean_moments(others), strict=True)
         away = means[0] - means[1]
         deviation = np.sqrt(variances[0] + variances[1])
@@ -275,11 +270,7 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
                 n_records=part.n_records,
                 differs=differs,
                 difference=min(size, 2.0),
-                misfit=None,
-                explained=0.0,
                 columns=_moment_columns(part, away, level * deviation) if differs else (),
-                changes=(),
-                is_alarm=False,
             )
         )
     notes = ("only sketches of Fourier and one-bit features are searched for shifts and units",)
@@ -308,7 +299,7 @@ def _moment_columns(part: Sketch, away: Floats, limits: Floats) -> tuple[str, ..
     design = part.design
     if design.feature_map != "second-moments":
         return ()
-    names = design.columns or tuple(f"column {j + 1}" for j in range(design.dim))
+    names = column_names(design)
     first, second = np.triu_indices(design.dim)
     own = np.flatnonzero(first == second)
     sizes = {names[first[j]]: float(abs(away[j]) / limits[j]) for j in own}

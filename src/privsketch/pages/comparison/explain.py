@@ -16,7 +16,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from privsketch._base.types import Floats
 from privsketch.facts.units import MEASURES, conversion
-from privsketch.pages.comparison.observation import Fit, Observation
+from privsketch.pages.comparison.observation import Fit, Observation, as_complex
 from privsketch.pages.comparison.reference import Change, Reference
 
 MAX_CHANGED = 4  # columns that are changed at once
@@ -89,6 +89,7 @@ _PAIRS = (
 MISTAKES = tuple(
     mistake for one, other in _PAIRS for mistake in (_mistake(one, other), _mistake(other, one))
 )
+UNIT_CHANGES = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Explanation:
     n_numbers : int
         Number of fitted numbers: what noise and sampling make of chi-square.
     changes, mistakes : dict
-        By coordinate, the change, and the mistake of units that it is, if it is one.
+        Change of each coordinate, and the mistake of units that would cause it, if any.
     gains, singles : dict
         By coordinate, the part of chi-square that its change explains: given the other changes,
         and alone.
@@ -136,19 +137,13 @@ def fit_shares(observation: Observation, reference: Reference) -> tuple[Fit, flo
     Returns the fit, its chi-square and the weights (K,) in records.
     """
     vectors = reference.vectors({})[0]
-    moments = _moments(reference.weights / max(reference.weights.sum(), 1e-300) @ vectors)
-    fit = Fit(observation, moments)
+    fit = Fit(observation, as_complex(reference.shares @ vectors))
     for _ in range(2):  # variances depend, a little, on the fit
         chi2, weights = fit.solve(vectors)
         total = max(float(weights.sum()), 1e-12)
-        fit = Fit(observation, _moments(weights / total @ vectors))
+        fit = Fit(observation, as_complex(weights / total @ vectors))
     chi2, weights = fit.solve(vectors)
     return fit, chi2, weights
-
-
-def _moments(real: Floats) -> np.ndarray:
-    first, second = real.reshape(2, -1)
-    return np.asarray(first + 1j * second)
 
 
 def explain(observation: Observation, reference: Reference) -> Explanation:
@@ -214,39 +209,26 @@ class _Search:
     def best_pair(self, first: dict[int, list[tuple[float, Change]]]) -> dict[int, Change]:
         """Return the best changes of two columns.
 
-        Of few columns all pairs are tried; of many, those with changes that help most alone.
+        With few columns all pairs are tried, with many those of the changes that help most alone.
         """
-        starts: list[tuple[int, Change]]
-        if len(self.trials) <= MAX_ALL_PAIRS:
-            coordinates = list(self.trials)[:-1]
-            starts = [
-                (coordinate, change)
-                for coordinate in coordinates
-                for change in self.trials[coordinate]
-            ]
+        tries_all = len(self.trials) <= MAX_ALL_PAIRS
+        if tries_all:
+            starts = [(at, change) for at in list(self.trials)[:-1] for change in self.trials[at]]
         else:
             ranked = sorted(
-                (cost, coordinate, t)
-                for coordinate, tops in first.items()
-                for t, (cost, _) in enumerate(tops)
+                (top[0], at, t) for at, tops in first.items() for t, top in enumerate(tops)
             )
-            starts = [
-                (coordinate, first[coordinate][t][1]) for _, coordinate, t in ranked[:MAX_STARTS]
-            ]
-        best: tuple[float, dict[int, Change]] | None = None
+            starts = [(at, first[at][t][1]) for _, at, t in ranked[:MAX_STARTS]]
+        best: tuple[float, dict[int, Change]] = (math.inf, {})
         for coordinate, change in starts:
             for other, trials in self.trials.items():
-                if other == coordinate or (
-                    len(self.trials) <= MAX_ALL_PAIRS and other < coordinate
-                ):
+                if other == coordinate or (tries_all and other < coordinate):
                     continue
                 costs = self.fit.costs(self.reference.vectors({coordinate: change}, other, trials))
-                if best is None or costs.min() < best[0]:
-                    best = (
-                        float(costs.min()),
-                        {coordinate: change, other: trials[int(costs.argmin())]},
-                    )
-        return {} if best is None else best[1]
+                if costs.min() < best[0]:
+                    pair = {coordinate: change, other: trials[int(costs.argmin())]}
+                    best = float(costs.min()), pair
+        return best[1]
 
     def refined(self, changes: dict[int, Change]) -> tuple[float, dict[int, Change]]:
         """Refine all changes together, and return their chi-square as well."""
@@ -281,11 +263,10 @@ class _Search:
         for _ in range(2 if len(changes) > 1 else 1):
             for coordinate in changes:
                 others = {other: change for other, change in changes.items() if other != coordinate}
-                trials = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
-                rough = self.fit.costs(self.reference.vectors(others, coordinate, trials))
+                rough = self.fit.costs(self.reference.vectors(others, coordinate, UNIT_CHANGES))
                 near = rough <= np.sort(rough)[N_EXACT - 1] + TIE
                 exact = {
-                    int(c): self.cost({**others, coordinate: trials[int(c)]})
+                    int(c): self.cost({**others, coordinate: UNIT_CHANGES[int(c)]})
                     for c in np.flatnonzero(near)
                 }
                 fitted = self.cost(changes)
@@ -307,7 +288,7 @@ class _Search:
                 if good and min(good)[2] <= shift_cost + better:
                     best = _likeliest(good)
                     mistakes[coordinate] = MISTAKES[best]
-                    changes = {**changes, coordinate: trials[best]}
+                    changes = {**changes, coordinate: UNIT_CHANGES[best]}
                 elif shift_cost <= allowed:
                     changes = {**changes, coordinate: shifted}
         return changes, mistakes
@@ -349,13 +330,10 @@ def _likeliest(good: list[tuple[bool, bool, float, int]]) -> int:
 def _candidates(reference: Reference, coordinate: int) -> list[Change]:
     """Return known units and some shifts, without those whose effect another one has."""
     line = reference.features.lines[coordinate]
-    spread = reference.spread(coordinate)
-    shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    middle = float(shares @ reference.means[:, coordinate])
-    at = middle + spread * np.array([-1.5, 0.0, 1.5])
+    middle = float(reference.shares @ reference.means[:, coordinate])
+    at = middle + reference.spread(coordinate) * np.array([-1.5, 0.0, 1.5])
     unit = max(abs(line.value(at[2]) - line.value(at[0])) / 3, 1e-300)
-    changes = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
-    changes += [Change(1.0, size * unit) for size in SHIFTS]
+    changes = [*UNIT_CHANGES, *(Change(1.0, size * unit) for size in SHIFTS)]
     different: dict[tuple[int, ...], Change] = {}
     step = (line.high - line.low) / 400
     for change in changes:

@@ -18,6 +18,12 @@ _N_STEPS = 60  # gradient steps of the quick costs; by trial
 MIN_SAMPLING = 0.02  # smallest sampling variance of a feature, as a share of the largest
 
 
+def as_complex(numbers: Floats) -> npt.NDArray[np.complex128]:
+    """Return complex numbers (m,) from their real parts, followed by their imaginary ones."""
+    real, imaginary = numbers.reshape(2, -1)
+    return np.asarray(real + 1j * imaginary)
+
+
 @dataclass(frozen=True, eq=False)
 class Observation:
     """Sums (2 m,) of one source, real parts before imaginary ones, and their variances.
@@ -35,8 +41,7 @@ class Observation:
     @cached_property
     def mean(self) -> npt.NDArray[np.complex128]:
         """The noisy characteristic function."""
-        real, imaginary = self.sums.reshape(2, -1)
-        return np.asarray((real + 1j * imaginary) / self.n_records)
+        return np.asarray(as_complex(self.sums) / self.n_records)
 
     def variances(self, moments: npt.NDArray[np.complex128]) -> Floats:
         """Return variances (2 m,) of the sums, if `moments` is the characteristic function.
@@ -55,16 +60,13 @@ def observe(sketch: Sketch, rows: npt.NDArray[np.intp]) -> Observation:
     known = sketch.n_records
     # Without a count, the largest sum is not far below the number of records.
     n_records = float(np.max(np.abs(moments))) if known is None else float(known)
-    count = None
-    if known is not None:
-        count = float(known), sketch.count_variance + 1.0
     return Observation(
         sums=np.concatenate([moments.real, moments.imag]),
         noise_variance=sketch.noise_variance + sketch.masking_variance,
         n_records=max(n_records, 1.0),
         repetition=sketch.repetition,
         squared_modulus=1 + SIGN_VARIANCE if design.mapping.dithered else 1.0,
-        count=count,
+        count=None if known is None else (float(known), sketch.count_variance + 1.0),
     )
 
 

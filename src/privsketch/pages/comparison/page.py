@@ -10,7 +10,7 @@ import numpy as np
 
 from privsketch._base.formats import write_file
 from privsketch.models.drawing.axes import INK, figure_of
-from privsketch.pages.comparison.result import Comparison, center_text
+from privsketch.pages.comparison.result import Comparison, center_text, shortened
 from privsketch.pages.report.rendering import render, svg_of
 
 _DARK_TEXT = "#1f2328"  # on light cells; unlike INK, it stays in dark mode
@@ -100,5 +100,4 @@ def picture_of(comparison: Comparison, width: float = 8.0, margin: float = 1.2) 
 
 def _plain(text: str, longest: int) -> str:
     """Return text that is not too long and that matplotlib never reads as a formula."""
-    short = text if len(text) <= longest else text[: longest - 1] + "…"
-    return short.replace("$", r"\$")
+    return shortened(text, longest).replace("$", r"\$")

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.columns import Column, Number
 from privsketch.facts.labels import Labelled
+from privsketch.learning.problem import dither_of
 
 Complex = npt.NDArray[np.complex128]
 N_GRID = 193  # grid points between the bounds of a column; by trial
@@ -68,14 +68,18 @@ class Line:
         return float(self.column.decode(np.array([[coordinate]]))[0, 0])
 
 
+def column_names(design: Design) -> Sequence[str]:
+    """Return the names of the columns of a design: "column 1", ... if they have none."""
+    return design.columns or [f"column {j + 1}" for j in range(design.dim)]
+
+
 def lines_of(design: Design) -> list[Line]:
     """Return the coordinates that have units: all of a domain, the numbers of a schema."""
     half, center = design.domain.half_widths, design.domain.center_vector
     if design.schema is None:
-        names = design.columns or tuple(f"column {j + 1}" for j in range(design.dim))
         return [
             Line(name, j, None, -float(half[j]), float(half[j]), float(center[j]))
-            for j, name in enumerate(names)
+            for j, name in enumerate(column_names(design))
         ]
     return [
         Line(column.name, at.start, column, -column.weight, column.weight, float(center[at.start]))
@@ -105,10 +109,7 @@ class Features:
         self.orders: tuple[int, ...] = (1,)
         self.dither: Floats = np.zeros(len(rows))
         if design.mapping.dithered:
-            turns = design.frequencies.offsets(design.domain)[rows]
-            turn = 2 * np.pi * 2.0**-design.frequencies.turn_bits
-            self.dither = np.asarray(turns * turn, dtype=np.float64)
-            self.orders = _SIGN_ORDERS
+            self.dither, self.orders = dither_of(design)[rows], _SIGN_ORDERS
         # Labels and cycles have several coordinates, which belong together.
         self.others: list[tuple[Column | None, slice]] = []
         if design.schema is not None:
@@ -193,6 +194,11 @@ class Reference:
         """Number of components."""
         return len(self.weights)
 
+    @cached_property
+    def shares(self) -> Floats:
+        """(K,) weights relative to their sum."""
+        return self.weights / max(float(self.weights.sum()), 1e-300)
+
     @property
     def n_columns(self) -> int:
         """Number of columns of the table."""
@@ -233,7 +239,7 @@ class Reference:
         `changes` of coordinates hold throughout; each of the `trials` is a change of
         `coordinate`. Without trials there is one row.
         """
-        total: Complex | None = None
+        parts = []
         for order in self.features.orders:
             product = self._unitless_factors[order].copy()
             for other in self.features.lines:
@@ -247,10 +253,8 @@ class Reference:
             waves = product[np.newaxis]
             if coordinate is not None and len(trials):
                 waves = waves * self._line(coordinate, order, trials)
-            part = self._sign_part(order, waves)
-            total = part if total is None else total + part
-        if total is None:
-            raise ParameterError("a feature map has at least one order")
+            parts.append(self._sign_part(order, waves))
+        total = reduce(np.add, parts)
         return np.concatenate([total.real, total.imag], axis=-1)
 
     def _sign_part(self, order: int, waves: Complex) -> Complex:
@@ -266,9 +270,6 @@ class Reference:
 
     def spread(self, coordinate: int) -> float:
         """Return the standard deviation of a coordinate over the whole mixture."""
-        shares = self.weights / max(float(self.weights.sum()), 1e-300)
-        mean = float(shares @ self.means[:, coordinate])
-        second = shares @ (
-            np.square(self.means[:, coordinate] - mean) + np.square(self.widths[:, coordinate])
-        )
-        return float(np.sqrt(second))
+        means, widths = self.means[:, coordinate], self.widths[:, coordinate]
+        mean = float(self.shares @ means)
+        return float(np.sqrt(self.shares @ (np.square(means - mean) + np.square(widths))))

@@ -12,6 +12,7 @@ from privsketch._base.notebook import shown, table
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.units import digits, field_columns, field_values, written
+from privsketch.pages.comparison.reference import column_names
 
 MAX_SHOWN_SOURCES = 30  # sources in a description
 MAX_SHOWN_FIELDS = 6  # fields of a center in a description
@@ -73,11 +74,11 @@ class SourceComparison:
     n_records: float | None
     differs: bool
     difference: float
-    misfit: float | None
-    explained: float
-    columns: tuple[str, ...]
-    changes: tuple[ColumnChange, ...]
-    is_alarm: bool
+    misfit: float | None = None
+    explained: float = 0.0
+    columns: tuple[str, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
+    is_alarm: bool = False
 
     @property
     def has_own_shares(self) -> bool:
@@ -200,7 +201,7 @@ class Comparison:
         for item in self.sources[:MAX_SHOWN_SOURCES]:
             count = "-" if item.n_records is None else f"{item.n_records:,.0f}"
             difference = f"{item.difference:.0%}" if item.differs else "-"
-            name = _shortened(item.source, width)
+            name = shortened(item.source, width)
             mark = "ALARM " if item.is_alarm else ""
             lines.append(f"{name:<{width}}  {count:>9}  {difference:>10}  {mark}{item.words()}")
         if len(self.sources) > MAX_SHOWN_SOURCES:
@@ -220,7 +221,7 @@ class Comparison:
         head = "".join(f"{f'{c + 1}':>8}" for c in range(k))
         lines = [f"{'shares of clusters':<{width + 11}}{head}{more}"]
         for item, shares in zip(self.sources, self.clusters.shares, strict=True):
-            name = _shortened(item.source, width)
+            name = shortened(item.source, width)
             lines.append(f"{name:<{width + 11}}" + "".join(f"{s:>8.0%}" for s in shares[:k]))
         return lines
 
@@ -271,7 +272,8 @@ class Comparison:
         return picture_of(self)
 
 
-def _shortened(name: str, width: int) -> str:
+def shortened(name: str, width: int) -> str:
+    """Return a name of at most `width` characters."""
     return name if len(name) <= width else name[: width - 1] + "…"
 
 
@@ -282,8 +284,8 @@ def _names(sources: Sequence[str]) -> str:
 def center_text(design: Design, center: Floats) -> str:
     """Return the first fields of a center in the units of the table."""
     if design.schema is None:
-        names: Sequence[str] = design.columns or [f"column {j + 1}" for j in range(design.dim)]
-        texts = [f"{n} {digits(float(x))}" for n, x in zip(names, center, strict=True)]
+        pairs = zip(column_names(design), center, strict=True)
+        texts = [f"{name} {digits(float(value))}" for name, value in pairs]
     else:
         fields = field_values(design.schema, center[np.newaxis])[0]
         texts = [

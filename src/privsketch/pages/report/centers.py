@@ -5,27 +5,20 @@ Such centers come without widths: plots show where they lie and how many records
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._base.types import Floats
-from privsketch.facts.columns import Column
 from privsketch.facts.domain import Ball
 from privsketch.models.clusters import ClusterModel
-from privsketch.models.drawing.axes import (
-    FAINT,
-    axis_of,
-    cluster_colors,
-    drawn_columns,
-    label,
-    set_axis,
-)
+from privsketch.models.drawing.axes import FAINT, axis_of, cluster_colors
 from privsketch.models.drawing.centers import (
+    axis_columns,
     dot_sizes,
     draw_line,
     draw_pair,
+    label_axis,
     line_size,
     number_dots,
 )
@@ -83,31 +76,15 @@ def center_facts(model: ClusterModel) -> str:
 
 def _center_plots(model: ClusterModel) -> list[Plots]:
     k, dim = model.centers.shape
-    drawn = _drawn(model)
+    n_drawn = len(axis_columns(model))
     plots = []
-    if dim == 1 and len(drawn) == 1:
+    if dim == 1 and n_drawn == 1:
         plots.append(Plots("Centers", (_line_plot(model),)))
-    elif dim == 2 and len(drawn) == 2:
+    elif dim == 2 and n_drawn == 2:
         plots.append(Plots("Centers and their regions", (_region_plot(model),)))
     if dim > 2 and k > 2:
         plots.append(Plots("Distances between the centers", (_plane_plot(model),)))
     return plots
-
-
-def _drawn(model: ClusterModel) -> dict[int, Column | None]:
-    """Return the coordinates that have an axis, and their columns if there is a schema."""
-    if model.schema is None:
-        return dict.fromkeys(range(model.centers.shape[1]))
-    return {**drawn_columns(model.schema)}
-
-
-def _set_axis(axis: Any, which: str, model: ClusterModel, coordinate: int) -> None:
-    column = _drawn(model)[coordinate]
-    if column is not None:
-        set_axis(axis, which, column)
-        return
-    getattr(axis, f"set_{which}lim")(*_window(model, coordinate))
-    getattr(axis, f"set_{which}label")(label(model.column_names[coordinate]))
 
 
 def _column_scales(model: ClusterModel) -> Floats:
@@ -137,7 +114,7 @@ def _line_plot(model: ClusterModel) -> Markup:
     """Draw the centers of one column on a line."""
     figure, axis = axis_of(*line_size(model.n_clusters))
     draw_line(axis, model.centers[:, 0], model.weights)
-    _set_axis(axis, "x", model, 0)
+    label_axis(axis, "x", model, 0, _window(model, 0))
     return svg_of(figure, "line", "Centers")
 
 
@@ -149,34 +126,22 @@ def _region_plot(model: ClusterModel) -> Markup:
     colors = cluster_colors(model.n_clusters)
     figure, axis = axis_of(6.4, 4.8)
     (left, right), (bottom, top) = _window(model, 0), _window(model, 1)
-    across, up = np.meshgrid(
-        np.linspace(left, right, _N_PIXELS), np.linspace(bottom, top, _N_PIXELS)
-    )
+    columns, rows = np.linspace(left, right, _N_PIXELS), np.linspace(bottom, top, _N_PIXELS)
+    across, up = np.meshgrid(columns, rows)
     points = np.column_stack([across.ravel(), up.ravel()])
     nearest = model.predict(points).reshape(across.shape).astype(np.float64)
     if isinstance(model.domain, Ball):
-        nearest[~_inside(model.domain, points).reshape(across.shape)] = np.nan
         x, y = model.domain.center_vector
+        distances = np.hypot(across - x, up - y)
+        nearest[distances > model.domain.radius] = np.nan
         axis.add_patch(Circle((x, y), model.domain.radius, fill=False, ec=FAINT, lw=1.2))
-    axis.pcolormesh(
-        across,
-        up,
-        nearest,
-        cmap=ListedColormap(colors),
-        vmin=-0.5,
-        vmax=model.n_clusters - 0.5,
-        alpha=0.13,
-        rasterized=True,
-    )
+    shades = {"cmap": ListedColormap(colors), "vmin": -0.5, "vmax": model.n_clusters - 0.5}
+    axis.pcolormesh(across, up, nearest, alpha=0.13, rasterized=True, **shades)
     axis.scatter(*model.centers.T, s=dot_sizes(model.weights), c=colors, alpha=0.9, linewidths=0)
     number_dots(axis, model.centers)
-    _set_axis(axis, "x", model, 0)
-    _set_axis(axis, "y", model, 1)
+    label_axis(axis, "x", model, 0, (left, right))
+    label_axis(axis, "y", model, 1, (bottom, top))
     return svg_of(figure, "regions", "Centers and their regions")
-
-
-def _inside(ball: Ball, points: Floats) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.linalg.norm(points - ball.center_vector, axis=1) <= ball.radius)
 
 
 def _plane_plot(model: ClusterModel) -> Markup:

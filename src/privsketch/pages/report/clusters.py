@@ -16,23 +16,11 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.facts.columns import Column
-from privsketch.facts.receipt import Receipt
-from privsketch.facts.schema import Schema
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.models.base import diagonal_matrices
 from privsketch.models.clusters import ClusterModel, CostRatio
-from privsketch.models.drawing.axes import (
-    GREY,
-    INK,
-    PALETTE,
-    axis_of,
-    cluster_colors,
-    drawn_columns,
-    label,
-    set_axis,
-)
-from privsketch.models.drawing.centers import draw_pair
+from privsketch.models.drawing.axes import GREY, LEGEND, PALETTE, axis_of, cluster_colors
+from privsketch.models.drawing.centers import axis_columns, draw_pair, label_axis
 from privsketch.models.drawing.moments import draw_moduli
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.pages.report.fields import parts_of
@@ -59,7 +47,7 @@ def cluster_content(
         title=_TITLES[picture.noun],
         cards=[
             (f"{picture.size}", picture.noun if picture.size == 1 else f"{picture.noun}s"),
-            record_card(picture.n_records, sketch),
+            record_card(model.n_records, sketch),
             _quality_card(picture),
         ],
         remark=_remark(picture),
@@ -83,7 +71,7 @@ def _quality_card(picture: Picture) -> tuple[str, str]:
 
 
 def _remark(picture: Picture) -> str:
-    if picture.explained:
+    if picture.is_explained:
         words = "explain the sketch: the misfit is no larger than noise and sampling explain."
     else:
         words = (
@@ -106,48 +94,45 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What reports and plots need of a model, whichever learner made it.
+    """A model of a sketch with what plots need, whichever learner made it.
 
     Attributes
     ----------
+    model : ClusterModel or GaussianMixtureModel
     noun : str
         What one part is called: cluster or component.
-    centers, weights : (size, dim) and (size,) float64
+    centers : (size, dim) float64
     covariances : (size, dim, dim) float64
         Shape of every part.
-    standard_errors : (size, dim) float64 or None
     mixture : Mixture
         The fitted density.
-    misfit : float
-        Residual over its expectation.
-    explained : bool
-        Whether noise and sampling account for the residual.
-    cost_ratio : CostRatio or None
-        Cost of clusters relative to k-means on the records.
+    expected_residual, residual_spread : float
+        Mean and standard deviation of the residual under noise and sampling alone.
     """
 
+    model: ClusterModel | GaussianMixtureModel
     noun: str
     centers: Floats
-    weights: Floats
     covariances: Floats
-    standard_errors: Floats | None
     mixture: Mixture
-    misfit: float
-    explained: bool
-    n_records: float
-    concerns: tuple[str, ...]
-    receipt: Receipt
-    column_names: list[str]
-    design_fingerprint: str
-    schema: Schema | None = None
-    cost_ratio: CostRatio | None = None
+    expected_residual: float
+    residual_spread: float
 
     @property
-    def drawn(self) -> dict[int, Column | None]:
-        """Coordinates that have an axis, and their columns if there is a schema."""
-        if self.schema is None:
-            return dict.fromkeys(range(self.centers.shape[1]))
-        return {**drawn_columns(self.schema)}
+    def misfit(self) -> float:
+        """Residual over its expectation."""
+        return (self.model.residual or 0.0) / self.expected_residual
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether noise and sampling account for the residual."""
+        limit = self.expected_residual + 4 * self.residual_spread
+        return (self.model.residual or 0.0) <= limit
+
+    @property
+    def cost_ratio(self) -> CostRatio | None:
+        """Cost of clusters relative to k-means on the records."""
+        return self.model.cost_ratio if isinstance(self.model, ClusterModel) else None
 
     @property
     def size(self) -> int:
@@ -170,7 +155,7 @@ class Picture:
         parts = zip(self.mixture.weights, means, self.mixture.covariances, strict=True)
         for weight, mean, covariance in parts:
             damping = np.einsum("md,de,me->m", frequencies, covariance, frequencies) / 2
-            result += weight * self.n_records * np.exp(1j * (frequencies @ mean) - damping)
+            result += weight * self.model.n_records * np.exp(1j * (frequencies @ mean) - damping)
         return result
 
     def expected_variances(self, sketch: Sketch) -> Floats:
@@ -180,7 +165,7 @@ class Picture:
         each axis. Signs have harmonics, which the dither turns into noise as well: the
         harmonic of order h has the amplitude 1 / h of the first.
         """
-        n_records = max(self.n_records, 1.0)
+        n_records = max(self.model.n_records, 1.0)
         modulus = np.minimum(np.abs(self.moments(sketch)) / n_records, 1.0)
         variances = sketch.noise_variance + n_records * (1 - modulus**2) / 2
         if sketch.design.mapping.dithered:
@@ -192,45 +177,23 @@ class Picture:
 
 def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
     """Return what reports and plots need of a model."""
-    density = model.density if isinstance(model, ClusterModel) else None
-    if isinstance(model, ClusterModel) and density is not None:
+    if isinstance(model, ClusterModel) and model.density is not None:
+        density = model.density
         mixture = Mixture(
             density.mixture_weights,
             density.mixture_means,
             diagonal_matrices(density.mixture_widths**2),
         )
-        noun, centers, covariances = (
-            "cluster",
-            model.centers,
-            diagonal_matrices(density.axis_widths**2),
-        )
-        spread, expected = density.residual_spread, density.expected_residual
-    elif isinstance(model, GaussianMixtureModel) and model.expected_residual is not None:
-        noun, centers, covariances = "component", model.means, model.covariance_matrices()
-        mixture = Mixture(model.weights, centers, covariances)
-        expected = model.expected_residual
+        shapes = diagonal_matrices(density.axis_widths**2)
+        residual = density.expected_residual, density.residual_spread
+        return Picture(model, "cluster", model.centers, shapes, mixture, *residual)
+    if isinstance(model, GaussianMixtureModel) and model.expected_residual is not None:
+        shapes, expected = model.covariance_matrices(), model.expected_residual
+        mixture = Mixture(model.weights, model.means, shapes)
         spread = math.sqrt(2 * expected)  # of chi-square
-    else:
-        raise ParameterError(
-            f"report: expected a model of a sketch, got {type(model).__name__} of none"
-        )
-    residual = model.residual or 0.0
-    return Picture(
-        noun=noun,
-        centers=centers,
-        weights=model.weights,
-        covariances=covariances,
-        standard_errors=model.standard_errors,
-        mixture=mixture,
-        misfit=residual / expected,
-        explained=residual <= expected + 4 * spread,
-        n_records=model.n_records,
-        concerns=model.concerns,
-        receipt=model.receipt,
-        column_names=model.column_names,
-        design_fingerprint=model.design_fingerprint,
-        schema=model.schema,
-        cost_ratio=model.cost_ratio if isinstance(model, ClusterModel) else None,
+        return Picture(model, "component", model.means, shapes, mixture, expected, spread)
+    raise ParameterError(
+        f"report: expected a model of a sketch, got {type(model).__name__} of none"
     )
 
 
@@ -244,25 +207,22 @@ def _pair_plots(picture: Picture, low: Floats, high: Floats) -> tuple[Markup, ..
 def _pair_plot(picture: Picture, a: int, b: int, low: Floats, high: Floats) -> Markup:
     figure, axis = axis_of(3.1, 2.9)
     shapes = picture.covariances[:, [a, b]][:, :, [a, b]]
-    draw_pair(axis, picture.centers[:, [a, b]], picture.weights, shapes)
+    draw_pair(axis, picture.centers[:, [a, b]], picture.model.weights, shapes)
     for which, coordinate in (("x", a), ("y", b)):
-        column = picture.drawn[coordinate]
-        if column is not None:
-            set_axis(axis, which, column)
-            continue
-        getattr(axis, f"set_{which}lim")(*_window(picture, coordinate, low, high))
-        getattr(axis, f"set_{which}label")(label(picture.column_names[coordinate]))
-    names = f"{picture.column_names[a]} and {picture.column_names[b]}"
-    return svg_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
+        limits = _window(picture, coordinate, low, high)
+        label_axis(axis, which, picture.model, coordinate, limits)
+    names = picture.model.column_names
+    return svg_of(figure, f"pair-{a}-{b}", f"Centers in {names[a]} and {names[b]}")
 
 
 def _separating_columns(picture: Picture, count: int) -> list[int]:
     """Return the columns in which centers differ most, in units of the clusters' width."""
-    mean = picture.weights @ picture.centers
-    spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
-    within = np.sqrt(picture.weights @ picture.axis_widths**2)
+    weights, drawn = picture.model.weights, axis_columns(picture.model)
+    mean = weights @ picture.centers
+    spread = np.sqrt(weights @ (picture.centers - mean) ** 2)
+    within = np.sqrt(weights @ picture.axis_widths**2)
     separation = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
-    return sorted([int(j) for j in np.argsort(-separation) if int(j) in picture.drawn][:count])
+    return sorted([int(j) for j in np.argsort(-separation) if int(j) in drawn][:count])
 
 
 def _window(picture: Picture, column: int, low: Floats, high: Floats) -> tuple[float, float]:
@@ -277,7 +237,7 @@ def _window(picture: Picture, column: int, low: Floats, high: Floats) -> tuple[f
 def _line_plot(picture: Picture, low: Floats, high: Floats) -> Markup:
     """Draw the fitted density of records of one column, and the centers on it."""
     figure, axis = axis_of(7.5, 2.6)
-    if picture.schema is not None:  # the axis shows the public bounds
+    if picture.model.schema is not None:  # the axis shows the public bounds
         window = float(low[0]), float(high[0])
     else:
         window = _window(picture, 0, low, high)
@@ -289,11 +249,7 @@ def _line_plot(picture: Picture, low: Floats, high: Floats) -> Markup:
     for center, color in zip(picture.centers[:, 0], cluster_colors(picture.size), strict=True):
         axis.axvline(center, color=color, linewidth=2)
     axis.set_yticks([])
-    column = picture.drawn[0]
-    if column is None:
-        axis.set_xlabel(label(picture.column_names[0]))
-    else:
-        set_axis(axis, "x", column)
+    label_axis(axis, "x", picture.model, 0)
     return svg_of(figure, "line", "Centers and fitted density")
 
 
@@ -317,12 +273,12 @@ def _modulus_plot(
     observed: npt.NDArray[np.complex128],
     predicted: npt.NDArray[np.complex128],
 ) -> Markup:
-    scale = max(picture.n_records, 1.0)
+    scale = max(picture.model.n_records, 1.0)
     norms = np.linalg.norm(sketch.design.radians(), axis=1)
     figure, axis = axis_of(4.6, 3.1)
-    draw_moduli(axis, norms, np.abs(observed) / scale, encoded=picture.schema is not None)
+    draw_moduli(axis, norms, np.abs(observed) / scale, encoded=picture.model.schema is not None)
     axis.scatter(norms, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
-    axis.legend(frameon=False, fontsize=8, labelcolor=INK)
+    axis.legend(**LEGEND)
     return svg_of(figure, "fit", "Released numbers and those of the model")
 
 
@@ -339,7 +295,7 @@ def _residual_plot(rest: npt.NDArray[np.complex128]) -> Markup:
     axis.plot(grid, bell, color=PALETTE[1], label="noise and sampling, at most")
     axis.set_xlabel("standard deviations of expected noise and sampling")
     axis.set_yticks([])
-    axis.legend(frameon=False, fontsize=8, labelcolor=INK)
+    axis.legend(**LEGEND)
     return svg_of(figure, "rest", "Residuals of the model and the expected noise")
 
 
@@ -348,9 +304,10 @@ def _center_plots(picture: Picture, sketch: Sketch) -> list[Plots]:
     domain = sketch.design.domain
     low = domain.center_vector - domain.half_widths
     high = domain.center_vector + domain.half_widths
-    if picture.centers.shape[1] == 1 and len(picture.drawn) == 1:
+    n_drawn = len(axis_columns(picture.model))
+    if picture.model.dim == 1 and n_drawn == 1:
         return [Plots("Centers and density", (_line_plot(picture, low, high),))]
-    if len(picture.drawn) > 1:
+    if n_drawn > 1:
         svgs = _pair_plots(picture, low, high)
         return [Plots("Centers in pairs of columns", svgs, is_row=True)]
     return []

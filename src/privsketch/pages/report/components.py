@@ -26,10 +26,8 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
     about = "the noisy mean" if model.centered else "the center of the domain"
     records = record_card(model.n_records, sketch)
     if sketch.exact_count is None:
-        records = (
-            records[0],
-            "records (noisy)" if sketch.n_records is not None else "records (planned)",
-        )
+        origin = "planned" if sketch.n_records is None else "noisy"
+        records = (records[0], f"records ({origin})")
     loadings, n_hidden = _loading_table(model)
     return Content(
         template="components.html",
@@ -53,19 +51,17 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
 
 def _remark(model: PCAModel) -> str:
     subject = "The component stands" if model.n_components == 1 else "All components stand"
-    about = (
-        "" if model.centered else " They are computed about the center of the domain, not the mean."
-    )
-    return f"{subject} out of the noise.{about}"
+    words = f"{subject} out of the noise."
+    if model.centered:
+        return words
+    return f"{words} They are computed about the center of the domain, not the mean."
 
 
 def _variance_table(model: PCAModel) -> Table:
     """Return variances with errors; with a schema their shares, since columns differ in units."""
-    ratios = model.explained_variance_ratio
+    ratios, errors = model.explained_variance_ratio, model.standard_errors
     total = max(model.total_variance, 1e-300)
-    rows = zip(
-        model.explained_variance, model.standard_errors, ratios, np.cumsum(ratios), strict=True
-    )
+    rows = zip(model.explained_variance, errors, ratios, np.cumsum(ratios), strict=True)
     cells = []
     for variance, error, share, so_far in rows:
         texts = [f"{variance:.4g} ± {error:.2g}", f"{share:.1%}", f"{so_far:.1%}"]

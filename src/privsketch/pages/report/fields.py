@@ -186,14 +186,8 @@ def center_rows(parts: Parts) -> tuple[list[Row], int]:
         if number in shown:
             known = None if errors is None else errors[:, fields]
             widths = None if parts.widths is None else parts.widths[:, span]
-            rows += _column_rows(
-                column,
-                values[:, fields],
-                known,
-                parts.centers[:, span],
-                widths,
-                between[:, fields],
-            )
+            own = values[:, fields], known, parts.centers[:, span], widths, between[:, fields]
+            rows += _column_rows(column, *own)
     return rows, len(schema.columns) - len(shown)
 
 

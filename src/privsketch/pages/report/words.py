@@ -75,16 +75,11 @@ def _portrait(parts: Parts, k: int) -> str:
         for j, name in enumerate(parts.names):
             difference = _difference(parts, k, slice(j, j + 1), float(parts.scales[j]))
             if difference.mask().any():
-                phrases.append(
-                    (abs(float(difference.difference[0])), _number_words(name, difference))
-                )
+                size = abs(float(difference.difference[0]))
+                phrases.append((size, _number_words(name, difference)))
     else:
-        labels = Counter(
-            label
-            for column in parts.schema.columns
-            if isinstance(column, Category)
-            for label in column.labels
-        )
+        categories = [c for c in parts.schema.columns if isinstance(c, Category)]
+        labels = Counter(label for column in categories for label in column.labels)
         for column, span in parts.schema.places():
             difference = _difference(parts, k, span, _unit(column))
             if isinstance(column, Labelled):
@@ -106,9 +101,8 @@ def _difference(parts: Parts, k: int, span: slice, unit: float) -> _Difference:
     values = parts.centers[:, span] / unit
     others = np.delete(np.arange(parts.size), k)
     weights = np.maximum(parts.weights[others], 0.0)
-    weights = (
-        weights / weights.sum() if weights.sum() > 0 else np.full(len(others), 1 / len(others))
-    )
+    total, equal = weights.sum(), np.full(len(others), 1 / len(others))
+    weights = weights / total if total > 0 else equal
     away = values[k] - weights @ values[others]
     if parts.errors is None:
         return _Difference(values[k], away, None, values[others], None, None)
@@ -132,14 +126,10 @@ def _column_words(column: Column, difference: _Difference, labels: Counter[str])
 
 def _number_words(name: str, difference: _Difference) -> str:
     more, extreme = difference.difference[0] > 0, difference.is_extreme(0)
+    ending = "est" if extreme else "er"
     if name.lower() in ("age", "age_years", "age in years"):
-        return {
-            (True, False): "older",
-            (True, True): "oldest",
-            (False, False): "younger",
-            (False, True): "youngest",
-        }[bool(more), extreme]
-    return f"{'high' if more else 'low'}{'est' if extreme else 'er'} {name}"
+        return f"{'old' if more else 'young'}{ending}"
+    return f"{'high' if more else 'low'}{ending} {name}"
 
 
 def _flag_words(column: Flag, difference: _Difference) -> str:
@@ -147,12 +137,9 @@ def _flag_words(column: Flag, difference: _Difference) -> str:
         share, away = float(difference.own[0] + 0.5), float(difference.difference[0])
     else:
         share, away = float(difference.own[1]), float(difference.difference[1])
-        if difference.mask()[2] and abs(difference.difference[2]) > abs(
-            away
-        ):  # the larger difference
-            return (
-                f"{column.name} {'more' if difference.difference[2] > 0 else 'less'} often missing"
-            )
+        missing = difference.difference[2]
+        if difference.mask()[2] and abs(missing) > abs(away):  # the larger difference
+            return f"{column.name} {'more' if missing > 0 else 'less'} often missing"
     if away > 0:
         return f"mostly {column.name}" if share >= _MIN_MOSTLY else f"{column.name} more often"
     return f"seldom {column.name}" if share <= _MAX_SELDOM else f"{column.name} less often"
