@@ -37,7 +37,7 @@ from privsketch._base.types import Integers
 from privsketch.facts.budget import exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import round_down
-from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
+from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, entered_noise
 from privsketch.noise.sharing.total import (
     ALL_BUT_ONE,
     ALL_OTHERS,
@@ -53,13 +53,7 @@ from privsketch.noise.sharing.total import (
     require_alone,
     require_margin,
 )
-from privsketch.noise.sums import (
-    SHARING_KINDS,
-    SharingKind,
-    SumNoise,
-    composed_receipt,
-    floor_ratio,
-)
+from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, add_noises, floor_ratio
 
 DEFAULT_TELLERS = 2  # the fewest; where tellers add the noise, each further one adds its own
 MAX_HOLDERS = 10**6  # of one study; each can then have up to MAX_RECORDS / MAX_HOLDERS records
@@ -220,7 +214,7 @@ class Sharing:
         drawn = np.empty((self.n_levels, self.n_words), dtype=np.int64)
         first: Receipt | None = None
         for level, laws in enumerate(self.holder_laws):
-            words, receipt = _noised(words, laws, source)
+            words, receipt = add_noises(words, laws, source)
             drawn[level], first = words, first or receipt
         if first is None:
             raise ParameterError("levels: expected at least one")
@@ -238,7 +232,7 @@ class Sharing:
         laws = tuple(replace(law, wraps=True) for law in self.noise.laws)
         zeros = np.zeros(self.n_words, dtype=np.int64)
         with entered_noise(lambda: None):
-            return _noised(zeros, laws, None)
+            return add_noises(zeros, laws, None)
 
     def level_of(self, turnout: int) -> int:
         """Return the level that is added up for a number of holders."""
@@ -407,18 +401,3 @@ def plan_sharing(
         levels,
         1.0 if alone is None else float(alone),
     )
-
-
-def _noised(
-    words: Integers, laws: tuple[NoiseLaw, ...], source: str | None
-) -> tuple[Integers, Receipt]:
-    """Add noise to the sums, and to the count if it has a law of its own."""
-    if len(laws) == 1:
-        return add_noise(words, laws[0], source=source)
-    parts, receipts, start = [], [], 0
-    for law in laws:
-        noisy, receipt = add_noise(words[start : start + law.n_components], law, source=None)
-        parts.append(noisy)
-        receipts.append(receipt)
-        start += law.n_components
-    return np.concatenate(parts), composed_receipt(receipts, source)

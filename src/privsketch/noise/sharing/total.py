@@ -297,28 +297,6 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
 
 
 MARGIN = Fraction(1, 2**40)
-_PER_Q = 8.08  # twice 4.04: there and back
-_MIN_SCALE = 0.5  # smallest scale for which the lemma's constant holds
-
-
-def tau_of(variances: Sequence[float]) -> float:
-    """Return tau: a sum of these noises is within e^(tau / 2) of discrete Gaussian.
-
-    The noises are added in the given order; any order is valid.
-    """
-    if not variances or min(variances) < _MIN_SCALE**2:
-        raise ParameterError(f"variances: expected numbers of at least {_MIN_SCALE**2}")
-    total, whole = variances[0], 0.0
-    for variance in variances[1:]:
-        whole += math.exp(-2 * math.pi**2 * total * variance / (total + variance))
-        total += variance
-    return _PER_Q * whole * (1 + 1e-12)
-
-
-def rho_of_sum(variances: Sequence[float], sensitivity: float, n_components: int = 1) -> float:
-    """Return rho' of a sum of discrete Gaussian noises, for any that the lemma covers."""
-    across = sensitivity / math.sqrt(math.fsum(variances))
-    return (across + tau_of(variances) * math.sqrt(n_components)) ** 2 / 2 * (1 + 1e-12)
 
 
 def require_margin(rho: float, n_noises: int, n_components: int) -> None:
