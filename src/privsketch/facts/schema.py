@@ -80,9 +80,7 @@ class Schema:
     unreadable: str = "error"
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str | dict) or not isinstance(self.columns, Iterable):
-            raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")
-        columns = tuple(self.columns)
+        columns = tuple(self.columns) if isinstance(self.columns, Iterable) else ()
         object.__setattr__(self, "columns", columns)
         if not columns or not all(isinstance(column, Column) for column in columns):
             raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")

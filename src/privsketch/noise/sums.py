@@ -146,27 +146,25 @@ class SumNoise:
             if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
                 return False
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
-            known = (leaf.sensitivity, expected.sensitivity), (leaf.rho, expected.rho)
-            if not all(is_near(*pair) for pair in known):
-                return False
-            expected = replace(
-                expected,
-                sensitivity=leaf.sensitivity,
-                rho=leaf.rho,
-                calibration=leaf.calibration,
-                plugins=leaf.plugins,
-            )
-            if leaf != expected or leaf.sampler not in SAMPLERS:
+            if leaf.sampler not in SAMPLERS or not is_like(leaf, expected):
                 return False
         whole = composed_receipt(leaves, receipt.source)
         return len(laws) == 1 or receipt == whole.naming(*receipt.plugins)
 
 
-def is_near(value: float | None, expected: float | None) -> bool:
-    """Return whether two numbers are equal up to rounding on another machine."""
-    if value is None or expected is None:
-        return value is expected
-    return math.isclose(value, expected, rel_tol=1e-9)
+def is_like(receipt: Receipt, expected: Receipt) -> bool:
+    """Return whether two receipts are equal, up to rounding on another machine and descriptions."""
+    for name in ("sensitivity", "scale", "rho"):
+        value, known = getattr(receipt, name), getattr(expected, name)
+        is_near = value is not None and known is not None and math.isclose(value, known)
+        if not (is_near or value is known is None):
+            return False
+    if len(receipt.parts) != len(expected.parts):
+        return False
+    if not all(map(is_like, receipt.parts, expected.parts)):
+        return False
+    free = ("sensitivity", "scale", "rho", "calibration", "parts", "plugins")
+    return receipt == replace(expected, **{name: getattr(receipt, name) for name in free})
 
 
 def add_noises(
@@ -336,9 +334,8 @@ def _plan_sum_noise(
     released = count == "released"
     components = contribution.n_values + (contribution.dim if mean else 0)
     factor, weight, count_law = 1, 1, None
-    mean_weight, mean_l1, mean_l2_squared = 0, 0, 0
-    if mean:
-        mean_weight, mean_l1, mean_l2_squared = _mean_share(contribution, kind, neighbours)
+    share_of_mean = _mean_share(contribution, kind, neighbours) if mean else (0, 0, 0)
+    mean_weight, mean_l1, mean_l2_squared = share_of_mean
     # Weights are those of one record, norms those of all records of a person.
     times, single = budget.unit.max_records, contribution
     if times > 1:

@@ -211,14 +211,12 @@ class Sharing:
         """
         if words.shape != (self.n_words,) or words.dtype != np.int64:
             raise ParameterError(f"words: expected {self.n_words} 64-bit integers")
-        drawn = np.empty((self.n_levels, self.n_words), dtype=np.int64)
-        first: Receipt | None = None
-        for level, laws in enumerate(self.holder_laws):
+        levels, receipts = [], []
+        for laws in self.holder_laws:
             words, receipt = add_noises(words, laws, source)
-            drawn[level], first = words, first or receipt
-        if first is None:
-            raise ParameterError("levels: expected at least one")
-        return drawn, first.protecting(self.noise.unit)
+            levels.append(words)
+            receipts.append(receipt)
+        return np.stack(levels), receipts[0].protecting(self.noise.unit)
 
     def draw_teller(self) -> tuple[Integers, Receipt]:
         """Draw the noise (n_words,) that a teller adds to its words, modulo 2^64.

@@ -50,7 +50,7 @@ from privsketch.noise.sums import (
     SharingKind,
     SumNoise,
     composed_receipt,
-    is_near,
+    is_like,
 )
 
 _HOLDERS = (
@@ -209,12 +209,11 @@ class SharedTotal:
             if self.by == "holders"
             else f"added by each of {self.n_tellers} tellers to the total of {self.turnout} holders"
         )
-        facts = {field.name: getattr(self, field.name) for field in fields(self)}
         receipt = replace(
             whole,
             mechanism=f"{whole.mechanism}, {how}",
             source=self.source,
-            assumption=assumption.format(**facts),
+            assumption=assumption.format(**self.to_json()),
         )
         return receipt.protecting(noise.unit)
 
@@ -226,8 +225,7 @@ class SharedTotal:
         rho = noise.sums_law.zcdp
         if self.by == "holders" and (rho is None or self.alone < rho * self.needed * (1 - 1e-9)):
             return False  # the first level costs at least what a later one does
-        expected = self.receipt(noise, leaves[0].sampler)
-        return _is_like(receipt, expected)
+        return is_like(receipt, self.receipt(noise, leaves[0].sampler))
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values."""
@@ -239,23 +237,6 @@ class SharedTotal:
         if not isinstance(value, Mapping) or set(value) != {field.name for field in fields(cls)}:
             raise ParameterError("shared: unknown or missing fields")
         return cls(**value)
-
-
-def _is_like(receipt: Receipt, expected: Receipt) -> bool:
-    """Return whether two receipts are equal, up to rounding and descriptions of numbers."""
-    for name in ("sensitivity", "scale", "rho"):
-        if not is_near(getattr(receipt, name), getattr(expected, name)):
-            return False
-    if len(receipt.parts) != len(expected.parts):
-        return False
-    pairs = zip(receipt.parts, expected.parts, strict=True)
-    if not all(_is_like(part, other) for part, other in pairs):
-        return False
-    same = {
-        name: getattr(receipt, name)
-        for name in ("sensitivity", "scale", "rho", "calibration", "parts", "plugins")
-    }
-    return receipt == replace(expected, **same)
 
 
 def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
