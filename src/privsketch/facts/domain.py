@@ -211,12 +211,8 @@ class Ball(_Region):
                 "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
             )
         if not MIN_WIDTH < radius_ < MAX_WIDTH:
-            raise ParameterError(
-                "radius",
-                radius,
-                f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with",
-                "use other units",
-            )
+            limits = f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with"
+            raise ParameterError("radius", radius, limits, "use other units")
         center_ = _as_public_numbers("center", center)
         object.__setattr__(self, "radius", radius_)
         object.__setattr__(self, "center", center_)

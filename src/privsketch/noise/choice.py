@@ -171,9 +171,7 @@ def _certified(width: int, scale: float, epsilon: float, is_monotonic: bool) -> 
 
 
 def reaching(
-    occupied: Integers,
-    law: ThresholdLaw,
-    random_below: RandomBelow = secrets.randbelow,
+    occupied: Integers, law: ThresholdLaw, random_below: RandomBelow = secrets.randbelow
 ) -> Integers:
     """Return the indices of the counts that reach the threshold with noise, in order.
 

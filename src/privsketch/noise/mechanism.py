@@ -208,14 +208,8 @@ def cube_law(
     """
     if linf_sensitivity < n_components * exact(epsilon):
         raise ParameterError("cube noise: multiply the sums by cube_factor first")
-    return NoiseLaw.pure(
-        "cube",
-        n_components,
-        linf_sensitivity,
-        epsilon,
-        neighbours,
-        variance=lambda _: cube_variance(n_components, linf_sensitivity, epsilon),
-    )
+    size = n_components, linf_sensitivity, epsilon
+    return NoiseLaw.pure("cube", *size, neighbours, variance=lambda _: cube_variance(*size))
 
 
 def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int:

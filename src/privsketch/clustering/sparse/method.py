@@ -111,7 +111,11 @@ def cluster_sparse(
             f"`n_nonzero={n_nonzero}` with a schema: encoded records are not sparse"
         )
     passes = SparsePasses(
-        run.data, run.domain, n_nonzero, missing_to_center=run.missing_to_center, **run.reading()
+        run.data,
+        run.domain,
+        n_nonzero,
+        missing_to_center=run.missing_to_center,
+        **run.reading(),
     )
     n_picks = _checked_picks(picks, recovery, passes)
     if start == "trees" or recovery == "picks":

@@ -269,15 +269,15 @@ class Sharing:
         level = self.level_of(turnout)
         alone = self.cost_alone()
         if self.by == "tellers":
-            return self._cost(ALL_BUT_ONE, 1), alone
+            return cost_times(self.noise, ALL_BUT_ONE, 1), alone
         needed = self.levels[level]
-        costs = [self._cost("outsiders", Fraction(needed, turnout))]
+        costs = [cost_times(self.noise, "outsiders", Fraction(needed, turnout))]
         if self.colluding == 0:  # every holder knows its own noise
             others = Fraction(needed, max(turnout - 1, 1))
-            costs.append(self._cost("each of the other holders", others))
+            costs.append(cost_times(self.noise, "each of the other holders", others))
         honest = turnout - self.colluding
         pooled = f"all tellers but one, with {self.colluding} of the holders"
-        costs.append(self._cost(pooled, Fraction(needed, honest)))
+        costs.append(cost_times(self.noise, pooled, Fraction(needed, honest)))
         halves = dict.fromkeys((-(-needed // 2), 1))
         costs += [self.cost_of_honest(h, turnout) for h in halves if h < needed]
         return (*costs, alone)
@@ -287,17 +287,13 @@ class Sharing:
         require_count("n_honest", n_honest)
         words = f"everybody else, if only {n_honest} holder{'s' * (n_honest > 1)} kept noise secret"
         if self.by == "tellers":
-            return self._cost(words, 1)
+            return cost_times(self.noise, words, 1)
         level = self.level_of(self.n_holders if turnout is None else turnout)
-        return self._cost(words, Fraction(self.levels[level], n_honest))
+        return cost_times(self.noise, words, Fraction(self.levels[level], n_honest))
 
     def cost_alone(self) -> SharedCost:
         """Return the cost of a holder's sums if only its own noise protects them."""
         return cost_of_laws(ALL_OTHERS[self.by], self.holder_laws[0])
-
-    def _cost(self, who: str, times: Fraction | int) -> SharedCost:
-        """Return the cost of one release with its rho multiplied."""
-        return cost_times(self.noise, who, times)
 
     def require_tellers_counted(self, tellers_on_roster: int) -> None:
         """Refuse fewer colluding holders than there are among all tellers but one."""
