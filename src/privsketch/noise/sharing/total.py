@@ -172,9 +172,11 @@ class SharedTotal:
         """Return the variance of the total's noise relative to one release by `law`."""
         if self.by == "holders":
             return self.turnout / self.needed
-        # Every holder adds some noise, so that tellers see no exact sums.
-        floor = floor_law(law, noise, self.alone)
-        return self.n_tellers + self.turnout * floor.variance / law.variance
+        return self.n_tellers + self.turnout * self.floor(law, noise).variance / law.variance
+
+    def floor(self, law: NoiseLaw, noise: SumNoise) -> NoiseLaw:
+        """Return the noise that every holder adds, so that tellers see no exact sums."""
+        return floor_law(law, noise, self.alone)
 
     def costs(self, noise: SumNoise) -> tuple[SharedCost, ...]:
         """Return what each party can learn about one unit of this total, from least to most.
@@ -182,7 +184,7 @@ class SharedTotal:
         All holders beyond those whose noises are needed may collude.
         """
         if self.by == "tellers":
-            laws = [floor_law(law, noise, self.alone) for law in noise.laws]
+            laws = [self.floor(law, noise) for law in noise.laws]
             whole = cost_of_laws(ALL_BUT_ONE, noise.laws)
             return whole, cost_of_laws(ALL_OTHERS[self.by], laws)
         costs = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
