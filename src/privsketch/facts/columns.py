@@ -1,9 +1,8 @@
 """Kinds of columns: how a value is encoded as coordinates, and how coordinates are decoded.
 
 Every column is scaled by its public bounds. With weight w a number or a date lies in [-w, w]; two
-different categories, the two values of a flag, and opposite points of a cycle are w apart, half
-the range of a number. Records that differ in one category are therefore as far apart as records
-whose numbers differ by half of the range.
+different categories, the two values of a flag, and opposite points of a cycle are w apart, as far
+as numbers that differ by half of their range.
 
 | kind | coordinates | where | largest squared distance from `center` |
 |---|---|---|---|
@@ -35,8 +34,7 @@ from privsketch.facts.domain import MAX_WIDTH, MIN_WIDTH
 
 Rule = Literal["error", "drop", "center", "category"]
 RULES: tuple[Rule, ...] = ("error", "drop", "center")
-# A logarithmic column that begins at 0 is linear up to its range divided by this.
-_LINEAR_PART = 1000.0
+_LINEAR_PART = 1000.0  # a logarithmic column from 0 on is linear up to its range divided by this
 DAY = 86400.0
 _MAX_TURNS = 2.0**40  # beyond, a float64 keeps less than four digits of the phase
 _YEARS = range(1700, 2200)  # allowed in bounds: nanoseconds since 1970 fit 64 bits
