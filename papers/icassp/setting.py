@@ -29,8 +29,7 @@ from privsketch.facts.domain import Box
 from privsketch.features.masks import Masks
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.noise.calibration import icassp_noise
-from privsketch.noise.mechanism import add_noise
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.mechanism import add_noise, saturating_add
 from privsketch.sketching.sketch import Sketch, merged_receipt
 
 PAPER = "ICASSP 2019"

@@ -22,7 +22,7 @@ def values_of(column):
     if isinstance(column, ps.Category | ps.Flag):
         return np.arange(len(column.labels), dtype=float)
     if isinstance(column, ps.Date):
-        first, last = column._bounds
+        first, last = column.bounds
         return np.array([first - 1e9, first, first + DAY, (first + last) / 2, last, last + 1e9])
     if isinstance(column, ps.Cycle):
         return column.start + np.array([0, 0.1, 0.25, 0.5, 0.75, 0.999, 1, 2.5, -3]) * column.period
@@ -73,7 +73,7 @@ def test_what_is_decoded_is_what_was_encoded(column):
         wanted = np.clip(values, column.low, column.high)
         np.testing.assert_allclose(found[:, 0], wanted, rtol=1e-12, atol=1e-9 * column.high)
     elif isinstance(column, ps.Date):
-        np.testing.assert_allclose(found[:, 0], np.clip(values, *column._bounds), atol=1e-3)
+        np.testing.assert_allclose(found[:, 0], np.clip(values, *column.bounds), atol=1e-3)
     else:
         turn = (found[:, 0] - values) / column.period
         np.testing.assert_allclose(turn, np.rint(turn), atol=1e-12)

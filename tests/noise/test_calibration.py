@@ -18,7 +18,6 @@ from privsketch.features.masks import Masks
 from privsketch.noise.calibration import (
     cube_variance,
     discrete_laplace_variance,
-    eta,
     icassp_noise,
     icassp_to_laplace_scale,
     kappa,
@@ -55,7 +54,7 @@ def test_continuous_gaussian_constant(budget, value):
 
 
 def test_gaussian_scale_of_fourier_features():
-    assert eta(1.0, 1e-6) == pytest.approx(5.97459818, rel=2e-9)
+    assert kappa(1.0, 1e-6) * math.sqrt(2) == pytest.approx(5.97459818, rel=2e-9)
     assert kappa(1.0, 1e-6) * math.sqrt(1000) == pytest.approx(133.596077, rel=1e-8)
     assert kappa(1.0, 1e-6) * 2 * math.sqrt(1000) == pytest.approx(267.192154, rel=1e-8)
 

@@ -12,7 +12,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, special, stats
 
 import privsketch as ps
 from privsketch.noise import fresh
@@ -337,9 +337,41 @@ def test_fresh_gaussian_vectors(k, expected):
     assert fresh.fresh_gaussian(k, 1.0, 1e-6) == pytest.approx(expected, rel=3e-9)
 
 
+def delta_fresh_continuous(sigma, n_components, epsilon):
+    """Return delta of continuous Gaussian noise of standard deviation sigma |v|, to compare.
+
+    The mean of Balle and Wang's formula over shifts of length |v| sqrt(X / k).
+    """
+    k = n_components
+    # A smooth integrand that vanishes at both ends of ln X: equal steps are as good as any rule.
+    log_x = np.linspace(math.log(1e-6 * k), math.log(k + 4000.0), 20_001)
+    half = np.exp(log_x / 2) / math.sqrt(k) / (2 * sigma)
+    first = special.log_ndtr(half - epsilon / (2 * half))
+    second = epsilon + special.log_ndtr(-half - epsilon / (2 * half))
+    deltas = np.exp(first) * -np.expm1(np.minimum(second - first, 0.0))
+    density = np.exp(stats.chi2.logpdf(np.exp(log_x), k) + log_x)
+    return float((deltas * density).sum() * (log_x[1] - log_x[0]))
+
+
+def fresh_gaussian_continuous(n_components, epsilon, delta):
+    """Return sigma / |v| of continuous Gaussian noise, to compare with discrete noise."""
+    low = high = 1.0
+    while delta_fresh_continuous(high, n_components, epsilon) > delta:
+        high *= 2
+    while delta_fresh_continuous(low, n_components, epsilon) <= delta:
+        low /= 2
+    root = optimize.brentq(
+        lambda s: math.log(delta_fresh_continuous(s, n_components, epsilon) / delta),
+        low,
+        high,
+        rtol=1e-12,
+    )
+    return float(root)
+
+
 @pytest.mark.parametrize(("k", "expected"), [(2, 7.91589120), (10, 5.42809272), (20, 4.91829029)])
 def test_fresh_continuous_gaussian_vectors(k, expected):
-    root = fresh.fresh_gaussian_continuous(k, 1.0, 1e-6)
+    root = fresh_gaussian_continuous(k, 1.0, 1e-6)
     assert root == pytest.approx(expected, rel=2e-9)
 
 
@@ -352,7 +384,7 @@ def test_fresh_gaussian_delta_against_simulation(k):
     weight = np.exp(stats.chi2.logpdf(x, k) - stats.chi2.logpdf(x / 3, k)) * 3
     deltas = np.array([math.exp(log_delta_continuous(sigma / math.sqrt(v / k), 1.0)) for v in x])
     mean, error = (deltas * weight).mean(), (deltas * weight).std() / math.sqrt(len(x))
-    exact = fresh.delta_fresh_continuous(sigma, k, 1.0)
+    exact = delta_fresh_continuous(sigma, k, 1.0)
     assert abs(mean - exact) < 5.5 * error < 0.3 * exact
     assert 0.05 * 1e-4 < exact < 1e-4  # the discrete calibration is safe, and not absurdly so
 

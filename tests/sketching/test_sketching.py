@@ -8,7 +8,7 @@ import pytest
 import privsketch as ps
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.dense import ReferenceKernel
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.mechanism import saturating_add
 from privsketch.sketching.sums import exact_sums
 from privsketch.testing import without_noise
 from tests.chance import deviations

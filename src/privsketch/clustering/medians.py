@@ -30,7 +30,7 @@ from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, Whole
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.method import Bins, residual_lengths
+from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.medians import ONE, l1_norm, shrunk, unit_vectors, whole_sums
@@ -82,8 +82,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
 
 def checked_method(method: str) -> str:
     """Return the method, or raise an error if it is unknown."""
-    require_one_of("method", method, METHODS)
-    return method
+    return require_one_of("method", method, METHODS)
 
 
 def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
@@ -191,8 +190,7 @@ def release_least(passes: Passes, centers: Whole, account: Account, name: str) -
     Charges: the share `name`.
     """
     diameter = 2 * float(passes.limits.max())
-    edges = np.ceil(np.geomspace(SHORTEST * diameter, diameter, N_BINS))
-    bins = Bins(np.unique(edges**2), 2)
+    bins = Bins.of(diameter, 2, N_BINS, SHORTEST)
     noisy, _ = account.counts(name, residual_lengths(passes, centers, bins))
     return max(1, bins.quantile(noisy, SHORT_SHARE))
 
@@ -215,14 +213,9 @@ def median_sums(
 def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, int]:
     """Return the sensitivity of `median_sums`: a record moves a vector and a weight of one cluster.
 
-    A replaced record moves them in two clusters; or in one, where vectors may point apart and
-    weights, which are not negative, differ by at most one weight.
+    Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` applies there.
     """
-    return {
-        "l1": l1_norm(dim, one) + weight,
-        "l2_squared": one**2 + weight**2,
-        "l2_replaced": max(2 * (one**2 + weight**2), 4 * one**2 + weight**2),
-    }
+    return {**round_sensitivities(one, weight), "l1": l1_norm(dim, one) + weight}
 
 
 def release_round(passes: Passes, centers: Whole, least: int, account: Account, name: str) -> Whole:

@@ -25,7 +25,7 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema
 from privsketch.features.fixedpoint import FAR
 from privsketch.kernels.quantiser import CompiledQuantiser
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.mechanism import saturating_add
 from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter
 from privsketch.tables.reading import read_blocks

@@ -300,7 +300,7 @@ class Run:
             task="kmeans",
             n_components=n_clusters,
             domain=domain,
-            budget=account.budget("sketch", many=True).of_anybody,
+            budget=account.budget("sketch", many=True).without_person,
             n_records=n_records,
             random_state=self.seed,
             feature_map="fourier",

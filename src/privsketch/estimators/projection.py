@@ -205,7 +205,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         except ParameterError:
             raise ParameterError(
                 "calibration",
-                projection.asked,
+                projection.requested_calibration,
                 "its matrix is fresh for one release only and has been used, or the estimator "
                 "was copied since",
                 "fit again, or use `calibration='realised'`",

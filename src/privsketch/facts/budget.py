@@ -191,20 +191,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         epsilon, delta = _as_float("epsilon", self.epsilon), _as_float("delta", self.delta)
-        if not 0 < epsilon <= MAX_EPSILON:
-            raise ParameterError(
-                "epsilon",
-                self.epsilon,
-                f"must be above 0 and at most {MAX_EPSILON:g}",
-                "useful values lie between 0.01 and 10",
-            )
-        if epsilon < MIN_EPSILON:
-            raise ParameterError(
-                "epsilon",
-                self.epsilon,
-                f"too small for any noise, and below {MIN_EPSILON:g}",
-                "useful values lie between 0.01 and 10",
-            )
+        if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
+            expected = f"must be above 0 and at most {MAX_EPSILON:g}"
+            if 0 < epsilon < MIN_EPSILON:
+                expected = f"too small for any noise, and below {MIN_EPSILON:g}"
+            advice = "useful values lie between 0.01 and 10"
+            raise ParameterError("epsilon", self.epsilon, expected, advice)
         if 0 < delta < MIN_DELTA:
             raise ParameterError(
                 "delta", self.delta, f"below {MIN_DELTA:g}", "use 0 for pure differential privacy"
@@ -226,7 +218,7 @@ class Budget:
         object.__setattr__(self, "delta", delta)
 
     @property
-    def of_anybody(self) -> Budget:
+    def without_person(self) -> Budget:
         """Same budget for as many records of any persons: steps of a run do not know them."""
         return replace(self, unit=Unit(None, self.unit.max_records))
 

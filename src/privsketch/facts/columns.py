@@ -1,9 +1,8 @@
 """Kinds of columns: how a value is encoded as coordinates, and how coordinates are decoded.
 
 Every column is scaled by its public bounds. With weight w a number or a date lies in [-w, w]; two
-different categories, the two values of a flag, and opposite points of a cycle are w apart, half
-the range of a number. Records that differ in one category are therefore as far apart as records
-whose numbers differ by half of the range.
+different categories, the two values of a flag, and opposite points of a cycle are w apart, as far
+as numbers that differ by half of their range.
 
 | kind | coordinates | where | largest squared distance from `center` |
 |---|---|---|---|
@@ -30,12 +29,12 @@ import numpy as np
 from privsketch._base.elementary import cosine_sine, natural_log
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
+from privsketch.facts.budget import is_name
 from privsketch.facts.domain import MAX_WIDTH, MIN_WIDTH
 
 Rule = Literal["error", "drop", "center", "category"]
 RULES: tuple[Rule, ...] = ("error", "drop", "center")
-# A logarithmic column that begins at 0 is linear up to its range divided by this.
-_LINEAR_PART = 1000.0
+_LINEAR_PART = 1000.0  # a logarithmic column from 0 on is linear up to its range divided by this
 DAY = 86400.0
 _MAX_TURNS = 2.0**40  # beyond, a float64 keeps less than four digits of the phase
 _YEARS = range(1700, 2200)  # allowed in bounds: nanoseconds since 1970 fit 64 bits
@@ -58,7 +57,7 @@ class Column:
     fill: Any
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+        if not is_name(self.name):
             raise ParameterError("name", self.name, "expected the name of a column")
         self._set("weight", self._number("weight", self.weight))
         if not 1e-6 <= self.weight <= 1e6:
@@ -99,7 +98,12 @@ class Column:
     @property
     def highest(self) -> Floats:
         """Largest value of each coordinate."""
-        raise NotImplementedError
+        return np.full(len(self.coordinates), self.radius)
+
+    @property
+    def radius(self) -> float:
+        """Largest magnitude of a coordinate, which bounds the distance from `center` as well."""
+        return self.weight / 2
 
     @property
     def center(self) -> Floats:
@@ -109,7 +113,7 @@ class Column:
     @property
     def squared_radius(self) -> float:
         """Largest squared distance of an encoded value from `center`."""
-        raise NotImplementedError
+        return self.radius**2
 
     def encode(self, values: Floats) -> Floats:
         """Return coordinates (n_coordinates, n) of values (n,); missing ones stay NaN."""
@@ -177,15 +181,43 @@ MISSING_WORDS: dict[str, str] = {
 class Line(Column):
     """A column whose values lie on a line between public bounds: one coordinate in [-w, w]."""
 
-    @property
-    def highest(self) -> Floats:
-        """Largest coordinate: the column's weight."""
-        return np.array([self.weight])
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
 
     @property
-    def squared_radius(self) -> float:
-        """Squared weight."""
-        return self.weight**2
+    def bounds(self) -> tuple[float, float]:
+        """Public bounds of the values, as `encode` expects them."""
+        raise NotImplementedError
+
+    @property
+    def radius(self) -> float:
+        """Largest coordinate: the column's weight."""
+        return self.weight
+
+    def _require_fill_inside(self) -> None:
+        low, high = self.bounds
+        if self.fill is not None and not low <= self.value_of(self.fill) <= high:
+            raise self._error("fill", self.fill, "lies outside of the bounds")
+
+    def encode(self, values: Floats) -> Floats:
+        """Map the lower bound to -w and the upper bound to w."""
+        low, high = self.bounds
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        return self._scaled((np.clip(values, low, high) - middle) / half)
+
+    def _scaled(self, position: Floats) -> Floats:
+        """Return coordinates (1, n) of positions (n,) between -1 and 1."""
+        return np.clip(position, -1.0, 1.0)[np.newaxis] * self.weight
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """Return values (n, 1)."""
+        low, high = self.bounds
+        position = np.clip(coordinates / self.weight, -1.0, 1.0)
+        return np.asarray(low / 2 + high / 2 + position * (high / 2 - low / 2))
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """Return the derivative of values by their coordinate."""
+        low, high = self.bounds
+        return np.array([[(high / 2 - low / 2) / self.weight]])
 
 
 @dataclass(frozen=True)
@@ -218,7 +250,6 @@ class Number(Line):
     """
 
     KIND: ClassVar[str] = "number"
-    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
 
     name: str
     low: float
@@ -247,26 +278,26 @@ class Number(Line):
             raise self._error("unit", self.unit, "expected a text of one line")
         if self.fill is not None:
             self._set("fill", self._number("fill", self.fill))
-            if not self.low <= self.fill <= self.high:
-                raise self._error("fill", self.fill, "lies outside of the bounds")
+        self._require_fill_inside()
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Public bounds of the values."""
+        return self.low, self.high
 
     def encode(self, values: Floats) -> Floats:
         """Map `low` to -w and `high` to w."""
-        low, high = self.low, self.high
-        values = np.clip(values, low, high)
         if self.scale == "linear":
-            middle, half = low / 2 + high / 2, high / 2 - low / 2
-            position = (values - middle) / half
+            return super().encode(values)
+        low, high = self.low, self.high
+        known = np.where(np.isnan(values), high, np.clip(values, low, high))
+        if low > 0:
+            shifted, ends = known, np.array([low, high])
         else:
-            known = np.where(np.isnan(values), high, values)
-            if low > 0:
-                shifted, ends = known, np.array([low, high])
-            else:
-                shifted, ends = known / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
-            bottom, top = natural_log(ends)
-            position = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
-            position = np.where(np.isnan(values), np.nan, position)
-        return np.clip(position, -1.0, 1.0)[np.newaxis] * self.weight
+            shifted, ends = known / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
+        bottom, top = natural_log(ends)
+        position = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
+        return self._scaled(np.where(np.isnan(values), np.nan, position))
 
     @property
     def _log_unit(self) -> float:
@@ -275,22 +306,20 @@ class Number(Line):
 
     def decode(self, coordinates: Floats) -> Floats:
         """Return values (n, 1)."""
-        position = np.clip(coordinates / self.weight, -1.0, 1.0)
-        low, high = self.low, self.high
         if self.scale == "linear":
-            return np.asarray(low / 2 + high / 2 + position * (high / 2 - low / 2))
-        part = (position + 1) / 2
+            return super().decode(coordinates)
+        low, high = self.low, self.high
+        part = (np.clip(coordinates / self.weight, -1.0, 1.0) + 1) / 2
         if low > 0:
             return np.asarray(low * np.exp(part * math.log(high / low)))
         return np.asarray(np.expm1(part * math.log1p(_LINEAR_PART)) * self._log_unit)
 
     def slopes(self, coordinates: Floats) -> Floats:
         """Return the derivative of values by their coordinate."""
-        low, high = self.low, self.high
         if self.scale == "linear":
-            return np.array([[(high / 2 - low / 2) / self.weight]])
-        if low > 0:
-            rate, shift = math.log(high / low), 0.0
+            return super().slopes(coordinates)
+        if self.low > 0:
+            rate, shift = math.log(self.high / self.low), 0.0
         else:
             rate, shift = math.log1p(_LINEAR_PART), self._log_unit
         value = self.decode(coordinates[np.newaxis])
@@ -325,7 +354,6 @@ class Date(Line):
 
     KIND: ClassVar[str] = "date"
     READS_TEXT: ClassVar[bool] = True
-    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
 
     name: str
     first: Any
@@ -345,8 +373,7 @@ class Date(Line):
             raise self._error("format", self.format, "expected one like '%d.%m.%Y'")
         if self.fill is not None:
             self._set("fill", self._day("fill", self.fill))
-            if not self._bounds[0] <= self._seconds(self.fill) <= self._bounds[1]:
-                raise self._error("fill", self.fill, "lies outside of the bounds")
+        self._require_fill_inside()
 
     def _day(self, name: str, value: Any) -> str:
         """Return a date in its canonical spelling, with a time only where there is one."""
@@ -373,25 +400,13 @@ class Date(Line):
         return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
 
     @property
-    def _bounds(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
+        """First and last moment, in seconds since 1970."""
         return self._seconds(self.first), self._seconds(self.last)
-
-    def encode(self, values: Floats) -> Floats:
-        """Map the first date to -w and the last to w, from seconds since 1970."""
-        first, last = self._bounds
-        position = (np.clip(values, first, last) - (first + last) / 2) / ((last - first) / 2)
-        return np.clip(position, -1.0, 1.0)[np.newaxis] * self.weight
-
-    def decode(self, coordinates: Floats) -> Floats:
-        """Return seconds since 1970 (n, 1)."""
-        first, last = self._bounds
-        position = np.clip(coordinates / self.weight, -1.0, 1.0)
-        return np.asarray((first + last) / 2 + position * (last - first) / 2)
 
     def slopes(self, coordinates: Floats) -> Floats:
         """Return days per unit of the coordinate."""
-        first, last = self._bounds
-        return np.array([[(last - first) / 2 / self.weight / DAY]])
+        return super().slopes(coordinates) / DAY
 
     def value_of(self, text: Any) -> float:
         """Parse a date into seconds since 1970."""
@@ -440,11 +455,6 @@ class Cycle(Column):
             self._set("fill", self._number("fill", self.fill))
 
     @property
-    def radius(self) -> float:
-        """Radius of the circle, on which opposite points are `weight` apart."""
-        return self.weight / 2
-
-    @property
     def coordinates(self) -> tuple[str, ...]:
         """Cosine and sine of the turn."""
         return (f"{self.name} (cos)", f"{self.name} (sin)")
@@ -453,16 +463,6 @@ class Cycle(Column):
     def fields(self) -> tuple[str, ...]:
         """Name of the column."""
         return (self.name,)
-
-    @property
-    def highest(self) -> Floats:
-        """The radius."""
-        return np.full(2, self.radius)
-
-    @property
-    def squared_radius(self) -> float:
-        """Squared radius of the circle."""
-        return self.radius**2
 
     def known(self, values: Floats) -> Floats:
         """Return values (n,), with NaN where one is too large to have a phase."""

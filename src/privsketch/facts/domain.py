@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +57,20 @@ def _checked_names(columns: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+class _Region:
+    """What boxes and balls share."""
+
+    dim: int | None
+
+    def with_dim(self, dim: int) -> Self:
+        """Return this domain with its dimension filled in; raise if it has another one."""
+        if self.dim not in (None, dim):
+            raise ParameterError(f"domain has `dim={self.dim}`, the records have {dim} columns")
+        return replace(self, dim=dim)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Box:
+class Box(_Region):
     """Domain of records with every coordinate between `low` and `high`.
 
     Parameters
@@ -126,10 +138,6 @@ class Box:
         """Same bounds without names."""
         return replace(self, columns=None, scale=False)
 
-    def with_dim(self, dim: int) -> Box:
-        """Return this box with its dimension filled in; raise if it has another one."""
-        return _with_dim(self, dim)
-
     @property
     def center_vector(self) -> npt.NDArray[np.float64]:
         """The middle of the box, (dim,)."""
@@ -180,7 +188,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Ball:
+class Ball(_Region):
     """Domain of records at most `radius` away from `center` in Euclidean distance.
 
     Examples
@@ -203,20 +211,12 @@ class Ball:
                 "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
             )
         if not MIN_WIDTH < radius_ < MAX_WIDTH:
-            raise ParameterError(
-                "radius",
-                radius,
-                f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with",
-                "use other units",
-            )
+            limits = f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with"
+            raise ParameterError("radius", radius, limits, "use other units")
         center_ = _as_public_numbers("center", center)
         object.__setattr__(self, "radius", radius_)
         object.__setattr__(self, "center", center_)
         object.__setattr__(self, "dim", _checked_dim(dim, ("center", center_)))
-
-    def with_dim(self, dim: int) -> Ball:
-        """Return this ball with its dimension filled in; raise if it has another one."""
-        return _with_dim(self, dim)
 
     @property
     def center_vector(self) -> npt.NDArray[np.float64]:
@@ -275,15 +275,6 @@ def _dim(domain: Box | Ball) -> int:
     if domain.dim is None:
         raise ParameterError("dim: the domain has no dimension; give `dim=`, the number of columns")
     return domain.dim
-
-
-_D = TypeVar("_D", Box, Ball)
-
-
-def _with_dim(domain: _D, dim: int) -> _D:
-    if domain.dim is not None and domain.dim != dim:
-        raise ParameterError(f"domain has `dim={domain.dim}`, the records have {dim} columns")
-    return replace(domain, dim=dim)
 
 
 def domain_to_json(domain: Domain) -> dict[str, Any]:

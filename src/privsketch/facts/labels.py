@@ -47,14 +47,20 @@ def _number_text(number: float) -> str:
 
 
 class Labelled(Column):
-    """A column whose values are corners of a simplex, one for each label."""
+    """A column of labels: corners of a simplex, or for yes and no the two ends of a line."""
 
     READS_TEXT: ClassVar[bool] = True
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "category")
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels of the corners."""
+        """All labels, in the order of their indices."""
         raise NotImplementedError
+
+    @property
+    def is_line(self) -> bool:
+        """Whether one coordinate is enough, as for a flag without a label for missing values."""
+        return False
 
     @property
     def corner(self) -> float:
@@ -63,31 +69,35 @@ class Labelled(Column):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """Names of the coordinates, one for each label."""
-        return tuple(f"{self.name}={label}" for label in self.labels)
+        """Names of the coordinates: that of the column on a line, else one for each label."""
+        labels = tuple(f"{self.name}={label}" for label in self.labels)
+        return super().coordinates if self.is_line else labels
 
     @property
     def lowest(self) -> Floats:
-        """Smallest coordinate: 0."""
-        return np.zeros(len(self.labels))
+        """Smallest coordinate: -w/2 on a line, else 0."""
+        return super().lowest if self.is_line else np.zeros(len(self.labels))
 
     @property
     def highest(self) -> Floats:
-        """Largest coordinate, at the label's own corner."""
-        return np.full(len(self.labels), self.corner)
+        """Largest coordinate: w/2 on a line, else that of a label at its own corner."""
+        return super().highest if self.is_line else np.full(len(self.labels), self.corner)
 
     @property
     def center(self) -> Floats:
-        """The centroid of the corners."""
-        return self.highest / len(self.labels)
+        """Middle of the line, or the centroid of the corners."""
+        return super().center if self.is_line else self.highest / len(self.labels)
 
     @property
     def squared_radius(self) -> float:
-        """Squared distance from the centroid to a corner."""
-        return self.corner**2 * (1 - 1 / len(self.labels))
+        """Squared distance from `center` to a label."""
+        corner_distance = self.corner**2 * (1 - 1 / len(self.labels))
+        return super().squared_radius if self.is_line else corner_distance
 
     def encode(self, values: Floats) -> Floats:
-        """Map the index of each label to its corner."""
+        """Map the index of each label to its corner, or 0 to -w/2 and 1 to w/2 on a line."""
+        if self.is_line:
+            return ((values - 0.5) * self.weight)[np.newaxis]
         corners = np.zeros((len(self.labels), len(values)))
         for index, row in enumerate(corners):
             row[values == index] = self.corner
@@ -95,15 +105,20 @@ class Labelled(Column):
         return corners
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Return the shares of all labels."""
-        return self.shares(coordinates)
+        """Return the share of yes, or of all labels."""
+        shares = self.shares(coordinates)
+        return shares[:, 1:] if self.is_line else shares
 
     def slopes(self, coordinates: Floats) -> Floats:
         """Return shares per unit of a coordinate."""
-        return np.eye(len(self.labels)) / self.corner
+        scale = self.weight if self.is_line else self.corner
+        return np.eye(len(self.coordinates)) / scale
 
     def shares(self, coordinates: Floats) -> Floats:
         """Return shares of the labels (n, n_labels): not negative, with sum 1."""
+        if self.is_line:
+            yes = np.clip(coordinates[:, 0] / self.weight + 0.5, 0.0, 1.0)
+            return np.stack([1 - yes, yes], axis=1)
         parts = np.clip(coordinates / self.corner, 0.0, None)
         total = parts.sum(axis=1, keepdims=True)
         return np.where(total > 0, parts / np.where(total > 0, total, 1.0), 1 / parts.shape[1])
@@ -142,7 +157,6 @@ class Category(Labelled):
     """
 
     KIND: ClassVar[str] = "category"
-    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "category")
 
     name: str
     values: Sequence[Any]
@@ -203,7 +217,6 @@ class Flag(Labelled):
     """
 
     KIND: ClassVar[str] = "flag"
-    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "category")
 
     name: str
     true: str | None = None
@@ -233,53 +246,6 @@ class Flag(Labelled):
     def is_line(self) -> bool:
         """Whether one coordinate is enough: a simplex is needed only if missing is a value."""
         return self.missing != "category"
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        """Name of the flag, or one name for each label."""
-        return (self.name,) if self.is_line else super().coordinates
-
-    @property
-    def lowest(self) -> Floats:
-        """Smallest coordinate: -w/2."""
-        return np.array([-self.weight / 2]) if self.is_line else super().lowest
-
-    @property
-    def highest(self) -> Floats:
-        """Largest coordinate: w/2."""
-        return np.array([self.weight / 2]) if self.is_line else super().highest
-
-    @property
-    def center(self) -> Floats:
-        """Middle between no and yes."""
-        return np.zeros(1) if self.is_line else super().center
-
-    @property
-    def squared_radius(self) -> float:
-        """Squared half-width, w^2 / 4."""
-        return self.weight**2 / 4 if self.is_line else super().squared_radius
-
-    def encode(self, values: Floats) -> Floats:
-        """Map yes to w/2 and no to -w/2."""
-        if not self.is_line:
-            return super().encode(values)
-        return ((values - 0.5) * self.weight)[np.newaxis]
-
-    def decode(self, coordinates: Floats) -> Floats:
-        """Return the share of yes, or of all labels."""
-        shares = self.shares(coordinates)
-        return shares[:, 1:] if self.is_line else shares
-
-    def slopes(self, coordinates: Floats) -> Floats:
-        """Return shares per unit of a coordinate."""
-        return np.array([[1 / self.weight]]) if self.is_line else super().slopes(coordinates)
-
-    def shares(self, coordinates: Floats) -> Floats:
-        """Return the shares of no, yes and missing."""
-        if not self.is_line:
-            return super().shares(coordinates)
-        yes = np.clip(coordinates[:, 0] / self.weight + 0.5, 0.0, 1.0)
-        return np.stack([1 - yes, yes], axis=1)
 
     def value_of(self, text: Any) -> float:
         """Return 0 for no, 1 for yes, 2 for missing where that is a value of its own."""

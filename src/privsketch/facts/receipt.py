@@ -169,7 +169,22 @@ class Receipt:
         discrete Gaussian vectors; a pure release is two-valued randomised response, which
         dominates all that cost its epsilon. Parts that add up are a `ComposedDpEvent`.
         """
-        return _event_of(self)
+        try:
+            import dp_accounting
+        except ImportError:
+            raise ParameterError(
+                "dp_event: dp-accounting is missing; install privsketch[accounting]"
+            ) from None
+        if is_sum(self):
+            return dp_accounting.ComposedDpEvent([part.dp_event() for part in self.parts])
+        if self.delta == 0:
+            return dp_accounting.RandomizedResponseDpEvent(_flip_chance(self.epsilon), 2)
+        if self.rho is None:
+            raise ParameterError(
+                f"dp_event: {self.mechanism!r} is known to cost epsilon and delta, which "
+                "dp-accounting has no event for; privsketch.compose adds them"
+            )
+        return dp_accounting.ZCDpEvent(self.rho)
 
     def summary(self) -> str:
         """Summarise the whole cost in one line."""
@@ -178,33 +193,25 @@ class Receipt:
 
     def describe(self) -> str:
         """Describe the receipt in several lines."""
-        lines = [
-            f"mechanism   {self.mechanism}",
-            f"unit        {self.unit}",
-            f"neighbours  {self._meaning}",
-            f"cost        {cost_text(self.epsilon, self.delta)}",
+        has_rho = self.rho is not None and self.delta > 0
+        parts = f"{len(self.parts)}, {self.composition}: {_HOW.get(self.composition, '')}"
+        facts = [
+            ("mechanism", self.mechanism),
+            ("unit", self.unit),
+            ("neighbours", self._meaning),
+            ("cost", cost_text(self.epsilon, self.delta)),
+            ("careful", epsilon_caution(self.epsilon, self.unit)),
+            ("source", self.source),
+            ("sensitivity", self.sensitivity_text or None),
+            ("scale", None if self.scale is None else f"{self.scale:.10g}"),
+            ("calibration", self.calibration or None),
+            ("sampler", self.sampler or None),
+            ("rho", f"{self.rho:.12g} (zCDP)" if has_rho else None),
+            *(("plugin", plugin) for plugin in self.plugins),
+            ("parts", parts if self.parts else None),
+            ("assuming", self.assumption or None),
         ]
-        weak = epsilon_caution(self.epsilon, self.unit)
-        if weak is not None:
-            lines.append(f"careful     {weak}")
-        if self.source is not None:
-            lines.append(f"source      {self.source}")
-        if self.sensitivity is not None:
-            lines.append(f"sensitivity {self.sensitivity_text}")
-        if self.scale is not None:
-            lines.append(f"scale       {self.scale:.10g}")
-        if self.calibration:
-            lines.append(f"calibration {self.calibration}")
-        if self.sampler:
-            lines.append(f"sampler     {self.sampler}")
-        if self.rho is not None and self.delta > 0:
-            lines.append(f"rho         {self.rho:.12g} (zCDP)")
-        lines += [f"plugin      {plugin}" for plugin in self.plugins]
-        if self.parts:
-            how = _HOW.get(self.composition, "")
-            lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
-        if self.assumption:
-            lines.append(f"assuming    {self.assumption}")
+        lines = [f"{name:<11} {text}" for name, text in facts if text is not None]
         return "\n".join([*lines, *self._part_lines("  ")])
 
     def _repr_html_(self) -> str:
@@ -231,19 +238,29 @@ _HOW = {
 
 def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
     """Compose releases about the same records: epsilons and deltas add."""
-    return Receipt(
-        mechanism=mechanism,
-        epsilon=exact_sum([part.epsilon for part in parts]),
-        delta=exact_sum([part.delta for part in parts]),
-        neighbours=parts[0].neighbours,
-        rho=_combined_rho(parts, exact_sum),
-        source=source,
+    return _composed(
+        mechanism,
+        parts,
+        source,
+        **_combined_costs(parts, exact_sum),
         unit=_shared([part.unit for part in parts]) or UNIT,
-        sampler=_common_sampler(parts),
         composition="sequential",
         assumption=_shared([part.assumption for part in parts]),
+    )
+
+
+def _composed(
+    mechanism: str, parts: Sequence[Receipt], source: str | None, **facts: Any
+) -> Receipt:
+    """Return a receipt with the samplers and plugins of its parts, and with these facts."""
+    plugins = tuple(dict.fromkeys(plugin for part in parts for plugin in part.plugins))
+    return Receipt(
+        mechanism=mechanism,
+        source=source,
+        sampler=_common_sampler(parts),
         parts=tuple(parts),
-        plugins=_all_plugins(parts),
+        plugins=plugins,
+        **facts,
     )
 
 
@@ -251,18 +268,16 @@ def compose_concentrated(
     mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
 ) -> Receipt:
     """Compose Gaussian releases about the same records, whose rho fit the budget's."""
-    return Receipt(
-        mechanism=mechanism,
+    return _composed(
+        mechanism,
+        parts,
+        source,
         epsilon=budget.epsilon,
         delta=budget.delta,
         neighbours=budget.neighbours,
-        source=source,
         calibration=f"zCDP, rho = {rho:.12g} for all parts together",
         rho=rho,
-        sampler=_common_sampler(parts),
         composition="concentrated",
-        parts=tuple(parts),
-        plugins=_all_plugins(parts),
     )
 
 
@@ -274,19 +289,15 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
     every part is public, and the statement is about replacing a record by another one of
     the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
     """
-    return Receipt(
-        mechanism=mechanism,
-        epsilon=max(part.epsilon for part in parts),
-        delta=max(part.delta for part in parts),
-        neighbours=parts[0].neighbours,
-        rho=_combined_rho(parts, max),
-        source=source,
+    stated = [part.assumption for part in parts if part.assumption]
+    return _composed(
+        mechanism,
+        parts,
+        source,
+        **_combined_costs(parts, max),
         unit=_common_unit(parts),
-        sampler=_common_sampler(parts),
         composition="parallel",
-        assumption=_common_assumption(parts),
-        parts=tuple(parts),
-        plugins=_all_plugins(parts),
+        assumption="; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *stated])),
     )
 
 
@@ -302,12 +313,17 @@ def pure_rho(epsilon: float) -> float:
     return round_up(exact(epsilon) ** 2 / 2)
 
 
-def _combined_rho(
+def _combined_costs(
     parts: Sequence[Receipt], combine: Callable[[list[float]], float]
-) -> float | None:
-    """Combine the rho of all parts; return None if a part has none."""
-    known = [part.rho for part in parts if part.rho is not None]
-    return combine(known) if len(known) == len(parts) else None
+) -> dict[str, Any]:
+    """Combine epsilon, delta and rho of all parts; rho is None if a part has none."""
+    rhos = [part.rho for part in parts if part.rho is not None]
+    return {
+        "epsilon": combine([part.epsilon for part in parts]),
+        "delta": combine([part.delta for part in parts]),
+        "rho": combine(rhos) if len(rhos) == len(parts) else None,
+        "neighbours": parts[0].neighbours,
+    }
 
 
 def require_alike(receipts: Sequence[Receipt]) -> None:
@@ -329,25 +345,6 @@ def is_sum(receipt: Receipt) -> bool:
     )
 
 
-def _event_of(receipt: Receipt) -> Any:
-    try:
-        import dp_accounting
-    except ImportError:
-        raise ParameterError(
-            "dp_event: dp-accounting is missing; install privsketch[accounting]"
-        ) from None
-    if is_sum(receipt):
-        return dp_accounting.ComposedDpEvent([_event_of(part) for part in receipt.parts])
-    if receipt.delta == 0:
-        return dp_accounting.RandomizedResponseDpEvent(_flip_chance(receipt.epsilon), 2)
-    if receipt.rho is None:
-        raise ParameterError(
-            f"dp_event: {receipt.mechanism!r} is known to cost epsilon and delta, which "
-            "dp-accounting has no event for; privsketch.compose adds them"
-        )
-    return dp_accounting.ZCDpEvent(receipt.rho)
-
-
 def _flip_chance(epsilon: float) -> float:
     """Return the p of a two-valued `RandomizedResponseDpEvent` that costs epsilon or barely more.
 
@@ -366,15 +363,6 @@ def _common_unit(parts: Sequence[Receipt]) -> str:
     unit = parts[0].unit
     stays = ", staying with its holder"
     return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
-
-
-def _common_assumption(parts: Sequence[Receipt]) -> str:
-    stated = [part.assumption for part in parts if part.assumption]
-    return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *stated]))
-
-
-def _all_plugins(parts: Sequence[Receipt]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(plugin for part in parts for plugin in part.plugins))
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -80,9 +80,7 @@ class Schema:
     unreadable: str = "error"
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str | dict) or not isinstance(self.columns, Iterable):
-            raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")
-        columns = tuple(self.columns)
+        columns = tuple(self.columns) if isinstance(self.columns, Iterable) else ()
         object.__setattr__(self, "columns", columns)
         if not columns or not all(isinstance(column, Column) for column in columns):
             raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")
@@ -149,11 +147,13 @@ class Schema:
         """Number of coordinates of an encoded record."""
         return len(self.coordinates)
 
-    def places(self) -> Iterator[tuple[Column, slice]]:
-        """Return columns with the slices of their coordinates."""
+    def places(
+        self, parts: Literal["coordinates", "fields"] = "coordinates"
+    ) -> Iterator[tuple[Column, slice]]:
+        """Yield the columns with the slices of their coordinates, or of their fields."""
         first = 0
         for column in self.columns:
-            last = first + len(column.coordinates)
+            last = first + len(getattr(column, parts))
             yield column, slice(first, last)
             first = last
 
@@ -261,7 +261,7 @@ class Schema:
         return shown("Schema", self._facts())
 
     @property
-    def _kept_words(self) -> str:
+    def _counted_words(self) -> str:
         if self.person is None and self._trusted == 1:
             return "; if a person may have several rows, name the column that tells: person="
         if self.person is None:
@@ -272,7 +272,7 @@ class Schema:
 
     def unit_words(self) -> str:
         """Describe what is protected, and how many of its records count."""
-        return f"{self.unit.text}{self._kept_words}"
+        return f"{self.unit.text}{self._counted_words}"
 
     def missing_words(self) -> list[str]:
         """Describe the rules for missing values, a sentence for each rule in use."""

@@ -42,11 +42,7 @@ def field_names(schema: Schema) -> tuple[str, ...]:
 
 def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
     """Return the columns with the slices of their fields."""
-    first = 0
-    for column in schema.columns:
-        last = first + len(column.fields)
-        yield column, slice(first, last)
-        first = last
+    return schema.places("fields")
 
 
 def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
@@ -301,5 +297,5 @@ def conversion(source: str, target: str) -> tuple[float, float]:
     >>> conversion("degrees Celsius", "degrees Fahrenheit")
     (1.8, 32.0)
     """
-    one, other = MEASURES[source], MEASURES[target]
-    return float(one.factor / other.factor), float((one.offset - other.offset) / other.factor)
+    unit, wanted = MEASURES[source], MEASURES[target]
+    return float(unit.factor / wanted.factor), float((unit.offset - wanted.offset) / wanted.factor)

@@ -20,9 +20,10 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats, Integers
 from privsketch.facts.budget import Budget, exact
 from privsketch.facts.receipt import Receipt, compose_concentrated, compose_sequential
-from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget, round_down
+from privsketch.noise.calibration import bisect, log_delta_zcdp, rho_of_budget, round_down
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import (
+    NoiseLaw,
     add_noise,
     choose,
     cube_factor,
@@ -30,7 +31,7 @@ from privsketch.noise.mechanism import (
     gaussian_law,
     laplace_law,
 )
-from privsketch.noise.sums import saturating_multiply
+from privsketch.noise.sums import require_many, saturating_multiply
 from privsketch.noise.zoom import ZoomLaw, zoom_law
 
 _MIN_EPSILON_SHARE = 1e-6  # smallest epsilon that a share claims, relative to the whole
@@ -70,14 +71,10 @@ class Account:
     @property
     def _times(self) -> int:
         """Number of records of a person that count, which multiplies every sensitivity."""
-        unit, relation = self.shares.budget.unit, self.shares.budget.neighbours
-        if unit.max_records > 1 and relation == "replace":
-            raise ParameterError(
-                f"several records of a person (`max_records={unit.max_records}`) with "
-                "`neighbours='replace'`: the number of records that are kept would have to be "
-                "public; keep one of each person"
-            )
-        return unit.max_records
+        budget = self.shares.budget
+        if budget.unit.max_records > 1:
+            require_many(budget)
+        return budget.unit.max_records
 
     def _take(self, name: str) -> None:
         self._require_unspent(name)
@@ -115,22 +112,21 @@ class Account:
 
         Charges: the share.
         """
-        rho, claim = self._gaussian_share(name)
-        if claim.neighbours == "replace":
-            l2_squared = 4 * l2_squared if replaced is None else replaced
-        flat = _flat(values)
-        moved, cost = self._times**2 * l2_squared, (claim.epsilon, claim.delta)
-        law = gaussian_law(moved, len(flat), *cost, claim.neighbours, rho=rho)
-        noisy, receipt = add_noise(flat, law, source=None)
-        self.charge(part_receipt(name, receipt), law.rho)
-        return noisy.reshape(values.shape).astype(np.float64), law.scale
-
-    def _gaussian_share(self, name: str) -> tuple[float, Budget]:
-        """Spend a share, and return its rho with the epsilon and delta that it implies."""
         self._take(name)
         if self.shares.is_pure:
             raise ParameterError("shares: Gaussian noise is for budgets with delta > 0")
-        return self.shares.rho(name), self.shares.claim(name)
+        rho, claim = self.shares.rho(name), self.shares.claim(name)
+        if claim.neighbours == "replace":
+            l2_squared = 4 * l2_squared if replaced is None else replaced
+        moved, cost = self._times**2 * l2_squared, (claim.epsilon, claim.delta)
+        law = gaussian_law(moved, values.size, *cost, claim.neighbours, rho=rho)
+        return self._release(name, values, law).astype(np.float64), law.scale
+
+    def _release(self, name: str, values: Integers, law: NoiseLaw) -> Integers:
+        """Add noise to integers of any shape, and record the cost of the share."""
+        noisy, receipt = add_noise(np.ascontiguousarray(values).reshape(-1), law, source=None)
+        self.charge(part_receipt(name, receipt), law.rho)
+        return noisy.reshape(values.shape)
 
     def laplace(
         self, name: str, values: Integers, l1: int, *, replaced: int | None = None
@@ -142,11 +138,8 @@ class Account:
         Charges: the share.
         """
         budget, l1 = self._pure_share("Laplace", name, l1, replaced)
-        flat = _flat(values)
-        law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
-        noisy, receipt = add_noise(flat, law, source=None)
-        self.charge(part_receipt(name, receipt), 0.0)
-        return noisy.reshape(values.shape).astype(np.float64), law.scale
+        law = laplace_law(l1, values.size, budget.epsilon, budget.neighbours)
+        return self._release(name, values, law).astype(np.float64), law.scale
 
     def cube(
         self, name: str, values: Integers, largest: int, *, replaced: int | None = None
@@ -156,12 +149,10 @@ class Account:
         Charges: the share.
         """
         budget, largest = self._pure_share("cube", name, largest, replaced)
-        flat = _flat(values)
-        factor = cube_factor(largest, len(flat), budget.epsilon)
-        law = cube_law(factor * largest, len(flat), budget.epsilon, budget.neighbours)
-        noisy, receipt = add_noise(saturating_multiply(flat, factor), law, source=None)
-        self.charge(part_receipt(name, receipt), 0.0)
-        return noisy.reshape(values.shape) / factor, law.variance / factor**2
+        factor = cube_factor(largest, values.size, budget.epsilon)
+        law = cube_law(factor * largest, values.size, budget.epsilon, budget.neighbours)
+        noisy = self._release(name, saturating_multiply(values, factor), law)
+        return noisy / factor, law.variance / factor**2
 
     def noisy(
         self,
@@ -266,10 +257,6 @@ class Account:
         return self.shares.receipt(mechanism, self._receipts, self._rhos, source)
 
 
-def _flat(values: Integers) -> Integers:
-    return np.ascontiguousarray(values).reshape(-1)
-
-
 def part_receipt(name: str, receipt: Receipt) -> Receipt:
     """Return the receipt of a step of a run, by its name; only the run has a source."""
     return replace(receipt, mechanism=f"{name}: {receipt.mechanism}", source=None)
@@ -349,16 +336,10 @@ def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
 
     Where that epsilon would be tiny, return a small one with a smaller delta instead.
     """
-    low, high = 0.0, epsilon
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if log_delta_zcdp(rho, middle) <= math.log(delta):
-            high = middle
-        else:
-            low = middle
+    _, enough = bisect(
+        lambda at: log_delta_zcdp(rho, at) <= math.log(delta), 0.0, epsilon, max_steps=200
+    )
     least = _MIN_EPSILON_SHARE * epsilon
-    if high >= least:
-        return high, delta
+    if enough >= least:
+        return enough, delta
     return least, math.exp(log_delta_zcdp(rho, least)) * (1 + _DELTA_MARGIN)

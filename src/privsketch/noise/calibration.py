@@ -9,6 +9,7 @@ discrete Laplace or the cube for pure differential privacy, discrete Gaussian wi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
@@ -58,9 +59,24 @@ def kappa(epsilon: float, delta: float) -> float:
     return float(root) * _ROUND_UP
 
 
-def eta(epsilon: float, delta: float) -> float:
-    """Return kappa as CLP writes it: kappa = eta / sqrt(2 epsilon)."""
-    return kappa(epsilon, delta) * math.sqrt(2 * epsilon)
+def bisect(
+    is_enough: Callable[[float], bool],
+    low: float,
+    high: float,
+    *,
+    tolerance: float = 0.0,
+    max_steps: int = 2000,  # enough for all floats
+) -> tuple[float, float]:
+    """Bisect between `low`, which is not enough, and `high`, which is; return the last two.
+
+    It ends at a relative distance of `tolerance`, or where no float lies between both.
+    """
+    for _ in range(max_steps):
+        middle = (low + high) / 2
+        if middle in (low, high) or high - low < tolerance * high:
+            break
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return low, high
 
 
 def log_delta_zcdp(rho: float, epsilon: float) -> float:
@@ -88,35 +104,28 @@ def log_delta_zcdp(rho: float, epsilon: float) -> float:
 def rho_of_budget(epsilon: float, delta: float) -> float:
     """Return the largest rho whose zCDP guarantee implies (epsilon, delta), rounded down."""
     _require_delta(delta)
-    low, high = 0.0, max(1.0, 2 * epsilon)
-    while log_delta_zcdp(high, epsilon) <= math.log(delta):
+
+    def is_too_much(rho: float) -> bool:
+        return log_delta_zcdp(rho, epsilon) > math.log(delta)
+
+    high = max(1.0, 2 * epsilon)
+    while not is_too_much(high):
         high *= 2
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high) or high - low < 1e-15 * high:
-            return low * _ROUND_DOWN
-        if log_delta_zcdp(middle, epsilon) <= math.log(delta):
-            low = middle
-        else:
-            high = middle
+    return bisect(is_too_much, 0.0, high, tolerance=1e-15)[0] * _ROUND_DOWN
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
     """Return the least epsilon that rho-zCDP implies at a delta, rounded up."""
     _require_delta(delta)
     rho *= _ROUND_UP
+
+    def is_enough(epsilon: float) -> bool:
+        return log_delta_zcdp(rho, epsilon) <= math.log(delta)
+
     low, high = 0.0, max(1.0, rho)
-    while log_delta_zcdp(rho, high) > math.log(delta):
+    while not is_enough(high):
         low, high = high, 2 * high
-    while high - low > 1e-14 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if log_delta_zcdp(rho, middle) <= math.log(delta):
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect(is_enough, low, high, tolerance=1e-14)[1]
 
 
 def kappa_discrete(epsilon: float, delta: float) -> float:
@@ -174,14 +183,13 @@ def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float
     """
     a = 1.0 / (n_records * epsilon) ** 2
     beside = (1.0 + (scatter - 1.0) / n_records) / noise
-    low, high = 0.0, 1.0
-    for _ in range(200):
-        u = (low + high) / 2
+
+    def is_right_of_root(u: float) -> bool:
         rest = 1.0 - u
         # Products only, which are the same everywhere: holders must agree on a scale.
-        rises = u * u * u + 2 * a * u - a - beside * rest * rest * rest
-        low, high = (u, high) if rises < 0 else (low, u)
-    return 1.0 - high
+        return u * u * u + 2 * a * u - a - beside * rest * rest * rest >= 0
+
+    return 1.0 - bisect(is_right_of_root, 0.0, 1.0, max_steps=200)[1]
 
 
 def icassp_noise(n_records: float, n_features: int, alpha: float, epsilon: float) -> float:

@@ -31,7 +31,7 @@ import decimal
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -42,8 +42,6 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
-from privsketch.facts.receipt import Receipt
-from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import (
     RandomBelow,
@@ -64,35 +62,15 @@ _SPARE = 45
 _MAX_PROPOSALS = 2**15  # drawn at a time
 
 
-def pure_receipt(law: NoiseLaw, scale: float, source: str | None, sampler: str) -> Receipt:
-    """Return the receipt that all choices share: epsilon, no delta, and the sampler."""
-    return Receipt(
-        mechanism="",
-        epsilon=law.epsilon,
-        delta=0.0,
-        neighbours=law.neighbours,
-        source=source,
-        law=law.kind,
-        sensitivity=float(law.sensitivity),
-        scale=scale,
-        calibration="scale = sensitivity / epsilon",
-        sampler=sampler,
-    )
-
-
 @dataclass(frozen=True)
 class ChoiceLaw(NoiseLaw):
     """Choice of one of `n_components` losses; `sensitivity` is the width of a record's loss."""
 
-    def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """Return the cost of one choice."""
+    def words(self) -> tuple[str, str, str]:
+        """Return mechanism, norm and calibration, as receipts state them."""
         doubled = "" if self.neighbours == "add-remove" else "2 "
-        return replace(
-            pure_receipt(self, scale, source, sampler),
-            mechanism=f"permute-and-flip among {self.n_components} losses",
-            norm="width of a record's loss",
-            calibration=f"scale = {doubled}width / epsilon",
-        )
+        mechanism = f"permute-and-flip among {self.n_components} losses"
+        return mechanism, "width of a record's loss", f"scale = {doubled}width / epsilon"
 
 
 @dataclass(frozen=True)
@@ -101,14 +79,10 @@ class ThresholdLaw(NoiseLaw):
 
     threshold: int = 1
 
-    def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """Return the cost of one test of all counts."""
-        return replace(
-            pure_receipt(self, scale, source, sampler),
-            mechanism=f"which of {self.n_components} counts reach {self.threshold} with "
-            "discrete Laplace noise",
-            norm="L1",
-        )
+    def words(self) -> tuple[str, str, str]:
+        """Return mechanism, norm and calibration, as receipts state them."""
+        counts = f"which of {self.n_components} counts reach {self.threshold}"
+        return f"{counts} with discrete Laplace noise", "L1", "scale = sensitivity / epsilon"
 
     def chance(self, count: int) -> float:
         """Return the probability that a count reaches the threshold: f_D in docs/theory.md."""
@@ -135,8 +109,9 @@ class ThresholdLaw(NoiseLaw):
 
 def choice_law(width: int, n_choices: int, epsilon: float, neighbours: Neighbours) -> ChoiceLaw:
     """Return permute-and-flip for losses to which one record adds between 0 and `width`."""
-    scale = laplace_scale(width if neighbours == "add-remove" else 2 * width, epsilon)
-    return ChoiceLaw("choice", n_choices, width, epsilon, 0.0, neighbours, scale, scale**2)
+    times = 1 if neighbours == "add-remove" else 2
+    facts = n_choices, width, epsilon, neighbours
+    return ChoiceLaw.pure("choice", *facts, times=times, variance=lambda scale: scale**2)
 
 
 def threshold_law(
@@ -149,19 +124,8 @@ def threshold_law(
     if threshold < 1:
         raise ParameterError("threshold", threshold, "expected an integer of at least 1")
     sensitivity = 1 if neighbours == "add-remove" else 2
-    scale = laplace_scale(sensitivity, epsilon)
-    variance = discrete_laplace_variance(scale)
-    return ThresholdLaw(
-        "threshold",
-        n_counts,
-        sensitivity,
-        epsilon,
-        0.0,
-        neighbours,
-        scale,
-        variance,
-        threshold=threshold,
-    )
+    facts = n_counts, sensitivity, epsilon, neighbours
+    return ThresholdLaw.pure("threshold", *facts, threshold=threshold)
 
 
 def draw_choice(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
@@ -207,10 +171,7 @@ def _certified(width: int, scale: float, epsilon: float, is_monotonic: bool) -> 
 
 
 def reaching(
-    occupied: Integers,
-    law: ThresholdLaw,
-    random_bytes: RandomBytes | None = None,
-    random_below: RandomBelow = secrets.randbelow,
+    occupied: Integers, law: ThresholdLaw, random_below: RandomBelow = secrets.randbelow
 ) -> Integers:
     """Return the indices of the counts that reach the threshold with noise, in order.
 
@@ -226,8 +187,7 @@ def reaching(
         raise ParameterError("threshold: noise not calibrated to its epsilon")
     law.check_expected()
     indices, counts = occupied[:, 0], occupied[:, 1]
-    source = {} if random_bytes is None else {"random_bytes": random_bytes}
-    noisy = counts + discrete_laplace(len(counts), law.scale, **source)
+    noisy = counts + discrete_laplace(len(counts), law.scale)
     n_empty = law.n_components - len(indices)
     rate, threshold = 1 / Fraction(law.scale), law.threshold
 
@@ -306,16 +266,12 @@ class PicksLaw(NoiseLaw):
 
     n_picks: int = 1
 
-    def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """Return the cost of one sequence of picks."""
+    def words(self) -> tuple[str, str, str]:
+        """Return mechanism, norm and calibration, as receipts state them."""
         doubled = "" if self.neighbours == "add-remove" else "2 "
-        return replace(
-            pure_receipt(self, scale, source, sampler),
-            mechanism=f"exponential mechanism: {self.n_picks} of {self.n_components} sums, "
-            "one after another",
-            norm="picks times the largest entry, and L1",
-            calibration=f"scale = {doubled}sensitivity / epsilon",
-        )
+        picks = f"{self.n_picks} of {self.n_components} sums, one after another"
+        norm = "picks times the largest entry, and L1"
+        return f"exponential mechanism: {picks}", norm, f"scale = {doubled}sensitivity / epsilon"
 
 
 def picks_law(
@@ -330,10 +286,10 @@ def picks_law(
     if not 1 <= n_picks <= n_sums:
         raise ParameterError("picks", n_picks, f"expected 1 to {n_sums}, the number of columns")
     sensitivity = n_picks * linf + l1
-    doubled = sensitivity if neighbours == "add-remove" else 2 * sensitivity
-    scale = laplace_scale(doubled, epsilon)
-    return PicksLaw(
-        "picks", n_sums, sensitivity, epsilon, 0.0, neighbours, scale, scale**2, n_picks=n_picks
+    times = 1 if neighbours == "add-remove" else 2
+    facts = n_sums, sensitivity, epsilon, neighbours
+    return PicksLaw.pure(
+        "picks", *facts, times=times, variance=lambda scale: scale**2, n_picks=n_picks
     )
 
 

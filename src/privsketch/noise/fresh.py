@@ -21,10 +21,10 @@ import numpy.typing as npt
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, wofz
-from scipy.stats import chi2
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import MIN_DELTA
+from privsketch.noise.calibration import bisect
 
 # Far above the error of root finders and quadratures.
 _ROUND_UP = 1.0 + 1e-9
@@ -185,10 +185,8 @@ def _root(log_delta: Callable[[float], float], delta: float) -> float:
         high *= 2
     while log_delta(low) <= target:
         low /= 2
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if log_delta(middle) <= target else (middle, high)
-    return high * _ROUND_UP
+    _, enough = bisect(lambda at: log_delta(at) <= target, low, high, tolerance=1e-13)
+    return enough * _ROUND_UP
 
 
 def log_delta_fresh_gaussian(
@@ -225,36 +223,3 @@ def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: fl
     return _root(
         lambda sigma: log_delta_fresh_gaussian(sigma, n_components, epsilon, rounding), delta
     )
-
-
-def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> float:
-    """Return delta of continuous Gaussian noise of standard deviation sigma |v|, to compare.
-
-    The mean of Balle and Wang's formula over shifts of length |v| sqrt(X / k).
-    """
-    k = n_components
-    # A smooth integrand that vanishes at both ends of ln X: equal steps are as good as any rule.
-    log_x = np.linspace(math.log(1e-6 * k), math.log(k + 4000.0), 20_001)
-    half = np.exp(log_x / 2) / math.sqrt(k) / (2 * sigma)
-    first = log_ndtr(half - epsilon / (2 * half))
-    second = epsilon + log_ndtr(-half - epsilon / (2 * half))
-    deltas = np.exp(first) * -np.expm1(np.minimum(second - first, 0.0))
-    density = np.exp(chi2.logpdf(np.exp(log_x), k) + log_x)
-    return float((deltas * density).sum() * (log_x[1] - log_x[0]))
-
-
-def fresh_gaussian_continuous(n_components: int, epsilon: float, delta: float) -> float:
-    """Return sigma / |v| of continuous Gaussian noise, to compare with discrete noise."""
-    _require_delta(delta)
-    low = high = 1.0
-    while delta_fresh_continuous(high, n_components, epsilon) > delta:
-        high *= 2
-    while delta_fresh_continuous(low, n_components, epsilon) <= delta:
-        low /= 2
-    root = brentq(
-        lambda s: math.log(delta_fresh_continuous(s, n_components, epsilon) / delta),
-        low,
-        high,
-        rtol=1e-12,
-    )
-    return float(root)

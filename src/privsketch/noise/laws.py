@@ -115,20 +115,18 @@ def gaussian_noise(
 ) -> NoiseLaw:
     """Return discrete Gaussian noise for the unscaled masked sums."""
     masks = _allowed(contribution, masks)
-    one_feature = contribution.feature_l2_squared()
-    product = masks.features == "poisson" and one_feature is not None
-    relation = neighbours
-    inner = epsilon, delta
-    if neighbours == "replace" and (masks.records < 1 or product):
+    # Independent masks make a product of subsampled Gaussians, one for each feature (P3).
+    one_feature = contribution.feature_l2_squared() if masks.features == "poisson" else None
+    relation, inner = neighbours, (epsilon, delta)
+    if neighbours == "replace" and (masks.records < 1 or one_feature is not None):
         # Two steps of add-remove (D4); no better argument is known to us.
         inner, relation = halved(epsilon, delta), "add-remove"
     inner = amplified_budget(*inner, masks.records)
     words = _words(masks, inner[0], epsilon)
-    if not product or one_feature is None:
+    if one_feature is None:
         l2_squared = contribution.l2_squared(masks, relation) + extra
         law = gaussian_law(l2_squared, n_components, *inner, neighbours)
         return law.charged(epsilon, delta, neighbours, words)
-    # Independent masks make a product of subsampled Gaussians, one for each feature (P3).
     sigma = poisson_features_sigma(
         *inner,
         n_features=contribution.n_values // 2,

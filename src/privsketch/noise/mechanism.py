@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
+_T = TypeVar("_T")
 MANY_VALUES = 4096  # length of vectors that are drawn in bulk: OpenDP takes 10 microseconds each
 
 
@@ -100,25 +101,52 @@ class NoiseLaw:
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
         """Return the cost of one release of this noise, drawn at a scale not below the law's."""
-        calibration = {
-            "laplace": "scale = sensitivity / epsilon",
-            "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
-            "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
-        }[self.kind]
+        mechanism, norm, calibration = self.words()
         return Receipt(
-            mechanism=f"{_NAMES[self.kind]} noise on {self.n_components} integers",
+            mechanism=mechanism,
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
             source=source,
             law=self.kind,
             sensitivity=float(self.sensitivity),
-            norm=_NORMS[self.kind],
+            norm=norm,
             scale=scale,
             rho=self.zcdp,
             calibration=f"{calibration}; {self.masking}" if self.masking else calibration,
             sampler=sampler,
         )
+
+    def words(self) -> tuple[str, str, str]:
+        """Return mechanism, norm and calibration, as receipts state them."""
+        calibration = {
+            "laplace": "scale = sensitivity / epsilon",
+            "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
+            "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
+        }[self.kind]
+        mechanism = f"{_NAMES[self.kind]} noise on {self.n_components} integers"
+        return mechanism, _NORMS[self.kind], calibration
+
+    @classmethod
+    def pure(
+        cls,
+        kind: NoiseKind | ChoiceKind,
+        n_components: int,
+        sensitivity: int,
+        epsilon: float,
+        neighbours: Neighbours,
+        *,
+        times: int = 1,
+        variance: Callable[[float], float] = discrete_laplace_variance,
+        **facts: Any,
+    ) -> Self:
+        """Return a law without delta, of scale times * sensitivity / epsilon, rounded up.
+
+        `variance` maps that scale to the variance of one component.
+        """
+        scale = laplace_scale(times * sensitivity, epsilon)
+        cost = epsilon, 0.0, neighbours
+        return cls(kind, n_components, sensitivity, *cost, scale, variance(scale), **facts)
 
     @property
     def reach(self) -> float:
@@ -130,11 +158,7 @@ def laplace_law(
     l1_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
 ) -> NoiseLaw:
     """Return discrete Laplace noise: pure, calibrated to the L1 norm."""
-    scale = laplace_scale(l1_sensitivity, epsilon)
-    variance = discrete_laplace_variance(scale)
-    return NoiseLaw(
-        "laplace", n_components, l1_sensitivity, epsilon, 0.0, neighbours, scale, variance
-    )
+    return NoiseLaw.pure("laplace", n_components, l1_sensitivity, epsilon, neighbours)
 
 
 def gaussian_law(
@@ -184,11 +208,8 @@ def cube_law(
     """
     if linf_sensitivity < n_components * exact(epsilon):
         raise ParameterError("cube noise: multiply the sums by cube_factor first")
-    scale = laplace_scale(linf_sensitivity, epsilon)
-    variance = cube_variance(n_components, linf_sensitivity, epsilon)
-    return NoiseLaw(
-        "cube", n_components, linf_sensitivity, epsilon, 0.0, neighbours, scale, variance
-    )
+    size = n_components, linf_sensitivity, epsilon
+    return NoiseLaw.pure("cube", *size, neighbours, variance=lambda _: cube_variance(*size))
 
 
 def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int:
@@ -249,16 +270,21 @@ _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_enter
 
 
 @contextmanager
-def entered_noise(reserve: Callable[[], None] | None) -> Iterator[None]:
+def _set(variable: ContextVar[_T], value: _T) -> Iterator[None]:
+    """Set a context variable inside a with block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def entered_noise(reserve: Callable[[], None] | None) -> AbstractContextManager[None]:
     """Attribute noise inside the block to one ledger entry, or to none (ledger/entry.py).
 
     `reserve` is called each time before noise is drawn, and returns once its cost is on disk.
     """
-    token = _reserving.set(reserve)
-    try:
-        yield
-    finally:
-        _reserving.reset(token)
+    return _set(_reserving, reserve)
 
 
 def _reserve() -> None:
@@ -344,11 +370,17 @@ def _wrapping_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]
 def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
     """Add noise to rows and long vectors."""
     noise = _certified_noise(values.size, law).reshape(values.shape)
-    noisy = values + noise
-    # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
-    wrapped = ((values ^ noisy) & (noise ^ noisy)) < 0
-    noisy[wrapped] = np.where(noise[wrapped] < 0, INT64_MIN, INT64_MAX)
-    return noisy, law.scale
+    return saturating_add(values, noise), law.scale
+
+
+def saturating_add(a: Integers, b: Integers) -> Integers:
+    """Add, saturating at the ends of int64: a wrapped sum would tell neighbours apart."""
+    with np.errstate(over="ignore"):
+        total = a + b
+    overflowed = ((a ^ total) & (b ^ total)) < 0  # both terms have the other sign
+    if not overflowed.any():
+        return total
+    return np.where(overflowed, np.where(a < 0, INT64_MIN, INT64_MAX), total)
 
 
 def _certified_noise(count: int, law: NoiseLaw) -> Integers:
@@ -364,30 +396,20 @@ def _certified_noise(count: int, law: NoiseLaw) -> Integers:
 _sampler: ContextVar[Sampler] = ContextVar("privsketch_noise_sampler", default=_exact_sampler)
 
 
-@contextmanager
-def _insecure_sampler(sampler: Sampler) -> Iterator[None]:
+def _insecure_sampler(sampler: Sampler) -> AbstractContextManager[None]:
     """Record, replay or replace noise inside a with block. For tests and audits only.
 
     Releases made inside are marked INSECURE in their receipts.
     """
-    token = _sampler.set(sampler)
-    try:
-        yield
-    finally:
-        _sampler.reset(token)
+    return _set(_sampler, sampler)
 
 
 _watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_watch", default=())
 
 
-@contextmanager
-def watched_noise(watcher: Callable[[], None]) -> Iterator[None]:
+def watched_noise(watcher: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `watcher` each time before noise is drawn inside a with block.
 
     It sees neither values nor noise; it serves to know when a budget begins to be spent.
     """
-    token = _watchers.set((*_watchers.get(), watcher))
-    try:
-        yield
-    finally:
-        _watchers.reset(token)
+    return _set(_watchers, (*_watchers.get(), watcher))

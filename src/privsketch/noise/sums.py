@@ -15,6 +15,7 @@ components need, is part of the same release with an integer weight of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -102,12 +103,8 @@ class SumNoise:
         Charges: the budget of the design, once.
         """
         words = self.weighted(sums, n_records, n_kept=n_kept)
-        if self.count_law is None:
-            return self._protecting(add_noise(words, self.sums_law, source=source))
-        noisy_sums, sums_receipt = add_noise(words[:-1], self.sums_law, source=None)
-        noisy_count, count_receipt = add_noise(words[-1:], self.count_law, source=None)
-        receipt = composed_receipt([sums_receipt, count_receipt], source)
-        return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
+        noisy, receipt = add_noises(words, self.laws, source)
+        return noisy, receipt.protecting(self.unit)
 
     def weighted(self, sums: Integers, n_records: int, *, n_kept: int | None = None) -> Integers:
         """Return the exact integers (n_words,) that noise is added to: private.
@@ -136,9 +133,6 @@ class SumNoise:
         """Number of released integers."""
         return sum(law.n_components for law in self.laws)
 
-    def _protecting(self, released: tuple[Integers, Receipt]) -> tuple[Integers, Receipt]:
-        return released[0], released[1].protecting(self.unit)
-
     def covers(self, receipt: Receipt) -> bool:
         """Return whether a receipt is of one release of this noise, at its scale or a larger one.
 
@@ -152,40 +146,45 @@ class SumNoise:
             if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
                 return False
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
-            known = (leaf.sensitivity, expected.sensitivity), (leaf.rho, expected.rho)
-            if not all(is_near(*pair) for pair in known):
-                return False
-            expected = replace(
-                expected,
-                sensitivity=leaf.sensitivity,
-                rho=leaf.rho,
-                calibration=leaf.calibration,
-                plugins=leaf.plugins,
-            )
-            if leaf != expected or leaf.sampler not in SAMPLERS:
+            if leaf.sampler not in SAMPLERS or not is_like(leaf, expected):
                 return False
         whole = composed_receipt(leaves, receipt.source)
         return len(laws) == 1 or receipt == whole.naming(*receipt.plugins)
 
 
-def is_near(value: float | None, expected: float | None) -> bool:
-    """Return whether two numbers are equal up to rounding on another machine."""
-    if value is None or expected is None:
-        return value is expected
-    return math.isclose(value, expected, rel_tol=1e-9)
+def is_like(receipt: Receipt, expected: Receipt) -> bool:
+    """Return whether two receipts are equal, up to rounding on another machine and descriptions."""
+    for name in ("sensitivity", "scale", "rho"):
+        value, known = getattr(receipt, name), getattr(expected, name)
+        is_near = value is not None and known is not None and math.isclose(value, known)
+        if not (is_near or value is known is None):
+            return False
+    if len(receipt.parts) != len(expected.parts):
+        return False
+    if not all(map(is_like, receipt.parts, expected.parts)):
+        return False
+    free = ("sensitivity", "scale", "rho", "calibration", "parts", "plugins")
+    return receipt == replace(expected, **{name: getattr(receipt, name) for name in free})
+
+
+def add_noises(
+    words: Integers, laws: Sequence[NoiseLaw], source: str | None
+) -> tuple[Integers, Receipt]:
+    """Add noise to the sums, and then to the count if it has a law of its own.
+
+    Charges: epsilon and delta of all laws, once.
+    """
+    if len(laws) == 1:
+        return add_noise(words, laws[0], source=source)
+    parts = np.split(words, np.cumsum([law.n_components for law in laws[:-1]]))
+    released = [add_noise(part, law, source=None) for part, law in zip(parts, laws, strict=True)]
+    receipt = composed_receipt([receipt for _, receipt in released], source)
+    return np.concatenate([noisy for noisy, _ in released]), receipt
 
 
 def composed_receipt(parts: list[Receipt], source: str | None) -> Receipt:
     """Compose the receipts of sums and count, each with a share of the budget."""
     return compose_sequential("discrete Laplace noise on sums and count", parts, source)
-
-
-def saturating_add(a: Integers, b: Integers) -> Integers:
-    """Add, saturating at the ends of int64: a wrapped sum would tell neighbours apart."""
-    with np.errstate(over="ignore"):
-        total = a + b
-    overflowed = ((a ^ total) & (b ^ total)) < 0  # both terms have the other sign
-    return np.where(overflowed, np.where(a < 0, INT64_MIN, INT64_MAX), total)
 
 
 def saturating_multiply(values: Integers, factor: int) -> Integers:
@@ -247,27 +246,20 @@ def plan_sum_noise(
             "public under 'replace', and 'released' or 'omitted' under 'add-remove'"
         )
     if budget.unit.max_records > 1:
-        _require_many(budget, masks)
+        require_many(budget, masks)
     if mean and (kind == "cube" or masks is not None):
         raise ParameterError(
             "`mean='released'` goes with `noise='gaussian'` or `noise='laplace'` and without masks"
         )
+    facts = budget, kind, count, n_records, masks, mean
     times = 1
     try:
-        noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
+        noise = _plan_sum_noise(contribution, *facts)
         if sharing is not None:
             _require_shareable(sharing, kind, masks)
             times = room_for_shares(noise, sharing, n_holders)
         if times > 1:
-            scaled = _plan_sum_noise(
-                RepeatedContribution(contribution, times),
-                budget,
-                kind,
-                count,
-                n_records,
-                masks,
-                mean,
-            )
+            scaled = _plan_sum_noise(RepeatedContribution(contribution, times), *facts)
             noise = replace(scaled, factor=scaled.factor * times)
     except (ZeroDivisionError, OverflowError):
         raise ParameterError(
@@ -317,7 +309,7 @@ def floor_ratio(n_holders: int) -> Fraction:
     return Fraction(math.isqrt(2 * n_holders * 10**8), 10**4)
 
 
-def _require_many(budget: Budget, masks: Masks | None) -> None:
+def require_many(budget: Budget, masks: Masks | None = None) -> None:
     """Refuse several records of a person where no bound for all of them is known."""
     rows = f"several records of a person (`max_records={budget.unit.max_records}`)"
     if budget.neighbours == "replace":
@@ -342,9 +334,8 @@ def _plan_sum_noise(
     released = count == "released"
     components = contribution.n_values + (contribution.dim if mean else 0)
     factor, weight, count_law = 1, 1, None
-    mean_weight, mean_l1, mean_l2_squared = 0, 0, 0
-    if mean:
-        mean_weight, mean_l1, mean_l2_squared = _mean_share(contribution, kind, neighbours)
+    share_of_mean = _mean_share(contribution, kind, neighbours) if mean else (0, 0, 0)
+    mean_weight, mean_l1, mean_l2_squared = share_of_mean
     # Weights are those of one record, norms those of all records of a person.
     times, single = budget.unit.max_records, contribution
     if times > 1:

@@ -31,10 +31,8 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Integers
 from privsketch.facts.budget import Neighbours, exact
-from privsketch.facts.receipt import Receipt
-from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
-from privsketch.noise.samplers import RandomBytes, discrete_laplace
+from privsketch.noise.samplers import discrete_laplace
 
 
 def _no_cell(first: Integers) -> Bits:
@@ -55,22 +53,13 @@ class ZoomLaw(NoiseLaw):
         """Magnitude of the noise of y1: a sum of three, two of them twice as large."""
         return 250 * self.scale
 
-    def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """Return the cost of both counts, with the parts of heavy cells."""
-        return Receipt(
-            mechanism=f"discrete Laplace noise on {self.n_components} cells, and on parts of those "
-            "that are heavy",
-            epsilon=self.epsilon,
-            delta=0.0,
-            neighbours=self.neighbours,
-            source=source,
-            law=self.kind,
-            sensitivity=float(self.sensitivity),
-            norm="L1",
-            scale=scale,
-            calibration="scale = sensitivity / epsilon; twice that for heavy cells, and again for "
-            "their parts",
-            sampler=sampler,
+    def words(self) -> tuple[str, str, str]:
+        """Return mechanism, norm and calibration, as receipts state them."""
+        return (
+            f"discrete Laplace noise on {self.n_components} cells, and on parts of those that are "
+            "heavy",
+            "L1",
+            "scale = sensitivity / epsilon; twice that for heavy cells, and again for their parts",
         )
 
 
@@ -82,30 +71,18 @@ def zoom_law(
     is_heavy: Callable[[Integers], Bits],
 ) -> ZoomLaw:
     """Return two noisy counts for cells that one unit moves by `l1_sensitivity` in all."""
-    scale = laplace_scale(l1_sensitivity, epsilon)
-    return ZoomLaw(
-        "zoom",
-        n_cells,
-        l1_sensitivity,
-        epsilon,
-        0.0,
-        neighbours,
-        scale,
-        discrete_laplace_variance(scale),
-        is_heavy=is_heavy,
-    )
+    return ZoomLaw.pure("zoom", n_cells, l1_sensitivity, epsilon, neighbours, is_heavy=is_heavy)
 
 
-def draw_zoom(counts: Integers, law: ZoomLaw, random_bytes: RandomBytes | None = None) -> Integers:
+def draw_zoom(counts: Integers, law: ZoomLaw) -> Integers:
     """Return (2, n) integers: all y1; then y of light cells, and y1 again of heavy ones."""
     if counts.shape != (law.n_components,):
         raise ParameterError(f"counts: expected {law.n_components} of them")
     if Fraction(law.sensitivity) > Fraction(law.scale) * exact(law.epsilon):
         raise ParameterError("zoom: noise not calibrated to its epsilon")
-    source = {} if random_bytes is None else {"random_bytes": random_bytes}
-    near = discrete_laplace(len(counts), law.scale, **source)
+    near = discrete_laplace(len(counts), law.scale)
     # Twice a float is exact, as the relation of both laws has to be.
-    coin, far = (discrete_laplace(len(counts), 2 * law.scale, **source) for _ in range(2))
+    coin, far = (discrete_laplace(len(counts), 2 * law.scale) for _ in range(2))
     is_zero = (coin > 0) & (coin % 2 == 1)
     closer = counts + near
     first = closer + np.where(is_zero, 0, far)

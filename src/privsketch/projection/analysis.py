@@ -31,10 +31,9 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Floats, Integers
 from privsketch.features.frequencies import public_seed
-from privsketch.projection.distances import Distances, Released, require_released
+from privsketch.projection.distances import STRIP, Distances, Released, as_floats, require_released
 
 Labels = npt.NDArray[np.intp]
-STRIP = 2**20  # distances from rows to centers in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +99,7 @@ def cluster_released(
         Rounds of a start. Where noise is larger than clusters, rounds may go in circles; the
         best of them counts.
     random_state : int
-        Of the starts. This is public randomness.
+        Seed of the starts. This is public randomness.
     """
     from sklearn.cluster import kmeans_plusplus
 
@@ -210,10 +209,7 @@ def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
     The variance of records in one direction follows from the total variance of the rows.
     """
     k, noise = released.n_components, released.variance
-    try:
-        values = np.asarray(matrix, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError("matrix: expected a table of numbers") from None
+    values = as_floats("matrix", matrix)
     if values.ndim != 2 or values.shape[1] != k or not np.isfinite(values).all():
         raise ParameterError(f"matrix: expected shape (dim, {k}), got {values.shape}")
     if not values.any():

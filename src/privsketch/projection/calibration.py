@@ -62,8 +62,9 @@ class RowNoise:
 
 def realised_laplace(change: Change, matrix: Matrix, budget: Budget) -> RowNoise:
     """Return pure noise (A), calibrated to this matrix."""
-    shift, l1 = _shifted_l1(change.l1(matrix), matrix, budget.epsilon)
-    law = laplace_law(l1, matrix.n_components, budget.epsilon, "replace")
+    l1, k = change.l1(matrix), matrix.n_components
+    shift = _shift(l1 / budget.epsilon)
+    law = laplace_law(_shifted_l1(l1, shift, k), k, budget.epsilon, "replace")
     return RowNoise(law, shift, "realised", _THIS_MATRIX)
 
 
@@ -217,10 +218,8 @@ def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) ->
     law = laplace_law(l1, k, epsilon, "replace")
     words = f"scale of JLL Theorem {theorem} as printed"
     if matrix.is_public:
-        actual = change.l1(matrix)
-        actual = -(-actual >> shift) + (k if shift else 0)
-        spent = round_up(Fraction(actual) / Fraction(law.scale))
-        spent = max(spent, epsilon)
+        actual = _shifted_l1(change.l1(matrix), shift, k)
+        spent = max(round_up(Fraction(actual) / Fraction(law.scale)), epsilon)
         law = replace(law, epsilon=spent, inner=spent, sensitivity=max(actual, l1))
         note = f"{words}; this matrix makes it epsilon = {number_text(spent)}"
         return RowNoise(law, shift, "paper", note)
@@ -281,10 +280,9 @@ def _may_be_less(change: Change, matrix: Matrix, budget: Budget, other: RowNoise
     return change.l1_at_least(matrix) / budget.epsilon * math.sqrt(2) < other.std
 
 
-def _shifted_l1(l1: int, matrix: Matrix, epsilon: float) -> tuple[int, int]:
-    shift = _shift(l1 / epsilon)
-    # Dividing and rounding down moves each component by less than one.
-    return shift, l1 if shift == 0 else -(-l1 >> shift) + matrix.n_components
+def _shifted_l1(l1: int, shift: int, n_components: int) -> int:
+    """Return a bound on the L1 norm after the shift, which moves each component by less than 1."""
+    return -(-l1 >> shift) + (n_components if shift else 0)
 
 
 def _shift(scale: float) -> int:

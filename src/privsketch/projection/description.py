@@ -168,9 +168,7 @@ class ReleaseDescription:
         if set(content) != set(cls.__dataclass_fields__):
             raise ParameterError("unknown or missing fields")
         for name in ("columns", "carried"):
-            if not (
-                isinstance(content[name], list) and all(isinstance(c, str) for c in content[name])
-            ):
+            if not _are_names(content[name]):
                 raise ParameterError(f"{name}: expected a list of names")
         names = [*content["columns"], *content["carried"]]
         if not content["columns"] or len(set(names)) < len(names):
@@ -181,18 +179,12 @@ class ReleaseDescription:
         variance, fourth = content["noise_variance"], content["noise_fourth_moment"]
         if not (type(variance) is type(fourth) is float and 0 < variance * variance <= fourth):
             raise ParameterError("noise_variance, noise_fourth_moment: expected those of a noise")
-        dim, seed = content["dim"], content["seed"]
-        if type(dim) is not int or dim < 1:
-            raise ParameterError("dim: expected an integer of at least 1")
-        record, count = content["record"], content["n_records"]
-        if record is not None and not (
-            isinstance(record, list)
-            and len(record) == dim
-            and all(isinstance(name, str) for name in record)
-        ):
+        for name in ("dim", "n_records"):
+            if type(content[name]) is not int or content[name] < 1:
+                raise ParameterError(f"{name}: expected an integer of at least 1")
+        dim, seed, record = content["dim"], content["seed"], content["record"]
+        if record is not None and not (_are_names(record) and len(record) == dim):
             raise ParameterError(f"record: expected {dim} names, or null")
-        if type(count) is not int or count < 1:
-            raise ParameterError("n_records: expected an integer of at least 1")
         if re.fullmatch("[0-9a-f]{32}", str(content["matrix_name"])) is None:
             raise ParameterError("matrix_name: expected 32 hex digits")
         if not (seed is None or (type(seed) is int and 0 <= seed < 2**64)):
@@ -210,6 +202,10 @@ class ReleaseDescription:
                 "receipt": receipt_from_json(content["receipt"]),
             }
         )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def released_names(n_components: int) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats, Indices
 
 METHODS = ("gamma", "chebyshev")
@@ -108,7 +108,7 @@ class Released:
         return 0.0 if self.noise is None else float(self.noise.noise_fourth_moment)
 
     def squared_norms(self) -> Floats:
-        """(n,) unbiased squared distances of the records from the center of the domain."""
+        """Return unbiased squared distances (n,) of the records from the center of the domain."""
         squares: Floats = np.einsum("ij,ij->i", self.values, self.values)
         return squares - self.n_components * self.variance
 
@@ -190,10 +190,10 @@ class Distances:
         every = slice(None) if columns is None else columns
         there = self.columns.values[every if isinstance(every, slice) else right]
         squares = np.einsum("ij,ij->i", there, there)
-        found = np.empty((len(left), len(right)))
+        distances = np.empty((len(left), len(right)))
         step = _strip_rows(len(right))
         for start in range(0, len(left), step):
-            strip = found[start : start + step]
+            strip = distances[start : start + step]
             numbers = left[start : start + step]
             here = self.rows.values[numbers]
             np.matmul(here, there.T, out=strip)
@@ -201,15 +201,12 @@ class Distances:
             strip += np.einsum("ij,ij->i", here, here)[:, np.newaxis]
             strip += squares
             self._corrected(strip, numbers[:, np.newaxis], right)
-        return found
+        return distances
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Floats]]:
         """Yield all distances, some rows at a time: a slice of rows and their distances."""
-        total = len(self.rows.values)
-        if n_rows is None:
-            step = _strip_rows(len(self.columns.values))
-        else:
-            step = require_count("n_rows", n_rows)
+        total, width = len(self.rows.values), len(self.columns.values)
+        step = _strip_rows(width) if n_rows is None else require_count("n_rows", n_rows)
         for start in range(0, total, step):
             part = slice(start, min(start + step, total))
             yield part, self.block(part, slice(None))
@@ -219,7 +216,7 @@ class Distances:
         if self.others is not None:
             return self.block()
         n = len(self.rows.values)
-        found = np.empty((n, n))
+        distances = np.empty((n, n))
         step = _strip_rows(n)
         for start in range(0, n, step):
             end = min(start + step, n)
@@ -227,9 +224,9 @@ class Distances:
             corner = strip[:, : end - start]
             corner += corner.T.copy()
             corner /= 2
-            found[start:end, start:] = strip
-            found[start:, start:end] = strip.T
-        return found
+            distances[start:end, start:] = strip
+            distances[start:, start:end] = strip.T
+        return distances
 
     def _corrected(self, squares: Floats, left: Indices, right: Indices) -> Floats:
         """Subtract the mean of the noise in place, and set 0 from a row to itself."""
@@ -245,7 +242,7 @@ class Distances:
         noise as given: "realised" noise follows the matrix, which adds a little. It also needs
         others that are images of records: of exact points, the origin is one.
         """
-        values = _floats("true", true)
+        values = as_floats("true", true)
         if not (values >= 0).all():
             raise ParameterError("true: squared distances are at least 0")
         return self.law.cumulants(values, given_matrix)[0]
@@ -277,12 +274,11 @@ class Distances:
             does: at least the level whatever the law, and very wide. Its upper ends for |a|^2
             are infinite for k <= 2 / (1 - level).
         """
-        if method not in METHODS:
-            raise ParameterError("method", method, "expected one of 'gamma', 'chebyshev'")
+        require_one_of("method", method, METHODS)
         is_number = isinstance(level, int | float | np.number)
         if not (is_number and 0 < level < 1):
             raise ParameterError("level", level, "expected a number between 0 and 1")
-        values = _floats("found", found)
+        values = as_floats("found", found)
         if not np.isfinite(values).all():
             raise ParameterError("found: expected finite distances")
         if method == "gamma":
@@ -311,7 +307,8 @@ def _numbers(name: str, chosen: Any, count: int) -> Indices:
     return numbers
 
 
-def _floats(name: str, values: npt.ArrayLike) -> Floats:
+def as_floats(name: str, values: npt.ArrayLike) -> Floats:
+    """Convert to float64, or raise a ParameterError."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -329,7 +326,7 @@ class DistanceLaw:
 
     @classmethod
     def of(cls, n_components: int, noises: Sequence[tuple[float, float]]) -> DistanceLaw:
-        """N is a sum or difference of independent noises of this variance and fourth moment."""
+        """Return the law for a sum N of independent noises: their variances and fourth moments."""
         # Cumulants add up. The sixth is 10/3 c4^2 / c2 for Laplace and for Gaussian noise.
         c2 = sum(variance for variance, _ in noises)
         fourths = [(v, fourth - 3 * v * v) for v, fourth in noises if v > 0]

@@ -125,7 +125,7 @@ def _copy(
     def blocks() -> Iterator[Block]:
         for block, batch in records.rows():
             if batch is not None:
-                carried.append(batch)
+                carried.batches.append(batch)
             yield block
 
     n_rows = 0
@@ -143,9 +143,6 @@ class _Waiting:
     """Rows that were read and not yet written: threads work ahead, in chunks of their own."""
 
     batches: deque[Any] = field(default_factory=deque)
-
-    def append(self, batch: Any) -> None:
-        self.batches.append(batch)
 
     def take(self, n_rows: int) -> Any:
         """Return the next rows, in their order."""

@@ -27,11 +27,11 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import eigh
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats, Integers
 from privsketch.facts.budget import UNIT as WHOLE_RECORD
 from privsketch.facts.budget import number_text
-from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.facts.domain import Ball, Domain, enclosing_box
 from privsketch.features.fixedpoint import FAR
 from privsketch.features.stream import PublicStream, Purpose, normal_pairs
 from privsketch.kernels.quantiser import CompiledQuantiser
@@ -289,10 +289,8 @@ class Protection:
         A record outside a ball is moved as a whole: changing one of its entries would change
         all of them. Where entries are protected, the box around the ball replaces it.
         """
-        if protect not in PROTECTS:
-            raise ParameterError("protect", protect, "expected 'row' or 'element'")
-        if bound_norm not in BOUND_NORMS:
-            raise ParameterError("bound_norm", bound_norm, "expected 'l2' or 'l1'")
+        require_one_of("protect", protect, PROTECTS)
+        require_one_of("bound_norm", bound_norm, BOUND_NORMS)
         if bound is not None:
             valid = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
             if not (valid and 0 < float(bound) < math.inf):
@@ -303,19 +301,18 @@ class Protection:
         if protect == "element" and bound_norm == "l1":
             raise ParameterError("bound_norm='l1': one element has no norm; leave it out")
         if isinstance(domain, Ball) and (protect == "element" or bound_norm == "l1"):
-            center, half = domain.center_vector, domain.half_widths
-            domain = Box(low=center - half, high=center + half)
+            domain = enclosing_box(domain)
         dim = len(domain.half_widths)
         # Squared norms must stay exact in float64.
         bits = min(_MAX_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
-        made = cls(domain, protect, bound, bound_norm, bits)
-        narrow = np.flatnonzero(made.quantiser().limits < _MIN_UNITS)
+        protection = cls(domain, protect, bound, bound_norm, bits)
+        narrow = np.flatnonzero(protection.quantiser().limits < _MIN_UNITS)
         if len(narrow):
             raise ParameterError(
                 f"domain: column {narrow[0]} is so narrow beside the widest one that nothing of it "
                 "would be released; scale columns to similar widths first"
             )
-        return made
+        return protection
 
     def quantiser(self, *, missing_to_center: bool = False) -> CompiledQuantiser:
         """Return the quantiser of records, with the same unit in all columns."""
@@ -374,7 +371,7 @@ class Protection:
     def _diameter(self, limits: Integers) -> int:
         if isinstance(self.domain, Ball):
             return 2 * int(limits[0])
-        return _ceil_sqrt(4 * _squared_length(limits))
+        return _ceil_sqrt(4 * sum(int(limit) ** 2 for limit in limits))
 
     @property
     def _read_apart(self) -> float:
@@ -407,7 +404,3 @@ def _ceil(value: float) -> int:
 def _ceil_sqrt(square: int) -> int:
     root = math.isqrt(square)
     return root if root * root == square else root + 1
-
-
-def _squared_length(values: Integers) -> int:
-    return sum(int(value) ** 2 for value in values)

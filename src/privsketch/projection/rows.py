@@ -69,7 +69,7 @@ class Projection:
         The protected change: a row or an element, and its size.
     budget : Budget
         Cost of one release.
-    asked, asked_noise : str
+    requested_calibration, requested_noise : str
         Calibration and noise as the caller stated them.
     was_used : bool
         Whether the matrix has been used already: a fresh one serves once.
@@ -82,8 +82,8 @@ class Projection:
     noise: RowNoise
     protection: Protection
     budget: Budget
-    asked: str
-    asked_noise: str
+    requested_calibration: str
+    requested_noise: str
     was_used: bool = False
     process: int = field(default_factory=os.getpid, repr=False)
 
@@ -156,19 +156,20 @@ class Projection:
             chosen = least(fixed, change, matrix, budget, noise)
         else:
             chosen = fixed
-        made = cls(matrix, seed, chosen, protection, budget, calibration, noise)
-        made._require_exact_products()
-        if not 1e-70 < made.noise.law.scale * made.unit < 1e70:  # its fourth power is a number
+        projection = cls(matrix, seed, chosen, protection, budget, calibration, noise)
+        projection._require_exact_products()
+        # The fourth power of the scale must be a number.
+        if not 1e-70 < chosen.law.scale * projection.unit < 1e70:
             raise ParameterError(
                 "domain: so large or small that noise has no size; use other units"
             )
-        return made
+        return projection
 
     def reused(self) -> Projection:
         """Return the same matrix with noise for any use: what "auto" becomes after a release."""
-        if self.asked == "auto":
+        if self.requested_calibration == "auto":
             change = self.protection.change()
-            noise = realised(change, self.matrix, self.budget, self.asked_noise)
+            noise = realised(change, self.matrix, self.budget, self.requested_noise)
             return replace(self, noise=noise, was_used=False)
         if self._may_be_reused:
             return self
@@ -177,7 +178,7 @@ class Projection:
     def _used_up(self) -> ParameterError:
         return ParameterError(
             "calibration",
-            self.asked,
+            self.requested_calibration,
             "its matrix is fresh for one release only and has been used or copied",
             "draw another one, or use `calibration='realised'`",
         )

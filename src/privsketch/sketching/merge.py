@@ -10,8 +10,8 @@ import numpy as np
 
 from privsketch._base.errors import MergeError, ParameterError, require_count
 from privsketch.facts.receipt import INSECURE
-from privsketch.noise.mechanism import NoiseLaw
-from privsketch.noise.sums import saturating_add, saturating_multiply
+from privsketch.noise.mechanism import NoiseLaw, saturating_add
+from privsketch.noise.sums import saturating_multiply
 from privsketch.sketching.limits import FALSE_ALARM, require_possible
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 

@@ -39,7 +39,7 @@ from privsketch.kernels.features import FEATURES
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.ledger.marks import MAX_MARKS
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.mechanism import saturating_add
 
 MASK_BYTES = 2**23  # of one thread
 Records = npt.NDArray[np.floating]

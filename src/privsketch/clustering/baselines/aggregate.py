@@ -40,11 +40,7 @@ ROWS = 2**14  # records that get their random numbers together
 
 
 def cluster(
-    run: Run,
-    n_clusters: int,
-    *,
-    noise: PointNoise | None = None,
-    n_blocks: int | None = None,
+    run: Run, n_clusters: int, *, noise: PointNoise | None = None, n_blocks: int | None = None
 ) -> ClusterModel:
     """Release k-means centers from one pass over the records.
 

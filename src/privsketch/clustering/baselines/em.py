@@ -145,11 +145,7 @@ def _released(
     pairs_of_columns = zip(sums.T, factors, strict=True)
     scaled = np.stack([saturating_multiply(c, int(f)) for c, f in pairs_of_columns], axis=1)
     noisy, variance = account.noisy(
-        name,
-        scaled,
-        l1=scale.l1,
-        l2_squared=scale.l2_squared,
-        l2_replaced=2 * scale.l2_squared,
+        name, scaled, l1=scale.l1, l2_squared=scale.l2_squared, l2_replaced=2 * scale.l2_squared
     )
     return noisy / (factors * WHOLE_SHARE), math.sqrt(variance) / (scale.mean * WHOLE_SHARE)
 

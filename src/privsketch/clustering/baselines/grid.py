@@ -86,11 +86,8 @@ def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Flo
         offsets = points - box.center_vector
         counts += member @ values
         cells += member.sum(axis=1)
-        moments += [
-            member @ (values[:, np.newaxis] * offsets),
-            member @ offsets,
-            member @ offsets**2,
-        ]
+        terms = values[:, np.newaxis] * offsets, offsets, offsets**2
+        moments += [member @ term for term in terms]
     divisors = np.maximum(counts, 1.0)[:, np.newaxis]
     sums, offsets, squares = moments
     means = sums / divisors

@@ -92,11 +92,10 @@ def cluster(
             exact_sums, exact_counts = cluster_sums(passes, centers)
             noisy = _RELEASES[kind](account, f"round {number}", passes, exact_sums, exact_counts)
             centers = _moved(passes, centers, noisy.sums, noisy.counts)
-    variances = noisy.sum_variance * passes.unit**2, noisy.count_variance
     means = Means.of(
         noisy.sums * passes.unit,
         noisy.counts,
-        variances,
+        (noisy.sum_variance * passes.unit**2, noisy.count_variance),
         is_gaussian=kind == "gaussian",
         around=domain.center_vector,
     )
@@ -145,11 +144,8 @@ def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fractio
     if kind != "laplace":
         return {f"round {number}": whole for number in range(n_rounds)}
     for_coordinate, for_count = split(dim)
-    shares = {}
-    for number in range(n_rounds):
-        shares[f"round {number} sums"] = whole * dim * for_coordinate
-        shares[f"round {number} counts"] = whole * for_count
-    return shares
+    parts = {"sums": whole * dim * for_coordinate, "counts": whole * for_count}
+    return {f"round {i} {part}": parts[part] for i in range(n_rounds) for part in parts}
 
 
 def split(dim: int) -> tuple[Fraction, Fraction]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_gaussian_delta, require_one_of
+from privsketch._base.errors import require_gaussian_delta, require_one_of
 from privsketch._base.types import Floats, Integers
 from privsketch.clustering.passes import Passes
 from privsketch.facts.budget import Budget
@@ -35,8 +35,7 @@ _BATCH = 10  # positions drawn together
 
 def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> Floats:
     """Return start centers (k, dim) about the center of the domain, in units of the records."""
-    if start not in STARTS:
-        raise ParameterError("start", start, "expected 'packing' or 'uniform'")
+    require_one_of("start", start, STARTS)
     low, high = 0.0, float(domain.half_widths.min())
     rng = np.random.default_rng(seed)
     best = _uniform(domain, 0.0, n_clusters, rng)

@@ -298,9 +298,9 @@ class Bins:
     norm: Norm
 
     @classmethod
-    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS) -> Bins:
-        """Return edges from a hundredth of the diameter on; the first bin starts at 0."""
-        edges = np.ceil(np.geomspace(0.01 * diameter, diameter, n_bins))
+    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS, shortest: float = 0.01) -> Bins:
+        """Return edges from a share `shortest` of the diameter on; the first bin starts at 0."""
+        edges = np.ceil(np.geomspace(shortest * diameter, diameter, n_bins))
         return cls(np.unique(edges**norm), norm)
 
     def quantile(self, counts: Floats, share: float) -> int:

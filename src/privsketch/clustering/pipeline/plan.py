@@ -20,8 +20,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
-from typing import Literal
+from functools import cache, partial
+from typing import Any, Literal
 
 from privsketch._base.errors import ParameterError
 from privsketch.design.forecast import excess, expected_range, references
@@ -143,10 +143,7 @@ def _around_the_mean(
             weights = share_weights(None, mean, n_rounds, budget, n_records)
             del weights["sketch"]
             left = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
-        weights |= {
-            "radius mean": mean * first["radius 0"],
-            "round mean": mean * first["round 0"],
-        }
+        weights |= {"radius mean": mean * first["radius 0"], "round mean": mean * first["round 0"]}
         error = missed + left + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
         yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_ERROR))
 
@@ -244,23 +241,26 @@ def _part(budget: Budget, share: Fraction) -> Budget:
     return Shares(budget, {"part": share, "rest": 1 - share}).part("part")
 
 
-@cache
-def _sketch_design(
-    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
+def _planned(
+    task: str, n: int, dim: int, budget: Budget, share: Fraction, n_records: float, **kinds: Any
 ) -> Design | None:
-    """Plan the sketch along `dim` directions; None if the budget allows none."""
+    """Plan a release of `n` components in a ball; None if the share of the budget allows none."""
     try:
         return plan_design(
-            task="kmeans",
-            n_components=n_clusters,
+            task=task,
+            n_components=n,
             domain=Ball(dim=dim, radius=1.0),
-            budget=_part(budget, share).of_anybody,
+            budget=_part(budget, share).without_person,
             n_records=n_records,
-            feature_map="fourier",
             drawn=False,
+            **kinds,
         )
     except ParameterError:
         return None
+
+
+# The sketch along some directions, by the numbers of clusters and directions.
+_sketch_design = cache(partial(_planned, "kmeans", feature_map="fourier"))
 
 
 def sketch_excess(
@@ -293,21 +293,9 @@ def missed_share(
     dim: int, n_directions: int, budget: Budget, share: Fraction, n_records: float
 ) -> float:
     """Return the share of the variance that released directions are expected to miss."""
-    pure = budget.delta == 0
-    try:
-        design = plan_design(
-            task="pca",
-            n_components=n_directions,
-            domain=Ball(dim=dim, radius=1.0),
-            budget=_part(budget, share).of_anybody,
-            n_records=n_records,
-            feature_map=None if pure else "second-moments",
-            noise=None if pure else "gaussian",
-            drawn=False,
-        )
-    except ParameterError:
-        return 1.0
-    return float(predicted_loss(design))
+    kinds = {} if budget.delta == 0 else {"feature_map": "second-moments", "noise": "gaussian"}
+    design = _planned("pca", n_directions, dim, budget, share, n_records, **kinds)
+    return 1.0 if design is None else float(predicted_loss(design))
 
 
 def lost_excess(error: float) -> float:

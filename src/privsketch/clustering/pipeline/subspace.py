@@ -94,7 +94,7 @@ def release_subspace(
         task="pca",
         n_components=n_directions,
         domain=enclosing_ball(passes.domain),
-        budget=account.budget(name, many=True).of_anybody,
+        budget=account.budget(name, many=True).without_person,
         # With Gaussian noise the whole matrix is best, whatever its size.
         feature_map=None if pure else "second-moments",
         noise=None if pure else "gaussian",  # its rho is charged

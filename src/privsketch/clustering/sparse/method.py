@@ -299,11 +299,7 @@ def release_largest(
     noisy_counts, _ = account.counts(count_name, counts)
     reach = noise_reach(passes, account.shares, sum_name)
     noisy_sums, _ = account.noisy(
-        sum_name,
-        sums,
-        l1=passes.l1,
-        l2_squared=passes.l2_squared,
-        l2_replaced=passes.l2_replaced,
+        sum_name, sums, l1=passes.l1, l2_squared=passes.l2_squared, l2_replaced=passes.l2_replaced
     )
     sparse = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
     return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)

@@ -168,15 +168,15 @@ class Tree:
         """Return the tree with one more level."""
         return Tree(self.shift, (*self.active, keys))
 
-    def centers(self) -> Whole:
-        """Return the centers of all active cubes, the root's first, whole numbers (m, p)."""
+    def centers(self) -> list[Whole]:
+        """Return the centers of the active cubes of each level from the root on, (m, p)."""
         cells = np.zeros((1, self.n_dimensions), dtype=np.int64)
         centers = [self._middle(cells, 0)]
         for level, active in enumerate(self.active, start=1):
             bits = (active[:, np.newaxis] >> np.arange(self.n_dimensions)) & 1
             cells = 2 * cells[active >> self.n_dimensions] + bits
             centers.append(self._middle(cells, level))
-        return np.concatenate(centers)
+        return centers
 
     def _middle(self, cells: Integers, level: int) -> Whole:
         side = 2 ** (SIDE_BITS - level)
@@ -298,7 +298,7 @@ def candidate_centers(
     """
     p = trees[0].n_dimensions
     # The last levels of all trees come first: there the tree says most about the records.
-    levels = [_by_level(tree) for tree in trees]
+    levels = [tree.centers() for tree in trees]
     depth = range(max(len(level) for level in levels) - 1, -1, -1)
     ordered = [level[i] for i in depth for level in levels if i < len(level)]
     points = _distinct(cut_to_ball(np.concatenate(ordered)))[:max_points]
@@ -306,11 +306,6 @@ def candidate_centers(
         more = np.rint((2 * stream.uniform(min_points * p).reshape(-1, p) - 1) * RADIUS)
         points = _distinct(np.concatenate([points, cut_to_ball(more)]))[:min_points]
     return points
-
-
-def _by_level(tree: Tree) -> list[Whole]:
-    ends = np.cumsum([1, *(len(active) for active in tree.active)])
-    return np.split(tree.centers(), ends[:-1])
 
 
 def _distinct(points: Whole) -> Whole:

@@ -38,11 +38,7 @@ _BLOCK = 2**17  # losses computed together: they stay in the cache
 
 
 def whole_losses(
-    records: Whole,
-    centers: Whole,
-    radius_bits: int,
-    width: int = WIDTH,
-    loss: str = "squares",
+    records: Whole, centers: Whole, radius_bits: int, width: int = WIDTH, loss: str = "squares"
 ) -> Whole:
     """Return squared distances or distances (n, m) as whole numbers from 0 to `width`.
 
@@ -63,11 +59,7 @@ def whole_losses(
 
 
 def swap_losses(
-    data: Projected,
-    candidates: Whole,
-    chosen: Indices,
-    width: int = WIDTH,
-    loss: str = "squares",
+    data: Projected, candidates: Whole, chosen: Indices, width: int = WIDTH, loss: str = "squares"
 ) -> Integers:
     """Sum the losses (k, m) of the sets in which candidate y replaces center j, in one pass."""
     rows = max(1, _BLOCK // len(candidates))
@@ -205,20 +197,13 @@ def nearest_losses(
     return passes.sums(work, name)[0]
 
 
-def total_losses(passes: Passes, trials: Sequence[Recovered], loss: str = "squares") -> Integers:
-    """Return the cost of each trial's centers, as sums of whole losses up to WIDTH, in one pass."""
-    return nearest_losses(passes, [t.centers for t in trials], "losses of trials", loss=loss)
-
-
 def release_best(
-    passes: Passes,
-    trials: Sequence[Recovered],
-    account: Account,
-    name: str,
-    loss: str = "squares",
+    passes: Passes, trials: Sequence[Recovered], account: Account, name: str, loss: str = "squares"
 ) -> Recovered:
     """Choose one of the trials privately.
 
     Charges: the share `name`.
     """
-    return trials[account.choice(name, total_losses(passes, trials, loss), WIDTH)]
+    sets = [trial.centers for trial in trials]
+    losses = nearest_losses(passes, sets, "losses of trials", loss=loss)
+    return trials[account.choice(name, losses, WIDTH)]

@@ -37,7 +37,7 @@ from privsketch._base.types import Integers
 from privsketch.facts.budget import exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import round_down
-from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
+from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, entered_noise
 from privsketch.noise.sharing.total import (
     ALL_BUT_ONE,
     ALL_OTHERS,
@@ -53,13 +53,7 @@ from privsketch.noise.sharing.total import (
     require_alone,
     require_margin,
 )
-from privsketch.noise.sums import (
-    SHARING_KINDS,
-    SharingKind,
-    SumNoise,
-    composed_receipt,
-    floor_ratio,
-)
+from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, add_noises, floor_ratio
 
 DEFAULT_TELLERS = 2  # the fewest; where tellers add the noise, each further one adds its own
 MAX_HOLDERS = 10**6  # of one study; each can then have up to MAX_RECORDS / MAX_HOLDERS records
@@ -217,14 +211,12 @@ class Sharing:
         """
         if words.shape != (self.n_words,) or words.dtype != np.int64:
             raise ParameterError(f"words: expected {self.n_words} 64-bit integers")
-        drawn = np.empty((self.n_levels, self.n_words), dtype=np.int64)
-        first: Receipt | None = None
-        for level, laws in enumerate(self.holder_laws):
-            words, receipt = _noised(words, laws, source)
-            drawn[level], first = words, first or receipt
-        if first is None:
-            raise ParameterError("levels: expected at least one")
-        return drawn, first.protecting(self.noise.unit)
+        levels, receipts = [], []
+        for laws in self.holder_laws:
+            words, receipt = add_noises(words, laws, source)
+            levels.append(words)
+            receipts.append(receipt)
+        return np.stack(levels), receipts[0].protecting(self.noise.unit)
 
     def draw_teller(self) -> tuple[Integers, Receipt]:
         """Draw the noise (n_words,) that a teller adds to its words, modulo 2^64.
@@ -238,7 +230,7 @@ class Sharing:
         laws = tuple(replace(law, wraps=True) for law in self.noise.laws)
         zeros = np.zeros(self.n_words, dtype=np.int64)
         with entered_noise(lambda: None):
-            return _noised(zeros, laws, None)
+            return add_noises(zeros, laws, None)
 
     def level_of(self, turnout: int) -> int:
         """Return the level that is added up for a number of holders."""
@@ -277,15 +269,15 @@ class Sharing:
         level = self.level_of(turnout)
         alone = self.cost_alone()
         if self.by == "tellers":
-            return self._cost(ALL_BUT_ONE, 1), alone
+            return cost_times(self.noise, ALL_BUT_ONE, 1), alone
         needed = self.levels[level]
-        costs = [self._cost("outsiders", Fraction(needed, turnout))]
+        costs = [cost_times(self.noise, "outsiders", Fraction(needed, turnout))]
         if self.colluding == 0:  # every holder knows its own noise
             others = Fraction(needed, max(turnout - 1, 1))
-            costs.append(self._cost("each of the other holders", others))
+            costs.append(cost_times(self.noise, "each of the other holders", others))
         honest = turnout - self.colluding
         pooled = f"all tellers but one, with {self.colluding} of the holders"
-        costs.append(self._cost(pooled, Fraction(needed, honest)))
+        costs.append(cost_times(self.noise, pooled, Fraction(needed, honest)))
         halves = dict.fromkeys((-(-needed // 2), 1))
         costs += [self.cost_of_honest(h, turnout) for h in halves if h < needed]
         return (*costs, alone)
@@ -295,17 +287,13 @@ class Sharing:
         require_count("n_honest", n_honest)
         words = f"everybody else, if only {n_honest} holder{'s' * (n_honest > 1)} kept noise secret"
         if self.by == "tellers":
-            return self._cost(words, 1)
+            return cost_times(self.noise, words, 1)
         level = self.level_of(self.n_holders if turnout is None else turnout)
-        return self._cost(words, Fraction(self.levels[level], n_honest))
+        return cost_times(self.noise, words, Fraction(self.levels[level], n_honest))
 
     def cost_alone(self) -> SharedCost:
         """Return the cost of a holder's sums if only its own noise protects them."""
         return cost_of_laws(ALL_OTHERS[self.by], self.holder_laws[0])
-
-    def _cost(self, who: str, times: Fraction | int) -> SharedCost:
-        """Return the cost of one release with its rho multiplied."""
-        return cost_times(self.noise, who, times)
 
     def require_tellers_counted(self, tellers_on_roster: int) -> None:
         """Refuse fewer colluding holders than there are among all tellers but one."""
@@ -407,18 +395,3 @@ def plan_sharing(
         levels,
         1.0 if alone is None else float(alone),
     )
-
-
-def _noised(
-    words: Integers, laws: tuple[NoiseLaw, ...], source: str | None
-) -> tuple[Integers, Receipt]:
-    """Add noise to the sums, and to the count if it has a law of its own."""
-    if len(laws) == 1:
-        return add_noise(words, laws[0], source=source)
-    parts, receipts, start = [], [], 0
-    for law in laws:
-        noisy, receipt = add_noise(words[start : start + law.n_components], law, source=None)
-        parts.append(noisy)
-        receipts.append(receipt)
-        start += law.n_components
-    return np.concatenate(parts), composed_receipt(receipts, source)

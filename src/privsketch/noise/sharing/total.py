@@ -50,7 +50,7 @@ from privsketch.noise.sums import (
     SharingKind,
     SumNoise,
     composed_receipt,
-    is_near,
+    is_like,
 )
 
 _HOLDERS = (
@@ -209,12 +209,11 @@ class SharedTotal:
             if self.by == "holders"
             else f"added by each of {self.n_tellers} tellers to the total of {self.turnout} holders"
         )
-        facts = {field.name: getattr(self, field.name) for field in fields(self)}
         receipt = replace(
             whole,
             mechanism=f"{whole.mechanism}, {how}",
             source=self.source,
-            assumption=assumption.format(**facts),
+            assumption=assumption.format(**self.to_json()),
         )
         return receipt.protecting(noise.unit)
 
@@ -226,8 +225,7 @@ class SharedTotal:
         rho = noise.sums_law.zcdp
         if self.by == "holders" and (rho is None or self.alone < rho * self.needed * (1 - 1e-9)):
             return False  # the first level costs at least what a later one does
-        expected = self.receipt(noise, leaves[0].sampler)
-        return _is_like(receipt, expected)
+        return is_like(receipt, self.receipt(noise, leaves[0].sampler))
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values."""
@@ -239,23 +237,6 @@ class SharedTotal:
         if not isinstance(value, Mapping) or set(value) != {field.name for field in fields(cls)}:
             raise ParameterError("shared: unknown or missing fields")
         return cls(**value)
-
-
-def _is_like(receipt: Receipt, expected: Receipt) -> bool:
-    """Return whether two receipts are equal, up to rounding and descriptions of numbers."""
-    for name in ("sensitivity", "scale", "rho"):
-        if not is_near(getattr(receipt, name), getattr(expected, name)):
-            return False
-    if len(receipt.parts) != len(expected.parts):
-        return False
-    pairs = zip(receipt.parts, expected.parts, strict=True)
-    if not all(_is_like(part, other) for part, other in pairs):
-        return False
-    same = {
-        name: getattr(receipt, name)
-        for name in ("sensitivity", "scale", "rho", "calibration", "parts", "plugins")
-    }
-    return receipt == replace(expected, **same)
 
 
 def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
@@ -297,28 +278,6 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
 
 
 MARGIN = Fraction(1, 2**40)
-_PER_Q = 8.08  # twice 4.04: there and back
-_MIN_SCALE = 0.5  # smallest scale for which the lemma's constant holds
-
-
-def tau_of(variances: Sequence[float]) -> float:
-    """Return tau: a sum of these noises is within e^(tau / 2) of discrete Gaussian.
-
-    The noises are added in the given order; any order is valid.
-    """
-    if not variances or min(variances) < _MIN_SCALE**2:
-        raise ParameterError(f"variances: expected numbers of at least {_MIN_SCALE**2}")
-    total, whole = variances[0], 0.0
-    for variance in variances[1:]:
-        whole += math.exp(-2 * math.pi**2 * total * variance / (total + variance))
-        total += variance
-    return _PER_Q * whole * (1 + 1e-12)
-
-
-def rho_of_sum(variances: Sequence[float], sensitivity: float, n_components: int = 1) -> float:
-    """Return rho' of a sum of discrete Gaussian noises, for any that the lemma covers."""
-    across = sensitivity / math.sqrt(math.fsum(variances))
-    return (across + tau_of(variances) * math.sqrt(n_components)) ** 2 / 2 * (1 + 1e-12)
 
 
 def require_margin(rho: float, n_noises: int, n_components: int) -> None:

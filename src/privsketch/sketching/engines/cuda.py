@@ -27,7 +27,8 @@ from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, MEANS, DeviceKernel
-from privsketch.noise.sums import MAX_RECORDS, saturating_add
+from privsketch.noise.mechanism import saturating_add
+from privsketch.noise.sums import MAX_RECORDS
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sums import (
     MASK_BYTES,
