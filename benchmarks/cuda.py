@@ -18,12 +18,12 @@ from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.maps import FeatureMap, feature_map
-from privsketch.kernels.builder import I64, Array
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, seconds_between
 from privsketch.kernels.cuda.sums import DeviceKernel
 from privsketch.kernels.dense import BlockKernel, CompiledKernel
+from privsketch.kernels.kinds import I64, Array
 from privsketch.sketching.build import engine_sums
 
 M, TURN_BITS, THREADS = 1024, 28, 256

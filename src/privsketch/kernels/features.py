@@ -10,19 +10,9 @@ from abc import ABC, abstractmethod
 
 from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.waves import COSINE_COEFFICIENTS, MEAN_SQUARE, SINE_COEFFICIENTS
-from privsketch.kernels.builder import (
-    I1,
-    I16,
-    I32,
-    I64,
-    Kind,
-    Pointer,
-    Value,
-    high_product,
-    pairwise_products,
-    rounded_product,
-    select,
-)
+from privsketch.kernels.builder import Pointer, Value, select
+from privsketch.kernels.kinds import I1, I16, I32, I64, Kind
+from privsketch.kernels.operations import high_product, pairwise_products, rounded_product
 
 Pair = tuple[Value, Value]
 _LOW, _HIGH = 0x0000FFFF, 0xFFFF0000

@@ -24,14 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels.builder import I16, I32, I64, Array, Kind, Pointer, Value, select
+from privsketch.kernels.builder import Pointer, Value, select
 from privsketch.kernels.cuda.code import WARP, DeviceRoutine, elements, joined, signed_shift
+from privsketch.kernels.kinds import I16, I32, I64, Arguments, Array
 
 TILE, TOGETHER = 16, 8  # features and records that tensor cores multiply at a time
 _LOW_BYTES, _HIGH_BYTES = 0x6420, 0x7531  # of four 16-bit numbers
 # Numbers of records whose features add up in 32 bits, see kernels/features.
 MOST = {"fourier": 248, "one-bit": 2**10, "quadratic": 2**9}
-ARGUMENTS: dict[str, Kind | Array] = {
+ARGUMENTS: Arguments = {
     "records": Array(I16),
     "n": I64,
     "frequencies": Array(I32),
@@ -276,7 +277,7 @@ class _Block:
         for (_, _, _, place), words in zip(self.units(), found, strict=True):
             pairs = list(zip(words[::2], words[1::2], strict=True))
             digits = [
-                routine.bytes_of(one, other, places)
+                routine.select_bytes(one, other, places)
                 for places in (_LOW_BYTES, _HIGH_BYTES)
                 for one, other in pairs
             ]
@@ -286,7 +287,7 @@ class _Block:
             vector = joined(digits)
             (base + place.unsigned_to(I64)).to(vector.kind).store(vector, align=4 * len(digits))
         if group is not None:
-            routine.shared_is_written()
+            routine.publish_shared()
 
     def put_columns(self, base: Pointer, group: Value, place: Value, digits: list[Value]) -> None:
         """Leaves digits as Hopper wants them: low ones of all records, then high ones.

@@ -18,32 +18,18 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, Quantiser, missing_value
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import (
-    DOUBLE,
-    FLOAT,
-    I8,
-    I16,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Value,
-    clipped,
-    maximum,
-    nearest_integer,
-    select,
-    square_root,
-    truncated,
-)
+from privsketch.kernels.builder import Value, select
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
 from privsketch.kernels.cuda.driver import Function, Memory, Stream, brought, copied, device
+from privsketch.kernels.kinds import DOUBLE, FLOAT, I8, I16, I32, I64, Arguments, Array, Kind
+from privsketch.kernels.operations import clip, maximum, rint, sqrt, trunc
 
 THREADS, BLOCKS_EACH = 256, 8  # of a block; blocks for each multiprocessor
 # Number types that a device reads, by NumPy's codes; integers with and without a sign.
 KINDS: dict[str, Kind] = {"f2": I16, "f4": FLOAT, "f8": DOUBLE, "b1": I8}
 KINDS |= {f"{sign}{size}": Kind(f"i{8 * size}") for sign in "iu" for size in (1, 2, 4, 8)}
 _EXPONENT = 0x7FF0000000000000  # all ones: what is not finite
-ARGUMENTS: dict[str, Kind | Array] = {  # after the records
+ARGUMENTS: Arguments = {  # after the records
     "n": I64,
     "dim": I64,
     "row": I64,  # distance of records, in numbers
@@ -176,7 +162,7 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
         number = _as_double((routine.pointers["records"] + place).load(), code)
         center, unit = ((routine.pointers[name] + column).load() for name in ("center", "unit"))
         there = (number.bits_as(I64) & _EXPONENT) < _EXPONENT
-        whole = nearest_integer((number - center) * unit)
+        whole = rint((number - center) * unit)
         return select(there, whole, whole.constant(0)), there
 
     def note(there: Value) -> None:
@@ -195,7 +181,7 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
             value, there = units(record, column)
             note(there)
             limit = (routine.pointers["limit"] + column).load()
-            put(record, column, clipped(value, -limit, limit))
+            put(record, column, clip(value, -limit, limit))
         return routine
     far, largest = FAR * 2.0**RECORD_BITS, float(RECORD_MAX)
     with routine.loop(n, start=index, step=lambda _: every, may_be_empty=True) as record:
@@ -203,20 +189,20 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
         carried = total + present
         with routine.loop(dim, carried) as column:
             value, there = units(record, column)
-            value = clipped(value, value.constant(-far), value.constant(far))
+            value = clip(value, value.constant(-far), value.constant(far))
             carried[0] += value * value
             carried[1] |= select(there, present[0].constant(0), present[0].constant(1))
         with routine.loop(carried[1], may_be_empty=True):
             routine.pointers["missing"].store(routine.constant(I32, 1))
         squared = carried[0]
-        shrink = squared.constant(largest) / square_root(maximum(squared, 1.0))
+        shrink = squared.constant(largest) / sqrt(maximum(squared, 1.0))
         inside = squared <= largest * largest
         # Whoever has the array may change it between the two readings: what was written decides.
         written = [routine.constant(DOUBLE, 0)]
         with routine.loop(dim, written) as column:
-            value = clipped(units(record, column)[0], squared.constant(-far), squared.constant(far))
-            value = select(inside, value, truncated(value * shrink))
-            value = clipped(value, value.constant(-largest), value.constant(largest))
+            value = clip(units(record, column)[0], squared.constant(-far), squared.constant(far))
+            value = select(inside, value, trunc(value * shrink))
+            value = clip(value, value.constant(-largest), value.constant(largest))
             written[0] += value * value
             put(record, column, value)
         is_long = select(written[0] <= largest * largest, dim.constant(0), dim)
@@ -227,7 +213,7 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
 
 def columns_routine(listed: bool) -> DeviceRoutine:
     """The function `columns`: sums of columns, of all records or of those in a list."""
-    arguments: dict[str, Kind | Array] = {
+    arguments: Arguments = {
         "records": Array(I16),
         "count": I64,  # of numbers
         "dim": I64,
