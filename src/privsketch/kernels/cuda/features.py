@@ -69,17 +69,17 @@ class Shape:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Number of them in a block."""
         return WARP * self.warps
 
     @property
     def features(self) -> int:
-        """Of a block."""
+        """Number of them in a block."""
         return TILE * self.tiles * self.warps
 
     @property
     def records(self) -> int:
-        """Of a stage."""
+        """Number of records in a stage."""
         return TOGETHER * self.groups
 
     @property
@@ -92,7 +92,7 @@ class Shape:
 
     @property
     def stage_bytes(self) -> int:
-        """Both digits of the records of a stage."""
+        """Size of both digits of the records of a stage."""
         return 2 * self.records * sum(self.depths)
 
 
@@ -135,7 +135,7 @@ def rounds_at_once(map_name: str, shape: Shape) -> int:
 
 
 def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
-    """The function `sums`, whose arguments are above."""
+    """Write the function `sums`, whose arguments are above."""
     routine = DeviceRoutine(
         "sums", ARGUMENTS, threads=shape.threads, blocks_at_once=shape.blocks_at_once
     )
@@ -144,7 +144,7 @@ def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
 
 
 class _Block:
-    """Writes what a block does."""
+    """Writes the code of a block."""
 
     def __init__(self, routine: DeviceRoutine, map_name: str, shape: Shape) -> None:
         self.routine, self.map_name, self.shape = routine, map_name, shape
@@ -209,10 +209,10 @@ class _Block:
     # -------------------------------------------------------------- records to shared memory
 
     def units(self) -> list[tuple[int, Value, Value, Value]]:
-        """What this thread brings of some groups of records: depth, record, column and place.
+        """Return the parts of some groups of records that this thread loads.
 
-        A unit is what one lane of a warp needs of one group: 4 or 8 columns. Units of all threads
-        beyond the last one bring it again.
+        A part has a depth, record, column and position: 4 or 8 columns for one lane. Threads
+        beyond the last part load it again.
         """
         shape, found, first_column, first_word = self.shape, [], 0, 0
         for depth in dict.fromkeys(shape.depths):
@@ -317,7 +317,7 @@ class _Block:
         starts: list[list[Value]],
         sums: list[Value],
     ) -> None:
-        """Adds the features of all records of a stage to the sums."""
+        """Add the features of all records of a stage to the sums."""
         base = self.buffer(number)
         with self.routine.loop(self.shape.groups, sums) as group:
             low, high = self.record_digits(base, group)
@@ -332,7 +332,7 @@ class _Block:
         starts: list[list[Value]],
         sums: list[Value],
     ) -> None:
-        """The same, Hopper's way; and brings the records of another stage, as many at a time."""
+        """Add features with Hopper's instructions, and load the records of another stage."""
         routine, shape, chunks = self.routine, self.shape, len(self.shape.depths)
         base = routine.shared_address(self.buffer(number))
         # Bytes from 16 columns to the next, and from 8 records to the next, counted in sixteens.
@@ -382,7 +382,7 @@ class _Block:
         low: list[list[Value]],
         high: list[list[Value]],
     ) -> list[Value]:
-        """Of two features, each for two records."""
+        """Compute the phases of two features, each for two records."""
         routine = self.routine
         half = len(digits) // 2
         mine = {False: digits[:half], True: digits[half:]}
@@ -412,7 +412,7 @@ class _Block:
         start: list[Value],
         theirs: dict[bool, list[list[Value]]],
     ) -> list[Value]:
-        """The same phases from three sums that do not wait for each other."""
+        """Compute the phases from three sums that do not wait for each other."""
         routine = self.routine
         zero = routine.constant(I32, 0)
         parts = {high: [zero] * 4 for high in range(3)}
@@ -434,7 +434,7 @@ class _Block:
         ]
 
     def add(self, tile: int, phases: list[Value], sums: list[Value]) -> None:
-        """Adds features of these phases: of a tile's cosines of two features, then of sines."""
+        """Add the features of these phases: cosines of two features of a tile, then sines."""
         for place, phase in enumerate(phases):
             cosine, sine = ADDED[self.map_name](phase, self.shape.shift)
             half = place % 4 // 2
@@ -442,7 +442,7 @@ class _Block:
             sums[4 * tile + 2 + half] += sine
 
     def flush(self, first_tile: Value, sums: list[Value]) -> None:
-        """Adds 32-bit sums of all warps to those of 64 bits; a lane adds one of four numbers."""
+        """Add 32-bit sums of all warps to those of 64 bits; a lane adds one of four numbers."""
         routine = self.routine
         which = self.lane & 3
         row = (which << 3) + (self.lane >> 2)
