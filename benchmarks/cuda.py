@@ -18,12 +18,12 @@ from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.maps import FeatureMap, feature_map
-from privsketch.kernels.builder import I64, Array
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
-from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, seconds_between
+from privsketch.kernels.cuda.driver import Memory, Stream, device, seconds_between, to_device
 from privsketch.kernels.cuda.sums import DeviceKernel
 from privsketch.kernels.dense import BlockKernel, CompiledKernel
+from privsketch.kernels.kinds import I64, Array
 from privsketch.sketching.build import engine_sums
 
 M, TURN_BITS, THREADS = 1024, 28, 256
@@ -57,7 +57,7 @@ def made(n: int, dim: int) -> Memory:
 
 def brought(memory: Memory, n: int, dim: int) -> npt.NDArray[np.int16]:
     """The same records on the host."""
-    return driver.brought(memory, (n, dim), np.int16)
+    return driver.to_host(memory, (n, dim), np.int16)
 
 
 def frequencies(dim: int, n_features: int, bits: int = 15) -> npt.NDArray[np.int16]:
@@ -111,7 +111,7 @@ def same_bits(n: int) -> str:
         x = brought(records, n, dim)
         if name == "quadratic":
             x >>= 3  # of norm below that of the ball
-            records = copied(x)
+            records = to_device(x)
         kernel = DeviceKernel(*arguments(name, dim, m))
         kernel.add(Stream(), records.address, n)
         is_same = np.array_equal(kernel.sums(), CompiledKernel(*arguments(name, dim, m)).sums(x))
@@ -124,7 +124,7 @@ def same_bits(n: int) -> str:
         counts = kept.sum(axis=1)
         rows = (np.flatnonzero(kept) - np.repeat(np.arange(m // dim) * n, counts)).astype(np.int32)
         kernel = DeviceKernel(*arguments(name, dim, m), block=dim, listed=True)
-        places = copied(rows), copied(kernel.ranges(counts))
+        places = to_device(rows), to_device(kernel.ranges(counts))
         kernel.add(Stream(), records.address, n, (places[0].address, places[1].address, counts))
         expected = BlockKernel.of(*arguments(name, dim, m), dim).sums(x, kept)
         is_same = np.array_equal(kernel.sums(), expected)

@@ -102,7 +102,7 @@ class Emulated:
     def __init__(self, processor: machine.Processor, name: str, mode: dense.Mode) -> None:
         self._folder = Path(tempfile.mkdtemp())
         shape = dense.Shape(processor.vector_bits // 32, 2, 4)
-        source = dense.kernel_source(name, shape, mode, processor.words)
+        source = dense.sums_routine(name, shape, mode, processor.words)
         (self._folder / "sums.o").write_bytes(machine.object_code(source, processor))
         (self._folder / "main.c").write_text(_DRIVER)
         parts = [str(self._folder / file) for file in ("main.c", "sums.o")]

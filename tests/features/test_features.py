@@ -20,7 +20,7 @@ from privsketch.features.waves import (
     half_angle,
     onebit_table,
 )
-from privsketch.kernels.dense import CompiledKernel, ReferenceKernel, Shape, kernel_source
+from privsketch.kernels.dense import CompiledKernel, ReferenceKernel, Shape, sums_routine
 from privsketch.kernels.features import FourierFeature, OneBitFeature, QuadraticFeature
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 
@@ -167,7 +167,7 @@ def test_a_long_block_does_not_overflow_the_partial_sums():
 def test_kernels_for_other_processors_are_valid_code(name, shape):
     import llvmlite.binding as llvm
 
-    llvm.parse_assembly(kernel_source(name, shape)).verify()
+    llvm.parse_assembly(str(sums_routine(name, shape))).verify()
 
 
 # --- quantisation ------------------------------------------------------------------------------

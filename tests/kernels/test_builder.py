@@ -3,29 +3,22 @@
 import numpy as np
 import pytest
 
-from privsketch.kernels.builder import (
-    DOUBLE,
-    FLOAT,
-    I16,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Routine,
-    clipped,
+from privsketch.kernels.builder import Routine, select
+from privsketch.kernels.kinds import DOUBLE, FLOAT, I16, I32, I64, Array, Kind
+from privsketch.kernels.machine import compile_routine
+from privsketch.kernels.operations import (
+    absolute,
+    clip,
     exact_fma,
     fma,
-    lanes_added,
-    magnitude,
+    lane_sum,
     maximum,
-    nearest_integer,
     polynomial,
-    select,
-    square_root,
-    truncated,
+    rint,
+    sqrt,
+    trunc,
     vector_of,
 )
-from privsketch.kernels.machine import INTEGER, POINTER, compile_function
 
 LANES = 8
 
@@ -39,7 +32,7 @@ def run(kind, write, *inputs, result=None):
     routine = Routine("f", arguments, vector_bits=256)
     value = write(*(routine.pointers[name].load() for name in names))
     routine.pointers["out"].store(value)
-    code = compile_function(routine.finish(), "f", *[POINTER] * len(arguments))
+    code = compile_routine(routine.finish())
     out = np.zeros(LANES, result[1])
     code.function(*(each.ctypes.data for each in inputs), out.ctypes.data)
     return out
@@ -86,26 +79,26 @@ def test_floats_round_after_every_operation(kind, dtype):
         assert (found == write(a, b)).all()
     assert (run(kind, lambda a, b: maximum(a, 0.25), a, b) == np.maximum(a, dtype(0.25))).all()
     halves = np.array([-1.5, -0.5, 0.5, 1.5, 2.5, 0.49, 7.0, -3.51], dtype)
-    assert (run(kind, nearest_integer, halves) == np.rint(halves)).all()
+    assert (run(kind, rint, halves) == np.rint(halves)).all()
 
 
 def test_doubles_are_divided_cut_and_rooted_as_numpys():
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=LANES), rng.normal(size=LANES) * 1e-3
     assert (run(DOUBLE, lambda a, b: a / b, a, b) == a / b).all()
-    assert (run(DOUBLE, lambda a: square_root(a * a * a * a), a) == np.sqrt(a * a * a * a)).all()
-    assert (run(DOUBLE, lambda a, b: truncated(a / b), a, b) == np.trunc(a / b)).all()
-    assert (run(DOUBLE, magnitude, a) == np.abs(a)).all()
+    assert (run(DOUBLE, lambda a: sqrt(a * a * a * a), a) == np.sqrt(a * a * a * a)).all()
+    assert (run(DOUBLE, lambda a, b: trunc(a / b), a, b) == np.trunc(a / b)).all()
+    assert (run(DOUBLE, absolute, a) == np.abs(a)).all()
     whole = np.rint(a * 1000)
     assert (run(DOUBLE, lambda a: exact_fma(a, a, a), whole) == whole * whole + whole).all()
     low, high = a.min() / 2, a.max() / 2
-    within = run(DOUBLE, lambda a: clipped(a, a.constant(low), a.constant(high)), a)
+    within = run(DOUBLE, lambda a: clip(a, a.constant(low), a.constant(high)), a)
     assert (within == np.clip(a, low, high)).all()
     halves = [a[:4] + a[4:]]
     while len(halves[-1]) > 1:
         middle = len(halves[-1]) // 2
         halves.append(halves[-1][:middle] + halves[-1][middle:])
-    assert (run(DOUBLE, lambda a: lanes_added(a).splat(LANES), a) == halves[-1]).all()
+    assert (run(DOUBLE, lambda a: lane_sum(a).splat(LANES), a) == halves[-1]).all()
 
 
 def test_what_is_not_a_number_is_neither_above_nor_below():
@@ -116,7 +109,7 @@ def test_what_is_not_a_number_is_neither_above_nor_below():
             DOUBLE, lambda a, b, w=write: select(w(a, b), a.constant(1), a.constant(0)), a, b
         )
         assert (found == right).all()
-    within = run(DOUBLE, lambda a: clipped(a, a.constant(-2.0), a.constant(2.0)), a)
+    within = run(DOUBLE, lambda a: clip(a, a.constant(-2.0), a.constant(2.0)), a)
     assert (np.abs(within) <= 2).all()  # that of a NaN too
 
 
@@ -134,7 +127,7 @@ def test_numbers_side_by_side():
     routine = Routine("f", {"x": Array(DOUBLE), "out": Array(DOUBLE.vector(4))}, vector_bits=256)
     numbers = [(routine.pointers["x"] + 3 * k).load() for k in range(4)]
     routine.pointers["out"].store(vector_of(numbers))
-    code = compile_function(routine.finish(), "f", POINTER, POINTER)
+    code = compile_routine(routine.finish())
     x, out = np.arange(10.0), np.zeros(4)
     code.function(x.ctypes.data, out.ctypes.data)
     assert out.tolist() == [0, 3, 6, 9]
@@ -193,7 +186,7 @@ def count(loop, length):
         total[1] = total[1] * 3
     (out + 100).store(total[0])
     (out + 101).store(total[1])
-    code = compile_function(routine.finish(), "f", INTEGER, POINTER)
+    code = compile_routine(routine.finish())
     found = np.zeros(102, np.int64)
     code.function(length, found.ctypes.data)
     met = np.flatnonzero(found[:100])
@@ -222,7 +215,7 @@ def test_tiles_have_a_rest():
     n, out = routine.numbers["n"], routine.pointers["out"]
     with routine.tile(n, 4) as (first, length):
         (out + first).store(length)
-    code = compile_function(routine.finish(), "f", INTEGER, POINTER)
+    code = compile_routine(routine.finish())
     for length, tiles in ((1, {0: 1}), (8, {0: 4, 4: 4}), (11, {0: 4, 4: 4, 8: 3})):
         found = np.zeros(12, np.int64)
         code.function(length, found.ctypes.data)

@@ -16,7 +16,7 @@ from privsketch.facts.domain import Ball, Box
 from privsketch.features.fixedpoint import TABLE_SIZE, Quantiser, table_index
 from privsketch.features.maps import feature_map
 from privsketch.kernels import machine
-from privsketch.kernels.builder import I32, I64, Array, Routine
+from privsketch.kernels.builder import Routine
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import WARP, ptx_of
 from privsketch.kernels.cuda.features import (
@@ -35,6 +35,7 @@ from privsketch.kernels.cuda.records import (
     quantiser_routine,
 )
 from privsketch.kernels.cuda.sums import MEANS, chosen_shape
+from privsketch.kernels.kinds import I32, I64, Array
 
 LANES = np.arange(WARP)
 
@@ -122,11 +123,7 @@ def every_phase(name, shift):
         pair = ADDED[name]((routine.pointers["phases"] + index).load(), shift)
         for target, value in zip(("cosines", "sines"), pair, strict=True):
             (routine.pointers[target] + index).store(value)
-    code = machine.compile_function(
-        routine.finish(),
-        "features",
-        *(machine.POINTER, machine.INTEGER, machine.POINTER, machine.POINTER),
-    )
+    code = machine.compile_routine(routine.finish())
     below = 16 - shift  # bits of a phase below a step; those above a turn are anything
     phases = np.arange(TABLE_SIZE, dtype=np.int64) << below
     phases += np.random.default_rng(0).integers(0, 2**below, TABLE_SIZE)

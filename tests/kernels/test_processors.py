@@ -14,7 +14,7 @@ def instructions(name, mode="whole", map_name="fourier"):
     processor = PROCESSORS[name]
     lanes = processor.vector_bits // 32
     shape = dense.Shape(lanes, 2, 8 if lanes == 16 else 4)
-    source = dense.kernel_source(map_name, shape, mode, processor.words)
+    source = dense.sums_routine(map_name, shape, mode, processor.words)
     return machine.assembly(source, processor)
 
 
@@ -60,11 +60,11 @@ def test_records_are_quantised_and_compared_with_centers_in_vectors(name, roundi
     processor = PROCESSORS[name]
     with compiled_for(processor):
         for layout in ("rows", "columns"):
-            module = quantiser.quantiser_module("f8", layout, "both")
+            module = quantiser.quantiser_routine("f8", layout, "both")
             code = machine.assembly(module, processor)
             assert re.search(rounding, code)
             assert not re.search(r"\bcallq?\b|\bbl\b", code)
-        assert re.search(product, machine.assembly(nearest.clusters_module("sums", 2), processor))
+        assert re.search(product, machine.assembly(nearest.clusters_routine("sums", 2), processor))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_without_its_preference_a_processor_splits_the_dot_product():
     # What the preference is for; if this fails, it is not needed any more.
     processor = PROCESSORS["Sapphire Rapids"]
     plain = machine.Processor(processor.triple, processor.name, processor.words - {"fast-dpwssd"})
-    source = dense.kernel_source("fourier", dense.Shape(16, 2, 8), "whole", plain.words)
+    source = dense.sums_routine("fourier", dense.Shape(16, 2, 8), "whole", plain.words)
     assert "vpmaddwd" in machine.assembly(source, plain)
 
 
@@ -106,7 +106,7 @@ def test_a_processor_is_what_it_says_of_itself_not_what_its_name_says(monkeypatc
     found = machine.this_processor.__wrapped__()
     assert found.vector_bits == 256
     assert "fast-dpwssd" not in found.words
-    lanes = dense.kernel_source("fourier", dense.Shape(8, 2, 4), "whole", found.words)
+    lanes = dense.sums_routine("fourier", dense.Shape(8, 2, 4), "whole", found.words)
     assert "%zmm" not in machine.assembly(lanes, found)
     hidden.update(avx512f=True, avx512bw=True, avx512vnni=True)
     assert machine.this_processor.__wrapped__().vector_bits == 512

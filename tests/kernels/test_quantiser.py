@@ -137,7 +137,7 @@ def test_nothing_is_written_beyond_the_room(monkeypatch):
         rooms.append((room, n * width))
         return room[: n * width].reshape(n, width)
 
-    monkeypatch.setattr("privsketch.kernels.quantiser._room", guarded)
+    monkeypatch.setattr("privsketch.kernels.quantiser._buffer", guarded)
     for dim in (1, 3, 8, 10, 67):
         for domain in domains(dim):
             for n in (0, 1, 7, 8, 9, 13):

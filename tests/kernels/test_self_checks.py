@@ -16,7 +16,9 @@ from privsketch.kernels import (
     pairs,
     quantiser,
 )
-from privsketch.kernels.builder import DOUBLE, I16, Value, fma, nearest_integer, select, truncated
+from privsketch.kernels.builder import Value, select
+from privsketch.kernels.kinds import DOUBLE, I16
+from privsketch.kernels.operations import fma, rint, trunc
 
 MODES = ("whole", "masked", "listed")
 WIDTHS = (128, 256, 512)
@@ -281,22 +283,22 @@ def every_quantiser_is_refused(number="f8"):
 
 
 def test_limits_that_are_not_kept(monkeypatch):
-    monkeypatch.setattr(quantiser, "clipped", lambda x, low, high: select(low < x, x, low))
+    monkeypatch.setattr(quantiser, "clip", lambda x, low, high: select(low < x, x, low))
     every_quantiser_is_refused()
 
 
 def test_rounding_down_instead_of_to_the_nearest(monkeypatch):
-    monkeypatch.setattr(quantiser, "nearest_integer", truncated)
-    monkeypatch.setattr(quantiser, "rounded_integers", lambda x: truncated(x).signed_to(I16))
+    monkeypatch.setattr(quantiser, "rint", trunc)
+    monkeypatch.setattr(quantiser, "rounded_integers", lambda x: trunc(x).signed_to(I16))
     every_quantiser_is_refused()
 
 
 def test_halves_away_from_zero(monkeypatch):
     def wrong(x):
         nothing = x.constant(0.0)
-        return truncated(x + select(x < nothing, x.constant(-0.5), x.constant(0.5)))
+        return trunc(x + select(x < nothing, x.constant(-0.5), x.constant(0.5)))
 
-    monkeypatch.setattr(quantiser, "nearest_integer", wrong)
+    monkeypatch.setattr(quantiser, "rint", wrong)
     for layout in ("rows", "columns"):
         refuses(compile_quantiser, "f8", layout, "wholes")
 
@@ -318,16 +320,16 @@ def test_a_flag_that_is_never_raised(monkeypatch):
 
 
 def test_columns_that_are_not_turned(monkeypatch):
-    monkeypatch.setattr(quantiser, "turned", lambda tile: tile)
+    monkeypatch.setattr(quantiser, "transposed", lambda tile: tile)
     refuses(compile_quantiser, "f8", "columns", "wholes")
 
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("truncated", nearest_integer),
-        ("square_root", lambda x: x),
-        ("lanes_added", lambda x: x.shuffled([0]).bits_as(DOUBLE)),
+        ("trunc", rint),
+        ("sqrt", lambda x: x),
+        ("lane_sum", lambda x: x.shuffled([0]).bits_as(DOUBLE)),
     ],
 )
 def test_a_ball_with_a_wrong_edge(name, wrong, monkeypatch):
@@ -353,7 +355,7 @@ def test_of_centers_as_near_the_last_one(monkeypatch):
 
 
 def test_residuals_that_are_rounded_to_the_nearest(monkeypatch):
-    monkeypatch.setattr(nearest, "truncated", nearest_integer)
+    monkeypatch.setattr(nearest, "trunc", rint)
     every_cluster_sum_is_refused(("residuals",))
 
 
@@ -365,12 +367,12 @@ def test_residuals_that_are_not_cut(monkeypatch):
 
 
 def test_lengths_with_signs(monkeypatch):
-    monkeypatch.setattr(nearest, "magnitude", lambda x: x)
+    monkeypatch.setattr(nearest, "absolute", lambda x: x)
     every_cluster_sum_is_refused(("residuals", "lengths"), norms=(1,))
 
 
 def test_squared_lengths_as_lengths(monkeypatch):
-    monkeypatch.setattr(nearest, "square_root", lambda x: x)
+    monkeypatch.setattr(nearest, "sqrt", lambda x: x)
     every_cluster_sum_is_refused(("residuals",), norms=(2,))
 
 

@@ -243,7 +243,7 @@ def test_a_fault_of_the_device_reaches_the_caller(monkeypatch):
     monkeypatch.setattr(cuda, "_Lane", Faulty)
     monkeypatch.setattr(cuda, "_DeviceSums", lambda design: None)
     monkeypatch.setattr(cuda, "_Quantisers", lambda work: None)
-    monkeypatch.setattr(cuda, "copied", lambda array: None)
+    monkeypatch.setattr(cuda, "to_device", lambda array: None)
     monkeypatch.setattr(cuda, "is_pinned", lambda array: False)
     monkeypatch.setattr(cuda, "device", lambda: SimpleNamespace(use=lambda: None))
     with pytest.raises(KernelError, match="again"):

@@ -34,14 +34,9 @@ from privsketch.design.validity import require_design
 from privsketch.facts.budget import ONE_RECORD, Budget, Unit
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.schema import Schema
+from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
-from privsketch.features.maps import (
-    Contribution,
-    FeatureMap,
-    amplitude_of,
-    contribution_of,
-    feature_map,
-)
+from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
 from privsketch.features.masks import Masks
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
+from privsketch.features.contribution import NoBoundByMask
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
@@ -70,7 +71,7 @@ def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.fl
 
 
 @dataclass(frozen=True)
-class CellContribution:
+class CellContribution(NoBoundByMask):
     """Contribution of a record that lies in one cell."""
 
     n_values: int
@@ -92,11 +93,3 @@ class CellContribution:
     def linf(self, neighbours: Neighbours) -> int:
         """Return 1: each of two cells changes by one."""
         return 1
-
-    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Return None: cells have no masks."""
-        return None
-
-    def feature_l2_squared(self) -> int | None:
-        """Return None: no record is in all cells."""
-        return None

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from privsketch._base.plugins import Plugin, find_plugin, plugin_names
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
+from privsketch.features.contribution import Contribution, NoBoundByMask
 from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
 from privsketch.features.masks import Masks
@@ -193,55 +193,8 @@ def require_known_harmonics(feature_map: FeatureMap) -> None:
         )
 
 
-class Contribution(Protocol):
-    """Bounds of what one record adds to the sums, before noise."""
-
-    @property
-    def n_values(self) -> int:
-        """Number of integers of a sketch, without mean and count."""
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-
-    @property
-    def signed(self) -> bool:
-        """Whether a record can add the opposite of what another one adds."""
-
-    @property
-    def maskable(self) -> bool:
-        """Whether features can be masked; bounds of second moments need all of them."""
-
-    @property
-    def divided_by_count(self) -> bool:
-        """Whether learners divide the sums by the number of records."""
-
-    @property
-    def largest(self) -> int:
-        """The largest component of one record."""
-
-    @property
-    def feature_l1(self) -> int:
-        """The largest L1 norm of one feature."""
-
-    def l1(self, masks: Masks | None) -> int:
-        """Return the largest L1 norm of a masked record."""
-
-    def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Return the largest squared L2 norm of a masked record, or of a difference of two."""
-
-    def linf(self, neighbours: Neighbours) -> int:
-        """Return the largest component of a record, or of a difference of two."""
-
-    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Return the largest L1 norm for each of a few equally likely masks; None otherwise."""
-
-    def feature_l2_squared(self) -> int | None:
-        """Return the largest squared L2 norm of a feature, if all can attain it at once."""
-
-
 @dataclass(frozen=True)
-class TableContribution:
+class TableContribution(NoBoundByMask):
     """Contribution of features that are pairs from a table."""
 
     bounds: PairBounds
@@ -279,10 +232,6 @@ class TableContribution:
         """Return the largest component, which masks do not change."""
         return (1 if neighbours == "add-remove" else 2) * self.bounds.linf
 
-    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Return None: all masks have the same bound."""
-        return None
-
     def feature_l2_squared(self) -> int | None:
         """Return the largest squared L2 norm of a pair."""
         return self.bounds.l2_squared
@@ -292,7 +241,7 @@ class TableContribution:
 
 
 @dataclass(frozen=True)
-class RepeatedContribution:
+class RepeatedContribution(NoBoundByMask):
     """Contribution of up to `times` records of one person: every norm that many times.
 
     The bound is attained by equal records. Masks and replacements have no known bound; both are
@@ -344,14 +293,6 @@ class RepeatedContribution:
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest component of all records together."""
         return self.times * self.single.linf(neighbours)
-
-    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Return None: masks are refused."""
-        return None
-
-    def feature_l2_squared(self) -> int | None:
-        """Return None: masks are refused."""
-        return None
 
 
 @lru_cache(maxsize=8)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.facts.budget import Neighbours
+from privsketch.features.contribution import NoBoundByMask
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
@@ -76,7 +77,7 @@ def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class MomentContribution:
+class MomentContribution(NoBoundByMask):
     """Contribution of weighted second moments of records of norm at most MOMENT_RADIUS."""
 
     dim: int
@@ -111,11 +112,3 @@ class MomentContribution:
         """Return the largest change: x_i x_j from 1/2 to -1/2; squares are not negative."""
         off_diagonal = OFF_DIAGONAL * MOMENT_RADIUS**2
         return self.largest if neighbours == "add-remove" else max(self.largest, off_diagonal)
-
-    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Return None: masks are refused."""
-        return None
-
-    def feature_l2_squared(self) -> int | None:
-        """Return None: no record has all entries at their largest."""
-        return None

@@ -45,6 +45,7 @@ import numpy.typing as npt
 
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Neighbours
+from privsketch.features.contribution import NoBoundByMask
 from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
 from privsketch.features.masks import Masks
 from privsketch.features.stream import PublicStream
@@ -123,7 +124,7 @@ def _orthonormal(rows: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticContribution:
+class QuadraticContribution(NoBoundByMask):
     """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX."""
 
     vectors: npt.NDArray[np.int16]
@@ -206,10 +207,6 @@ class QuadraticContribution:
         if masks.features != "block" or n_blocks > most or math.comb(n_blocks, n_kept) > most:
             return None
         return tuple(self._subset_norm(subset) for subset in combinations(range(n_blocks), n_kept))
-
-    def feature_l2_squared(self) -> int | None:
-        """Return None: no record has all features at their largest."""
-        return None
 
     @cached_property
     def _spectral(self) -> float:

@@ -1,22 +1,21 @@
-"""The kernel of structured frequencies: transforms in vector registers.
+"""Code of the kernel for structured frequencies: transforms in vector registers.
 
-A block of features/hadamard.py takes a record through H D2, then H D1, then radii,
-features and sums. The lanes of a vector are features of one record; `layout.py` says
-where each feature is at which time. A batch of records stays in the cache while it goes
-through four kinds of passes:
+A block of features/hadamard.py takes a record through H D2, then H D1, then radii, features and
+sums. The lanes of a vector are features of one record; `layout.py` follows where each feature is.
+A batch of records stays in the cache while it goes through four kinds of passes:
 
 1. read: 16-bit columns times the signs D2 and the butterflies of bit 0, which together are
    one multiply-add of pairs; then the butterflies of some vector bits;
 2. middle: the other bits of the first transform, lanes included, the signs D1, and the
    same bits of the second transform, all in registers. Small blocks are read here;
 3. more butterflies, for large blocks only;
-4. last: the bits still missing, phases, features of two records at a time, and their sums
-   over the batch.
+4. last: the remaining bits, phases, features of two records at a time, and their sums over the
+   batch.
 
-These sums have 32 bits; before they can wrap they are added to others of 64 bits.
+These sums have 32 bits. Before they can wrap, they are added to sums of 64 bits.
 
-Signs D1 are flipped as x xor s with s = 0 or -1, which is one too low where it flips; what
-follows is linear modulo 2^32, so the start phases make up for it.
+Signs D1 are applied as x xor s with s = 0 or -1, which is one too low where the sign is negative.
+All later steps are linear modulo 2^32, so the start phases correct for it.
 """
 
 from __future__ import annotations
@@ -24,26 +23,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from privsketch.features.fixedpoint import INDEX_BITS
 from privsketch.features.hadamard import TURN_BITS
-from privsketch.kernels.builder import (
-    I8,
-    I16,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Pointer,
-    Routine,
-    Value,
-    pairwise_products,
-)
+from privsketch.kernels.builder import Pointer, Routine, Value
 from privsketch.kernels.features import TABLE_FEATURES, TableFeature, mask_bytes, mask_of_vector
+from privsketch.kernels.kinds import I8, I16, I32, I64, Arguments, Array, Kind
 from privsketch.kernels.layout import Transform
+from privsketch.kernels.operations import pairwise_products
 
-ARGUMENTS: dict[str, Kind | Array] = {
+ARGUMENTS: Arguments = {
     "records": Array(I16),
     "n": I64,
     "blocks": I64,
@@ -52,23 +41,20 @@ ARGUMENTS: dict[str, Kind | Array] = {
     "radii": Array(I32),
     "start": Array(I32),
     "buffer": Array(I32),
-    "sums": Array(I32),  # of one block: zeros, before and after
+    "sums": Array(I32),  # of one block; zeros before and after
     "out": Array(I64),
     "masks": Array(I8),
 }
 
 
-def kernel_module(
-    map_name: str,
-    transform: Transform,
-    masked: bool = False,
-    words: frozenset[str] = frozenset(),
-) -> Any:
-    """The module of the function `sums`, whose arguments are above.
+def sums_routine(
+    map_name: str, transform: Transform, masked: bool = False, words: frozenset[str] = frozenset()
+) -> Routine:
+    """Write the function `sums`, whose arguments are above.
 
-    Records have 2^bits columns; n >= 1. What they add to the sums is added to `out`. If
-    `masked`, every record has a bit for each feature, in the order of the sums, and adds
-    those whose bit is set; else `masks` is unused.
+    It adds the features of n >= 1 records with 2^bits columns to `out`. If `masked`, every record
+    has a bit for each feature, in the order of the sums, and adds the features whose bit is set.
+    Otherwise `masks` is unused.
     """
     routine = Routine("sums", ARGUMENTS, vector_bits=32 * transform.lanes, words=words)
     n, blocks = routine.numbers["n"], routine.numbers["blocks"]
@@ -83,7 +69,7 @@ def kernel_module(
 
 
 def _flush(routine: Routine, transform: Transform, feature: TableFeature, block: Value) -> None:
-    """Adds the sums of a block to `out`, and sets them to zero."""
+    """Add the sums of a block to `out`, and set them to zero."""
     ints, size = I32.vector(transform.lanes), 1 << transform.bits
     out = routine.pointers["out"] + block * (2 * size)
     with routine.loop(1 << transform.vector_bits) as vector:
@@ -97,24 +83,24 @@ def _flush(routine: Routine, transform: Transform, feature: TableFeature, block:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Writes what happens to a batch of `count` records in one block, pass by pass."""
+    """Writes the passes of a batch of `count` records through one block."""
 
     routine: Routine
     transform: Transform
     feature: TableFeature
     masked: bool
     block: Value
-    first: Value  # record of the batch
+    first: Value  # index of the first record of the batch
     count: Value
 
     @property
     def ints(self) -> Kind:
-        """A vector of values in transforms."""
+        """Type of a vector of values in transforms."""
         return I32.vector(self.transform.lanes)
 
     @property
     def halves(self) -> Kind:
-        """The columns that make a vector, in pairs."""
+        """Type of the columns that make a vector, in pairs."""
         return I16.vector(2 * self.transform.lanes)
 
     def write(self) -> None:
@@ -128,7 +114,7 @@ class _Batch:
 
     @contextmanager
     def groups(self, places: range) -> Iterator[Value]:
-        """The loop over groups of vectors that differ in `places`; the first one's number."""
+        """Loop over groups of vectors that differ in the bits `places`; yield the first index."""
         with self.routine.loop(1 << (self.transform.vector_bits - len(places))) as group:
             high, low = group >> places.start, group & ((1 << places.start) - 1)
             yield high << places.stop | low
@@ -179,7 +165,7 @@ class _Batch:
         starts: list[Value],
         sums: list[Value],
     ) -> None:
-        """Adds the features of one record or two to the sums of a group of vectors."""
+        """Add the features of one record or two to the sums of a group of vectors."""
         places = self.transform.last
         shift = self.routine.constant(I32, TURN_BITS - INDEX_BITS)
         values = [self.transformed(record, vector, places, []) for record in records]
@@ -193,7 +179,7 @@ class _Batch:
     # --- memory --------------------------------------------------------------------------------
 
     def vectors(self, table: str, vector: Value, places: range) -> list[Pointer]:
-        """Where the entries of a group of vectors lie in a table of this block, or in its sums."""
+        """Return the addresses of a group of vectors in a table of this block, or in its sums."""
         first = self.routine.pointers[table]
         if table != "sums":
             first = first + (self.block << self.transform.bits)
@@ -201,7 +187,7 @@ class _Batch:
         return [base + (vector + (k << places.start)) for k in range(1 << len(places))]
 
     def buffer(self, record: Value, vector: Value, places: range) -> list[Pointer]:
-        """Where a group of vectors of a record lies in the buffer."""
+        """Return the addresses of a group of vectors of a record in the buffer."""
         transform = self.transform
         offset = record * transform.record_stride + (vector + (vector >> transform.padding_shift))
         base = self.routine.pointers["buffer"].to(self.ints) + offset
@@ -212,32 +198,32 @@ class _Batch:
             address.store(value, align=4 * self.transform.lanes)
 
     def masks(self, record: Value, vector: Value, places: range) -> list[Value]:
-        """Which features of a group of vectors a record keeps."""
+        """Return the masks of the features of a group of vectors that a record keeps."""
         transform = self.transform
         block = (self.first + record) * self.routine.numbers["blocks"] + self.block
-        place = (block << transform.vector_bits) + vector
-        row = self.routine.pointers["masks"] + place * mask_bytes(transform.lanes)
+        index = (block << transform.vector_bits) + vector
+        row = self.routine.pointers["masks"] + index * mask_bytes(transform.lanes)
         return [
             mask_of_vector(row, k << places.start, transform.lanes) for k in range(1 << len(places))
         ]
 
     def weights(self, vector: Value, places: range) -> list[tuple[Value, Value]]:
-        """Signs of the columns to be read, for sums and for differences of pairs."""
+        """Return the signs of the columns to be read, for sums and for differences of pairs."""
         signs = self.routine.pointers["signs2"] + (self.block * (2 << self.transform.bits))
-        found = []
+        weights = []
         for k in range(1 << (len(places) - 1)):
             pair = signs.to(self.halves) + ((vector + (k << places.start)) << 1)
-            found.append((pair.load(align=4), (pair + 1).load(align=4)))
-        return found
+            weights.append((pair.load(align=4), (pair + 1).load(align=4)))
+        return weights
 
     # --- arithmetic ----------------------------------------------------------------------------
 
     def transformed(
         self, record: Value, vector: Value, places: range, weights: list[tuple[Value, Value]]
     ) -> list[Value]:
-        """A group of vectors of a record with all butterflies of `places` done.
+        """Load a group of vectors of a record and apply all butterflies of `places`.
 
-        They come from the buffer or, where there are weights, from the record's columns.
+        They come from the buffer or, with weights, from the record's columns.
         """
         if not weights:
             values = [
@@ -257,14 +243,14 @@ class _Batch:
         return values
 
     def lane_butterflies(self, values: list[Value]) -> None:
-        """The butterflies of all lane bits, which change places with a vector bit; in place."""
+        """Apply the butterflies of all lane bits, each exchanged with a vector bit, in place."""
         for rotation in self.transform.rotations:
             rotate(values, rotation)
             butterflies(values, range(1))
 
 
 def butterflies(values: list[Value], bits: range) -> None:
-    """a + b and a - b of vectors that differ in a bit, for each of the bits; in place."""
+    """Replace vectors a, b that differ in a bit by a + b, a - b, for each bit, in place."""
     for bit in bits:
         for low in range(len(values)):
             high = low | 1 << bit
@@ -274,7 +260,7 @@ def butterflies(values: list[Value], bits: range) -> None:
 
 
 def rotate(values: list[Value], rotation: tuple[int, ...]) -> None:
-    """Exchanges the lowest vector bit with lane bits, as `Layout.rotate` says; in place."""
+    """Exchange the lowest vector bit with lane bits, as `Layout.rotate` describes, in place."""
     for low in range(0, len(values), 2):
         a, b = values[low : low + 2]
         for side in range(2):
@@ -282,11 +268,11 @@ def rotate(values: list[Value], rotation: tuple[int, ...]) -> None:
 
 
 def _sources(rotation: tuple[int, ...], lanes: int, side: int) -> list[int]:
-    """The lanes of two vectors that one side of a rotation gathers."""
+    """Return the lanes of two vectors that one side of a rotation gathers."""
     sources = []
     for lane in range(lanes):
         source = lane
-        arriving = side  # what a lane bit was before is found where it moved to
+        arriving = side  # bit that moves into the next place
         for place in reversed(rotation):
             leaving = (lane >> place) & 1
             source = source & ~(1 << place) | arriving << place

@@ -1,11 +1,11 @@
-"""The decoders' inner loop: all atoms at all frequencies, and back.
+"""The cost of a model and its derivatives: the inner loop of decoders, compiled.
 
-For a tile of frequencies at a time: the phase, cosine and sine of every atom, their
-weighted sum (the model), the weighted residual, and the products of the residual with
-every atom's derivatives. Cosines and sines of one tile stay in the first-level cache,
-where separate NumPy calls would move all of them through memory six times.
+The code takes a tile of frequencies at a time. It computes the phase, cosine and sine of every
+atom, their weighted sum (the model), the weighted residual, and the products of the residual with
+every atom's derivatives. Cosines and sines of a tile stay in the first-level cache; separate NumPy
+calls would move all of them through memory six times.
 
-Arrays are those of `learning/refine.py`, where the rows of a tile are neighbours.
+Arrays are laid out as in `learning/refine.py`: rows of a tile are neighbours.
 """
 
 from __future__ import annotations
@@ -21,39 +21,27 @@ import numpy as np
 from privsketch._base.types import Floats
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import (
-    DOUBLE,
-    FLOAT,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Pointer,
-    Routine,
-    Value,
-    fma,
-    maximum,
-    nearest_integer,
-    polynomial,
-)
+from privsketch.kernels.builder import Pointer, Routine, Value
+from privsketch.kernels.kinds import DOUBLE, FLOAT, I32, I64, Arguments, Array, Kind
+from privsketch.kernels.operations import fma, maximum, polynomial, rint
 
-ATOMS = 2  # handled together: they share the loads of the frequencies
+ATOMS = 2  # atoms that are computed together: they share the loads of the frequencies
 NUMBERS = ("tiles", "pairs", "dim", "widths")
 INPUTS = (
     "frequencies",  # (tiles, dim, tile), in turns per unit
-    "exponents",  # (tiles, widths, tile): what variances are multiplied by in log2(envelope)
+    "exponents",  # (tiles, widths, tile): factors of variances in log2(envelope)
     "moments",  # (tiles, 2, tile), cosines and sines
     "squared_taper",  # (tiles, 1, tile)
     "weights",  # (atoms,)
     "centers",  # (atoms, dim)
-    "variances",  # (atoms, widths); of the first atom, for all, if they have one width
+    "variances",  # (atoms, widths); if all atoms share one width, the first row is used
 )
 OUTPUTS = (
     "scratch",  # (atoms, 2, tile)
-    "totals",  # (2, tiles, lanes): the cost, and half its derivative by one width over log 2
-    "by_weight",  # (atoms, lanes): half the derivative, added to what is there lane by lane
-    "by_center",  # (atoms, dim, lanes): the same, over 2 pi and the weight
-    "by_variance",  # (atoms, widths, lanes): the same, over log 2 and the weight
+    "totals",  # (2, tiles, lanes): cost, and half its derivative by a shared width over log 2
+    "by_weight",  # (atoms, lanes): half the derivative, added to the contents lane by lane
+    "by_center",  # (atoms, dim, lanes): likewise, over 2 pi and the weight
+    "by_variance",  # (atoms, widths, lanes): likewise, over log 2 and the weight
 )
 
 
@@ -70,50 +58,67 @@ class Shape:
         """Frequencies per tile."""
         return self.lanes * self.vectors
 
-
-def evaluation_module(shape: Shape, *, own_widths: bool) -> Any:
-    """The module of the function `evaluate`, whose arguments are above.
-
-    For every tile t and pair of atoms p: features, stored in `scratch`, and the model;
-    then the residual; then for every pair again the three kinds of derivatives, added
-    to `by_weight`, `by_center`, `by_variance` lane by lane. `own_widths`: every atom has an
-    envelope of its own; else one width for all atoms and directions is a factor of the whole
-    model, and `by_variance` is unused.
-    """
-    return _EvaluationWriter(shape, own_widths).write()
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """NumPy's type of the numbers."""
+        return np.float32 if self.kind == "float" else np.float64
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The compiled function."""
+    """A compiled function and its shape."""
 
     code: machine.Code
     shape: Shape
 
+    def require_agreement(self, values: Floats, expected: Floats) -> None:
+        """Refuse the function if values, added up over lanes, are not close to the expected ones.
+
+        Rounding errors seen, with vectors of all widths: at most 42 units of the last place.
+        """
+        with np.errstate(invalid="ignore"):
+            error = np.abs(values.sum(axis=-1, dtype=np.float64) - expected).max()
+        tolerance = 256 * float(np.finfo(self.shape.dtype).eps) * np.abs(expected).max()
+        machine.require_agreement(f"{self.shape.kind!r} decoder", bool(error <= tolerance))
+
+
+def public_inputs(stream: PublicStream, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
+    """Draw inputs for a check: numbers in [-1, 1], negative exponents and positive variances."""
+    numbers = {
+        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
+        for name, size in sizes.items()
+    }
+    numbers["exponents"] = -np.abs(numbers["exponents"])
+    numbers["variances"] = np.abs(numbers["variances"])
+    return numbers
+
 
 def shape_of(kind: str) -> Shape:
-    """For numbers of a kind, "float" or "double", on this processor."""
+    """Return the shape for numbers of a kind, "float" or "double", on this processor."""
     lanes = machine.vector_bits() // (32 if kind == "float" else 64)
     return Shape(kind, lanes, vectors=4 if machine.vector_bits() == 512 else 2)
 
 
 @cache
 def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
-    """The function for numbers of a kind, "float" or "double", on this processor."""
+    """Compile the function `evaluate` for numbers of a kind, "float" or "double".
+
+    Its arguments are the numbers, inputs and outputs above. With `own_widths`, every atom has an
+    envelope of its own. Otherwise one width for all atoms and directions is a factor of the whole
+    model, and `by_variance` is unused.
+    """
     shape = shape_of(kind)
-    module = evaluation_module(shape, own_widths=own_widths)
-    arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * len(INPUTS + OUTPUTS)
-    evaluation = Evaluation(machine.compile_function(module, "evaluate", *arguments), shape)
+    routine = _EvaluationWriter(shape, own_widths).write()
+    evaluation = Evaluation(machine.compile_routine(routine), shape)
     _check(evaluation, own_widths)
     return evaluation
 
 
 def _check(evaluation: Evaluation, own_widths: bool) -> None:
-    """Compares the function with its definition, at a few thousand phases."""
+    """Compare the function with its definition, at a few thousand phases."""
     shape, (tiles, n_atoms, dim) = evaluation.shape, (8, 4 * ATOMS, 3)
     widths = 2 if own_widths else 1
-    dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
-    sizes = {
+    inputs = {
         "frequencies": (tiles, dim, shape.tile),
         "exponents": (tiles, widths, shape.tile),
         "moments": (tiles, 2, shape.tile),
@@ -121,40 +126,30 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
         "weights": (n_atoms,),
         "centers": (n_atoms, dim),
         "variances": (n_atoms, widths),
+    }
+    outputs = {
         "scratch": (n_atoms, 2, shape.tile),
         "totals": (2, tiles, shape.lanes),
         "by_weight": (n_atoms, shape.lanes),
         "by_center": (n_atoms, dim, shape.lanes),
         "by_variance": (n_atoms, widths, shape.lanes),
     }
-    stream = PublicStream(0, Purpose.CHECK_DECODER)
-    numbers = {
-        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
-        for name, size in sizes.items()
-        if name in INPUTS
-    }
+    numbers = public_inputs(PublicStream(0, Purpose.CHECK_DECODER), inputs)
     numbers["frequencies"] *= 4  # phases of up to a dozen turns
-    numbers["exponents"] = -np.abs(numbers["exponents"])
-    numbers["variances"] = 3 * np.abs(numbers["variances"])
+    numbers["variances"] *= 3
     numbers["variances"][-1] *= 10_000  # an atom that is damped to nothing
-    arrays = {name: machine.aligned(numbers[name].astype(dtype)) for name in INPUTS}
-    arrays |= {name: machine.aligned(np.zeros(sizes[name], dtype)) for name in OUTPUTS}
+    arrays = {name: machine.aligned(numbers[name].astype(shape.dtype)) for name in INPUTS}
+    arrays |= {name: machine.aligned(np.zeros(outputs[name], shape.dtype)) for name in OUTPUTS}
     evaluation.code.function(
         tiles, n_atoms // ATOMS, dim, widths, *(array.ctypes.data for array in arrays.values())
     )
-    wanted = definition({name: arrays[name].astype(np.float64) for name in INPUTS}, own_widths)
-    # Rounding errors seen, with vectors of all widths: at most 42 units of the last place.
-    tolerance = 256 * float(np.finfo(dtype).eps)
-    for name, right in wanted.items():
-        found = arrays[name].astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            error = np.abs(found.sum(axis=-1) - right).max()
-        agrees = bool(error <= tolerance * np.abs(right).max())
-        machine.require_agreement(f"{shape.kind!r} decoder", agrees)
+    expected = definition({name: arrays[name].astype(np.float64) for name in INPUTS}, own_widths)
+    for name, values in expected.items():
+        evaluation.require_agreement(arrays[name], values)
 
 
 def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]:
-    """What the function adds to its outputs, over lanes: the same in plain NumPy."""
+    """Return the amounts that the function adds to its outputs, over lanes, in plain NumPy."""
     phases = 2 * np.pi * np.einsum("tdj,ad->taj", inputs["frequencies"], inputs["centers"])
     atoms = np.stack([np.cos(phases), np.sin(phases)])  # (2, tiles, atoms, tile)
     exponents, variances = inputs["exponents"], inputs["variances"]
@@ -168,7 +163,7 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
     real, imaginary = weighted[:, np.newaxis, 0], weighted[:, np.newaxis, 1]
     along = atoms[0] * real + atoms[1] * imaginary
     across = atoms[0] * imaginary - atoms[1] * real
-    wanted = {
+    outputs = {
         "totals": np.stack(
             [
                 np.einsum("tpj,tpj->t", weighted, difference),
@@ -179,36 +174,35 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
         "by_center": np.einsum("taj,tdj->ad", across, inputs["frequencies"]),
     }
     if own_widths:
-        wanted["by_variance"] = np.einsum("taj,twj->aw", along, inputs["exponents"])
-    return wanted
+        outputs["by_variance"] = np.einsum("taj,twj->aw", along, inputs["exponents"])
+    return outputs
 
 
 class AtomWriter:
-    """Arithmetic of atoms; lists have every atom of a pair times every vector."""
+    """Writes arithmetic of atoms; lists have an entry for each atom of a pair and each vector."""
 
     def __init__(self, name: str, shape: Shape, inputs: Mapping[str, Kind | None]) -> None:
         self.number = FLOAT if shape.kind == "float" else DOUBLE
-        arguments: dict[str, Kind | Array] = dict.fromkeys(NUMBERS, I64)
+        arguments: Arguments = dict.fromkeys(NUMBERS, I64)
         arguments |= {key: Array(kind or self.number) for key, kind in inputs.items()}
         bits = self.number.number_bits * shape.lanes
-        self.routine = Routine(name, arguments, vector_bits=bits)
-        self.shape = shape
+        self.routine, self.shape = Routine(name, arguments, vector_bits=bits), shape
         self.vector = self.number.vector(shape.lanes)
         self.places = [(atom, v) for atom in range(ATOMS) for v in range(shape.vectors)]
         self.dim, self.widths = (self.routine.numbers[name] for name in ("dim", "widths"))
 
     def atoms(self, pair: Value) -> list[Value]:
-        """The numbers of the atoms of a pair."""
+        """Return the indices of the atoms of a pair."""
         return [pair * ATOMS + atom for atom in range(ATOMS)]
 
     def vectors(self, start: Pointer) -> list[Pointer]:
-        """Where the vectors of a tile lie."""
+        """Return the addresses of the vectors of a tile."""
         return [(start + v * self.shape.lanes).to(self.vector) for v in range(self.shape.vectors)]
 
     def dot(
         self, rows: Pointer, columns: list[Pointer], length: Value, stride: Value | int
     ) -> list[Value]:
-        """Products of every frequency's row with every atom's, added up over `length`.
+        """Compute dot products of every frequency's row with every atom's, of this length.
 
         Rows are `stride` numbers apart.
         """
@@ -221,9 +215,9 @@ class AtomWriter:
         return sums
 
     def cosine_sine(self, turns: Value) -> tuple[Value, Value]:
-        """Of a phase in turns, by half angles: 1 - 2 sin^2 and 2 sin cos."""
+        """Compute cosine and sine of a phase in turns, by half angles: 1 - 2 sin^2, 2 sin cos."""
         n_terms = 5 if self.number == FLOAT else 9  # off by less than a rounding
-        r = turns - nearest_integer(turns)
+        r = turns - rint(turns)
         square = r * r
         half_sine = polynomial(square, _half_sine(n_terms)) * r
         half_cosine = polynomial(square, _half_cosine(n_terms))
@@ -231,28 +225,32 @@ class AtomWriter:
         return fma(-doubled, half_sine, 1.0), doubled * half_cosine
 
     def power_of_two(self, x: Value) -> Value:
-        """2^x for x <= 0; a number that is next to nothing far below.
+        """Compute 2^x for x <= 0; far below 0, the result is a tiny constant.
 
-        Not the least normal one: its products with phasors would be denormal, and a processor
-        takes five times as long for frequencies far above those of wide clusters.
+        The least normal number would be too small: its products with phasors would be denormal,
+        and a processor takes five times as long for frequencies far above those of wide clusters.
         """
         single = self.number == FLOAT
         integer, mantissa_bits = (I32, 23) if single else (I64, 52)
         x = maximum(x, -60.0 if single else -500.0)
-        whole = nearest_integer(x)
+        whole = rint(x)
         mantissa = polynomial(x - whole, _power_of_two(7 if single else 12))
         exponent = whole.signed_to(integer) << mantissa_bits
         return (mantissa.bits_as(exponent.kind) + exponent).bits_as(self.vector)
 
 
 class _EvaluationWriter(AtomWriter):
-    """Writes the function, part by part."""
+    """Writes the function `evaluate`.
+
+    For every tile and pair of atoms it stores features in `scratch` and adds up the model. Then it
+    computes the residual, and adds the derivatives of every pair to the outputs lane by lane.
+    """
 
     def __init__(self, shape: Shape, own_widths: bool) -> None:
         super().__init__("evaluate", shape, dict.fromkeys((*INPUTS, *OUTPUTS)))
         self.own_widths = own_widths
 
-    def write(self) -> Any:
+    def write(self) -> Routine:
         routine, pointers, tile = self.routine, self.routine.pointers, self.shape.tile
         with routine.loop(routine.numbers["tiles"]) as t:
             frequencies = pointers["frequencies"] + t * self.dim * tile
@@ -267,12 +265,12 @@ class _EvaluationWriter(AtomWriter):
         return routine.finish()
 
     def halves(self, start: Pointer) -> list[tuple[Pointer, Pointer]]:
-        """Where the vectors of the cosines and of the sines of a tile lie."""
+        """Return the addresses of the vectors of cosines and sines of a tile."""
         sines = self.vectors(start + self.shape.tile)
         return list(zip(self.vectors(start), sines, strict=True))
 
     def scratch(self, atom: Value) -> list[tuple[Pointer, Pointer]]:
-        """Where the cosines and sines of an atom lie."""
+        """Return the addresses of the cosines and sines of an atom."""
         return self.halves(self.routine.pointers["scratch"] + atom * (2 * self.shape.tile))
 
     # --- forward -------------------------------------------------------------------------------
@@ -280,7 +278,7 @@ class _EvaluationWriter(AtomWriter):
     def forward(
         self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, model: list[Value]
     ) -> None:
-        """Stores the features of two atoms and adds them, weighted, to the model."""
+        """Store the features of two atoms and add them, weighted, to the model."""
         pointers, vectors = self.routine.pointers, self.shape.vectors
         centers = [pointers["centers"] + atom * self.dim for atom in atoms]
         phases = self.dot(frequencies, centers, self.dim, self.shape.tile)
@@ -292,8 +290,8 @@ class _EvaluationWriter(AtomWriter):
             if self.own_widths:
                 damp = self.power_of_two(damping[place])
                 pair = pair[0] * damp, pair[1] * damp
-            for room, each in zip(self.scratch(atoms[atom])[v], pair, strict=True):
-                room.store(each)
+            for target, each in zip(self.scratch(atoms[atom])[v], pair, strict=True):
+                target.store(each)
             weight = (pointers["weights"] + atoms[atom]).load().splat(self.shape.lanes)
             for k, each in zip((v, vectors + v), pair, strict=True):
                 model[k] = fma(weight, each, model[k])
@@ -301,7 +299,7 @@ class _EvaluationWriter(AtomWriter):
     # --- backward ------------------------------------------------------------------------------
 
     def residual(self, t: Value, model: list[Value], exponents: Pointer) -> list[Value]:
-        """Stores the totals of the tile; the residual times taper^2 and the shared envelope."""
+        """Store the totals of a tile; return the residual times taper^2 and shared envelope."""
         pointers, place = self.routine.pointers, t * self.shape.tile
         tapers = self.vectors(pointers["squared_taper"] + place)
         moments = self.halves(pointers["moments"] + place * 2)
@@ -330,11 +328,11 @@ class _EvaluationWriter(AtomWriter):
     def backward(
         self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, weighted: list[Value]
     ) -> None:
-        """Adds the derivatives of two atoms."""
+        """Add the derivatives of two atoms to the outputs."""
         pointers, vectors, lanes = self.routine.pointers, self.shape.vectors, self.shape.lanes
         along, across = [], []
         for atom, v in self.places:
-            cosine, sine = (room.load() for room in self.scratch(atoms[atom])[v])
+            cosine, sine = (pointer.load() for pointer in self.scratch(atoms[atom])[v])
             real, imaginary = weighted[v], weighted[vectors + v]
             along.append(fma(cosine, real, sine * imaginary))
             across.append(fma(cosine, imaginary, -(sine * real)))
@@ -351,7 +349,7 @@ class _EvaluationWriter(AtomWriter):
     def scatter(
         self, name: str, rows: Pointer, values: list[Value], atoms: list[Value], length: Value
     ) -> None:
-        """Adds the products of the tile's rows with `values` to the output `name`."""
+        """Add the products of the tile's rows with `values` to the output `name`."""
         lanes, vectors = self.shape.lanes, self.shape.vectors
         outputs = [self.routine.pointers[name] + atom * length * lanes for atom in atoms]
         with self.routine.loop(length) as j:
@@ -365,12 +363,9 @@ class _EvaluationWriter(AtomWriter):
 
 
 def _fit(
-    function: Callable[[Floats], Floats],
-    low: float,
-    high: float,
-    n_terms: int,
+    function: Callable[[Floats], Floats], low: float, high: float, n_terms: int
 ) -> list[float]:
-    """Coefficients, lowest first, of a near-best polynomial on an interval."""
+    """Return coefficients, lowest first, of a near-best polynomial on an interval."""
     grid = np.polynomial.chebyshev.chebpts1(4 * n_terms) * (high - low) / 2 + (high + low) / 2
     values = function(grid)
     fitted = np.polynomial.Chebyshev.fit(grid, values, n_terms - 1, domain=[low, high])

@@ -1,19 +1,18 @@
 """Quantised records to integer sums: a NumPy reference and a compiled kernel.
 
-The reference looks every phase up in the table of the feature map, or squares it; it is
-the definition. The compiled kernel fuses dot product, feature, mask and sum, holds
-everything in vector registers, and equals the reference bit for bit.
+The reference is the definition: it looks every phase up in the table of the feature map, or squares
+it. The compiled kernel fuses dot product, feature, mask and sum, keeps everything in vector
+registers, and equals the reference bit for bit.
 
-The kernel is compiled in process through llvmlite (a tenth of a second), with vectors of fixed
-width, and compared with the reference before it is used. A loop compiler is not used because the
-kernel lives on two things it does not give reliably: a multiply-add of pairs of 16-bit integers
-into 32-bit lanes, and a block of several records by several vectors kept in registers across the
-dot product. The shape is chosen to fit the registers of the processor at hand.
+The kernel has vectors of fixed width, and is compared with the reference before it is used. Its
+speed depends on two things that loop compilers do not reliably produce. One is a multiply-add of
+pairs of 16-bit integers into 32-bit lanes. The other is a block of several records by several
+vectors that stays in registers across the dot product. The shape fits the registers of the
+processor.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,26 +28,17 @@ from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import quadratic_values, value_shift
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import (
-    I8,
-    I16,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Pointer,
-    Routine,
-    Value,
-    pairwise_products,
-)
+from privsketch.kernels.builder import Pointer, Routine, Value
 from privsketch.kernels.features import FEATURES, Feature, mask_bytes, mask_of_vector
+from privsketch.kernels.kinds import I8, I16, I32, I64, Arguments, Array
+from privsketch.kernels.operations import pairwise_products
 
 Quantised = npt.NDArray[np.int16]
 _CACHED_VALUES = 2**17  # 256 KB of 16-bit numbers, read again for every tile: second-level cache
 _REFERENCE_VALUES = 2**20  # features of the reference at a time: 8 MB for each array of them
 _CHECK_TURN_BITS = 26  # 10 bits below the table's index are rounded, 6 above a turn are dropped
 Mode = Literal["whole", "masked", "listed"]
-ARGUMENTS: dict[str, Kind | Array] = {
+ARGUMENTS: Arguments = {
     "records": Array(I32),  # pairs of 16-bit columns
     "n": I64,
     "pairs": I64,
@@ -63,19 +53,19 @@ ARGUMENTS: dict[str, Kind | Array] = {
 
 
 class Kernel(Protocol):
-    """Adds the features of quantised records up."""
+    """Interface of kernels that add up the features of quantised records."""
 
     def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
-        """(n, dim) int16 to (2 n_features,): sums of cosines, then of sines.
+        """Return the sums of cosines, then of sines, (2 n_features,), of records (n, dim) int16.
 
-        Quadratic features have one number each, (n_features,). Only the features that are
-        kept, (n, n_features), are added up.
+        Quadratic features have one number each, (n_features,). `kept`, (n, n_features), marks the
+        features to add; all are added if it is None.
         """
 
 
 @dataclass(frozen=True)
 class ReferenceKernel:
-    """The definition, in plain NumPy; it also sums tables that have no vector code."""
+    """The definition, in plain NumPy; also used for tables that have no vector code."""
 
     feature_map: FeatureMap
     frequencies: npt.NDArray[np.signedinteger]
@@ -88,8 +78,8 @@ class ReferenceKernel:
         total = np.zeros((2 if self.feature_map.has_table else 1) * m, dtype=np.int64)
         rows = max(1, _REFERENCE_VALUES // m)
         for start in range(0, len(quantised), rows):
-            some = slice(start, start + rows)
-            total += self._sums(quantised[some], None if kept is None else kept[some])
+            block = slice(start, start + rows)
+            total += self._sums(quantised[block], None if kept is None else kept[block])
         return total
 
     def _sums(self, quantised: Quantised, kept: Bits | None) -> Integers:
@@ -151,9 +141,9 @@ class CompiledKernel:
         return self._in_order(out, len(quantised) if kept is None else kept.sum(axis=0))
 
     def listed_sums(self, quantised: Quantised, kept: Bits, size: int) -> Integers:
-        """The same where every `size` features have the records that are kept, (blocks, n).
+        """Return sums where every `size` features have records of their own, `kept` (blocks, n).
 
-        `size` is a multiple of `tile_size`; records that are not kept cost nothing.
+        `size` is a multiple of `tile_size`. Records that are not kept take no time.
         """
         return self._listed_sums(_compile(self._map_name, "listed"), quantised, kept, size)
 
@@ -162,10 +152,10 @@ class CompiledKernel:
     ) -> Integers:
         out = self._out()
         for start, block in self._even_blocks(quantised):
-            here = np.ascontiguousarray(kept[:, start : start + len(block)])
-            counts = np.count_nonzero(here, axis=1)
-            before = np.repeat(np.arange(len(here)) * len(block), counts)
-            rows = (np.flatnonzero(here) - before).astype(np.int32)
+            kept_here = np.ascontiguousarray(kept[:, start : start + len(block)])
+            counts = np.count_nonzero(kept_here, axis=1)
+            skipped = np.repeat(np.arange(len(kept_here)) * len(block), counts)
+            rows = (np.flatnonzero(kept_here) - skipped).astype(np.int32)
             ends = np.cumsum(counts)
             ranges = np.stack([ends - counts, ends], axis=1)
             ranges = np.ascontiguousarray(np.repeat(ranges, size // tile_size(), axis=0))
@@ -173,7 +163,10 @@ class CompiledKernel:
         return self._in_order(out, np.repeat(kept.sum(axis=1), size)[: self._n_features])
 
     def _even_blocks(self, quantised: Quantised) -> Iterator[tuple[int, Quantised]]:
-        """Contiguous blocks with an even number of columns that fit the second-level cache."""
+        """Yield contiguous blocks, with an even number of columns, that fit the second-level cache.
+
+        Each comes with the index of its first record.
+        """
         rows = max(64, _CACHED_VALUES // (2 * self._pairs))
         for start in range(0, len(quantised), rows):
             block = quantised[start : start + rows]
@@ -206,12 +199,12 @@ class CompiledKernel:
         )
 
     def _in_order(self, out: Integers, counts: Integers | int) -> Integers:
-        """Cosines, then sines, without what each of the records that count adds too much."""
+        """Return cosines, then sines, less the excess of each of `counts` records."""
         cosine_sine = out.transpose(1, 0, 2).reshape(2, -1)[: self._parts, : self._n_features]
         return np.asarray(cosine_sine - self._excess * counts).reshape(-1)
 
     def _packed(self, kept: Bits) -> npt.NDArray[np.uint8]:
-        """Masks as the kernel reads them: for each vector of features its bits, in whole bytes."""
+        """Pack masks for the kernel: the bits of each vector of features, in whole bytes."""
         lanes = _shape().lanes
         vectors = self._tiles * _shape().vectors
         wide = np.zeros((len(kept), vectors * lanes), dtype=np.bool_)
@@ -224,11 +217,11 @@ class CompiledKernel:
 
 @dataclass(frozen=True)
 class BlockKernel:
-    """Sums of blocks of features, each from the records that keep it."""
+    """Kernel for blocks of features, each with its own records."""
 
     kernel: CompiledKernel
     size: int  # features of a block
-    padded: int  # and with those that fill its last tile
+    padded: int  # features of a block, including those that fill its last tile
 
     @classmethod
     def of(
@@ -239,20 +232,23 @@ class BlockKernel:
         turn_bits: int,
         size: int,
     ) -> BlockKernel:
-        """Blocks of `size` neighbouring rows of the frequencies."""
-        count, dim = len(frequencies) // size, frequencies.shape[1]
+        """Return the kernel of blocks of `size` neighbouring rows of the frequencies."""
         padded = -(-size // tile_size()) * tile_size()
-        wide = np.zeros((count, padded, dim), dtype=frequencies.dtype)
-        wide[:, :size] = frequencies.reshape(count, size, dim)
-        starts = np.zeros((count, padded), dtype=np.uint32)
-        starts[:, :size] = offsets.reshape(count, size)
-        kernel = CompiledKernel(feature_map, wide.reshape(-1, dim), starts.reshape(-1), turn_bits)
-        return cls(kernel, size, padded)
+        rows, starts = (pad_blocks(each, size, padded) for each in (frequencies, offsets))
+        return cls(CompiledKernel(feature_map, rows, starts, turn_bits), size, padded)
 
     def sums(self, quantised: Quantised, kept: Bits) -> Integers:
-        """Records (n, dim) and which blocks keep them, (blocks, n), to sums as of `Kernel`."""
+        """Return sums as of `Kernel`; `kept`, (blocks, n), marks the records of each block."""
         sums = self.kernel.listed_sums(quantised, kept, self.padded)
         return sums.reshape(-1, len(kept), self.padded)[:, :, : self.size].reshape(-1)
+
+
+def pad_blocks(rows: npt.NDArray[Any], size: int, padded: int) -> npt.NDArray[Any]:
+    """Append rows of zeros to every block of `size` rows, up to `padded` rows each."""
+    blocks = rows.reshape(-1, size, *rows.shape[1:])
+    wide = np.zeros((len(blocks), padded, *rows.shape[1:]), rows.dtype)
+    wide[:, :size] = blocks
+    return wide.reshape(-1, *rows.shape[1:])
 
 
 def _shape() -> Shape:
@@ -262,43 +258,34 @@ def _shape() -> Shape:
 
 @cache
 def tile_size() -> int:
-    """Features that the kernel computes together."""
+    """Return the number of features that the kernel computes together."""
     return _shape().lanes * _shape().vectors
 
 
 @cache
 def _compile(map_name: str, mode: Mode) -> machine.Code:
-    source = kernel_source(map_name, _shape(), mode, machine.processor().words)
-    numbers = (ctypes.c_int32, machine.INTEGER)
-    pointers = (machine.POINTER, machine.POINTER, machine.POINTER)
-    arguments = (
-        machine.POINTER,
-        machine.INTEGER,
-        machine.INTEGER,
-        machine.POINTER,
-        machine.POINTER,
-        *numbers,
-        *pointers,
-    )
-    code = machine.compile_function(source, "sums", *arguments)
+    routine = sums_routine(map_name, _shape(), mode, machine.processor().words)
+    code = machine.compile_routine(routine)
     _check(code, feature_map(map_name), mode)
     return code
 
 
-def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
-    """Compares the kernel with the reference on random numbers, and with the table.
+def public_integers(stream: PublicStream, *shape: int) -> Quantised:
+    """Draw 16-bit integers for a check, uniformly."""
+    return (stream.uniform(math.prod(shape)) * 2**16 - 2**15).astype(np.int16).reshape(shape)
 
-    There are two groups of records and two single ones; one of each keeps some features and
-    the other all others, so that every part of the code meets every phase. Then there are more
-    records than 32-bit sums hold, at the ends of the table.
+
+def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
+    """Compare the kernel with the reference on random numbers, and with the table.
+
+    There are two groups of records and two single ones. One of each keeps some features and the
+    other all others, so that every part of the code meets every phase. Then there are more records
+    than 32-bit sums hold, at the ends of the table.
     """
     stream, tile, records = PublicStream(0, Purpose.CHECK_DENSE), tile_size(), _shape().records
     most = FEATURES[each.name].most
     second = np.repeat([False, True, False, True], [records, records, 1, 1])
     seconds = np.arange(2 * most + 3) // records % 2 == 1
-
-    def numbers(*shape: int) -> Quantised:
-        return (stream.uniform(math.prod(shape)) * 2**16 - 2**15).astype(np.int16).reshape(shape)
 
     def sums(kernel: CompiledKernel, x: Quantised, kept: Bits) -> Integers:
         if mode == "listed":
@@ -313,9 +300,9 @@ def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
         return np.asarray(some ^ second[:, np.newaxis])
 
     # An odd number of columns; small enough for squares.
-    x, kept = numbers(len(second), 5) >> 2, masks(2 * tile, second)
-    offsets = numbers(2 * tile).view(np.uint16).astype(np.uint32)
-    arguments = each, numbers(2 * tile, 5), offsets, _CHECK_TURN_BITS
+    x, kept = public_integers(stream, len(second), 5) >> 2, masks(2 * tile, second)
+    offsets = public_integers(stream, 2 * tile).view(np.uint16).astype(np.uint32)
+    arguments = each, public_integers(stream, 2 * tile, 5), offsets, _CHECK_TURN_BITS
     agrees = np.array_equal(
         sums(CompiledKernel(*arguments), x, kept), ReferenceKernel(*arguments).sums(x, kept)
     )
@@ -332,42 +319,41 @@ def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
         every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(step)
         zeros = np.zeros((TABLE_SIZE, 1), np.int16)
         kernel = CompiledKernel(each, zeros, every, _CHECK_TURN_BITS)
-        found = sums(kernel, zeros[: len(second)], kept)
-        agrees &= np.array_equal(found.reshape(2, -1), each.table.T * kept.sum(axis=0))
+        totals = sums(kernel, zeros[: len(second)], kept).reshape(2, -1)
+        agrees &= np.array_equal(totals, each.table.T * kept.sum(axis=0))
     machine.require_agreement(repr(each.name), agrees)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Lanes of one vector, vectors per tile, records handled together."""
+    """Lanes of one vector, vectors per tile, records computed together."""
 
     lanes: int
     vectors: int
     records: int
 
 
-def kernel_source(
+def sums_routine(
     map_name: str, shape: Shape, mode: Mode = "whole", words: frozenset[str] = frozenset()
-) -> str:
-    """LLVM assembly of the function `sums`, whose arguments are above.
+) -> Routine:
+    """Write the function `sums`, whose arguments are above.
 
-    For every tile: for every group of records: dot products of all its pairs of
-    columns, then features, then 32-bit sums; before these can wrap they are added to
-    `out` as 64-bit integers.
+    For every tile and group of records, it computes dot products of all pairs of columns, then
+    features, then 32-bit sums. Before these can wrap, they are added to `out` as 64-bit integers.
 
-    "masked": every record has a bit for each feature in `masks`, vector after vector, and
-    adds those whose bit is set. "listed": a tile reads the records whose numbers are in
-    `rows` from the first to before the second of its two 64-bit numbers in `masks`.
+    In mode "masked", every record has a bit for each feature in `masks`, vector after vector, and
+    adds the features whose bit is set. In mode "listed", a tile reads the records whose indices are
+    in `rows`; its two 64-bit numbers in `masks` are the start and end of its part of `rows`.
     """
     routine = Routine("sums", ARGUMENTS, vector_bits=32 * shape.lanes, words=words)
     with routine.loop(routine.numbers["tiles"]) as tile:
         _Tile(routine, shape, mode, FEATURES[map_name], tile).write()
-    return str(routine.finish())
+    return routine.finish()
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """Writes what happens in one tile of features."""
+    """Writes the code for one tile of features."""
 
     routine: Routine
     shape: Shape
@@ -390,7 +376,7 @@ class _Tile:
             self.flush(self.sums(first, together, rows, starts))
 
     def sums(self, first: Value, count: Value, rows: Pointer, starts: list[Value]) -> list[Value]:
-        """32-bit sums of cosines and sines, of each vector, over some records."""
+        """Compute 32-bit sums of cosines and sines of each vector over `count` records."""
         routine, together = self.routine, self.shape.records
         stop = first + count
         grouped = first + count // together * together
@@ -402,7 +388,7 @@ class _Tile:
         return sums
 
     def flush(self, sums: list[Value]) -> None:
-        """Adds 32-bit sums to those of 64 bits."""
+        """Add 32-bit sums to those of 64 bits."""
         routine, shape = self.routine, self.shape
         out = routine.pointers["out"] + self.tile * (2 * shape.lanes * shape.vectors)
         for k in range(shape.vectors):
@@ -413,7 +399,7 @@ class _Tile:
     def group(
         self, first: Value, together: int, rows: Pointer, starts: list[Value], sums: list[Value]
     ) -> None:
-        """Adds the features of some neighbouring records to the sums, two by two."""
+        """Add the features of `together` neighbouring records to the sums, in pairs."""
         vectors, shift = self.shape.vectors, self.routine.numbers["shift"]
         numbers = [first + r for r in range(together)]
         if self.mode == "listed":
@@ -428,7 +414,7 @@ class _Tile:
                     sums[2 * k + part] += each
 
     def phases(self, numbers: list[Value], starts: list[Value]) -> list[Value]:
-        """Of every record with every vector of frequencies: start plus dot product."""
+        """Compute the phases of every record and vector of frequencies: start plus dot product."""
         routine, lanes, vectors = self.routine, self.shape.lanes, self.shape.vectors
         pairs, halves = routine.numbers["pairs"], I16.vector(2 * lanes)
         records = [routine.pointers["records"] + number * pairs for number in numbers]
@@ -445,7 +431,7 @@ class _Tile:
         return phases
 
     def mask(self, number: Value, k: int) -> Value:
-        """Which lanes of a vector a record keeps."""
+        """Return the mask of the lanes of a vector that a record keeps."""
         size = self.shape.vectors * mask_bytes(self.shape.lanes)  # bytes of a tile
-        place = number * (self.routine.numbers["tiles"] * size) + self.tile * size
-        return mask_of_vector(self.routine.pointers["masks"] + place, k, self.shape.lanes)
+        offset = number * (self.routine.numbers["tiles"] * size) + self.tile * size
+        return mask_of_vector(self.routine.pointers["masks"] + offset, k, self.shape.lanes)

@@ -10,19 +10,9 @@ from abc import ABC, abstractmethod
 
 from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.waves import COSINE_COEFFICIENTS, MEAN_SQUARE, SINE_COEFFICIENTS
-from privsketch.kernels.builder import (
-    I1,
-    I16,
-    I32,
-    I64,
-    Kind,
-    Pointer,
-    Value,
-    high_product,
-    pairwise_products,
-    rounded_product,
-    select,
-)
+from privsketch.kernels.builder import Pointer, Value, select
+from privsketch.kernels.kinds import I1, I16, I32, I64, Kind
+from privsketch.kernels.operations import high_product, pairwise_products, rounded_product
 
 Pair = tuple[Value, Value]
 _LOW, _HIGH = 0x0000FFFF, 0xFFFF0000
@@ -40,14 +30,14 @@ class Feature(ABC):
 
     @abstractmethod
     def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
-        """What one record, or two, add to a vector of cosines and of sines.
+        """Return the amounts that one record, or two, add to a vector of cosines and of sines.
 
         A number of bits, `shift`, says what phases count in. Only lanes whose bit is set in the
         mask of a record are added, all of them where there are no masks.
         """
 
     def wide(self, sums: Pair) -> Pair:
-        """Sums of 64 bits: cosines are from 0 up, sines have a sign."""
+        """Convert sums to 64 bits: cosines are unsigned, sines are signed."""
         return sums[0].unsigned_to(I64), sums[1].signed_to(I64)
 
 
@@ -58,7 +48,7 @@ class TableFeature(Feature):
     """
 
     def halves(self, phases: list[Value], shift: Value) -> Value:
-        """Indices of the table, as 16-bit numbers; `shift` bits of a phase are below a step."""
+        """Return indices of the table in 16 bits; `shift` bits of a phase are below a step."""
         lanes = phases[0].kind.lanes
         both = (phases[0] >> shift.splat(lanes)) & _LOW
         if len(phases) == 2:
@@ -67,7 +57,7 @@ class TableFeature(Feature):
         return both.bits_as(I16.vector(2 * lanes))
 
     def kept(self, halves: Value, n_records: int, masks: list[Value]) -> Value:
-        """Zero in place of a second record that is missing, and of lanes that are not kept."""
+        """Set a missing second record, and lanes that are not kept, to zero."""
         if n_records == 2 and not masks:
             return halves
         whole = halves.bits_as(I32.vector(halves.kind.lanes // 2))
@@ -107,7 +97,7 @@ class OneBitFeature(TableFeature):
     excess = (1, 1)  # a record adds 2 or 0 instead of 1 or -1
 
     def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
-        """Two where the sign is positive, else zero."""
+        """Return two where the sign is positive, else zero."""
         t, ints = self.halves(phases, shift), phases[0].kind
         # A quarter turn later, the cosine's half of ones is the sine's.
         two, zero = t.constant(2), t.constant(0)
@@ -118,7 +108,7 @@ class OneBitFeature(TableFeature):
         return cosine, sine
 
     def wide(self, sums: Pair) -> Pair:
-        """The sum of both halves."""
+        """Add up both halves."""
         cosine, sine = (((each & _LOW) + (each >> 16)).unsigned_to(I64) for each in sums)
         return cosine, sine
 
@@ -155,12 +145,12 @@ def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
 
 
 def mask_bytes(lanes: int) -> int:
-    """Bytes that hold the mask of one vector: a bit for each lane."""
+    """Return the size in bytes of the mask of one vector: a bit for each lane."""
     return max(1, lanes // 8)
 
 
 def mask_of_vector(row: Pointer, vector: int, lanes: int) -> Value:
-    """Which lanes of one of its vectors a record keeps."""
+    """Return the mask of the lanes that a record keeps of one of its vectors."""
     size = mask_bytes(lanes)
     bits = (row + vector * size).to(Kind(f"i{8 * size}")).load(align=1)
     if lanes < 8:

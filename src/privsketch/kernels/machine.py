@@ -1,7 +1,7 @@
-"""LLVM modules to machine code, in process through llvmlite (a tenth of a second).
+"""Compile routines to machine code, in process through llvmlite (a tenth of a second).
 
-Whoever compiles a kernel compares it with its definition before it is used: compilers have
-errors too, and a wrong sum would be released as if it were right.
+Each kernel is compared with its definition before it is used: compilers have errors too, and a
+wrong sum would be released as if it were right.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.errors import KernelError
+from privsketch.kernels.builder import Routine
+from privsketch.kernels.kinds import DOUBLE, I32, I64, Kind
 
-POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
-_FAST_DPWSSD = 21  # LLVM's version that knows this preference
+_NUMBERS: dict[Kind, Any] = {I32: ctypes.c_int32, I64: ctypes.c_int64, DOUBLE: ctypes.c_double}
+_FAST_DPWSSD = 21  # first version of LLVM that knows this preference
 
 
 def require_agreement(kernel: str, agrees: bool) -> None:
-    """Refuses a kernel that does not give what it should for public numbers."""
+    """Refuse a kernel whose results differ from its definition."""
     if not agrees:
         llvm = _llvm()
         version = ".".join(str(part) for part in llvm.llvm_version_info)
@@ -34,12 +36,12 @@ def require_agreement(kernel: str, agrees: bool) -> None:
 
 @dataclass(frozen=True)
 class Processor:
-    """What code is made for: an architecture, a processor of it, and what that one has."""
+    """Target of compilation: architecture, processor and its instruction sets."""
 
     triple: str
     name: str
     words: frozenset[str]  # LLVM's names of instruction sets and preferences
-    lacking: frozenset[str] = frozenset()  # those that others of its name have
+    lacking: frozenset[str] = frozenset()  # words that other processors of this name have
 
     @property
     def vector_bits(self) -> int:
@@ -47,7 +49,7 @@ class Processor:
         return 512 if "avx512bw" in self.words else 256 if "avx2" in self.words else 128
 
     def target_machine(self) -> Any:
-        """LLVM's compiler for it."""
+        """Return LLVM's code generator for this processor."""
         target = _llvm().Target.from_triple(self.triple)
         signs = [f"+{word}" for word in sorted(self.words)]
         signs += [f"-{word}" for word in sorted(self.lacking)]
@@ -56,26 +58,26 @@ class Processor:
 
 @cache
 def this_processor() -> Processor:
-    """The one at hand."""
+    """Return the processor of this machine."""
     llvm = _llvm()
-    found, triple = llvm.get_host_cpu_features(), llvm.get_process_triple()
-    words = {word for word, has in found.items() if has}
+    supported, triple = llvm.get_host_cpu_features(), llvm.get_process_triple()
+    words = {word for word, has in supported.items() if has}
     if triple.startswith(("aarch64", "arm64")):
-        words.add("neon")  # all of them have it, though not all systems say so
-    # Intel's servers of two generations have a multiply-add of pairs that LLVM takes to be slow.
+        words.add("neon")  # all of them have it, but not all systems report it
+    # Two generations of Intel's servers have a multiply-add of pairs that LLVM considers slow.
     if words & {"avx512vnni", "avxvnni"} and llvm.llvm_version_info[0] >= _FAST_DPWSSD:
         words.add("fast-dpwssd")
-    lacking = frozenset(found) - words
+    lacking = frozenset(supported) - words
     return Processor(triple, llvm.get_host_cpu_name(), frozenset(words), lacking)
 
 
 def processor() -> Processor:
-    """The one that kernels are compiled for."""
+    """Return the processor that kernels are compiled for."""
     return this_processor()
 
 
 def vector_bits() -> int:
-    """Width of the vector registers that kernels use, in bits."""
+    """Return the width of the vector registers that kernels use, in bits."""
     return processor().vector_bits
 
 
@@ -87,60 +89,53 @@ class Code:
     engine: Any  # owns the machine code
 
 
-def compile_function(module: Any, name: str, *arguments: Any) -> Code:
-    """Machine code of the function `name`, which returns nothing and takes `arguments`.
-
-    `module` is one of llvmlite.ir, or LLVM assembly as text.
-    """
-    llvm = _llvm()
-    machine = processor().target_machine()
-    engine = llvm.create_mcjit_compiler(_optimised(module, machine), machine)
+def compile_routine(routine: Routine) -> Code:
+    """Compile a finished routine for this processor."""
+    target = processor().target_machine()
+    engine = _llvm().create_mcjit_compiler(optimise(routine, target), target)
     engine.finalize_object()
-    signature = ctypes.CFUNCTYPE(None, *arguments)
-    return Code(signature(engine.get_function_address(name)), engine)
+    kinds = routine.arguments.values()
+    types = [_NUMBERS[kind] if isinstance(kind, Kind) else ctypes.c_void_p for kind in kinds]
+    function = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(routine.name))
+    return Code(function, engine)
 
 
-def assembly(module: Any, processor: Processor) -> str:
-    """What a module becomes on any processor, to be read by people and tests."""
-    parsed, machine = _for_any(module, processor)
-    return str(machine.emit_assembly(parsed))
+def assembly(routine: Routine, processor: Processor) -> str:
+    """Return the assembly of a routine on any processor, for people and tests."""
+    target = processor.target_machine()
+    return str(target.emit_assembly(optimise(routine, target)))
 
 
-def object_code(module: Any, processor: Processor) -> bytes:
-    """The same as a file that can be linked."""
-    parsed, machine = _for_any(module, processor)
-    return bytes(machine.emit_object(parsed))
+def object_code(routine: Routine, processor: Processor) -> bytes:
+    """Return the object file of a routine on any processor."""
+    target = processor.target_machine()
+    return bytes(target.emit_object(optimise(routine, target)))
 
 
-def _for_any(module: Any, processor: Processor) -> tuple[Any, Any]:
+def optimise(routine: Routine, target_machine: Any) -> Any:
+    """Return the optimised module of a finished routine."""
     llvm = _llvm()
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    machine = processor.target_machine()
-    return _optimised(module, machine), machine
-
-
-def _optimised(module: Any, machine: Any) -> Any:
-    llvm = _llvm()
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
-    builder.getModulePassManager().run(parsed, builder)
-    return parsed
+    module = llvm.parse_assembly(str(routine))
+    module.verify()
+    builder = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options(3))
+    builder.getModulePassManager().run(module, builder)
+    return module
 
 
 def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A contiguous copy that starts at a multiple of 64 bytes, as vector loads want."""
-    room = np.empty(array.nbytes + 64, dtype=np.uint8)
-    skip = -room.ctypes.data % 64
-    copy = room[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    """Return a contiguous copy that starts at a multiple of 64 bytes, for vector loads."""
+    buffer = np.empty(array.nbytes + 64, dtype=np.uint8)
+    skip = -buffer.ctypes.data % 64
+    copy = buffer[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 
 
+@cache
 def _llvm() -> Any:
+    """Import llvmlite when it is needed, prepared for processors of any kind."""
     import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
     return llvm

@@ -1,64 +1,60 @@
-"""The decoders' loops over pairs of atoms: what a merge costs, and the phases between two centers.
+"""Loops over pairs of atoms, compiled: costs of merges, and phases between two centers.
 
-When atoms are to go, every pair of neighbours is a candidate for one atom in their place
-(`learning/pruning.py`): what that changes is summed up without being stored. Inner products
+To reduce the number of atoms, `learning/pruning.py` considers to merge every pair of neighbours
+into one atom. The code here adds up the change of the residual without storing it. Inner products
 of derivatives (`learning/uncertainty.py`) are sums over cosines and sines of phases between two
-centers, which follow from those of the centers themselves.
+centers, which follow from cosines and sines of the centers.
 """
 
 from __future__ import annotations
 
-import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import FLOAT, I64, Array, Kind, Routine, Value, fma
-from privsketch.kernels.decoder import ATOMS, NUMBERS, AtomWriter, Evaluation, Shape, shape_of
+from privsketch.kernels.builder import Routine, Value
+from privsketch.kernels.decoder import ATOMS, AtomWriter, Evaluation, Shape, public_inputs, shape_of
+from privsketch.kernels.kinds import FLOAT, I64, Arguments, Array, Kind
+from privsketch.kernels.operations import fma
 
 MERGE_INPUTS = (
     "frequencies",  # (dim, features), in turns per unit
     "exponents",  # (widths, features)
     "taper",  # (features,)
-    "residual",  # (2, features), with the taper
-    "atoms",  # (atoms, 2, features), with the taper
-    "weights",  # (pairs, 3): of the atom that is new, of the first and of the second one
-    "centers",  # (pairs, dim), of the new atoms
-    "variances",  # (pairs, widths)
+    "residual",  # (2, features), times the taper
+    "atoms",  # (atoms, 2, features), times the taper
+    "weights",  # (pairs, 3): weights of the new atom, of the first and of the second one
+    "centers",  # (pairs, dim): centers of the new atoms
+    "variances",  # (pairs, widths): variances of the new atoms
 )
 PHASE_INPUTS = (
     "real",  # (atoms, features)
     "imaginary",
-    "own_real",  # (features,) of the atom that phases are counted from
+    "own_real",  # (features,): the atom that phases are relative to
     "own_imaginary",
 )
 
 
 @cache
 def compile_merges(kind: str) -> Evaluation:
-    """The function `price_merges` for numbers of a kind, on this processor.
+    """Compile the function `price_merges` for numbers of a kind, "float" or "double".
 
     Its arguments are the numbers of tiles, of pairs over ATOMS, of columns and of widths, the
-    inputs above, the (pairs,) numbers of the first and of the second atoms, and an output of
-    (pairs, lanes): what the squared length of the residual grows by, which is added to what is
-    there lane by lane.
+    inputs above, the (pairs,) indices of the first and of the second atoms, and an output of
+    (pairs, lanes). The growth of the squared residual is added to the output lane by lane.
     """
     shape = shape_of(kind)
-    module = _MergeWriter(shape).write()
-    arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * (len(MERGE_INPUTS) + 3)
-    merges = Evaluation(machine.compile_function(module, "price_merges", *arguments), shape)
+    merges = Evaluation(machine.compile_routine(_MergeWriter(shape).write()), shape)
     _check_merges(merges)
     return merges
 
 
 def _check_merges(merges: Evaluation) -> None:
-    """Compares the function with its definition."""
+    """Compare the function with its definition."""
     shape, (tiles, n_pairs, n_atoms, dim, widths) = merges.shape, (3, 3 * ATOMS, 5, 3, 2)
-    dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
     n_features = tiles * shape.tile
     sizes = {
         "frequencies": (dim, n_features),
@@ -70,29 +66,20 @@ def _check_merges(merges: Evaluation) -> None:
         "centers": (n_pairs, dim),
         "variances": (n_pairs, widths),
     }
-    stream = PublicStream(1, Purpose.CHECK_PAIRS)
-    numbers = {
-        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
-        for name, size in sizes.items()
-    }
-    numbers["exponents"] = -np.abs(numbers["exponents"])
-    numbers["variances"] = np.abs(numbers["variances"])
-    arrays = {name: machine.aligned(numbers[name].astype(dtype)) for name in MERGE_INPUTS}
+    numbers = public_inputs(PublicStream(1, Purpose.CHECK_PAIRS), sizes)
+    arrays = {name: machine.aligned(numbers[name].astype(shape.dtype)) for name in MERGE_INPUTS}
     members = np.arange(2 * n_pairs).reshape(2, n_pairs) * 3 % n_atoms
-    prices = np.zeros((n_pairs, shape.lanes), dtype)
+    prices = np.zeros((n_pairs, shape.lanes), shape.dtype)
     merges.code.function(
         *(tiles, n_pairs // ATOMS, dim, widths),
         *(array.ctypes.data for array in (*arrays.values(), *members, prices)),
     )
     inputs = {name: arrays[name].astype(np.float64) for name in MERGE_INPUTS}
-    right = merge_definition(inputs, *members)
-    error = np.abs(prices.sum(axis=1, dtype=np.float64) - right).max()
-    agrees = bool(error <= 256 * float(np.finfo(dtype).eps) * np.abs(right).max())
-    machine.require_agreement(f"{shape.kind!r} decoder", agrees)
+    merges.require_agreement(prices, merge_definition(inputs, *members))
 
 
 def merge_definition(inputs: dict[str, Floats], first: Indices, second: Indices) -> Floats:
-    """(pairs,) growth of the squared residual by each merge: the same in plain NumPy."""
+    """Return the (pairs,) growth of the squared residual by each merge, in plain NumPy."""
     phases = 2 * np.pi * inputs["centers"] @ inputs["frequencies"]
     new = np.stack([np.cos(phases), np.sin(phases)], axis=1)
     new *= np.exp2(inputs["variances"] @ inputs["exponents"])[:, None]
@@ -105,49 +92,49 @@ def merge_definition(inputs: dict[str, Floats], first: Indices, second: Indices)
 
 @cache
 def compile_phases() -> Evaluation:
-    """The function `phases_between`, in single precision, on this processor.
+    """Compile the function `phases_between`, in single precision.
 
     Its arguments are the number of atoms, that of vectors per atom, the inputs above, and two
-    outputs like the first: products of the real parts plus those of the imaginary parts, and
-    imaginary times own real less real times own imaginary parts.
+    outputs of the shape of the first. One output is products of the real parts plus those of the
+    imaginary parts. The other is imaginary times own real minus real times own imaginary parts.
     """
     shape = shape_of("float")
-    arguments = [machine.INTEGER] * 2 + [machine.POINTER] * (len(PHASE_INPUTS) + 2)
-    code = machine.compile_function(_phases_module(shape), "phases_between", *arguments)
-    phases = Evaluation(code, shape)
+    phases = Evaluation(machine.compile_routine(_phases_routine(shape)), shape)
     _check_phases(phases)
     return phases
 
 
-def _phases_module(shape: Shape) -> Any:
+def _phases_routine(shape: Shape) -> Routine:
     names = (*PHASE_INPUTS, "together", "apart")
-    arguments: dict[str, Kind | Array] = dict.fromkeys(("atoms", "vectors"), I64)
+    arguments: Arguments = dict.fromkeys(("atoms", "vectors"), I64)
     arguments |= {name: Array(FLOAT) for name in names}
     routine = Routine("phases_between", arguments, vector_bits=32 * shape.lanes)
     vector, n_vectors = FLOAT.vector(shape.lanes), routine.numbers["vectors"]
-    with routine.loop(routine.numbers["atoms"]) as atom, routine.loop(n_vectors) as place:
-        own = place * shape.lanes
-        each = own + atom * n_vectors * shape.lanes
-        at = [own if name.startswith("own") else each for name in names]
-        places = [(routine.pointers[n] + k).to(vector) for n, k in zip(names, at, strict=True)]
-        real, imaginary, own_real, own_imaginary = (each.load() for each in places[:4])
-        places[4].store(fma(real, own_real, imaginary * own_imaginary))
-        places[5].store(fma(imaginary, own_real, -(real * own_imaginary)))
+    with routine.loop(routine.numbers["atoms"]) as atom, routine.loop(n_vectors) as index:
+        own = index * shape.lanes
+        offset = own + atom * n_vectors * shape.lanes
+        addresses = [
+            (routine.pointers[name] + (own if name.startswith("own") else offset)).to(vector)
+            for name in names
+        ]
+        real, imaginary, own_real, own_imaginary = (address.load() for address in addresses[:4])
+        addresses[4].store(fma(real, own_real, imaginary * own_imaginary))
+        addresses[5].store(fma(imaginary, own_real, -(real * own_imaginary)))
     return routine.finish()
 
 
 def _check_phases(phases: Evaluation) -> None:
-    """Compares the function with its definition."""
+    """Compare the function with its definition."""
     n_atoms, n_features = 3, 2 * phases.shape.lanes
     stream = PublicStream(2, Purpose.CHECK_PAIRS)
     numbers = (2 * stream.uniform((2 * n_atoms + 2) * n_features) - 1).astype(np.float32)
     real, imaginary, own = np.split(numbers.reshape(-1, n_features), (n_atoms, 2 * n_atoms))
-    found = np.zeros((2, n_atoms, n_features), np.float32)
+    outputs = np.zeros((2, n_atoms, n_features), np.float32)
     phases.code.function(
-        n_atoms, 2, *(each.ctypes.data for each in (real, imaginary, *own, *found))
+        n_atoms, 2, *(each.ctypes.data for each in (real, imaginary, *own, *outputs))
     )
-    turned = (real + 1j * imaginary) * np.conj(own[0] + 1j * own[1])
-    error = max(np.abs(found[0] - turned.real).max(), np.abs(found[1] - turned.imag).max())
+    expected = (real + 1j * imaginary) * np.conj(own[0] + 1j * own[1])
+    error = max(np.abs(outputs[0] - expected.real).max(), np.abs(outputs[1] - expected.imag).max())
     machine.require_agreement("phases", bool(error <= 4 * np.finfo(np.float32).eps))
 
 
@@ -160,7 +147,7 @@ class _MergeWriter(AtomWriter):
             "price_merges", shape, {**inputs, "first": I64, "second": I64, "prices": None}
         )
 
-    def write(self) -> Any:
+    def write(self) -> Routine:
         routine, pointers = self.routine, self.routine.pointers
         n_features = routine.numbers["tiles"] * self.shape.tile
         with routine.loop(routine.numbers["tiles"]) as t:
@@ -193,7 +180,7 @@ class _MergeWriter(AtomWriter):
     def grown(
         self, merge: Value, new: Value, place: Value, n_features: Value, total: Value
     ) -> Value:
-        """The price of a merge so far, with that of one vector of features of its new atom."""
+        """Add the price of one vector of features of the new atom to that of a merge so far."""
         pointers, lanes = self.routine.pointers, self.shape.lanes
         weights = [(pointers["weights"] + merge * 3 + k).load().splat(lanes) for k in range(3)]
         change = weights[0] * new

@@ -1,13 +1,13 @@
-"""Records to integers in compiled code: what `features/fixedpoint.Quantiser` defines, bit for bit.
+"""Records to integers in compiled code, equal to `features/fixedpoint.Quantiser` bit for bit.
 
-One function reads rows, another reads columns and writes rows, so that no table is turned round
-in memory first. Both subtract the center, multiply by the unit, cut and round; values that are
-not finite become 0 and raise a flag. Cutting comes before rounding here: limits are whole
-numbers, so that the order does not matter. Records of a ball are cut far outside, which keeps
-squared norms exact, and another function moves those that are outside to its edge.
+One function reads rows. Another reads columns and writes rows, so that no table has to be
+transposed in memory. Both subtract the center, multiply by the unit, clip and round. Values that
+are not finite become 0 and set a flag. Clipping before rounding gives the same results, because
+limits are integers. Records of a ball are clipped far outside of it, which keeps squared norms
+exact; another function moves records outside of the ball to its edge.
 
-Rows are read as one long line of numbers where they follow each other without gaps: centers,
-units and limits are repeated until they fill whole vectors.
+Rows without gaps between them are read as one long line of numbers: centers, units and limits are
+repeated until they fill whole vectors.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import ctypes
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -35,35 +36,18 @@ from privsketch.features.fixedpoint import (
 )
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import (
-    DOUBLE,
-    FLOAT,
-    I1,
-    I8,
-    I16,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Pointer,
-    Routine,
-    Value,
-    clipped,
-    lanes_added,
-    nearest_integer,
-    select,
-    square_root,
-    truncated,
-)
+from privsketch.kernels.builder import Pointer, Routine, Value, select
+from privsketch.kernels.kinds import DOUBLE, FLOAT, I1, I8, I16, I32, I64, Arguments, Array, Kind
+from privsketch.kernels.operations import clip, lane_sum, rint, sqrt, trunc
 
-LANES = 8  # of all vectors; where registers are narrower, LLVM takes several
-MIN_LINE = 64  # numbers, so that its beginning and end cost little
+LANES = 8  # of all vectors; if registers are narrower, LLVM uses several
+MIN_LINE = 64  # numbers of a line, so that its beginning and end cost little
 _CACHED_VALUES = 2**16  # 512 KB of float64, read again at once: second-level cache
-_WHOLE = 1.5 * 2.0**52  # added to a small number, it leaves its nearest integer in the low bits
+_WHOLE = 1.5 * 2.0**52  # the low bits of its sum with a small number are the nearest integer
 Layout = Literal["rows", "columns"]
 Output = Literal["integers", "wholes", "both"]
 Quantised = npt.NDArray[np.int16]
-# How records of a number type are read: kind, and whether integers have a sign.
+# Kind of the numbers of a NumPy type, and whether integers are signed.
 INPUTS: dict[str, tuple[Kind, bool]] = {
     "f8": (DOUBLE, True),
     "f4": (FLOAT, True),
@@ -71,11 +55,11 @@ INPUTS: dict[str, tuple[Kind, bool]] = {
     **{f"u{kind.number_bits // 8}": (kind, False) for kind in (I8, I16, I32, I64)},
 }
 NUMBERS = ("count", "width", "stride", "out_stride")
-TABLES = ("center", "unit", "low", "high")  # (width,) each, of columns filled up to whole vectors
+TABLES = ("center", "unit", "low", "high")  # (width,) each, padded to whole vectors
 
 
 class CompiledQuantiser:
-    """The same as `Quantiser`, from compiled code; safe to call from several threads."""
+    """Compiled equivalent of `Quantiser`; safe to call from several threads."""
 
     def __init__(
         self,
@@ -85,37 +69,37 @@ class CompiledQuantiser:
         bits: int = RECORD_BITS,
         common_unit: bool = False,
     ) -> None:
-        known = Quantiser(
-            domain, missing_to_center=missing_to_center, bits=bits, common_unit=common_unit
-        )
-        self._made_of = domain, missing_to_center, bits, common_unit
-        self.definition, self.limits = known, known.limits
-        self.dim, self.rows_at_once = known.dim, known.rows_at_once
-        most = known.limits.astype(np.float64)
-        if known.is_ball:
-            most = np.full(known.dim, FAR * (known.largest + 1))
-        tables = np.stack([known.center, known.unit, -most, most])
-        # A line is as many rows as fill whole vectors, unless they are long anyway.
-        filling = LANES // math.gcd(LANES, known.dim)
-        lines = filling * -(-MIN_LINE // (filling * known.dim))
-        self._rows_of_line = 1 if known.dim >= MIN_LINE else lines
+        options: dict[str, Any] = {"missing_to_center": missing_to_center, "bits": bits}
+        options["common_unit"] = common_unit
+        self._rebuild = partial(CompiledQuantiser, domain, **options)
+        self.definition = definition = Quantiser(domain, **options)
+        self.limits, self.dim = definition.limits, definition.dim
+        self.rows_at_once = definition.rows_at_once
+        most = definition.limits.astype(np.float64)
+        if definition.is_ball:
+            most = np.full(self.dim, FAR * (definition.largest + 1))
+        tables = np.stack([definition.center, definition.unit, -most, most])
+        # A line has as many rows as fill whole vectors; long rows are a line each.
+        filling = LANES // math.gcd(LANES, self.dim)
+        n_rows = filling * -(-MIN_LINE // (filling * self.dim))
+        self._rows_of_line = 1 if self.dim >= MIN_LINE else n_rows
         self._line = _Tables(np.tile(tables, self._rows_of_line))
-        self._codes: dict[tuple[str, Layout, Output], machine.Code] = {}  # those in use: no lock
+        self._codes: dict[tuple[str, Layout, Output], machine.Code] = {}  # a cache without a lock
         # Columns beyond the last one become 0.
-        self._columns = _Tables(np.pad(tables, ((0, 0), (0, -known.dim % LANES))))
+        self._columns = _Tables(np.pad(tables, ((0, 0), (0, -self.dim % LANES))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, self._made_of  # addresses and compiled code are those of a process
+        return self._rebuild, ()  # addresses and compiled code belong to one process
 
     def __call__(self, records: Block) -> Quantised:
         """Quantise records of any number type, (n, dim), at the default resolution."""
         if self.definition.largest > RECORD_MAX:
             raise too_fine()
         n = len(records)
-        integers = _room(n, self.dim, np.int16)
+        integers = _buffer(n, self.dim, np.int16)
         if self.definition.is_ball:
             step = max(1, _CACHED_VALUES // self.dim)
-            wholes = _room(min(n, step), self.dim, np.float64)
+            wholes = _buffer(min(n, step), self.dim, np.float64)
             for first in range(0, n, step):
                 part, out = records[first : first + step], integers[first : first + step]
                 self._quantise(part, out, wholes[: len(part)])
@@ -125,16 +109,19 @@ class CompiledQuantiser:
         return integers
 
     def whole_numbers(self, records: Block) -> Whole:
-        """The integers as float64, at any resolution and for any number of records."""
-        return self._whole_numbers(records, _room(len(records), self.dim, np.float64))
+        """Return the integers as float64, at any resolution and for any number of records."""
+        return self._whole_numbers(records, _buffer(len(records), self.dim, np.float64))
 
     def blocks_of_whole_numbers(self, records: Block) -> Iterator[Whole]:
-        """The same in blocks that stay in the cache; one is gone when the next is asked for."""
+        """Yield the integers as float64 in blocks that stay in the cache.
+
+        Each block overwrites the one before it.
+        """
         step = max(1, _CACHED_VALUES // self.dim)
-        room = _room(min(len(records), step), self.dim, np.float64)
+        buffer = _buffer(min(len(records), step), self.dim, np.float64)
         for first in range(0, len(records), step):
             part = records[first : first + step]
-            yield self._whole_numbers(part, room[: len(part)])
+            yield self._whole_numbers(part, buffer[: len(part)])
 
     def _whole_numbers(self, records: Block, wholes: Whole) -> Whole:
         self._quantise(records, None, wholes)
@@ -143,7 +130,7 @@ class CompiledQuantiser:
         return wholes
 
     def _quantise(self, records: Block, integers: Quantised | None, wholes: Whole | None) -> None:
-        """Writes to one of the outputs or to both: all but what balls need besides."""
+        """Write to one of the outputs or to both; records outside of a ball stay outside."""
         if records.shape[1:] != (self.dim,):
             raise RecordError(f"blocks: expected tables of {self.dim} columns")
         if records.dtype == np.bool_:
@@ -152,8 +139,8 @@ class CompiledQuantiser:
         if layout is not None:
             self._run(None, layout, records, integers, wholes)
             return
-        known = records.dtype.newbyteorder("=")
-        dtype = known if known.str[1:] in INPUTS else np.dtype(np.float64)
+        native = records.dtype.newbyteorder("=")
+        dtype = native if native.str[1:] in INPUTS else np.dtype(np.float64)
         for first in range(0, len(records), self.rows_at_once):
             rows = slice(first, first + self.rows_at_once)
             with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
@@ -176,10 +163,10 @@ class CompiledQuantiser:
     ) -> None:
         if code is None:
             output: Output = "integers" if wholes is None else "both"
-            wanted = records.dtype.str[1:], layout, "wholes" if integers is None else output
-            code = self._codes.get(wanted)
+            key = records.dtype.str[1:], layout, "wholes" if integers is None else output
+            code = self._codes.get(key)
             if code is None:
-                code = self._codes[wanted] = compile_quantiser(*wanted)
+                code = self._codes[key] = compile_quantiser(*key)
         function = code.function
         (n, dim), size, missing = records.shape, records.itemsize, ctypes.c_int8()
         width = dim if integers is None else integers.shape[1]
@@ -187,67 +174,52 @@ class CompiledQuantiser:
         flag = ctypes.addressof(missing)
         if layout == "columns":
             stride = records.strides[1] // size
-            function(n, dim, stride, width, source, first, second, *self._columns.places, flag)
+            function(n, dim, stride, width, source, first, second, *self._columns.addresses, flag)
         else:
             stride = dim if n == 1 else records.strides[0] // size
             together = self._rows_of_line if stride == dim == width else 1
             lines, rest = divmod(n, together)
-            tables = self._line.places
+            tables = self._line.addresses
             if lines:
                 line = together * dim, together * stride, together * width
                 function(lines, *line, source, first, second, *tables, flag)
-            if rest:  # a shorter line; without gaps, all are counted in numbers
+            if rest:  # a shorter line without gaps
                 done = (n - rest) * dim
-                places = (
-                    None if place is None else place + done * bytes_each
-                    for place, bytes_each in ((source, size), (first, 2), (second, 8))
+                addresses = (
+                    None if address is None else address + done * itemsize
+                    for address, itemsize in ((source, size), (first, 2), (second, 8))
                 )
-                function(1, rest * dim, 0, 0, *places, *tables, flag)
+                function(1, rest * dim, 0, 0, *addresses, *tables, flag)
         if missing.value and not self.definition.missing_to_center:
             raise missing_value(records)
 
     def _cut(
         self, integers: Quantised | None, wholes: Whole, code: machine.Code | None = None
     ) -> None:
-        """Moves rows outside of the ball to its edge."""
+        """Move rows outside of the ball to its edge."""
         code = code or compile_cut(integers is not None)
-        code.function(
-            len(wholes),
-            self.dim,
-            wholes.shape[1],
-            self.definition.largest,
-            _address(integers),
-            _address(wholes),
-        )
-
-
-def _again(
-    domain: Domain, missing_to_center: bool, bits: int, common_unit: bool
-) -> CompiledQuantiser:
-    """A quantiser once more, perhaps in another process."""
-    return CompiledQuantiser(
-        domain, missing_to_center=missing_to_center, bits=bits, common_unit=common_unit
-    )
+        sizes = len(wholes), self.dim, wholes.shape[1]
+        code.function(*sizes, self.definition.largest, _address(integers), _address(wholes))
 
 
 class _Tables:
-    """Rows of numbers, and where they lie."""
+    """Rows of numbers, and their addresses."""
 
     def __init__(self, rows: Floats) -> None:
         self.rows = [machine.aligned(row) for row in rows]
-        self.places = [row.ctypes.data for row in self.rows]
+        self.addresses = [row.ctypes.data for row in self.rows]
 
 
-def _room(n: int, width: int, dtype: type[Any]) -> npt.NDArray[Any]:
-    """An array of rows, and some room behind the last one, which vectors write over."""
+def _buffer(n: int, width: int, dtype: type[Any]) -> npt.NDArray[Any]:
+    """Return an array of rows with spare memory after the last one, which vectors overwrite."""
     return np.empty(n * width + LANES, dtype=dtype)[: n * width].reshape(n, width)
 
 
 def _layout(records: Block) -> Layout | None:
-    """How a block can be read as it lies in memory; None if it must be copied."""
+    """Return how a block can be read from memory as it is; None if it must be copied."""
     (n, dim), (down, across), size = records.shape, records.strides, records.itemsize
-    known = records.dtype.isnative and records.dtype.str[1:] in INPUTS and records.flags.aligned
-    if not known or down % size or across % size:
+    readable = records.dtype.isnative and records.dtype.str[1:] in INPUTS and records.flags.aligned
+    if not readable or down % size or across % size:
         return None
     if (dim == 1 or across == size) and (n == 1 or down == dim * size or dim >= MIN_LINE):
         return "rows"
@@ -263,42 +235,38 @@ def _address(array: npt.NDArray[Any] | None) -> int | None:
 
 @cached_once
 def compile_quantiser(number: str, layout: Layout, output: Output) -> machine.Code:
-    """The function for records of a number type, as NumPy writes it, on this processor."""
-    arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * (len(TABLES) + 4)
-    code = machine.compile_function(
-        quantiser_module(number, layout, output), "quantise", *arguments
-    )
+    """Compile the function `quantise` for records of a number type, by NumPy's code."""
+    code = machine.compile_routine(quantiser_routine(number, layout, output))
     _check(code, number, layout, output)
     return code
 
 
 @cached_once
 def compile_cut(with_integers: bool) -> machine.Code:
-    """The function that moves records into a ball, on this processor."""
-    arguments = [machine.INTEGER] * 3 + [ctypes.c_double] + [machine.POINTER] * 2
-    code = machine.compile_function(cut_module(with_integers), "cut", *arguments)
+    """Compile the function `cut`, which moves records into a ball."""
+    code = machine.compile_routine(cut_routine(with_integers))
     _check_cut(code, with_integers)
     return code
 
 
 def _check(code: machine.Code, number: str, layout: Layout, output: Output) -> None:
-    """Compares the function with the definition on public numbers, and looks at its flag.
+    """Compare the function and its flag with the definition on public numbers.
 
-    Numbers of columns are such that there are lines of several rows, shorter ones, some below a
-    vector, and vectors that overlap.
+    Numbers of columns are such that there are lines of several rows, shorter lines, lines shorter
+    than a vector, and vectors that overlap.
     """
     stream = PublicStream(0, Purpose.CHECK_QUANTISER)
     for n, dim in ((67, 1), (21, 3), (13, 10), (9, 67)):
-        # Units of the last box are powers of two, so that there are halves of them.
+        # Units of the last box are powers of two, so that halves of them occur.
         half = 1 + 3 * stream.uniform(dim) if dim < 67 else np.full(dim, 4.0)
         domain = Box(low=0.25 - half, high=half + 0.25)
-        integers: Quantised | None = None if output == "wholes" else _room(n, dim, np.int16)
-        wholes: Whole | None = None if output == "integers" else _room(n, dim, np.float64)
+        integers: Quantised | None = None if output == "wholes" else _buffer(n, dim, np.int16)
+        wholes: Whole | None = None if output == "integers" else _buffer(n, dim, np.float64)
 
-        def raises(records: Block, known: CompiledQuantiser) -> bool:
-            in_order = np.asfortranarray(records) if layout == "columns" else records
+        def raises(records: Block, quantise: CompiledQuantiser) -> bool:
+            block = np.asfortranarray(records) if layout == "columns" else records
             try:
-                known._run(code, layout, in_order, integers, wholes)  # noqa: B023 - called at once
+                quantise._run(code, layout, block, integers, wholes)  # noqa: B023 - called at once
             except RecordError:
                 return True
             return False
@@ -306,29 +274,25 @@ def _check(code: machine.Code, number: str, layout: Layout, output: Output) -> N
         moving, refusing = (CompiledQuantiser(domain, missing_to_center=m) for m in (True, False))
         records = _public_records(stream, n, dim, number)
         agrees = not raises(records, moving)
-        right = moving.definition.whole_numbers(records)
-        agrees &= all(
-            np.array_equal(right, each) for each in (integers, wholes) if each is not None
-        )
+        expected = moving.definition.whole_numbers(records)
+        agrees &= all(np.array_equal(expected, x) for x in (integers, wholes) if x is not None)
         records[~np.isfinite(records)] = 0
         agrees &= not raises(records, refusing)
         if number.startswith("f"):
-            for place in list(np.ndindex(records.shape))[::5]:  # in every lane
+            for index in list(np.ndindex(records.shape))[::5]:  # in every lane
                 with_one_missing = records.copy()
-                with_one_missing[place] = np.inf
+                with_one_missing[index] = np.inf
                 agrees &= raises(with_one_missing, refusing)
         machine.require_agreement("quantiser", agrees)
 
 
 def _public_records(stream: PublicStream, n: int, dim: int, number: str) -> Block:
-    """Numbers inside and outside of a box, halves of units, very large ones, and none."""
+    """Draw numbers inside and outside of a box, halves of units, very large and missing ones."""
     values = stream.uniform(n * dim) * 12 - 6
     if not number.startswith("f"):
-        kind = np.iinfo(number)
-        values[::2] = kind.min / 2 + stream.uniform(len(values[::2])) * (
-            kind.max / 2 - kind.min / 2
-        )
-        return np.clip(values, kind.min, kind.max / 2).astype(number).reshape(n, dim)
+        low, high = np.iinfo(number).min, np.iinfo(number).max / 2
+        values[::2] = low / 2 + stream.uniform(len(values[::2])) * (high - low / 2)
+        return np.clip(values, low, high).astype(number).reshape(n, dim)
     values[::5] = (np.rint(values[::5] * 2**13) + 0.5) / 2**13
     values[3::17], values[5::19] = 0.9 * np.finfo(number).max, -0.9 * np.finfo(number).max
     values[4::13], values[7::23], values[8::29] = np.nan, np.inf, -np.inf
@@ -336,34 +300,35 @@ def _public_records(stream: PublicStream, n: int, dim: int, number: str) -> Bloc
 
 
 def _check_cut(code: machine.Code, with_integers: bool) -> None:
-    """The same for records inside and outside of a ball, and at its edge."""
+    """Compare the function with the definition inside and outside of a ball, and at its edge."""
     stream, n = PublicStream(0, Purpose.CHECK_QUANTISER), 40
     for dim in (1, 3, 10, 67):
-        known = CompiledQuantiser(Ball(dim=dim, radius=1.0))
-        largest = known.definition.largest
+        quantise = CompiledQuantiser(Ball(dim=dim, radius=1.0))
+        largest = quantise.definition.largest
         reach = largest * np.repeat([0.1, 1.0, 2.0, 40.0], n // 4) / math.sqrt(dim)
         wholes = np.rint((stream.uniform(n * dim).reshape(n, dim) * 4 - 2) * reach[:, np.newaxis])
         wholes[:2] = 0.0
         wholes[0, -1], wholes[1, 0] = largest, -largest - 1
         far = FAR * (largest + 1)
         wholes = np.clip(wholes, -far, far)
-        right = known.definition.cut_to_ball(wholes.copy())
+        expected = quantise.definition.cut_to_ball(wholes.copy())
         integers = wholes.astype(np.int16) if with_integers else None
-        known._cut(integers, wholes, code)
-        agrees = np.array_equal(wholes, right)
-        agrees &= integers is None or np.array_equal(integers, right)
+        quantise._cut(integers, wholes, code)
+        agrees = np.array_equal(wholes, expected)
+        agrees &= integers is None or np.array_equal(integers, expected)
         machine.require_agreement("quantiser", agrees)
 
 
-def quantiser_module(number: str, layout: Layout, output: Output) -> Any:
-    """The module of the function `quantise`.
+def quantiser_routine(number: str, layout: Layout, output: Output) -> Routine:
+    """Write the function `quantise`.
 
-    "rows": `count` lines of `width` numbers, `stride` numbers apart. "columns": `count` records, 8
-    at least, of `width` columns, `stride` numbers apart. Integers or whole floats, or both, are
-    written in rows, `out_stride` numbers apart; `missing` gets a bit if a number is not finite.
+    For "rows", it reads `count` lines of `width` numbers, `stride` numbers apart. For "columns", it
+    reads `count` records, 8 at least, of `width` columns, `stride` numbers apart. It writes
+    integers or whole floats, or both, in rows `out_stride` numbers apart. A bit of `missing` is set
+    if a number is not finite.
     """
     kind, signed = INPUTS[number]
-    arguments: dict[str, Kind | Array] = dict.fromkeys(NUMBERS, I64)
+    arguments: Arguments = dict.fromkeys(NUMBERS, I64)
     arguments |= {"records": Array(kind), "integers": Array(I16), "wholes": Array(DOUBLE)}
     arguments |= dict.fromkeys(TABLES, Array(DOUBLE))
     arguments["missing"] = Array(I8)
@@ -378,7 +343,7 @@ def quantiser_module(number: str, layout: Layout, output: Output) -> Any:
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the parts of `quantise`; `all_finite` has the lanes in which all numbers were."""
+    """Writes the parts of `quantise`; `all_finite` marks lanes in which all numbers are finite."""
 
     routine: Routine
     kind: Kind
@@ -386,7 +351,7 @@ class _Writer:
     output: Output
 
     def rows(self, all_finite: list[Value]) -> None:
-        """Line by line, as many numbers as a vector has at a time."""
+        """Quantise line by line, a vector at a time."""
         routine, pointers = self.routine, self.routine.pointers
         count, width, stride, out_stride = (routine.numbers[name] for name in NUMBERS)
         zero, is_short = width.constant(0), width < LANES
@@ -395,23 +360,20 @@ class _Writer:
             records, out = pointers["records"] + line * stride, line * out_stride
             with routine.loop(vectors, all_finite, may_be_empty=True) as v:
                 # The last vector ends with the line: some numbers are then computed twice.
-                place = smaller(v * LANES, width - LANES)
-                tables = [
-                    (pointers[name] + place).to(DOUBLE.vector(LANES)).load() for name in TABLES
-                ]
-                whole = self.quantised(records + place, LANES, tables, all_finite)
-                self.store(whole, out + place)
-            with routine.loop(
-                select(is_short, width, zero), all_finite, may_be_empty=True
-            ) as place:
-                tables = [(pointers[name] + place).load() for name in TABLES]
-                self.store(self.quantised(records + place, 0, tables, all_finite), out + place)
+                j = smaller(v * LANES, width - LANES)
+                vector = DOUBLE.vector(LANES)
+                tables = [(pointers[name] + j).to(vector).load() for name in TABLES]
+                self.store(self.quantised(records + j, LANES, tables, all_finite), out + j)
+            n_single = select(is_short, width, zero)
+            with routine.loop(n_single, all_finite, may_be_empty=True) as j:
+                tables = [(pointers[name] + j).load() for name in TABLES]
+                self.store(self.quantised(records + j, 0, tables, all_finite), out + j)
 
     def columns(self, all_finite: list[Value]) -> None:
-        """Eight columns of eight records at a time.
+        """Quantise eight columns of eight records at a time.
 
-        The last columns come first: what is written beyond the end of a row is overwritten by
-        the beginning of the next one, or lies behind the last.
+        The last columns come first: numbers written beyond the end of a row are overwritten by the
+        beginning of the next one, or lie after the last row.
         """
         routine, pointers = self.routine, self.routine.pointers
         count, width, stride, out_stride = (routine.numbers[name] for name in NUMBERS)
@@ -425,50 +387,48 @@ class _Writer:
                     numbers = pointers["records"] + smaller(column, width - 1) * stride + first
                     tables = [(pointers[name] + column).load().splat(LANES) for name in TABLES]
                     tile.append(self.quantised(numbers, LANES, tables, all_finite))
-                for k, row in enumerate(turned(tile)):
+                for k, row in enumerate(transposed(tile)):
                     self.store(row, (first + k) * out_stride + start)
 
     def quantised(
-        self, place: Pointer, lanes: int, tables: list[Value], all_finite: list[Value]
+        self, source: Pointer, lanes: int, tables: list[Value], all_finite: list[Value]
     ) -> Value:
-        """Whole numbers, within limits, of the numbers at a place."""
+        """Load numbers and return them in units, clipped to the limits."""
         center, unit, low, high = tables
-        number = place.to(self.kind.vector(lanes)).load().to_double(signed=self.signed)
+        number = source.to(self.kind.vector(lanes)).load().to_double(signed=self.signed)
         units = (number - center) * unit
         if self.kind.is_float:
-            finite = number - number <= 0.0  # of others the difference is not a number
+            finite = number - number <= 0.0  # for others the difference is NaN
             units = select(finite, units, units.constant(0.0))
             all_finite[0] = all_finite[0] & (finite if lanes else finite.splat(LANES))
-        return clipped(units, low, high)
+        return clip(units, low, high)
 
-    def store(self, units: Value, place: Value) -> None:
-        """Writes numbers, rounded, to the outputs."""
+    def store(self, units: Value, offset: Value) -> None:
+        """Write numbers, rounded, to the outputs."""
         pointers = self.routine.pointers
         if self.output != "wholes":
             integers = rounded_integers(units)
-            (pointers["integers"] + place).to(integers.kind).store(integers)
+            (pointers["integers"] + offset).to(integers.kind).store(integers)
         if self.output != "integers":
-            (pointers["wholes"] + place).to(units.kind).store(nearest_integer(units))
+            (pointers["wholes"] + offset).to(units.kind).store(rint(units))
 
 
 def rounded_integers(units: Value) -> Value:
-    """Small numbers to 16-bit integers, halves to even."""
-    lanes = units.kind.lanes
-    return (units + _WHOLE).bits_as(I64.vector(lanes)).unsigned_to(I16)
+    """Round small numbers to 16-bit integers, halves to even."""
+    return (units + _WHOLE).bits_as(I64.vector(units.kind.lanes)).unsigned_to(I16)
 
 
 def smaller(a: Value, b: Value) -> Value:
-    """The smaller one of two numbers."""
+    """Return the smaller of two numbers."""
     return select(a < b, a, b)
 
 
-def turned(tile: list[Value]) -> list[Value]:
-    """Rows of a square of numbers from its columns."""
-    lanes = len(tile)
-    size = 1
-    while size < lanes:  # blocks of this size are exchanged within those of twice the size
-        low = [k + (lanes if k & size else 0) - (size if k & size else 0) for k in range(lanes)]
-        high = [place + size for place in low]
+def transposed(tile: list[Value]) -> list[Value]:
+    """Return the rows of a square of numbers from its columns."""
+    lanes, size = len(tile), 1
+    while size < lanes:  # exchange blocks of this size within those of twice the size
+        low = [k + (lanes - size if k & size else 0) for k in range(lanes)]
+        high = [lane + size for lane in low]
         rows = list(tile)
         for k in range(lanes):
             if not k & size:
@@ -478,13 +438,13 @@ def turned(tile: list[Value]) -> list[Value]:
     return tile
 
 
-def cut_module(with_integers: bool) -> Any:
-    """The module of the function `cut`: records outside of a ball are moved to its edge.
+def cut_routine(with_integers: bool) -> Routine:
+    """Write the function `cut`, which moves records outside of a ball to its edge.
 
-    Whole numbers are changed where they are, and integers beside them if there are any. Squares
-    add up exactly, in any order.
+    It changes whole floats in place, and with `with_integers` the integers too. Sums of squares are
+    exact in any order.
     """
-    arguments: dict[str, Kind | Array] = {"count": I64, "dim": I64, "stride": I64}
+    arguments: Arguments = {"count": I64, "dim": I64, "stride": I64}
     arguments |= {"largest": DOUBLE, "integers": Array(I16), "wholes": Array(DOUBLE)}
     routine = Routine("cut", arguments, vector_bits=machine.vector_bits())
     count, dim, stride, largest = routine.numbers.values()
@@ -496,7 +456,7 @@ def cut_module(with_integers: bool) -> Any:
         with routine.loop(filled, squares, step=LANES, may_be_empty=True) as j:
             part = (wholes + j).to(vector).load()
             squares[0] += part * part
-        total = [lanes_added(squares[0])]
+        total = [lane_sum(squares[0])]
         with routine.loop(dim, total, start=filled, may_be_empty=True) as j:
             part = (wholes + j).load()
             total[0] += part * part
@@ -504,12 +464,12 @@ def cut_module(with_integers: bool) -> Any:
         is_outside = largest * largest < total[0]
         with routine.loop(select(is_outside, once, nothing), may_be_empty=True):
             one = total[0].constant(1.0)
-            shrink = largest / square_root(select(total[0] < one, one, total[0]))
+            shrink = largest / sqrt(select(total[0] < one, one, total[0]))
             for lanes, start, stop in ((LANES, nothing, filled), (0, filled, dim)):
                 with routine.loop(stop, start=start, step=lanes or 1, may_be_empty=True) as j:
-                    place = (wholes + j).to(DOUBLE.vector(lanes))
-                    part = truncated(place.load() * (shrink.splat(lanes) if lanes else shrink))
-                    place.store(part)
+                    target = (wholes + j).to(DOUBLE.vector(lanes))
+                    part = trunc(target.load() * (shrink.splat(lanes) if lanes else shrink))
+                    target.store(part)
                     if with_integers:
                         whole = rounded_integers(part)
                         (integers + j).to(whole.kind).store(whole)

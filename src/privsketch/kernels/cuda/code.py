@@ -1,36 +1,39 @@
-"""Routines that run on a graphics processor: what `builder` has, and what only such a one has.
+"""Routines that run on a graphics processor: `builder.Routine` and instructions of devices.
 
-A routine is run by many threads at once, 32 of them in step as a warp, some warps as a block that
-shares memory. LLVM makes PTX of it, the assembly that the driver compiles for its own device.
+Many threads run a routine at once. 32 of them form a warp, which runs in step; several warps form
+a block, which shares memory. LLVM translates a routine to PTX, and the driver compiles that for its
+device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from privsketch.kernels.builder import I32, I64, Array, Kind, Pointer, Routine, Value
+from privsketch.kernels.builder import Pointer, Routine, Value, llvm_ir, llvm_type
+from privsketch.kernels.kinds import I32, I64, Arguments, Kind
+from privsketch.kernels.machine import Processor, assembly
 
 WARP = 32
 _TRIPLE = "nvptx64-nvidia-cuda"
 _SHARED = 3  # LLVM's number of the memory that a block shares
 _ALL_LANES = -1
-# What PTX is written for, by the least compute capability of a device, the newest first. Newer
-# devices run older PTX, and nothing here gains from what they have beyond it.
+# Targets of PTX by the least compute capability of a device, the newest first. Newer devices run
+# older PTX, and nothing here gains from their other instructions.
 _TARGETS = (((9, 0), "sm_90", "ptx78"), ((8, 0), "sm_80", "ptx70"))
-_HOPPER = (9, 0), "sm_90a", "ptx84"  # with instructions that no other generation has
+_HOPPER = (9, 0), "sm_90a", "ptx84"  # has instructions that no other generation has
 LEAST_CAPABILITY = _TARGETS[-1][0]
-# Types of the digits that the tensor cores multiply, by whether they have a sign.
+# Types of the digits that the tensor cores multiply, by whether they are signed.
 _DIGITS = {True: "s8", False: "u8"}
 
 
 class DeviceRoutine(Routine):
-    """A function that a grid of blocks runs, each of `threads` threads."""
+    """A function that a grid of blocks runs, with `threads` threads each."""
 
     def __init__(
         self,
         name: str,
-        arguments: Mapping[str, Kind | Array],
+        arguments: Arguments,
         *,
         threads: int,
         blocks_at_once: int = 1,
@@ -43,18 +46,18 @@ class DeviceRoutine(Routine):
             set.add(function.attributes, f'"nvvm.{word}"="{number}"')
 
     def call(self, name: str, result: Kind | None, *operands: Value | int) -> Value:
-        """An instruction that LLVM knows by a name; numbers beside values are 32-bit ones."""
-        raws = self._call(name, None if result is None else _type(result), operands)
-        return Value(self, result or I32, raws)
+        """Call an instruction by LLVM's name; Python numbers are 32-bit operands."""
+        raw = self._call(name, None if result is None else llvm_type(result), operands)
+        return Value(self, result or I32, raw)
 
     def _call(self, name: str, result: Any, operands: Sequence[Value | int]) -> Any:
-        ir = _ir()
+        ir = llvm_ir()
         values = [
             each if isinstance(each, Value) else self.constant(I32, each) for each in operands
         ]
         function = self.module.globals.get(name)
         if function is None:
-            kinds = [_type(value.kind) for value in values]
+            kinds = [llvm_type(value.kind) for value in values]
             function = ir.Function(
                 self.module, ir.FunctionType(result or ir.VoidType(), kinds), name
             )
@@ -62,39 +65,39 @@ class DeviceRoutine(Routine):
 
     @property
     def thread(self) -> Value:
-        """The number of this thread in its block."""
+        """Index of this thread in its block."""
         return self.call("llvm.nvvm.read.ptx.sreg.tid.x", I32)
 
     def block(self, axis: str = "x") -> Value:
-        """The number of this block in the grid."""
+        """Return the index of this block in the grid."""
         return self.call(f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}", I32)
 
     @property
     def blocks(self) -> Value:
-        """How many blocks the grid has along its first axis."""
+        """Number of blocks of the grid along its first axis."""
         return self.call("llvm.nvvm.read.ptx.sreg.nctaid.x", I32)
 
     def barrier(self) -> None:
-        """All threads of the block wait for each other."""
+        """Make all threads of the block wait for each other."""
         self.call("llvm.nvvm.barrier0", None)
 
     def shared(self, n_bytes: int) -> Pointer:
-        """Memory of the block, of 32-bit numbers."""
-        ir = _ir()
-        kind = ir.ArrayType(_type(I32), n_bytes // 4)
+        """Allocate memory of the block, of 32-bit numbers."""
+        ir = llvm_ir()
+        kind = ir.ArrayType(llvm_type(I32), n_bytes // 4)
         memory = ir.GlobalVariable(self.module, kind, "shared", addrspace=_SHARED)
         memory.linkage, memory.align = "internal", 16
         memory.initializer = ir.Constant(kind, ir.Undefined)
-        memory.type = ir.PointerType(addrspace=_SHARED)  # to any kind
+        memory.type = ir.PointerType(addrspace=_SHARED)  # a pointer to any kind
         return Pointer(self, I32, memory)
 
     def from_lane(self, value: Value, distance: int) -> Value:
-        """The 32-bit value of the lane whose number differs in the bits of `distance`."""
+        """Return the 32-bit value of the lane whose index differs in the bits of `distance`."""
         return self.call("llvm.nvvm.shfl.sync.bfly.i32", I32, _ALL_LANES, value, distance, 31)
 
-    def bytes_of(self, low: Value, high: Value, places: int) -> Value:
-        """Four of eight bytes, by a hexadecimal digit each, the lowest last."""
-        return self.call("llvm.nvvm.prmt", I32, low, high, places)
+    def select_bytes(self, low: Value, high: Value, selector: int) -> Value:
+        """Select four of eight bytes by hexadecimal digits, the lowest byte by the last digit."""
+        return self.call("llvm.nvvm.prmt", I32, low, high, selector)
 
     def products(
         self,
@@ -103,17 +106,17 @@ class DeviceRoutine(Routine):
         right: Sequence[Value],
         added: Sequence[Value],
     ) -> list[Value]:
-        """Tensor cores: 16 rows times 8 columns of 8-bit numbers, added to four 32-bit ones.
+        """Multiply 16 rows by 8 columns of 8-bit numbers on tensor cores, and add `added`.
 
-        Sums wrap. The two sides have a sign or not; they are 16 or 32 numbers deep.
+        The 32-bit sums wrap. Each side is signed or unsigned, and 16 or 32 numbers deep.
         """
-        ir = _ir()
+        ir = llvm_ir()
         depth = 16 * len(right)
         kinds = ".".join(dict.fromkeys(_DIGITS[sign] for sign in signs))
         name = f"llvm.nvvm.mma.m16n8k{depth}.row.col.{kinds}"
-        four = ir.LiteralStructType([_type(I32)] * 4)
+        four = ir.LiteralStructType([llvm_type(I32)] * 4)
         raw = self._call(name, four, [*left, *right, *added])
-        return [Value(self, I32, self.writer.extract_value(raw, place)) for place in range(4)]
+        return [Value(self, I32, self.writer.extract_value(raw, index)) for index in range(4)]
 
     def group_products(
         self,
@@ -121,14 +124,14 @@ class DeviceRoutine(Routine):
         added: Sequence[Value] | None,
         n_columns: int,
     ) -> list[Value]:
-        """Hopper's tensor cores: four warps multiply 64 rows by columns in shared memory.
+        """Multiply 64 rows of four warps by columns in shared memory, on Hopper's tensor cores.
 
-        `factors` are signs, the digits of this warp's 16 rows, four registers for 32 numbers, and
-        where the columns are. All products are added up, to `added` if there is anything.
+        A factor has signs, the digits of this warp's 16 rows (four registers for 32 numbers), and
+        the address of the columns. All products are added up, to `added` if it is not None.
         """
-        ir, count = _ir(), n_columns // 2
+        ir, count = llvm_ir(), n_columns // 2
         rows = [value for _, left, _ in factors for value in left]
-        places = [place for _, _, place in factors]
+        addresses = [address for _, _, address in factors]
         sums = ", ".join(f"${index}" for index in range(count))
         lines = ["wgmma.fence.sync.aligned;"]
         at, scale = count, "none" if added is None else "all"
@@ -136,7 +139,7 @@ class DeviceRoutine(Routine):
             kinds = ".".join(_DIGITS[sign] for sign in signs)
             for chunk in range(len(left) // 4):
                 digits = ", ".join(f"${at + index}" for index in range(4))
-                # 32 numbers further are 256 bytes, counted in sixteens.
+                # The next 32 numbers are 256 bytes away, counted in units of 16 bytes.
                 lines.append(f"add.s64 place, ${count + len(rows) + number}, {16 * chunk};")
                 lines.append(
                     f"wgmma.mma_async.sync.aligned.m64n{n_columns}k32.s32.{kinds} "
@@ -148,43 +151,43 @@ class DeviceRoutine(Routine):
             "{ .reg .pred none, all; .reg .b64 place; setp.ne.u32 none, 0, 0; "
             f"setp.eq.u32 all, 0, 0; {' '.join(lines)} }}"
         )
-        operands = [*rows, *places, *(added or ())]
-        constraints = ["=&r"] * count + ["r"] * len(rows) + ["l"] * len(places)
+        operands = [*rows, *addresses, *(added or ())]
+        constraints = ["=&r"] * count + ["r"] * len(rows) + ["l"] * len(addresses)
         constraints += [str(index) for index in range(len(added or ()))] + ["~{memory}"]
-        kinds_of = [_type(each.kind) for each in operands]
-        signature = ir.FunctionType(ir.LiteralStructType([_type(I32)] * count), kinds_of)
+        types = [llvm_type(each.kind) for each in operands]
+        signature = ir.FunctionType(ir.LiteralStructType([llvm_type(I32)] * count), types)
         raw = self._assembly(signature, text, constraints, [each.raw for each in operands])
         return [Value(self, I32, self.writer.extract_value(raw, index)) for index in range(count)]
 
     def _assembly(
         self, signature: Any, text: str, constraints: Sequence[str], operands: Sequence[Any]
     ) -> Any:
-        """Instructions that LLVM has no name for."""
-        asm = _ir().InlineAsm(signature, text, ",".join(constraints), side_effect=True)
+        """Write instructions that LLVM has no name for."""
+        asm = llvm_ir().InlineAsm(signature, text, ",".join(constraints), side_effect=True)
         return self.writer.call(asm, operands)
 
-    def shared_is_written(self) -> None:
-        """What this thread wrote to shared memory is there for Hopper's tensor cores too."""
-        signature = _ir().FunctionType(_ir().VoidType(), [])
+    def publish_shared(self) -> None:
+        """Make this thread's writes to shared memory visible to Hopper's tensor cores."""
+        signature = llvm_ir().FunctionType(llvm_ir().VoidType(), [])
         self._assembly(signature, "fence.proxy.async.shared::cta;", ["~{memory}"], [])
 
-    def shared_address(self, place: Pointer) -> Value:
-        """The 64-bit number of a place in shared memory."""
-        return Value(self, I64, self.writer.ptrtoint(place.raw, _type(I64)))
+    def shared_address(self, pointer: Pointer) -> Value:
+        """Return the address of a pointer to shared memory as a 64-bit number."""
+        return Value(self, I64, self.writer.ptrtoint(pointer.raw, llvm_type(I64)))
 
-    def add_to(self, place: Pointer, value: Value) -> None:
-        """Adds to a number in memory that other threads add to as well."""
-        self.writer.atomic_rmw("add", place.raw, value.raw, "monotonic")
+    def add_to(self, pointer: Pointer, value: Value) -> None:
+        """Add to a number in memory that other threads add to as well."""
+        self.writer.atomic_rmw("add", pointer.raw, value.raw, "monotonic")
 
 
 def signed_shift(value: Value, bits: int) -> Value:
-    """Shifted right, with its sign."""
+    """Shift to the right, keeping the sign."""
     routine = value.routine
     return Value(routine, value.kind, routine.writer.ashr(value.raw, value.constant(bits).raw))
 
 
 def joined(values: Sequence[Value]) -> Value:
-    """A vector of numbers."""
+    """Return a vector of these numbers."""
     routine, kind = values[0].routine, values[0].kind.vector(len(values))
     raw = routine.constant(kind, 0).raw
     for index, value in enumerate(values):
@@ -193,7 +196,7 @@ def joined(values: Sequence[Value]) -> Value:
 
 
 def elements(vector: Value) -> list[Value]:
-    """The numbers of a vector."""
+    """Return the numbers of a vector."""
     routine, kind = vector.routine, vector.kind
     return [
         Value(
@@ -206,29 +209,7 @@ def elements(vector: Value) -> list[Value]:
 
 
 def ptx_of(routine: DeviceRoutine, capability: tuple[int, int], *, hopper: bool = False) -> str:
-    """PTX of a routine that is finished here, for devices of at least that capability."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    known = (_HOPPER, *_TARGETS) if hopper else _TARGETS
-    name, words = next(target[1:] for target in known if target[0] <= capability)
-    target = llvm.Target.from_triple(_TRIPLE)
-    machine = target.create_target_machine(cpu=name, features=f"+{words}", opt=3)
-    module = llvm.parse_assembly(str(routine.finish()))
-    module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
-    builder.getModulePassManager().run(module, builder)
-    return str(machine.emit_assembly(module))
-
-
-def _type(kind: Kind) -> Any:
-    from privsketch.kernels import builder
-
-    return builder._type(kind)
-
-
-def _ir() -> Any:
-    import llvmlite.ir as ir
-
-    return ir
+    """Finish a routine and return its PTX for devices of at least this capability."""
+    targets = (_HOPPER, *_TARGETS) if hopper else _TARGETS
+    name, version = next(target[1:] for target in targets if target[0] <= capability)
+    return assembly(routine.finish(), Processor(_TRIPLE, name, frozenset({version})))

@@ -1,8 +1,8 @@
-"""NVIDIA's driver, called directly: contexts, memory, streams, PTX to functions, launches.
+"""Direct calls of NVIDIA's driver: contexts, memory, streams, PTX to functions, launches.
 
-Only what the engine needs of libcuda, which comes with the driver; there is nothing to install.
-The context is the device's primary one, which other libraries use too, so that their arrays can
-be read where they are.
+This module wraps the part of libcuda that the engine needs. libcuda comes with the driver, so there
+is nothing to install. The context is the device's primary one, which other libraries use too, so
+their arrays can be read without a copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from privsketch.kernels.cuda.code import LEAST_CAPABILITY
 
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # attributes of a device, by number
 _MEMORY_TYPE, _DEVICE_NUMBER = 2, 9  # attributes of a pointer
-_PINNED = 1  # memory of that type is the host's
+_PINNED = 1  # type of the host's memory
 _NON_BLOCKING = 1  # a stream that does not wait for the one of other libraries
 _OUT_OF_MEMORY = 2
 _HOPPER, _HOPPER_DRIVER = (9, 0), 13000  # seen to compile what only Hopper has, and large blocks
@@ -32,12 +32,12 @@ _KEPT_PIECE, _KEPT = 2**25, 2**28  # bytes of a piece of memory that is kept, an
 
 
 class DeviceError(KernelError):
-    """No device can be used, or the driver refuses what it was asked."""
+    """No device can be used, or a call of the driver failed."""
 
 
 @cache
 def device() -> Device:
-    """The first device, or a DeviceError that says why there is none."""
+    """Return the first device; raise a DeviceError that says why there is none."""
     library = _library()
     code = library.cuInit(0)
     count = c_int()
@@ -67,7 +67,7 @@ def device() -> Device:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """A function of the driver; a DeviceError unless it succeeds."""
+    """Call a function of the driver; raise a DeviceError unless it succeeds."""
     library = _library()
     code = getattr(library, name)(*arguments)
     if code == _OUT_OF_MEMORY:
@@ -87,21 +87,15 @@ class Device:
     context: c_void_p = field(repr=False)
 
     def use(self) -> None:
-        """Every thread says so before it calls anything else."""
+        """Make this device the current one of a thread, before any other call."""
         call("cuCtxSetCurrent", self.context)
 
     def wait(self) -> None:
-        """For everything that was started."""
+        """Wait for all work on the device."""
         call("cuCtxSynchronize")
 
-    def free_memory(self) -> int:
-        """Bytes."""
-        free, total = c_size_t(), c_size_t()
-        call("cuMemGetInfo_v2", byref(free), byref(total))
-        return free.value
-
     def load(self, ptx: str, name: str) -> Function:
-        """Compiles PTX and finds one function in it."""
+        """Compile PTX and return one of its functions."""
         module, function = c_void_p(), c_void_p()
         call("cuModuleLoadData", byref(module), c_char_p(ptx.encode()))
         call("cuModuleGetFunction", byref(function), module, name.encode())
@@ -115,62 +109,56 @@ class Function:
     handle: c_void_p
 
     def blocks_at_once(self, threads: int) -> int:
-        """Blocks of that size that one multiprocessor runs at a time."""
-        found = c_int()
-        call(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            byref(found),
-            self.handle,
-            c_int(threads),
-            c_size_t(0),
-        )
-        return found.value
+        """Return how many blocks of this size one multiprocessor runs at a time."""
+        count, name = c_int(), "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        call(name, byref(count), self.handle, c_int(threads), c_size_t(0))
+        return count.value
 
     def launch(
         self, grid: tuple[int, int], threads: int, stream: Stream, arguments: Sequence[int]
     ) -> None:
-        """Starts a grid of blocks; all arguments are 64-bit numbers or places in memory."""
+        """Start a grid of blocks; all arguments are 64-bit numbers or addresses."""
         values = [c_uint64(argument & 2**64 - 1) for argument in arguments]
-        places = (c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        addresses = (c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         sizes = [*grid, 1, threads, 1, 1, 0]
-        call("cuLaunchKernel", self.handle, *map(c_uint, sizes), stream.handle, places, None)
+        call("cuLaunchKernel", self.handle, *map(c_uint, sizes), stream.handle, addresses, None)
 
 
 class Memory:
-    """Bytes of the device, or of the host where it copies from directly; freed with the object.
+    """Memory of the device, or pinned memory of the host; freed with the object.
 
-    Pieces that are not large are kept for whoever wants as much: the driver takes a millisecond
-    for a piece, and half of one for every megabyte that it pins.
+    Small pieces are kept for reuse: the driver takes a millisecond for a piece, and half a
+    millisecond for every megabyte that it pins.
     """
 
     def __init__(self, n_bytes: int, *, pinned: bool = False) -> None:
         self.pinned, self.n_bytes = pinned, max(1, n_bytes)
         if self.n_bytes <= _KEPT_PIECE:
             self.n_bytes = max(4096, 1 << (self.n_bytes - 1).bit_length())
-        self.address = _spare.taken(pinned, self.n_bytes) or _allocated(self.n_bytes, pinned)
+        self.address = _spare.pop(pinned, self.n_bytes) or _allocated(self.n_bytes, pinned)
 
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Pinned memory as an array; the array must not outlive this object."""
+        """Return pinned memory as an array, which must not outlive this object."""
         count = int(np.prod(shape)) * np.dtype(dtype).itemsize
         raw = memoryview((ctypes.c_uint8 * count).from_address(self.address))
-        found: npt.NDArray[Any] = np.frombuffer(raw, dtype=dtype).reshape(shape)
-        return found
+        view: npt.NDArray[Any] = np.frombuffer(raw, dtype=dtype).reshape(shape)
+        return view
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and hasattr(self, "address"):
-            _spare.kept(self.pinned, self.n_bytes, self.address)
+            _spare.put(self.pinned, self.n_bytes, self.address)
 
 
 class _Spare:
-    """Memory that nobody uses, by kind and size; what is too much goes back to the driver."""
+    """Unused memory by kind and size; memory beyond the limit goes back to the driver."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[bool, int], list[int]] = {}
         self._total = {False: 0, True: 0}
-        self._lock = threading.RLock()  # the garbage collector may come here from inside
+        self._lock = threading.RLock()  # the garbage collector may call `put` inside `pop`
 
-    def taken(self, pinned: bool, n_bytes: int) -> int | None:
-        """A piece of just that size, if there is one."""
+    def pop(self, pinned: bool, n_bytes: int) -> int | None:
+        """Return a piece of exactly this size; None if there is none."""
         with self._lock:
             pieces = self._pieces.get((pinned, n_bytes))
             if not pieces:
@@ -178,8 +166,8 @@ class _Spare:
             self._total[pinned] -= n_bytes
             return pieces.pop()
 
-    def kept(self, pinned: bool, n_bytes: int, address: int) -> None:
-        """Keeps a piece, or frees it."""
+    def put(self, pinned: bool, n_bytes: int, address: int) -> None:
+        """Keep a piece for reuse, or free it."""
         with self._lock:
             if n_bytes <= _KEPT_PIECE and self._total[pinned] + n_bytes <= _KEPT:
                 self._total[pinned] += n_bytes
@@ -197,16 +185,16 @@ _spare = _Spare()
 
 def _allocated(n_bytes: int, pinned: bool) -> int:
     if pinned:
-        place = c_void_p()
-        call("cuMemHostAlloc", byref(place), c_size_t(n_bytes), c_uint(0))
-        return int(place.value or 0)
+        pointer = c_void_p()
+        call("cuMemHostAlloc", byref(pointer), c_size_t(n_bytes), c_uint(0))
+        return int(pointer.value or 0)
     number = c_uint64()
     call("cuMemAlloc_v2", byref(number), c_size_t(n_bytes))
     return int(number.value)
 
 
 class Stream:
-    """Work that is done in order, beside that of other streams."""
+    """A queue of work that runs in order, concurrently with other streams."""
 
     def __init__(self) -> None:
         self.handle = c_void_p()
@@ -217,35 +205,25 @@ class Stream:
             _library().cuStreamDestroy_v2(self.handle)
 
     def wait(self) -> None:
-        """Until all its work is done."""
+        """Wait for all work of this stream."""
         call("cuStreamSynchronize", self.handle)
 
     def to_device(self, target: int, source: npt.NDArray[Any]) -> None:
-        """Starts to copy a contiguous array, which must stay as it is until then."""
-        call(
-            "cuMemcpyHtoDAsync_v2",
-            c_uint64(target),
-            c_void_p(source.ctypes.data),
-            c_size_t(source.nbytes),
-            self.handle,
-        )
+        """Start to copy a contiguous array, which must not change until that is done."""
+        address, size = c_void_p(source.ctypes.data), c_size_t(source.nbytes)
+        call("cuMemcpyHtoDAsync_v2", c_uint64(target), address, size, self.handle)
 
     def to_host(self, target: npt.NDArray[Any], source: int) -> None:
-        """Starts to copy to a contiguous array."""
-        call(
-            "cuMemcpyDtoHAsync_v2",
-            c_void_p(target.ctypes.data),
-            c_uint64(source),
-            c_size_t(target.nbytes),
-            self.handle,
-        )
+        """Start to copy to a contiguous array."""
+        address, size = c_void_p(target.ctypes.data), c_size_t(target.nbytes)
+        call("cuMemcpyDtoHAsync_v2", address, c_uint64(source), size, self.handle)
 
     def clear(self, target: int, n_bytes: int) -> None:
-        """Zeros."""
+        """Start to fill memory with zeros."""
         call("cuMemsetD8Async", c_uint64(target), ctypes.c_ubyte(0), c_size_t(n_bytes), self.handle)
 
     def mark(self) -> c_void_p:
-        """A point in time of this stream, for `seconds_between`."""
+        """Record a point in time of this stream, for `seconds_between`."""
         event = c_void_p()
         call("cuEventCreate", byref(event), c_uint(0))
         call("cuEventRecord", event, self.handle)
@@ -253,17 +231,17 @@ class Stream:
 
 
 def seconds_between(first: c_void_p, second: c_void_p) -> float:
-    """Between two marks, the second of which is waited for."""
-    found = c_float()
+    """Wait for the second mark, and return the seconds between both."""
+    milliseconds = c_float()
     call("cuEventSynchronize", second)
-    call("cuEventElapsedTime", byref(found), first, second)
-    return found.value / 1000
+    call("cuEventElapsedTime", byref(milliseconds), first, second)
+    return milliseconds.value / 1000
 
 
-def copied(array: npt.NDArray[Any]) -> Memory:
-    """A copy of an array on the device, which is complete.
+def to_device(array: npt.NDArray[Any]) -> Memory:
+    """Copy an array to the device, and wait for the copy.
 
-    The driver may return when the array is on its way, and streams of ours do not wait for that.
+    The driver may return before the copy is complete, and our streams would not wait for it.
     """
     memory, array = Memory(array.nbytes), np.ascontiguousarray(array)
     size = c_size_t(array.nbytes)
@@ -272,29 +250,29 @@ def copied(array: npt.NDArray[Any]) -> Memory:
     return memory
 
 
-def brought(memory: Memory, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array of the device's memory, when everything that was started is done."""
+def to_host(memory: Memory, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Wait for all work on the device, and copy its memory to an array."""
     device().wait()
-    found = np.empty(shape, dtype)
-    size = c_size_t(found.nbytes)
-    call("cuMemcpyDtoH_v2", c_void_p(found.ctypes.data), c_uint64(memory.address), size)
-    return found
+    array = np.empty(shape, dtype)
+    size = c_size_t(array.nbytes)
+    call("cuMemcpyDtoH_v2", c_void_p(array.ctypes.data), c_uint64(memory.address), size)
+    return array
 
 
 def is_pinned(array: npt.NDArray[Any]) -> bool:
-    """Whether the device can copy an array without the processor's help."""
+    """Return whether the device can copy an array without the processor's help."""
     return _pointer_attribute(_MEMORY_TYPE, array.ctypes.data) == _PINNED
 
 
 def is_on_first(address: int) -> bool:
-    """Whether memory is that of the first device, or unknown to the driver."""
+    """Return whether memory belongs to the first device, or is unknown to the driver."""
     return _pointer_attribute(_DEVICE_NUMBER, address) in (0, None)
 
 
 def _pointer_attribute(attribute: int, address: int) -> int | None:
-    found = c_int()
-    code = _library().cuPointerGetAttribute(byref(found), c_int(attribute), c_uint64(address))
-    return None if code else found.value
+    value = c_int()
+    code = _library().cuPointerGetAttribute(byref(value), c_int(attribute), c_uint64(address))
+    return None if code else value.value
 
 
 def _number(capability: tuple[int, int]) -> str:

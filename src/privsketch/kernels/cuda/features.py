@@ -24,14 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels.builder import I16, I32, I64, Array, Kind, Pointer, Value, select
+from privsketch.kernels.builder import Pointer, Value, select
 from privsketch.kernels.cuda.code import WARP, DeviceRoutine, elements, joined, signed_shift
+from privsketch.kernels.kinds import I16, I32, I64, Arguments, Array
 
 TILE, TOGETHER = 16, 8  # features and records that tensor cores multiply at a time
 _LOW_BYTES, _HIGH_BYTES = 0x6420, 0x7531  # of four 16-bit numbers
 # Numbers of records whose features add up in 32 bits, see kernels/features.
 MOST = {"fourier": 248, "one-bit": 2**10, "quadratic": 2**9}
-ARGUMENTS: dict[str, Kind | Array] = {
+ARGUMENTS: Arguments = {
     "records": Array(I16),
     "n": I64,
     "frequencies": Array(I32),
@@ -68,17 +69,17 @@ class Shape:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Number of them in a block."""
         return WARP * self.warps
 
     @property
     def features(self) -> int:
-        """Of a block."""
+        """Number of them in a block."""
         return TILE * self.tiles * self.warps
 
     @property
     def records(self) -> int:
-        """Of a stage."""
+        """Number of records in a stage."""
         return TOGETHER * self.groups
 
     @property
@@ -91,7 +92,7 @@ class Shape:
 
     @property
     def stage_bytes(self) -> int:
-        """Both digits of the records of a stage."""
+        """Size of both digits of the records of a stage."""
         return 2 * self.records * sum(self.depths)
 
 
@@ -134,7 +135,7 @@ def rounds_at_once(map_name: str, shape: Shape) -> int:
 
 
 def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
-    """The function `sums`, whose arguments are above."""
+    """Write the function `sums`, whose arguments are above."""
     routine = DeviceRoutine(
         "sums", ARGUMENTS, threads=shape.threads, blocks_at_once=shape.blocks_at_once
     )
@@ -143,7 +144,7 @@ def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
 
 
 class _Block:
-    """Writes what a block does."""
+    """Writes the code of a block."""
 
     def __init__(self, routine: DeviceRoutine, map_name: str, shape: Shape) -> None:
         self.routine, self.map_name, self.shape = routine, map_name, shape
@@ -208,10 +209,10 @@ class _Block:
     # -------------------------------------------------------------- records to shared memory
 
     def units(self) -> list[tuple[int, Value, Value, Value]]:
-        """What this thread brings of some groups of records: depth, record, column and place.
+        """Return the parts of some groups of records that this thread loads.
 
-        A unit is what one lane of a warp needs of one group: 4 or 8 columns. Units of all threads
-        beyond the last one bring it again.
+        A part has a depth, record, column and position: 4 or 8 columns for one lane. Threads
+        beyond the last part load it again.
         """
         shape, found, first_column, first_word = self.shape, [], 0, 0
         for depth in dict.fromkeys(shape.depths):
@@ -276,7 +277,7 @@ class _Block:
         for (_, _, _, place), words in zip(self.units(), found, strict=True):
             pairs = list(zip(words[::2], words[1::2], strict=True))
             digits = [
-                routine.bytes_of(one, other, places)
+                routine.select_bytes(one, other, places)
                 for places in (_LOW_BYTES, _HIGH_BYTES)
                 for one, other in pairs
             ]
@@ -286,7 +287,7 @@ class _Block:
             vector = joined(digits)
             (base + place.unsigned_to(I64)).to(vector.kind).store(vector, align=4 * len(digits))
         if group is not None:
-            routine.shared_is_written()
+            routine.publish_shared()
 
     def put_columns(self, base: Pointer, group: Value, place: Value, digits: list[Value]) -> None:
         """Leaves digits as Hopper wants them: low ones of all records, then high ones.
@@ -316,7 +317,7 @@ class _Block:
         starts: list[list[Value]],
         sums: list[Value],
     ) -> None:
-        """Adds the features of all records of a stage to the sums."""
+        """Add the features of all records of a stage to the sums."""
         base = self.buffer(number)
         with self.routine.loop(self.shape.groups, sums) as group:
             low, high = self.record_digits(base, group)
@@ -331,7 +332,7 @@ class _Block:
         starts: list[list[Value]],
         sums: list[Value],
     ) -> None:
-        """The same, Hopper's way; and brings the records of another stage, as many at a time."""
+        """Add features with Hopper's instructions, and load the records of another stage."""
         routine, shape, chunks = self.routine, self.shape, len(self.shape.depths)
         base = routine.shared_address(self.buffer(number))
         # Bytes from 16 columns to the next, and from 8 records to the next, counted in sixteens.
@@ -381,7 +382,7 @@ class _Block:
         low: list[list[Value]],
         high: list[list[Value]],
     ) -> list[Value]:
-        """Of two features, each for two records."""
+        """Compute the phases of two features, each for two records."""
         routine = self.routine
         half = len(digits) // 2
         mine = {False: digits[:half], True: digits[half:]}
@@ -411,7 +412,7 @@ class _Block:
         start: list[Value],
         theirs: dict[bool, list[list[Value]]],
     ) -> list[Value]:
-        """The same phases from three sums that do not wait for each other."""
+        """Compute the phases from three sums that do not wait for each other."""
         routine = self.routine
         zero = routine.constant(I32, 0)
         parts = {high: [zero] * 4 for high in range(3)}
@@ -433,7 +434,7 @@ class _Block:
         ]
 
     def add(self, tile: int, phases: list[Value], sums: list[Value]) -> None:
-        """Adds features of these phases: of a tile's cosines of two features, then of sines."""
+        """Add the features of these phases: cosines of two features of a tile, then sines."""
         for place, phase in enumerate(phases):
             cosine, sine = ADDED[self.map_name](phase, self.shape.shift)
             half = place % 4 // 2
@@ -441,7 +442,7 @@ class _Block:
             sums[4 * tile + 2 + half] += sine
 
     def flush(self, first_tile: Value, sums: list[Value]) -> None:
-        """Adds 32-bit sums of all warps to those of 64 bits; a lane adds one of four numbers."""
+        """Add 32-bit sums of all warps to those of 64 bits; a lane adds one of four numbers."""
         routine = self.routine
         which = self.lane & 3
         row = (which << 3) + (self.lane >> 2)

@@ -18,32 +18,19 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, Quantiser, missing_value
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import (
-    DOUBLE,
-    FLOAT,
-    I8,
-    I16,
-    I32,
-    I64,
-    Array,
-    Kind,
-    Value,
-    clipped,
-    maximum,
-    nearest_integer,
-    select,
-    square_root,
-    truncated,
-)
+from privsketch.kernels.builder import Value, select
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
-from privsketch.kernels.cuda.driver import Function, Memory, Stream, brought, copied, device
+from privsketch.kernels.cuda.driver import Function, Memory, Stream, device, to_device, to_host
+from privsketch.kernels.dense import public_integers
+from privsketch.kernels.kinds import DOUBLE, FLOAT, I8, I16, I32, I64, Arguments, Array, Kind
+from privsketch.kernels.operations import clip, maximum, rint, sqrt, trunc
 
 THREADS, BLOCKS_EACH = 256, 8  # of a block; blocks for each multiprocessor
 # Number types that a device reads, by NumPy's codes; integers with and without a sign.
 KINDS: dict[str, Kind] = {"f2": I16, "f4": FLOAT, "f8": DOUBLE, "b1": I8}
 KINDS |= {f"{sign}{size}": Kind(f"i{8 * size}") for sign in "iu" for size in (1, 2, 4, 8)}
 _EXPONENT = 0x7FF0000000000000  # all ones: what is not finite
-ARGUMENTS: dict[str, Kind | Array] = {  # after the records
+ARGUMENTS: Arguments = {  # after the records
     "n": I64,
     "dim": I64,
     "row": I64,  # distance of records, in numbers
@@ -78,12 +65,12 @@ class DeviceQuantiser:
         self._dim, self._itemsize = definition.dim, int(code[1:])
         self._function = function or _checked(code, definition.is_ball)
         limits = definition.limits.astype(np.float64)
-        self._numbers = [copied(each) for each in (definition.center, definition.unit, limits)]
-        self._numbers.append(copied(np.zeros(1, np.int32)))
+        self._numbers = [to_device(each) for each in (definition.center, definition.unit, limits)]
+        self._numbers.append(to_device(np.zeros(1, np.int32)))
         self._per_thread = definition.dim if definition.is_ball else 1
 
     def add(self, stream: Stream, source: Source, target: int) -> None:
-        """Starts to write the integers of all records to `target`, row by row."""
+        """Start to write the integers of all records to `target`, row by row."""
         arguments = [
             *(source.address(self._itemsize), source.n, self._dim),
             *(source.row, source.places.address),
@@ -95,13 +82,13 @@ class DeviceQuantiser:
         self._function.launch((grid, 1), THREADS, stream, arguments)
 
     def finish(self) -> None:
-        """Waits, and refuses missing values unless they go to the center."""
+        """Wait, and refuse missing values unless they go to the center."""
         if self.found_missing() and not self._missing_to_center:
             raise missing_value()
 
     def found_missing(self) -> bool:
-        """Whether a value was not finite; waits for all of them."""
-        return bool(brought(self._numbers[3], (1,), np.int32)[0])
+        """Wait for all values, and return whether one was not finite."""
+        return bool(to_host(self._numbers[3], (1,), np.int32)[0])
 
 
 @dataclass(frozen=True)
@@ -118,7 +105,7 @@ class Source:
     places: Memory
 
     def address(self, itemsize: int) -> int:
-        """Of the first record."""
+        """Return the address of the first record."""
         begin = self.memory if isinstance(self.memory, int) else self.memory.address
         return begin + self.first * self.row * itemsize
 
@@ -132,8 +119,8 @@ class ColumnSums:
 
     @classmethod
     def of(cls, dim: int) -> ColumnSums:
-        """Sums that are zero yet."""
-        return cls(dim, copied(np.zeros(dim, np.int64)))
+        """Return sums that are zero."""
+        return cls(dim, to_device(np.zeros(dim, np.int64)))
 
     def add(
         self,
@@ -144,7 +131,7 @@ class ColumnSums:
         *,
         function: Function | None = None,
     ) -> None:
-        """Starts to add n records; `rows` is where their numbers are, if not all are wanted."""
+        """Start to add n records; `rows` is the address of their indices, or 0 for all records."""
         if n == 0:
             return
         # A thread stays in its column, hence whole records at a time.
@@ -156,14 +143,14 @@ class ColumnSums:
 
     def sums(self) -> npt.NDArray[np.int64]:
         """(dim,) sums of everything that was added; waits for it."""
-        return brought(self.out, (self.dim,), np.int64)
+        return to_host(self.out, (self.dim,), np.int64)
 
 
 # -------------------------------------------------------------------- code
 
 
 def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
-    """The function `quantise` of records and the arguments above."""
+    """Write the function `quantise`, whose arguments are records and those above."""
     records = {"records": Array(KINDS[code])}
     routine = DeviceRoutine("quantise", {**records, **ARGUMENTS}, threads=THREADS)
     n, dim = routine.numbers["n"], routine.numbers["dim"]
@@ -171,12 +158,12 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
     every = routine.blocks.unsigned_to(I64) * THREADS
 
     def units(record: Value, column: Value) -> tuple[Value, Value]:
-        """The nearest integer as a float, zero for what is missing; and whether it is there."""
+        """Return the nearest integer as a float, 0 if missing, and whether it is there."""
         place = record * routine.numbers["row"] + (routine.pointers["places"] + column).load()
         number = _as_double((routine.pointers["records"] + place).load(), code)
         center, unit = ((routine.pointers[name] + column).load() for name in ("center", "unit"))
         there = (number.bits_as(I64) & _EXPONENT) < _EXPONENT
-        whole = nearest_integer((number - center) * unit)
+        whole = rint((number - center) * unit)
         return select(there, whole, whole.constant(0)), there
 
     def note(there: Value) -> None:
@@ -195,7 +182,7 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
             value, there = units(record, column)
             note(there)
             limit = (routine.pointers["limit"] + column).load()
-            put(record, column, clipped(value, -limit, limit))
+            put(record, column, clip(value, -limit, limit))
         return routine
     far, largest = FAR * 2.0**RECORD_BITS, float(RECORD_MAX)
     with routine.loop(n, start=index, step=lambda _: every, may_be_empty=True) as record:
@@ -203,20 +190,20 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
         carried = total + present
         with routine.loop(dim, carried) as column:
             value, there = units(record, column)
-            value = clipped(value, value.constant(-far), value.constant(far))
+            value = clip(value, value.constant(-far), value.constant(far))
             carried[0] += value * value
             carried[1] |= select(there, present[0].constant(0), present[0].constant(1))
         with routine.loop(carried[1], may_be_empty=True):
             routine.pointers["missing"].store(routine.constant(I32, 1))
         squared = carried[0]
-        shrink = squared.constant(largest) / square_root(maximum(squared, 1.0))
+        shrink = squared.constant(largest) / sqrt(maximum(squared, 1.0))
         inside = squared <= largest * largest
         # Whoever has the array may change it between the two readings: what was written decides.
         written = [routine.constant(DOUBLE, 0)]
         with routine.loop(dim, written) as column:
-            value = clipped(units(record, column)[0], squared.constant(-far), squared.constant(far))
-            value = select(inside, value, truncated(value * shrink))
-            value = clipped(value, value.constant(-largest), value.constant(largest))
+            value = clip(units(record, column)[0], squared.constant(-far), squared.constant(far))
+            value = select(inside, value, trunc(value * shrink))
+            value = clip(value, value.constant(-largest), value.constant(largest))
             written[0] += value * value
             put(record, column, value)
         is_long = select(written[0] <= largest * largest, dim.constant(0), dim)
@@ -226,8 +213,8 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
 
 
 def columns_routine(listed: bool) -> DeviceRoutine:
-    """The function `columns`: sums of columns, of all records or of those in a list."""
-    arguments: dict[str, Kind | Array] = {
+    """Write the function `columns`: sums of columns, of all records or of those in a list."""
+    arguments: Arguments = {
         "records": Array(I16),
         "count": I64,  # of numbers
         "dim": I64,
@@ -252,7 +239,7 @@ def columns_routine(listed: bool) -> DeviceRoutine:
 
 
 def _as_double(number: Value, code: str) -> Value:
-    """Rounded to the nearest, as NumPy does."""
+    """Convert to double precision, rounded to the nearest, as NumPy does."""
     if code == "f2":  # read as 16 bits
         routine = cast(DeviceRoutine, number.routine)
         return routine.call("llvm.convert.from.fp16.f64", DOUBLE, number)
@@ -270,12 +257,12 @@ def _columns(listed: bool) -> Function:
 
 
 def _columns_agree(listed: bool, function: Function) -> bool:
-    """Compares sums of columns with NumPy's, of more records than threads have at a time."""
+    """Compare sums of columns with NumPy's, of more records than threads have at a time."""
     stream, dim = PublicStream(0, Purpose.CHECK_CUDA_RECORDS), 7
     n = 3 * device().multiprocessors * THREADS // dim + 5
-    x = (stream.uniform(n * dim) * 2**16 - 2**15).astype(np.int16).reshape(n, dim)
+    x = public_integers(stream, n, dim)
     rows = np.arange(0, n, 2 if listed else 1, dtype=np.int32)
-    sums, records, numbers = ColumnSums.of(dim), copied(x), copied(rows)
+    sums, records, numbers = ColumnSums.of(dim), to_device(x), to_device(rows)
     place = numbers.address if listed else 0
     sums.add(Stream(), records.address, len(rows), place, function=function)
     return np.array_equal(sums.sums(), x[rows].sum(axis=0, dtype=np.int64))
@@ -294,7 +281,7 @@ def _checked(code: str, is_ball: bool) -> Function:
 
 
 def _agrees(code: str, is_ball: bool) -> bool:
-    """Compares integers with the definition, and the flag: with missing values and without."""
+    """Compare integers and flag with the definition, with missing values and without."""
     records = check_records(code)
     dim, function = records.shape[1], _loaded(code, is_ball)
     half = 1.0 if code[0] == "f" else max(1.0, float(records.astype(np.float64).max()) / 3)
@@ -305,7 +292,7 @@ def _agrees(code: str, is_ball: bool) -> bool:
     for each in (records, complete):
         quantise = DeviceQuantiser(domain, code, missing_to_center=True, function=function)
         found, target, stream = np.zeros(each.shape, np.int16), Memory(2 * each.size), Stream()
-        source = Source(copied(each), 0, len(each), dim, copied(np.arange(dim)))
+        source = Source(to_device(each), 0, len(each), dim, to_device(np.arange(dim)))
         quantise.add(stream, source, target.address)
         stream.to_host(found, target.address)
         stream.wait()

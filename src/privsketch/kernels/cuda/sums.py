@@ -6,10 +6,9 @@ resolution at hand, and compared with the definition before it is used.
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from privsketch.features.stream import PublicStream, Purpose
 from privsketch.features.waves import MEAN_SQUARE
 from privsketch.kernels import machine
 from privsketch.kernels.cuda.code import ptx_of
-from privsketch.kernels.cuda.driver import Function, Stream, brought, copied, device
+from privsketch.kernels.cuda.driver import Function, Stream, device, to_device, to_host
 from privsketch.kernels.cuda.features import (
     TILE,
     Shape,
@@ -30,7 +29,7 @@ from privsketch.kernels.cuda.features import (
     rounds_at_once,
     sums_routine,
 )
-from privsketch.kernels.dense import ReferenceKernel
+from privsketch.kernels.dense import ReferenceKernel, pad_blocks, public_integers
 
 MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
 MAX_BLOCKS = 2**16 - 1  # of features that have records of their own: the second axis of a grid
@@ -71,16 +70,13 @@ class DeviceKernel:
         # Whole blocks of the grid for every block of features.
         count, wide = m // size, -(-size // self.shape.features) * self.shape.features
         self._per_part = wide // self.shape.features
-        padded = np.zeros((count, wide, dim), np.int16)
-        padded[:, :size] = frequencies.reshape(count, size, dim)
-        starts = np.zeros((count, wide), np.int64)
-        starts[:, :size] = first.reshape(count, size)
         self._size, self._wide, self._count = size, wide, count
-        self._frequencies = copied(frequency_digits(padded.reshape(-1, dim), self.shape))
-        words = (starts.reshape(-1) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        self._start = copied(words)
+        digits = frequency_digits(pad_blocks(frequencies, size, wide), self.shape)
+        self._frequencies = to_device(digits)
+        starts = pad_blocks(first, size, wide) & 0xFFFFFFFF
+        self._start = to_device(starts.astype(np.uint32).view(np.int32))
         self._at_zero = self._values_at_zero(first, turn_bits)
-        self._out = copied(np.zeros(count * wide * 2, np.int64))
+        self._out = to_device(np.zeros(count * wide * 2, np.int64))
         self._records = np.zeros(count, np.int64)  # of each part, and those that fill up
         self._filled = np.zeros(count, np.int64)
         self._lock = threading.Lock()
@@ -93,7 +89,7 @@ class DeviceKernel:
         return np.asarray(self._map.table[index].T, dtype=np.int64)
 
     def ranges(self, counts: Integers) -> Integers:
-        """Where lists of so many records, one after the other, begin and end, as `add` wants it."""
+        """Return the start and end of consecutive lists of these lengths, for `add`."""
         ends = np.cumsum(counts)
         return np.repeat(np.stack([ends - counts, ends], axis=1), self._per_part, axis=0)
 
@@ -106,7 +102,7 @@ class DeviceKernel:
         *,
         max_blocks: int | None = None,
     ) -> None:
-        """Starts to add the features of n records (n, dim) of 16-bit numbers in device memory.
+        """Start to add the features of n records (n, dim) of 16-bit numbers in device memory.
 
         `lists`: where numbers of records are on the device, for all blocks of features, where
         their `ranges`, and how many each has. `max_blocks` is how many blocks of the grid share
@@ -127,8 +123,8 @@ class DeviceKernel:
         self._function.launch((x, y), self.shape.threads, stream, [records, n, *places, rows, ends])
 
     def sums(self) -> Integers:
-        """Those of everything that was added, as of `kernels.dense.Kernel`; waits for it."""
-        found = brought(self._out, (self._count * self._wide * 2,), np.int64)
+        """Wait, and return the sums of all records added, as of `kernels.dense.Kernel`."""
+        found = to_host(self._out, (self._count * self._wide * 2,), np.int64)
         parts = 2 if self._map.has_table else 1
         by_part = found.reshape(self._count, -1, 2, TILE).transpose(2, 0, 1, 3)
         wide = by_part.reshape(2, self._count, self._wide)
@@ -155,7 +151,7 @@ _HOPPER_SHAPES = (
 def chosen_shape(
     dim: int, n_features: int, shift: int, *, listed: bool = False, hopper: bool = False
 ) -> Shape:
-    """The shape for so many columns and features, with Hopper's instructions or without."""
+    """Choose the shape for a number of columns and features, with Hopper's instructions or not."""
     n_tiles = -(-n_features // TILE)
     whole = Shape(dim, shift, 1, 1, 1, listed=listed)
     if hopper and dim > 16 and n_tiles >= 4:
@@ -197,7 +193,7 @@ def _checked(map_name: str, shape: Shape) -> Function:
 
 
 def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
-    """Compares the kernel with the reference on random numbers, and with the table.
+    """Compare the kernel with the reference on random numbers, and with the table.
 
     Once a single block of the grid has all records, so many that it flushes its sums twice, and
     once several have them. Of three parts with lists the first has every other record, the second
@@ -208,8 +204,7 @@ def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
     n = (rounds_at_once(map_name, shape) + 1) * shape.records + 3
     rows = [np.arange(0, n, 2), np.arange(0), np.arange(n)] if shape.listed else [np.arange(n)]
 
-    def numbers(*size: int) -> npt.NDArray[np.int16]:
-        return (stream.uniform(math.prod(size)) * 2**16 - 2**15).astype(np.int16).reshape(size)
+    numbers = partial(public_integers, stream)
 
     def sums(
         x: npt.NDArray[np.int16],
@@ -228,8 +223,8 @@ def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
             function=function,
         )
         counts = np.array([len(part) for part in rows])
-        records, listed = copied(x), copied(np.concatenate(rows).astype(np.int32))
-        ends = copied(kernel.ranges(counts))
+        records, listed = to_device(x), to_device(np.concatenate(rows).astype(np.int32))
+        ends = to_device(kernel.ranges(counts))
         lists = (listed.address, ends.address, counts) if shape.listed else None
         kernel.add(Stream(), records.address, len(x), lists, max_blocks=max_blocks)
         return kernel.sums().reshape(-1, len(frequencies))

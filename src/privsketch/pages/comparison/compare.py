@@ -18,7 +18,7 @@ from scipy.stats import chi2, norm
 from privsketch._base.errors import MergeError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch.features.maps import Contribution
+from privsketch.features.contribution import Contribution
 from privsketch.pages.comparison.against import (
     SourceFit,
     cluster_shares,

@@ -24,7 +24,7 @@ from privsketch._base.threads import checked_threads, chunks, in_threads
 from privsketch._base.types import Block, Integers
 from privsketch.design.recipe import Design
 from privsketch.features.masks import Masks
-from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
+from privsketch.kernels.cuda.driver import Memory, Stream, device, is_on_first, is_pinned, to_device
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, MEANS, DeviceKernel
 from privsketch.noise.mechanism import saturating_add
@@ -215,7 +215,7 @@ def _part_from_host(
     design, n_lanes = work.design, min(_MAX_LANES, checked_threads(n_threads))
     dim = design.dim
     sums, quantise = _DeviceSums(design), _Quantisers(work)
-    places = copied(np.arange(design.dim))
+    places = to_device(np.arange(design.dim))
     lanes: SimpleQueue[_Lane] = SimpleQueue()
     for _ in range(n_lanes):
         lanes.put(_Lane())
@@ -324,7 +324,7 @@ def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tupl
         raise RecordError(f"the device reads no numbers of type {table.dtype}; convert the array")
     dim = work.design.dim
     quantise = DeviceQuantiser(work.design.domain, code, missing_to_center=work.missing_to_center)
-    places, rows = copied(np.array(table.places)), max(1, _DEVICE_VALUES // dim)
+    places, rows = to_device(np.array(table.places)), max(1, _DEVICE_VALUES // dim)
     for first in range(0, table.n, rows):
         count = min(rows, table.n - first)
         target = lane.memory("target", count * dim * 2).address
