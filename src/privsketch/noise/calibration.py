@@ -106,7 +106,7 @@ def rho_of_budget(epsilon: float, delta: float) -> float:
     _require_delta(delta)
 
     def is_too_much(rho: float) -> bool:
-        return log_delta_zcdp(rho, epsilon) > math.log(delta)
+        return not log_delta_zcdp(rho, epsilon) <= math.log(delta)  # true for NaN as well
 
     high = max(1.0, 2 * epsilon)
     while not is_too_much(high):
