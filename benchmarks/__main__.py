@@ -13,6 +13,7 @@ NAMES = (
     "collector",
     "compare",
     "compare_sites",
+    "constants",
     "cost",
     "cuda",
     "decoders",
