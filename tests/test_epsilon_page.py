@@ -1,0 +1,40 @@
+"""The numbers of docs/epsilon.md: what a year costs, and what a guess can become."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from tools.epsilon_picture import highest_belief
+
+PAGE = (Path(__file__).parents[1] / "docs" / "epsilon.md").read_text(encoding="utf-8")
+YEAR = re.findall(r"^\| (\d+)[^|]*\| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+
+
+def test_a_year_of_publications_costs_what_the_page_says():
+    design = ps.Design.plan(
+        n_components=3,
+        domain=ps.Box(-1, 1, dim=10),
+        budget=ps.Budget(0.5, 1e-6),
+        noise="gaussian",
+        random_state=0,
+    )
+    receipt = ps.sketch(np.zeros((10, 10)), design).receipt
+    assert [int(row[0]) for row in YEAR] == [1, 4, 12, 52]
+    for number, plain, better in YEAR:
+        assert float(plain) == 0.5 * int(number)
+        total = ps.compose([receipt] * int(number), delta=1e-6).best.epsilon
+        assert float(better) == pytest.approx(total, abs=0.006)
+
+
+def test_a_guess_becomes_what_the_page_says():
+    assert "At 1 a guess of 1 in 10 can become 1 in 4" in PAGE
+    assert highest_belief(0.1, 1.0) == pytest.approx(0.25, abs=0.02)
+    # By enumeration: the two-point mechanism that spends all of epsilon on one answer.
+    for epsilon in (0.1, 1.0, 8.0):
+        yes = np.exp(epsilon) / (1 + np.exp(epsilon))
+        for prior in (0.01, 0.1, 0.5):
+            posterior = prior * yes / (prior * yes + (1 - prior) * (1 - yes))
+            assert highest_belief(prior, epsilon) == pytest.approx(posterior)
