@@ -29,27 +29,21 @@ from privsketch_studies.sealing.ballots import Ballot, shape_of
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.files import kind_of_bytes, signer_of_json
 from privsketch_studies.sealing.lists import (
-    CHECKED,
-    CLOSED,
     CheckedBallots,
     ClosedList,
-    agreed,
     published_shares,
+    verdict_of,
 )
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, content_bytes
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
 # Kinds of files by the format that the file states.
-_KINDS = {
-    "card": "card",
-    "study": "study",
+_KINDS_BY_FORMAT = {
     "signature": "accept",
-    CHECKED: "checked",
-    CLOSED: "closed",
     "void-study": "void",  # sealing/void, which is slow to import and rarely needed
+    **{kind.KIND: kind.SUFFIX[1:] for kind in (Card, SealedStudy, CheckedBallots, ClosedList)},
 }
-KINDS = (*_KINDS.values(), "ballot", "tally")
 DECISIVE = ("study", "accept", "checked", "closed")  # whose content determines the state of a study
 _FORMAT = re.compile(rb'\{\n  "format": "privsketch-([a-z-]{1,40})",\n', re.ASCII)
 _ACCEPTED_KINDS = {  # by state
@@ -172,7 +166,7 @@ def kind_of(data: bytes) -> str:
     kind = kind_of_bytes(data)
     if kind is None:
         match = _FORMAT.match(data)
-        kind = None if match is None else _KINDS.get(match.group(1).decode("ascii"))
+        kind = None if match is None else _KINDS_BY_FORMAT.get(match.group(1).decode("ascii"))
     if kind is None:
         raise CollectorError("not a file of a sealed study", "kind")
     return kind
@@ -257,11 +251,11 @@ def _check_closed(study: Study, files: Sequence[File], member: Member, data: byt
         raise StudyError("closed list: it names ballots that are not in this mailbox")
     # Tellers would refuse such a list, and a study cannot have a second one.
     checked = [CheckedBallots(content) for content in _content(files, "checked")]
-    if not digests <= agreed(sealed, checked).good:
+    if not digests <= verdict_of(sealed, checked).good:
         raise StudyError(
             "closed list: it names ballots that a teller cannot open, or that do not add up"
         )
-    signer = key_fingerprint(signer_of_json(data, CLOSED, "closed list"))
+    signer = key_fingerprint(signer_of_json(data, ClosedList.KIND, "closed list"))
     people = [*sealed.tellers] if sealed.owner is None else []
     names = {card.key.fingerprint: card.name for card in people}
     whose = sealed.owner.name if sealed.owner is not None else names[signer]

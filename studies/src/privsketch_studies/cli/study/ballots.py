@@ -221,7 +221,7 @@ def close(
     """
     import privsketch_studies as studies
     from privsketch_studies.cli.study.checking import unopened_facts
-    from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
+    from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, unopened_words, verdict_of
 
     study = studies.SealedStudy.load(study_file)
     require_free(output, False, "tellers may have tallied it")
@@ -231,7 +231,7 @@ def close(
     closed = studies.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
-    verdict = agreed(study, checked)
+    verdict = verdict_of(study, checked)
     owners = _holders_of(study, ballots, verdict.unfit | set(verdict.unopened))
     unfit = {owners[digest] for digest in verdict.unfit if digest in owners}
     left_out = sorted(unfit - set(counted))
@@ -283,10 +283,10 @@ def _holders_of(
 
 def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:
     """Return what tellers have checked, from the folders of the ballots."""
-    from privsketch_studies.sealing.lists import checked_in
+    from privsketch_studies.sealing.lists import checked_files_in
 
     folders = dict.fromkeys(path if path.is_dir() else path.parent for path in ballots)
-    return [checked for folder in folders for checked in checked_in(study, folder)]
+    return [checked for folder in folders for checked in checked_files_in(study, folder)]
 
 
 @click.command()
