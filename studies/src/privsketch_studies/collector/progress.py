@@ -14,7 +14,7 @@ from privsketch_studies.collector.uploads import SKETCH, Upload, files_in, list_
 
 @dataclass(frozen=True)
 class Step:
-    """Next step of a member; of any member if `member` is None."""
+    """Next step of a member, or of any member if none is named."""
 
     member: str | None
     text: str
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Site:
-    """Site of a study, and the time of its sketch or ballot; None if it has not reported."""
+    """Site of a study, and the time of its sketch or ballot if it has reported."""
 
     member: str
     at: int | None

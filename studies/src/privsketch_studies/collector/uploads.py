@@ -65,7 +65,7 @@ _MAX_SKETCH_HEADER = 32 * 1024  # upper bound on bytes besides values and design
 class Acknowledgement:
     """Proof of an upload: it is on disk, with this event of the chain.
 
-    `is_new` is False for bytes that were uploaded before.
+    `event` is the number of the event, and `is_new` is false for bytes that were uploaded before.
     """
 
     study: str
@@ -82,8 +82,9 @@ class Acknowledgement:
 class Upload:
     """Upload without its bytes.
 
-    `whose` is the source, holder or teller that the file names. `member` is who uploaded it, and
-    `signer` the fingerprint of the key that signed it.
+    `number` is that of its event. `whose` is the source, holder or teller that the file names.
+    `member` uploaded it, and `signer` is the fingerprint of the key that signed it.
+    `aside_because` is the reason for which it was set aside, if it was.
     """
 
     digest: str
@@ -98,15 +99,16 @@ class Upload:
     aside_because: str | None
 
 
-def max_bytes(store: Store, member: Member, study: Study) -> int:
-    """Return an upper bound on the bytes of a file that a member may upload now."""
-    if not study.is_sealed:
-        design = study.design
-        n_values = design.n_values + design.dim + 1
-        return 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
+def max_bytes(store: Store, member: Member, name: str) -> int:
+    """Return an upper bound on the bytes of a file that a member may upload to a study now."""
+    member.require_role(name)
     with store.reading() as connection:
-        files = files_in(connection, study.name)
-        return mailbox.max_bytes(study, files, member.roles_in(study.name))
+        study = study_in(connection, name)
+        if study.is_sealed:
+            return mailbox.max_bytes(study, files_in(connection, name), member.roles_in(name))
+    design = study.design
+    n_values = design.n_values + design.dim + 1
+    return 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
 
 
 def submit(
