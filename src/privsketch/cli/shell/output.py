@@ -136,6 +136,13 @@ def _forget_signature(output: Path) -> None:
         raise AccessError(f"{signature_path(output)}: {error.strerror or 'in the way'}") from None
 
 
+def several(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {plural or (f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s')}"
+
+
 def say_written(output: Path) -> None:
     """Print where the result was written."""
     say(f"written to {'standard output' if is_standard(output) else output}", output)

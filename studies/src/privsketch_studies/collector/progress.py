@@ -39,6 +39,11 @@ class Progress:
     sites: tuple[Site, ...]
     steps: tuple[Step, ...]
 
+    @property
+    def n_reported(self) -> int:
+        """Number of sites that have reported."""
+        return sum(site.at is not None for site in self.sites)
+
     def steps_of(self, member: str) -> tuple[Step, ...]:
         """Return the next steps of one member."""
         return tuple(step for step in self.steps if step.member in (None, member))

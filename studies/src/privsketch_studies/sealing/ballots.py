@@ -55,10 +55,8 @@ class Ballot(BinaryFile):
         SHA-256 of its bytes, which names it in a closed list.
     """
 
-    LABEL: ClassVar[str] = "ballot"
     KIND: ClassVar[str] = "ballot"
     MAGIC: ClassVar[bytes] = MAGIC["ballot"]
-    SUFFIX: ClassVar[str] = ".ballot"
     FIELDS: ClassVar[Fields] = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
     SIGNER: ClassVar[str] = "holder"
 

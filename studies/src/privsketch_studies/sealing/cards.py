@@ -62,9 +62,7 @@ class Card(SealedFile):
     ('site 3', 'holder', 0.25)
     """
 
-    LABEL: ClassVar[str] = "card"
     KIND: ClassVar[str] = "card"
-    SUFFIX: ClassVar[str] = ".card"
     FIELDS: ClassVar[Fields] = ("role", "design", "key", "accept_alone", "study_key")
 
     role: Role

@@ -59,7 +59,7 @@ Fields = Sequence[str]
 class SealedFile:
     """Base class of the files of a sealed study: signed bytes, read and written as they are.
 
-    A subclass sets the class variables and reads the bytes in `_parse`. Files about a study have
+    A subclass sets `KIND` and `FIELDS`, and reads the bytes in `_parse`. Files about a study have
     its digest as `study`.
 
     Parameters
@@ -75,13 +75,17 @@ class SealedFile:
         SHA-256 of the bytes, 64 hex digits.
     """
 
-    LABEL: ClassVar[str]  # name in messages
-    KIND: ClassVar[str]  # kind that the bytes state and the signature covers
-    SUFFIX: ClassVar[str]  # ending of the names of files
+    KIND: ClassVar[str]  # stated by the bytes and covered by the signature
     FIELDS: ClassVar[Fields]  # of the JSON object or header, in this order
+    LABEL: ClassVar[str]  # name in messages: the kind in words
+    SUFFIX: ClassVar[str]  # ending of file names: the first word of the kind
     study: str
     _data: bytes
     _identity: bytes  # of the key that signed the file
+
+    def __init_subclass__(cls) -> None:
+        kind = getattr(cls, "KIND", "")
+        cls.LABEL, cls.SUFFIX = kind.replace("-", " "), "." + kind.partition("-")[0]
 
     def __init__(self, data: bytes, what: str | None = None) -> None:
         self._data = data

@@ -63,9 +63,7 @@ class CheckedBallots(JsonFile):
         weighted values, and of the word that counts ballots.
     """
 
-    LABEL: ClassVar[str] = "checked ballots"
     KIND: ClassVar[str] = "checked-ballots"
-    SUFFIX: ClassVar[str] = ".checked"
     FIELDS: ClassVar[Fields] = ("study", "ballots")
 
     def _set(self, fields: dict[str, Any], what: str) -> None:
@@ -248,9 +246,7 @@ class ClosedList(JsonFile):
         SHA-256 of study and ballots, without the signature.
     """
 
-    LABEL: ClassVar[str] = "closed list"
     KIND: ClassVar[str] = "closed-list"
-    SUFFIX: ClassVar[str] = ".closed"
     FIELDS: ClassVar[Fields] = ("study", "ballots")
 
     def _set(self, fields: dict[str, Any], what: str) -> None:

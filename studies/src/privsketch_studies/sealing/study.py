@@ -89,9 +89,7 @@ class SealedStudy(SealedFile):
     (5, 2, 0.21, ())
     """
 
-    LABEL: ClassVar[str] = "study"
     KIND: ClassVar[str] = "study"
-    SUFFIX: ClassVar[str] = ".study"
     FIELDS: ClassVar[Fields] = (
         *("name", "design", "sharing", "last_day", "owner", "tellers", "holders"),
     )

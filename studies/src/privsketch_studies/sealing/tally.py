@@ -96,10 +96,8 @@ class Tally(BinaryFile):
         Sums of shares, modulo 2^64.
     """
 
-    LABEL: ClassVar[str] = "tally"
     KIND: ClassVar[str] = "tally"
     MAGIC: ClassVar[bytes] = MAGIC["tally"]
-    SUFFIX: ClassVar[str] = ".tally"
     FIELDS: ClassVar[Fields] = ("study", "teller", "list", "level", "holders", "sampler")
     SIGNER: ClassVar[str] = "teller"
 

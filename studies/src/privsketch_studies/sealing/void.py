@@ -70,9 +70,7 @@ class VoidStudy(JsonFile):
         Fingerprint of the teller's long-lived key, which signed it.
     """
 
-    LABEL: ClassVar[str] = "void"
     KIND: ClassVar[str] = "void-study"
-    SUFFIX: ClassVar[str] = ".void"
     FIELDS: ClassVar[Fields] = ("study", "study_key", "statement")
 
     def _set(self, fields: dict[str, Any], what: str) -> None:

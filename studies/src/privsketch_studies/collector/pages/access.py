@@ -15,16 +15,13 @@ from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
-from privsketch_studies.collector.collector import Collector
 from privsketch_studies.collector.members import (
     SESSION_SECONDS,
-    Member,
     fits_form,
     form_token,
     member_of_session,
 )
-from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.web.access import RateLimits, collector_of, limit_body
+from privsketch_studies.collector.web.access import Client, RateLimits, collector_of, limit_body
 from privsketch_studies.collector.web.limits import MAX_SMALL
 from privsketch_studies.errors import CollectorError
 
@@ -35,17 +32,10 @@ _ADDRESS = re.compile(r"/[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,300}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Visit:
-    """Member who is signed in at a collector, with the id of the session."""
+class Visit(Client):
+    """Member who is signed in, with the id of the session."""
 
-    collector: Collector
-    member: Member
     session: str
-
-    @property
-    def store(self) -> Store:
-        """Store of the collector."""
-        return self.collector.store
 
     @property
     def form(self) -> str:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from privsketch._base.errors import FileError
 from privsketch.pages.report.cost import receipt_words, release_details, several_records
+from privsketch.pages.report.rendering import several
 from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
@@ -47,11 +48,6 @@ class Head:
         """Whether the visitor may see the sketches of other members."""
         return bool({"owner", "reader"} & set(self.roles))
 
-    @property
-    def n_reported(self) -> int:
-        """Number of sites that have reported."""
-        return sum(site.at is not None for site in self.progress.sites)
-
 
 @dataclass(frozen=True)
 class Outlook:
@@ -78,13 +74,13 @@ def head_of(collector: Collector, member: Member, name: str) -> Head:
 
 def outlooks(head: Head) -> list[Outlook]:
     """Return forecasts of the total: now, and when all sites have reported."""
-    design, n_sites, n_now = head.study.design, len(head.progress.sites), head.n_reported
+    design, n_sites, n_now = head.study.design, len(head.progress.sites), head.progress.n_reported
     if head.study.is_sealed:
         return [_outlook("The total, as planned", design.forecast())]
     forecasts = []
     if n_now:
         forecasts.append(
-            _outlook(f"Now, with {words.several(n_now, 'site')}", design.forecast(n_holders=n_now))
+            _outlook(f"Now, with {several(n_now, 'site')}", design.forecast(n_holders=n_now))
         )
     if n_sites > n_now:
         label = f"When all {n_sites} have reported" if n_sites > 1 else "When it has reported"

@@ -99,8 +99,3 @@ def event_text(event: Event) -> str:
     if event.act == "closed study":
         return "closed the study"
     return event.act
-
-
-def several(number: int, word: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -93,17 +93,23 @@ CurrentCollector = Annotated[Collector, Depends(collector_of)]
 
 
 @dataclass(frozen=True)
-class Access:
-    """Access to a study at a collector, for a member who has a role in it."""
+class Client:
+    """Member who sends a request to a collector."""
 
     collector: Collector
     member: Member
-    study: str
 
     @property
     def store(self) -> Store:
         """Store of the collector."""
         return self.collector.store
+
+
+@dataclass(frozen=True)
+class Access(Client):
+    """Access to a study, for a member who has a role in it."""
+
+    study: str
 
     def require_owner(self) -> None:
         """Refuse a member who does not own the study."""

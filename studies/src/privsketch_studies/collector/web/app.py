@@ -19,7 +19,7 @@ from privsketch_studies.collector.pages.rendering import refused_page, wants_pag
 from privsketch_studies.collector.pages.routes import pages
 from privsketch_studies.collector.web.access import RateLimits
 from privsketch_studies.collector.web.limits import STATUS, Guard, UploadQuota
-from privsketch_studies.collector.web.routes import api, public
+from privsketch_studies.collector.web.routes import routers
 from privsketch_studies.errors import CollectorError
 
 _DESCRIPTION = (
@@ -43,7 +43,7 @@ def make_app(collector: Collector) -> FastAPI:
     )
     app.state.collector, app.state.limits = collector, RateLimits(collector.settings)
     app.state.quota, app.state.jobs = UploadQuota(collector.settings), JobQueue()
-    for router in (public, api, pages, forms):
+    for router in (*routers, pages, forms):
         app.include_router(router)
     app.add_exception_handler(PrivsketchError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)

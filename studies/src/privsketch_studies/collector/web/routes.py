@@ -79,18 +79,24 @@ def _file_answer(description: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-public = APIRouter(tags=["service"])
-api = APIRouter(prefix="/api/v1")
+_STUDIES = "/api/v1/studies"
+service = APIRouter(tags=["service"])
+all_studies = APIRouter(prefix=_STUDIES, tags=["studies"], responses=refusals())
+all_uploads = APIRouter(
+    prefix=f"{_STUDIES}/{{study}}/uploads", tags=["uploads"], responses=refusals()
+)
+all_members = APIRouter(prefix="/api/v1", tags=["members"], responses=refusals())
+routers = (service, all_studies, all_uploads, all_members)
 
 
-@public.get("/health", responses={503: refusals()[503]})
+@service.get("/health", responses={503: refusals()[503]})
 def check_health(collector: CurrentCollector) -> Health:
     """Check that the collector and its store answer."""
     collector.require_store()
     return Health(is_well=True, version=__version__)
 
 
-@public.get(
+@service.get(
     "/metrics",
     response_class=Response,
     responses={
@@ -107,7 +113,7 @@ def read_metrics(collector: CurrentCollector) -> Response:
     return Response("".join(lines), media_type="text/plain; version=0.0.4")
 
 
-@api.get("/me", responses=refusals(), tags=["members"])
+@all_members.get("/me")
 async def read_profile(member: CurrentMember) -> OwnProfile:
     """Return the profile of the member with this token."""
     return OwnProfile.of(member)
@@ -116,20 +122,14 @@ async def read_profile(member: CurrentMember) -> OwnProfile:
 # ---------------------------------------------------------------- studies
 
 
-@api.get("/studies", responses=refusals(), tags=["studies"])
+@all_studies.get("")
 def list_studies(member: CurrentMember, collector: CurrentCollector) -> list[StudySummary]:
     """List the studies in which you have a role."""
     own = studies.list_studies(collector.store, member)
     return [StudySummary.of(study, member) for study in own]
 
 
-@api.put(
-    "/studies/{study}",
-    status_code=201,
-    responses=refusals(409),
-    openapi_extra=_FILE_BODY,
-    tags=["studies"],
-)
+@all_studies.put("/{study}", status_code=201, responses=refusals(409), openapi_extra=_FILE_BODY)
 async def create_study(
     request: Request,
     study: StudyName,
@@ -166,25 +166,22 @@ async def create_study(
     return await run_in_threadpool(work)
 
 
-@api.get("/studies/{study}", responses=refusals(), tags=["studies"])
+@all_studies.get("/{study}")
 def read_study(access: StudyAccess) -> StudyDetail:
     """Return a study with its progress and your next steps."""
     found = studies.find_study(access.store, access.study)
     return StudyDetail.of_study(access.store, found, access.member)
 
 
-@api.get(
-    "/studies/{study}/design",
-    response_class=Response,
-    responses={**refusals(), **_file_answer("The design file.")},
-    tags=["studies"],
+@all_studies.get(
+    "/{study}/design", response_class=Response, responses=_file_answer("The design file.")
 )
 def read_design(access: StudyAccess) -> Response:
     """Return the design file of a study."""
     return Response(studies.find_study(access.store, access.study).design_bytes, media_type=_FILE)
 
 
-@api.post("/studies/{study}/close", responses=refusals(409), tags=["studies"])
+@all_studies.post("/{study}/close", responses=refusals(409))
 def close_study(access: StudyAccess) -> StudyDetail:
     """Close an open study, as its owner; it takes no more sketches."""
     access.require_owner()
@@ -192,7 +189,7 @@ def close_study(access: StudyAccess) -> StudyDetail:
     return StudyDetail.of_study(access.store, closed, access.member)
 
 
-@api.get("/studies/{study}/events", responses=refusals(), tags=["studies"])
+@all_studies.get("/{study}/events")
 def list_events(
     access: StudyAccess,
     after: Annotated[
@@ -206,11 +203,10 @@ def list_events(
     return events.events_of(access.store, access.study, after=after, n_events=limit)
 
 
-@api.get(
-    "/studies/{study}/total",
+@all_studies.get(
+    "/{study}/total",
     response_class=Response,
     responses={**refusals(404), **_file_answer("The total, a sketch file.")},
-    tags=["studies"],
 )
 def read_total(access: StudyAccess) -> Response:
     """Return the exact sum of all sketches, or of the tallies of a sealed study."""
@@ -221,8 +217,8 @@ def read_total(access: StudyAccess) -> Response:
 # ---------------------------------------------------------------- uploads
 
 
-@api.post(
-    "/studies/{study}/uploads",
+@all_uploads.post(
+    "",
     status_code=201,
     responses={
         200: {
@@ -232,7 +228,6 @@ def read_total(access: StudyAccess) -> Response:
         **refusals(409, 423),
     },
     openapi_extra=_FILE_BODY,
-    tags=["uploads"],
 )
 async def upload_file(
     request: Request,
@@ -261,7 +256,7 @@ async def upload_file(
     return receipt
 
 
-@api.get("/studies/{study}/uploads", responses=refusals(), tags=["uploads"])
+@all_uploads.get("")
 def list_uploads(
     access: StudyAccess,
     aside: Annotated[bool, Query(description="Include uploads that were set aside.")] = False,
@@ -270,11 +265,8 @@ def list_uploads(
     return uploads.list_uploads(access.store, access.study, aside=aside)
 
 
-@api.get(
-    "/studies/{study}/uploads/{digest}",
-    response_class=Response,
-    responses={**refusals(404), **_file_answer("The file.")},
-    tags=["uploads"],
+@all_uploads.get(
+    "/{digest}", response_class=Response, responses={**refusals(404), **_file_answer("The file.")}
 )
 def download_upload(digest: Digest, access: StudyAccess) -> Response:
     """Return the file of an upload.
@@ -289,12 +281,7 @@ def download_upload(digest: Digest, access: StudyAccess) -> Response:
     return Response(data, media_type=_FILE, headers=headers)
 
 
-@api.post(
-    "/studies/{study}/uploads/{digest}/set-aside",
-    status_code=204,
-    responses=refusals(404, 423),
-    tags=["uploads"],
-)
+@all_uploads.post("/{digest}/set-aside", status_code=204, responses=refusals(404, 423))
 def set_upload_aside(digest: Digest, reason: SetAsideRequest, access: StudyAccess) -> None:
     """Set an upload aside, as an owner; it no longer counts, and its member may upload another."""
     access.require_owner()
@@ -308,16 +295,14 @@ MemberName = Annotated[
 ]
 
 
-@api.get("/studies/{study}/members", responses=refusals(), tags=["members"])
+@all_members.get("/studies/{study}/members")
 def list_members(access: StudyAccess) -> list[MemberView]:
     """List the members of a study."""
     people = members.members_of(access.store, access.study)
     return [MemberView.of(person, access.study) for person in people]
 
 
-@api.post(
-    "/studies/{study}/members", status_code=201, responses=refusals(404, 409), tags=["members"]
-)
+@all_members.post("/studies/{study}/members", status_code=201, responses=refusals(404, 409))
 def add_member(new: NewMember, access: StudyAccess) -> IssuedToken:
     """Add a member to a study, as its owner. The token cannot be shown again."""
     access.require_owner()
@@ -333,11 +318,8 @@ def add_member(new: NewMember, access: StudyAccess) -> IssuedToken:
     return IssuedToken(name=new.name, token=token)
 
 
-@api.delete(
-    "/studies/{study}/members/{name}",
-    status_code=204,
-    responses=refusals(404, 409),
-    tags=["members"],
+@all_members.delete(
+    "/studies/{study}/members/{name}", status_code=204, responses=refusals(404, 409)
 )
 def remove_roles(name: MemberName, access: StudyAccess) -> None:
     """Remove all roles of a member in a study, as its owner; uploads stay."""
@@ -345,7 +327,7 @@ def remove_roles(name: MemberName, access: StudyAccess) -> None:
     members.take_roles(access.store, name, access.study, by=access.member)
 
 
-@api.post("/members/{name}/token", responses=refusals(), tags=["members"])
+@all_members.post("/members/{name}/token")
 def renew_token(
     name: MemberName, member: CurrentMember, collector: CurrentCollector
 ) -> IssuedToken:
@@ -353,7 +335,7 @@ def renew_token(
     return IssuedToken(name=name, token=members.renew_token(collector.store, name, by=member))
 
 
-@api.delete("/members/{name}/token", status_code=204, responses=refusals(), tags=["members"])
+@all_members.delete("/members/{name}/token", status_code=204)
 def revoke_token(name: MemberName, member: CurrentMember, collector: CurrentCollector) -> None:
     """Revoke the token of a member that you added."""
     members.revoke_token(collector.store, name, by=member)
