@@ -101,17 +101,17 @@ def learn(
             if path.exists() and not is_standard(path) and not is_replaceable(path):
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, force, "it would be replaced")
-    released = load_sketch(sketch_file)
-    require_possible(released)
-    task = task or released.design.task
-    given = {name: value for name, value in choices.items() if value is not None}
+    sketch = load_sketch(sketch_file)
+    require_possible(sketch)
+    task = task or sketch.design.task
+    options = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):
-        model = _learn(released, task, given)
+        model = _learn(sketch, task, options)
         page = None
         if report is not None:
             from privsketch.pages.report.html import report_page
 
-            page = report_page(model, released, title=title)
+            page = report_page(model, sketch, title=title)
     click.get_current_context().find_root().obj.finish()
     if output is not None:
         write(model.save, output)
@@ -129,34 +129,34 @@ def learn(
 
 
 def _learn(
-    released: Sketch, task: str, given: dict[str, Any]
+    sketch: Sketch, task: str, options: dict[str, Any]
 ) -> ClusterModel | GaussianMixtureModel | PCAModel:
     """Learn the model of a task; options of other tasks are refused."""
     import warnings
 
     import privsketch as ps
 
-    own = {
+    options_of_task = {
         "kmeans": ("max_clusters", "decoder", "n_init"),
         "gaussian-mixture": ("covariance_type", "n_init"),
         "pca": ("method",),
     }
-    for name in given:
-        if name not in (*own[task], "number", "random_state"):
+    for name in options:
+        if name not in (*options_of_task[task], "number", "random_state"):
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} does not go with --task {task}")
-    number = given.pop("number", None)
+    number = options.pop("number", None)
     if task == "kmeans":
         with warnings.catch_warnings():  # what they say is among the concerns, which are shown
             warnings.simplefilter("ignore", ps.PrivsketchWarning)
-            return ps.learn_kmeans(released, number, **given)
+            return ps.learn_kmeans(sketch, number, **options)
     if task == "pca":
-        return ps.learn_pca(released, number, **given)
+        return ps.learn_pca(sketch, number, **options)
     if number == "auto":
         raise click.UsageError(
             "-k auto counts clusters (--task kmeans); a mixture needs a number of Gaussians"
         )
-    return ps.learn_gaussian_mixture(released, number, **given)
+    return ps.learn_gaussian_mixture(sketch, number, **options)
 
 
 def _is_model(path: Path) -> bool:
