@@ -44,8 +44,7 @@ from privsketch_studies.collector.store.tables import COLLECTOR, members, roles,
 from privsketch_studies.errors import CollectorError
 
 ROLES = ("owner", "site", "teller", "reader")
-MAX_NAME = 100
-_PREFIX = "psk_"  # so that scanners of repositories find tokens that were lost there
+MAX_MEMBER_NAME = 100
 _TOKEN = re.compile(r"psk_[A-Za-z0-9_-]{43}", re.ASCII)
 SESSION_SECONDS = 12 * 3600  # a working day
 _MAX_SESSIONS = 20  # of a member; the oldest one ends
@@ -103,16 +102,16 @@ def actor(by: Member | None) -> str | None:
 def member_name(name: object) -> str:
     """Return a member's name; refuse one that does not fit in a list, an address or a file name."""
     text = checked_name(name)
-    if len(text) > MAX_NAME or text.startswith("."):
+    if len(text) > MAX_MEMBER_NAME or text.startswith("."):
         raise ParameterError(
-            "name", name, f"expected at most {MAX_NAME} characters, the first of them no dot"
+            "name", name, f"expected at most {MAX_MEMBER_NAME} characters, the first of them no dot"
         )
     return text
 
 
 def new_token() -> str:
-    """Return a new random token."""
-    return _PREFIX + secrets.token_urlsafe(32)
+    """Return a new random token; scanners of repositories recognise its first letters."""
+    return "psk_" + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> str:

@@ -85,8 +85,8 @@ def _sealed_steps(
     owners = _in_role(study, people, "owner")
 
     def missing(kind: str, names: Sequence[str], text: str) -> list[Step]:
-        done = {file.member for file in files if file.kind == kind}
-        return [Step(name, text) for name in names if name not in done]
+        uploaders = {file.member for file in files if file.kind == kind}
+        return [Step(name, text) for name in names if name not in uploaders]
 
     if state == "enrolling":
         steps = missing(

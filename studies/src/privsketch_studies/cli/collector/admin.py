@@ -28,7 +28,7 @@ STORE = click.option(
     "environment variable.",
 )
 _NAME = click.argument("name")
-_TOKEN_FILE = click.option(
+_NEW_TOKEN_FILE = click.option(
     "--token-file", type=PATH, help="New file for the token, which only you can read."
 )
 
@@ -103,8 +103,8 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
         settings = Settings(member_rate=member_rate, member_burst=5 * member_rate)
         server = make_server(Collector(database, settings), proxies=proxies)
         with listen(host, port) as sock:
-            shown = f"[{host}]" if ":" in host else host
-            address = f"http://{shown}:{sock.getsockname()[1]}"
+            host_in_url = f"[{host}]" if ":" in host else host
+            address = f"http://{host_in_url}:{sock.getsockname()[1]}"
             log_to_standard_error()
             say(f"serving     {address}, {kind}")
             sys.stdout.flush()
@@ -132,7 +132,7 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
 )
 @click.option("--makes-studies", is_flag=True, help="Allow the member to make and own studies.")
 @click.option("--known", is_flag=True, help="Give the roles to a member who exists already.")
-@_TOKEN_FILE
+@_NEW_TOKEN_FILE
 @STORE
 @JSON
 def add_member(
@@ -172,7 +172,7 @@ def add_member(
 
 @click.command("renew-token")
 @_NAME
-@_TOKEN_FILE
+@_NEW_TOKEN_FILE
 @STORE
 @JSON
 def renew_token(name: str, token_file: Path | None, store: str) -> None:

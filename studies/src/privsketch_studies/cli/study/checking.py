@@ -61,8 +61,9 @@ class Checker:
         from privsketch.signing.trusted import found_key, pinned_keys
         from privsketch_studies.errors import StudyError
 
-        known = {key.identity for key in [found_key(text) for text in trusted] or pinned_keys()}
-        tellers = [card.key for card in self.study.tellers if card.key.identity in known]
+        keys = [found_key(text) for text in trusted] or pinned_keys()
+        identities = {key.identity for key in keys}
+        tellers = [card.key for card in self.study.tellers if card.key.identity in identities]
         try:
             self.study.require_open()
             if not tellers:
@@ -114,7 +115,7 @@ class Checker:
             )
         text = f"a ballot of {card.name}"
         if self.lists:
-            counts = any(ballot.digest in one.ballots.values() for one in self.lists.values())
+            counts = any(ballot.digest in item.ballots.values() for item in self.lists.values())
             text += ", which counts" if counts else ", which is in no list and does not count"
         self.accept(file, "ballot", card.key, text)
 
@@ -122,9 +123,9 @@ class Checker:
         """Return the ballots that do not add up, once the files of all tellers are known."""
         from privsketch_studies.sealing.lists import verdict_of
 
-        tellers = {one.teller for one in self.checked}
-        is_known = len(tellers) == len(self.study.tellers)
-        return verdict_of(self.study, self.checked).unfit if is_known else frozenset()
+        if len({file.teller for file in self.checked}) < len(self.study.tellers):
+            return frozenset()
+        return verdict_of(self.study, self.checked).unfit
 
     def _check_list(self, file: Path, closed: ClosedList) -> None:
         from privsketch_studies.errors import StudyError
@@ -143,15 +144,15 @@ class Checker:
         card = self.study.tellers[tally.require_of(self.study, str(file))]
         is_compared = False
         for closed in self.lists.values():
-            places = [
-                place
-                for place, holder in enumerate(self.study.holders)
+            numbers = [
+                number
+                for number, holder in enumerate(self.study.holders)
                 if holder.key.fingerprint in closed.ballots
             ]
-            if tally.closed_list != closed.digest or list(tally.holders) != places:
+            if tally.closed_list != closed.digest or list(tally.holders) != numbers:
                 raise StudyError(f"{file}: a tally of another list than the closed list")
-            mine = [one for one in self.checked if one.teller == tally.teller]
-            fits = fits_checks(self.study, tally, closed, mine)
+            checked = [file for file in self.checked if file.teller == tally.teller]
+            fits = fits_checks(self.study, tally, closed, checked)
             if fits is False:
                 raise StudyError(
                     f"{file}: the tally is not the sum of what {card.name!r} published of the "
@@ -185,12 +186,7 @@ class Checker:
     type=PATH,
     help="As a teller: your key for this study, to check which ballots it can open.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help="With --key: file of the result, for others.",
-)
+@click.option("-o", "--output", type=PATH, help="With --key: file of the result, for others.")
 @PASSPHRASE_FILE
 @JSON
 def check(
@@ -292,7 +288,7 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
 
     digests = {ballot.digest: card.name for ballot, card in valid(Ballot)}
     checked = checked_files_in(study, folder)
-    opened = {  # digests of ballots, by teller
+    digests_by_teller = {
         card.name: {
             digest for file in checked if file.require_of(study) == n for digest in file.shares
         }
@@ -305,7 +301,11 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     good = {digests[digest] for digest in verdict.good if digest in digests}
     return {
         "ballots": sorted(set(digests.values())),
-        "checked": [name for name, known in opened.items() if digests and set(digests) <= known],
+        "checked": [
+            name
+            for name, checked_digests in digests_by_teller.items()
+            if digests and set(digests) <= checked_digests
+        ],
         "unfit": sorted({digests[digest] for digest in verdict.unfit if digest in digests}),
         "unopened": unopened_facts(verdict, digests, but=good),
         "is_closed": any(True for _ in valid(ClosedList)),
@@ -353,7 +353,7 @@ def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) 
             if name not in files["ballots"]
         ]
         owner = None if study.owner is None else study.owner.identity
-        whose = "a teller" if study.owner is None else study.owner.name
+        closer = "a teller" if study.owner is None else study.owner.name
         if len(files["ballots"]) >= study.min_holders:
             steps += [
                 (
@@ -364,7 +364,7 @@ def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) 
                 if name not in files["checked"]
             ]
             text = "close the list when all are cast and checked (privsketch study close)"
-            steps.append((owner, f"{whose}: {text}"))
+            steps.append((owner, f"{closer}: {text}"))
     elif len(files["tallies"]) < len(study.tellers):
         steps += [
             (identity, f"{name}: tally, with your study key (privsketch study tally)")

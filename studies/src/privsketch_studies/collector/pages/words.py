@@ -33,7 +33,7 @@ SEALED_STATES = {
     "closed": ("wait", "Closed", "The list of ballots is closed; tellers tally it."),
 }
 VERDICTS = {"good": "go", "rough": "wait", "hopeless": "stop"}
-KINDS = {
+KIND_NAMES = {
     "sketch": "Sketch",
     "card": "Card",
     "study": "Study file",
@@ -84,7 +84,7 @@ def event_text(event: Event) -> str:
     facts: dict[str, Any] = event.facts
     roles = " and ".join(map(str, facts.get("roles", ())))
     if event.act == "uploaded":
-        kind = KINDS.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
+        kind = KIND_NAMES.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
         signed = ", signed" if facts.get("signer") else ""
         return f"uploaded a {kind} of {facts.get('whose')}{signed}"
     if event.act == "gave roles":
