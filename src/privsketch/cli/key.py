@@ -28,9 +28,7 @@ def key() -> None:
 
 @key.command()
 @click.argument("key_file", metavar="FILE.key", type=PATH)
-@click.option(
-    "--name", help="Public name of the key's holder. The default is the name of the file."
-)
+@click.option("--name", help="Public name of the key's holder; by default that of the file.")
 @PASSPHRASE_FILE
 @click.option(
     "--no-passphrase",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.shell.options import PATH, NumberOrAuto, choice
+from privsketch.cli.shell.options import PATH, NumberOrAuto, choice, with_options
 from privsketch.cli.shell.output import (
     file_kind,
     is_standard,
@@ -23,14 +23,32 @@ if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
 
 
+_CHOICES = (  # whose defaults depend on the sketch, or are those of the functions
+    (
+        "--task",
+        ["kmeans", "gaussian-mixture", "pca"],
+        "What to learn. The default is the task of the design.",
+    ),
+    (
+        "--covariance-type",
+        ["full", "tied", "diag", "spherical"],
+        "Shape of the Gaussians of a mixture. The default is full.",
+    ),
+    (
+        "--method",
+        ["auto", "burer-monteiro", "convex"],
+        "How to search for principal components. The default is auto.",
+    ),
+    (
+        "--decoder",
+        ["joint", "cl-ompr"],
+        "How to search for clusters. The default is joint; the papers use cl-ompr.",
+    ),
+)
+
+
 @click.command()
 @click.argument("sketch_file", metavar="SKETCH", type=PATH)
-@choice(
-    "--task",
-    ["kmeans", "gaussian-mixture", "pca"],
-    help="What to learn. The default is the task of the design.",
-    open=True,
-)
 @click.option(
     "-k",
     "--clusters",
@@ -40,35 +58,18 @@ if TYPE_CHECKING:
     "components from the sketch. The default is the number of the design.",
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
-@choice(
-    "--covariance-type",
-    ["full", "tied", "diag", "spherical"],
-    help="Shape of the Gaussians of a mixture. The default is full.",
-    open=True,
-)
-@choice(
-    "--method",
-    ["auto", "burer-monteiro", "convex"],
-    help="How to search for principal components. The default is auto.",
-    open=True,
-)
-@click.option(
-    "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
-)
-@click.option("--report", type=PATH, help="File of an HTML report.")
-@click.option("--title", help="Title of the report.")
-@choice(
-    "--decoder",
-    ["joint", "cl-ompr"],
-    help="How to search for clusters. The default is joint; the papers use cl-ompr.",
-    open=True,
-)
+@with_options(*(choice(name, values, help=text, open=True) for name, values, text in _CHOICES))
 @click.option(
     "--n-init",
     type=click.IntRange(min=1),
     help="Largest number of searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+@click.option(
+    "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
+)
+@click.option("--report", type=PATH, help="File of an HTML report.")
+@click.option("--title", help="Title of the report.")
 @click.option("--force", is_flag=True, help="Replace an existing model and an existing report.")
 @JSON
 def learn(

@@ -142,9 +142,7 @@ def add(
 @click.argument("file", type=PATH)
 @click.argument("name", required=False)
 @click.option("--entries", "with_entries", is_flag=True, help="List every entry.")
-@click.option(
-    "--report", type=PATH, metavar="FILE", help="Also write a report with pictures (HTML)."
-)
+@click.option("--report", type=PATH, metavar="FILE", help="Also write an HTML report.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
 def show(
@@ -242,12 +240,7 @@ def check(file: Path, head: str | None) -> None:
 
 @ledger.command()
 @click.argument("file", type=PATH)
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help="File of the export (JSON). The default is standard output.",
-)
+@click.option("-o", "--output", type=PATH, help="File of the export; else standard output.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @JSON
 def export(file: Path, output: Path | None, force: bool) -> None:

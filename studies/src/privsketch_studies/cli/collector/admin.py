@@ -301,8 +301,7 @@ def check_store(store: str) -> None:
 
     with _open_store(store) as database:
         verified = verify_store(database)
-    _say_verified("unbroken", verified)
-    answer(**vars(verified))
+    _answer_verified("unbroken", verified)
 
 
 @click.command("backup")
@@ -322,9 +321,8 @@ def backup_store(file: Path, store: str) -> None:
 
     with _open_store(store) as database:
         verified = backup(database, file)
-    _say_verified("backed up", verified)
     say_written(file)
-    answer(written=[file], **vars(verified))
+    _answer_verified("backed up", verified, written=[file])
 
 
 @click.command("restore")
@@ -341,13 +339,14 @@ def restore_store(file: Path, store: str) -> None:
 
     with _open_store(store) as database:
         verified = restore(file, database)
-    _say_verified("restored", verified)
-    answer(**vars(verified))
+    _answer_verified("restored", verified)
 
 
-def _say_verified(word: str, verified: Any) -> None:
+def _answer_verified(word: str, verified: Any, **facts: Any) -> None:
+    """Report what a check of a store has covered."""
     chains = f"{several(verified.n_events, 'event')} in {several(verified.n_chains, 'chain')}"
     say(f"{word:<11} {several(verified.n_uploads, 'upload')}, {chains}")
+    answer(**facts, **vars(verified))
 
 
 def _show_token(token: str | None, token_file: Path | None, **facts: Any) -> None:
