@@ -23,7 +23,7 @@ from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import MAX_HOLDERS, Card
-from privsketch_studies.sealing.files import MAGIC, BinaryFile, Fields, integer, items, packed
+from privsketch_studies.sealing.files import BinaryFile, Fields, integer, items, packed
 from privsketch_studies.sealing.splitting import (
     ShareId,
     Words,
@@ -56,7 +56,6 @@ class Ballot(BinaryFile):
     """
 
     KIND: ClassVar[str] = "ballot"
-    MAGIC: ClassVar[bytes] = MAGIC["ballot"]
     FIELDS: ClassVar[Fields] = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
     SIGNER: ClassVar[str] = "holder"
 

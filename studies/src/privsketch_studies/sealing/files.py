@@ -167,8 +167,13 @@ class BinaryFile(SealedFile):
         Sampler of the noise; the insecure one if a test replaced any.
     """
 
+    MAGIC: ClassVar[bytes]
     SIGNER: ClassVar[str]  # field with the fingerprint of the key that signed the file
     sampler: str
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.MAGIC = MAGIC[cls.KIND]
 
     def _parse(self, data: bytes, what: str, *, is_verified: bool = False) -> None:
         self._identity, header, content = unpacked(

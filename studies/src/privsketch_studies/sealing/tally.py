@@ -33,7 +33,6 @@ from privsketch_studies.sealing.ballots import (
 )
 from privsketch_studies.sealing.cards import MAX_HOLDERS
 from privsketch_studies.sealing.files import (
-    MAGIC,
     N_MAGIC,
     BinaryFile,
     Fields,
@@ -97,7 +96,6 @@ class Tally(BinaryFile):
     """
 
     KIND: ClassVar[str] = "tally"
-    MAGIC: ClassVar[bytes] = MAGIC["tally"]
     FIELDS: ClassVar[Fields] = ("study", "teller", "list", "level", "holders", "sampler")
     SIGNER: ClassVar[str] = "teller"
 
@@ -179,30 +177,30 @@ def tally(
     -------
     Tally
     """
-    counted = closed_list if isinstance(closed_list, ClosedList) else ClosedList.load(closed_list)
+    closed = closed_list if isinstance(closed_list, ClosedList) else ClosedList.load(closed_list)
     is_one = isinstance(ballots, str | os.PathLike | Ballot)
     sources: list[BallotSource] = [ballots] if is_one else list(ballots)  # type: ignore[list-item,arg-type]
     number = require_teller(study, key)
-    counted.require_of(study)
+    closed.require_of(study)
     use, slot = (teller_slot(key.fingerprint, name) for name in ("use", "tally"))
-    _require_unused(read_slot(use), counted)
+    _require_unused(read_slot(use), closed)
     stored = read_slot(slot)
     if stored is None and mailbox is not None:
-        stored = _own_tally(study, Path(mailbox), key, counted)
+        stored = _own_tally(study, Path(mailbox), key, closed)
         if stored is not None:
-            _require_unused(keep_once(use, use_of(counted.digest)), counted)
+            _require_unused(keep_once(use, use_of(closed.digest)), closed)
             stored = keep_once(slot, stored)
     if stored is not None:
         earlier = Tally.from_bytes(stored, str(slot))
-        _require_unused(use_of(earlier.closed_list), counted)  # the record of use may be lost
+        _require_unused(use_of(earlier.closed_list), closed)  # the record of use may be lost
         return earlier
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
     if checked is None:
         checked = [] if mailbox is None else checked_files_in(study, mailbox)
-    sampler = _open_all(study, sources, counted, key, published_shares(study, checked))
-    _require_unused(keep_once(use, use_of(counted.digest)), counted)
-    words = _add_up(study, sources, counted, key, number)
+    sampler = _open_all(study, sources, closed, key, published_shares(study, checked))
+    _require_unused(keep_once(use, use_of(closed.digest)), closed)
+    words = _add_up(study, sources, closed, key, number)
     if study.noise == "tellers":
         noise, receipt = study.sharing.draw_teller()
         sampler = combined_sampler([sampler, *samplers_of(receipt)])
@@ -212,12 +210,12 @@ def tally(
     holders = [
         number
         for number, card in enumerate(study.holders)
-        if card.key.fingerprint in counted.ballots
+        if card.key.fingerprint in closed.ballots
     ]
     header: dict[str, Any] = {
         "study": study.digest,
         "teller": key.fingerprint,
-        "list": counted.digest,
+        "list": closed.digest,
         "level": study.sharing.level_of(len(holders)),
         "holders": holders,
         "sampler": sampler,
@@ -287,7 +285,7 @@ def _open_all(
 def _add_up(
     study: SealedStudy, sources: list[BallotSource], closed: ClosedList, key: Key, number: int
 ) -> Words:
-    """Return the sums of the teller's shares over the ballots of the list, each counted once."""
+    """Return the sums of the teller's shares over the ballots of the list, each closed once."""
     waiting, level = dict(closed.ballots), study.sharing.level_of(len(closed.ballots))
     total = np.zeros(study.n_words, dtype=np.uint64)
     # The signatures of these bytes were verified before the key was used.

@@ -408,7 +408,7 @@ def settle(
 ) -> None:
     """End the entry of a ballot in your ledger.
 
-    It ends by the total, or because the study is void. A ballot counts from the moment it is
+    The total ends it, or statements that the study is void. A ballot counts from the moment it is
     sealed. Its cost is taken back if all tellers state that the study is void. If a teller that you
     name with --trust states it, the cost "alone" is taken back as well. An entry is ended once. A
     tally or a total beside STUDY or the statements proves that the study is not void.
