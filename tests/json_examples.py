@@ -48,7 +48,7 @@ def check_has_json(name, command, examples):
     """Check that a command has `--json`, a schema and an example."""
     options = [option for option in command.params if "--json" in option.opts]
     assert [option.name for option in options] == ["as_json"]
-    assert options[0].help == "For machines: one JSON object."
+    assert options[0].help == "Print one JSON object, for programs."
     assert f"{name.replace(' ', '-')}.schema.json" in SCHEMAS
     assert examples.get(name), "add a run of the new command to EXAMPLES"
 

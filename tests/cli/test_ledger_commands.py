@@ -150,7 +150,7 @@ def test_a_head_shows_that_an_older_copy_was_brought_back(path, tmp_path):
     assert f"head        {head}" in shown
     assert "ledger check --head" in shown
     assert f"head        {head}" in succeeded("ledger", "check", path).stdout
-    assert "is that of a line" in succeeded("ledger", "check", path, "--head", head).stdout
+    assert "is the hash of one of them" in succeeded("ledger", "check", path, "--head", head).stdout
     succeeded("ledger", "check", older)
     shutil.copy(older, path)
     result = run("ledger", "check", path, "--head", head, "--json")

@@ -28,9 +28,7 @@ def key() -> None:
 
 @key.command()
 @click.argument("key_file", metavar="FILE.key", type=PATH)
-@click.option(
-    "--name", help="Public name of the key's holder. The default is the name of the file."
-)
+@click.option("--name", help="Public name of the key's holder; by default that of the file.")
 @PASSPHRASE_FILE
 @click.option(
     "--no-passphrase",
@@ -39,10 +37,7 @@ def key() -> None:
 )
 @JSON
 def make(
-    key_file: Path,
-    name: str | None,
-    passphrase_file: Path | None,
-    no_passphrase: bool,
+    key_file: Path, name: str | None, passphrase_file: Path | None, no_passphrase: bool
 ) -> None:
     """Make a key to sign with.
 
@@ -95,9 +90,7 @@ def make(
 
 @key.command()
 @click.argument("file", type=PATH)
-@click.option(
-    "--key", "key_file", type=PATH, required=True, help="File of the private key to sign with."
-)
+@click.option("--key", "key_file", type=PATH, required=True, help="Private key to sign with.")
 @PASSPHRASE_FILE
 @click.option("--force", is_flag=True, help="Replace an existing signature.")
 @JSON
@@ -141,10 +134,7 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     "The default is all pinned keys.",
 )
 @JSON
-def verify(
-    files: tuple[Path, ...],
-    trusted: tuple[str, ...],
-) -> None:
+def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     """Check that files are signed by trusted keys.
 
     A file without the signature of a trusted key is refused, with exit code 5. The check tells who
@@ -166,27 +156,27 @@ def verify(
         raise click.UsageError(
             "no key is trusted: give --trust FILE.pub, or pin one with `privsketch key trust`"
         )
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     refusals: list[PrivsketchError] = []
     for file in files:
-        told: dict[str, Any] = {"file": str(file), "is_valid": False}
-        told.update(kind=None, signer=None, problem=None)
+        result: dict[str, Any] = {"file": str(file), "is_valid": False}
+        result.update(kind=None, signer=None, problem=None)
         try:
             data, signer = verified_bytes(file, keys)
             kind = kind_of_file(data, str(file))
-            told.update(is_valid=True, kind=kind, signer=key_facts(signer))
+            result.update(is_valid=True, kind=kind, signer=key_facts(signer))
             say(f"valid       {file}, a {kind}")
             say(f"signed by   {signer.name}, {spoken(signer.fingerprint)}")
         except PrivsketchError as error:
-            told["problem"] = str(error)
+            result["problem"] = str(error)
             refusals.append(error)
             say(f"REFUSED     {error}")
-        found.append(told)
-    answer(is_valid=not refusals, files=found)
+        results.append(result)
+    answer(is_valid=not refusals, files=results)
     if refusals and all(isinstance(error, AccessError) for error in refusals):
         raise refusals[0]  # the files could not be read
     if refusals:
-        raise SignatureError("not every file is signed by a key that is trusted")
+        raise SignatureError("not every file is signed by a trusted key")
 
 
 @key.command()
@@ -199,12 +189,7 @@ def verify(
 @click.option("--list", "is_list", is_flag=True, help="List all pinned keys.")
 @click.option("--forget", metavar="NAME|FINGERPRINT", help="Remove this key from the pinned ones.")
 @JSON
-def trust(
-    public_file: Path | None,
-    expect: str | None,
-    is_list: bool,
-    forget: str | None,
-) -> None:
+def trust(public_file: Path | None, expect: str | None, is_list: bool, forget: str | None) -> None:
     """Pin a public key: its signatures are then known by name.
 
     First compare the fingerprint with its holder, by phone. Pinned keys are stored in your home
@@ -244,13 +229,13 @@ def trust(
     if forgotten is not None:
         say(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
     if is_list:
-        for one in keys:
-            say(f"{spoken(one.fingerprint)}  {one.name}")
+        for item in keys:
+            say(f"{spoken(item.fingerprint)}  {item.name}")
         if not keys:
             say("no key is pinned")
     answer(
         folder=pins_folder(),
         pinned=None if pinned is None else key_facts(pinned),
         forgotten=None if forgotten is None else key_facts(forgotten),
-        keys=[key_facts(one) for one in keys],
+        keys=[key_facts(item) for item in keys],
     )

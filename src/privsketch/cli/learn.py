@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.shell.options import PATH, NumberOrAuto, choice
+from privsketch.cli.shell.options import PATH, NumberOrAuto, choice, with_options
 from privsketch.cli.shell.output import (
     file_kind,
     is_standard,
@@ -23,14 +23,32 @@ if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
 
 
+_CHOICES = (  # whose defaults depend on the sketch, or are those of the functions
+    (
+        "--task",
+        ["kmeans", "gaussian-mixture", "pca"],
+        "What to learn. The default is the task of the design.",
+    ),
+    (
+        "--covariance-type",
+        ["full", "tied", "diag", "spherical"],
+        "Shape of the Gaussians of a mixture. The default is full.",
+    ),
+    (
+        "--method",
+        ["auto", "burer-monteiro", "convex"],
+        "How to search for principal components. The default is auto.",
+    ),
+    (
+        "--decoder",
+        ["joint", "cl-ompr"],
+        "How to search for clusters. The default is joint; the papers use cl-ompr.",
+    ),
+)
+
+
 @click.command()
 @click.argument("sketch_file", metavar="SKETCH", type=PATH)
-@choice(
-    "--task",
-    ["kmeans", "gaussian-mixture", "pca"],
-    help="What to learn. The default is the task of the design.",
-    open=True,
-)
 @click.option(
     "-k",
     "--clusters",
@@ -40,35 +58,18 @@ if TYPE_CHECKING:
     "components from the sketch. The default is the number of the design.",
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
-@choice(
-    "--covariance-type",
-    ["full", "tied", "diag", "spherical"],
-    help="Shape of the Gaussians of a mixture. The default is full.",
-    open=True,
-)
-@choice(
-    "--method",
-    ["auto", "burer-monteiro", "convex"],
-    help="How to search for principal components. The default is auto.",
-    open=True,
-)
-@click.option(
-    "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
-)
-@click.option("--report", type=PATH, help="File of an HTML report.")
-@click.option("--title", help="Title of the report.")
-@choice(
-    "--decoder",
-    ["joint", "cl-ompr"],
-    help="How to search for clusters. The default is joint; the papers use cl-ompr.",
-    open=True,
-)
+@with_options(*(choice(name, values, help=text, open=True) for name, values, text in _CHOICES))
 @click.option(
     "--n-init",
     type=click.IntRange(min=1),
     help="Largest number of searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+@click.option(
+    "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
+)
+@click.option("--report", type=PATH, help="File of an HTML report.")
+@click.option("--title", help="Title of the report.")
 @click.option("--force", is_flag=True, help="Replace an existing model and an existing report.")
 @JSON
 def learn(
@@ -101,17 +102,17 @@ def learn(
             if path.exists() and not is_standard(path) and not is_replaceable(path):
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, force, "it would be replaced")
-    released = load_sketch(sketch_file)
-    require_possible(released)
-    task = task or released.design.task
-    given = {name: value for name, value in choices.items() if value is not None}
+    sketch = load_sketch(sketch_file)
+    require_possible(sketch)
+    task = task or sketch.design.task
+    options = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):
-        model = _learn(released, task, given)
+        model = _learn(sketch, task, options)
         page = None
         if report is not None:
             from privsketch.pages.report.html import report_page
 
-            page = report_page(model, released, title=title)
+            page = report_page(model, sketch, title=title)
     click.get_current_context().find_root().obj.finish()
     if output is not None:
         write(model.save, output)
@@ -129,34 +130,34 @@ def learn(
 
 
 def _learn(
-    released: Sketch, task: str, given: dict[str, Any]
+    sketch: Sketch, task: str, options: dict[str, Any]
 ) -> ClusterModel | GaussianMixtureModel | PCAModel:
     """Learn the model of a task; options of other tasks are refused."""
     import warnings
 
     import privsketch as ps
 
-    own = {
+    options_of_task = {
         "kmeans": ("max_clusters", "decoder", "n_init"),
         "gaussian-mixture": ("covariance_type", "n_init"),
         "pca": ("method",),
     }
-    for name in given:
-        if name not in (*own[task], "number", "random_state"):
+    for name in options:
+        if name not in (*options_of_task[task], "number", "random_state"):
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} does not go with --task {task}")
-    number = given.pop("number", None)
+    number = options.pop("number", None)
     if task == "kmeans":
         with warnings.catch_warnings():  # what they say is among the concerns, which are shown
             warnings.simplefilter("ignore", ps.PrivsketchWarning)
-            return ps.learn_kmeans(released, number, **given)
+            return ps.learn_kmeans(sketch, number, **options)
     if task == "pca":
-        return ps.learn_pca(released, number, **given)
+        return ps.learn_pca(sketch, number, **options)
     if number == "auto":
         raise click.UsageError(
             "-k auto counts clusters (--task kmeans); a mixture needs a number of Gaussians"
         )
-    return ps.learn_gaussian_mixture(released, number, **given)
+    return ps.learn_gaussian_mixture(sketch, number, **options)
 
 
 def _is_model(path: Path) -> bool:

@@ -22,6 +22,7 @@ from privsketch.cli.shell.output import (
     require_file,
     require_free,
     say_written,
+    several,
     write,
 )
 from privsketch.cli.shell.spending import shown_warnings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from privsketch.ledger.book import Ledger
     from privsketch.ledger.contents import DataSet, Entry, SpendingStep
 
-_INDENT, _WIDTH = 12, 79
+_WIDTH = 79  # fits 80 columns
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _MARGIN = 8  # columns for the axis of the chart
 
@@ -68,10 +69,10 @@ def create(file: Path, accounting: str) -> None:
     """
     from privsketch.ledger.book import Ledger
 
-    made = Ledger.create(file, accounting)  # type: ignore[arg-type]
-    say(f"ledger      {file}, accounting {made.accounting}; for you alone")
+    book = Ledger.create(file, accounting)  # type: ignore[arg-type]
+    say(f"ledger      {file}, accounting {book.accounting}; for you alone")
     say(f"next        privsketch ledger add {file} NAME --epsilon ... --delta ...")
-    answer(written=[file], ledger=file, accounting=made.accounting)
+    answer(written=[file], ledger=file, accounting=book.accounting)
 
 
 @ledger.command()
@@ -132,21 +133,21 @@ def add(
         max_refusals=max_refusals,
         note=note,
     )
-    (added,) = (found for found in book.datasets() if found.name == name)
-    say("\n".join(_stated(added)))
-    answer(ledger=file, data_set=added.to_json())
+    (data_set,) = (item for item in book.datasets() if item.name == name)
+    say("\n".join(_description(data_set)))
+    answer(ledger=file, data_set=data_set.to_json())
 
 
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name", required=False)
-@click.option("--entries", is_flag=True, help="List every entry.")
-@click.option(
-    "--report", type=PATH, metavar="FILE", help="Also write a report with pictures (HTML)."
-)
+@click.option("--entries", "with_entries", is_flag=True, help="List every entry.")
+@click.option("--report", type=PATH, metavar="FILE", help="Also write an HTML report.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
-def show(file: Path, name: str | None, entries: bool, report: Path | None, force: bool) -> None:
+def show(
+    file: Path, name: str | None, with_entries: bool, report: Path | None, force: bool
+) -> None:
     """Show limits, what was spent and what is left.
 
     The output covers all data sets, or the one called NAME, with the spending over time. Costs are
@@ -160,12 +161,13 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
         require_file(report, "a report is a page of its own")
         require_free(report, force, "it would be replaced")
     book = _opened(file)
-    chosen, listed = _chosen(book, name)
+    entries = book.entries(name)  # refuses an unknown name
+    data_sets = [data_set for data_set in book.datasets() if name in (None, data_set.name)]
     if report is not None:
         from privsketch._base.formats import write_file
         from privsketch.pages.report.spending import spending_page
 
-        page = spending_page(file.name, book.accounting, chosen, listed)
+        page = spending_page(file.name, book.accounting, data_sets, entries)
         write(lambda path: write_file(path, page.encode()), report)
     if wants_json():
         answer(
@@ -173,21 +175,20 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
             ledger=file,
             accounting=book.accounting,
             head=book.head,
-            data_sets=[_facts(found, listed) for found in chosen],
-            entries=[entry.to_json() for entry in listed] if entries else None,
+            data_sets=[_facts(data_set, entries) for data_set in data_sets],
+            entries=[entry.to_json() for entry in entries] if with_entries else None,
         )
         return
     say(f"ledger      {file}, accounting {book.accounting}; for its holder alone")
-    if chosen:
-        say("\n".join(["", *_table(chosen)]))
+    if data_sets:
+        say("\n".join(["", *_table(data_sets)]))
     else:
         say(f"            no data set yet: privsketch ledger add {file} NAME ...")
-    for data_set in chosen:
-        say("\n".join(["", *_stated(data_set), *_spent(data_set, listed)]))
-        mine = (entry for entry in listed if entry.data_set == data_set.name)
-        rows = [_entry_line(entry, data_set) for entry in mine]
-        for row in rows if entries else ():
-            say(row)
+    for data_set in data_sets:
+        say("\n".join(["", *_description(data_set), *_spending(data_set, entries)]))
+        for entry in entries if with_entries else ():
+            if entry.data_set == data_set.name:
+                say(_entry_line(entry, data_set))
     say(f"\nhead        {book.head}")
     say("            keep it elsewhere: it shows a missing line (ledger check --head)")
     if report is not None:
@@ -232,19 +233,14 @@ def check(file: Path, head: str | None) -> None:
         say(f"problem     {text}")
     if problems:
         raise FileError(f"{file}: not a whole ledger; do not use it, and bring back a copy")
-    kept = "" if head is None else "; the head that was kept is that of a line"
-    say(f"whole       {n_lines} lines, all hashes, sums and limits hold{kept}")
+    remark = "" if head is None else "; the earlier head is the hash of one of them"
+    say(f"whole       {several(n_lines, 'line')}, all hashes, sums and limits hold{remark}")
     say(f"head        {last}")
 
 
 @ledger.command()
 @click.argument("file", type=PATH)
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help="File of the export (JSON). The default is standard output.",
-)
+@click.option("-o", "--output", type=PATH, help="File of the export; else standard output.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @JSON
 def export(file: Path, output: Path | None, force: bool) -> None:
@@ -281,22 +277,16 @@ def _opened(file: Path) -> Ledger:
         return Ledger(file)
 
 
-def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:
-    """Return the data set of that name, or all of them, and their entries."""
-    listed = book.entries(name)  # refuses a name that there is not
-    return [found for found in book.datasets() if name in (None, found.name)], listed
-
-
-def _facts(found: DataSet, listed: Sequence[Entry]) -> dict[str, Any]:
+def _facts(data_set: DataSet, entries: Sequence[Entry]) -> dict[str, Any]:
     """Return a data set and its spending over time, as facts of an answer."""
     from privsketch.ledger.contents import spending
 
     return {
-        **found.to_json(),
-        "used": float(found.limit.used(found.spent)),
+        **data_set.to_json(),
+        "used": float(data_set.limit.used(data_set.spent)),
         "spending": [
             {"time": step.time.isoformat(), "entry": step.entry, "used": step.used}
-            for step in spending(found, listed)
+            for step in spending(data_set, entries)
         ],
     }
 
@@ -307,8 +297,8 @@ def _table(data_sets: Sequence[DataSet]) -> list[str]:
     unit = "epsilon, delta" if basic else "rho"
     head = f"{'data set':<22} {'limit':<16} {'spent':<16} {'left':<15} entries"
     lines = [head, f"{'':<22} {unit:<16} {unit:<16} {unit:<15}".rstrip()]
-    for found in data_sets:
-        limit, spent, left = found.limit, found.spent, found.left
+    for data_set in data_sets:
+        limit, spent, left = data_set.limit, data_set.spent, data_set.left
         if left.rho is None or limit.rho is None:
             cells = [
                 _pair(limit.epsilon, limit.delta, up=False),
@@ -317,7 +307,7 @@ def _table(data_sets: Sequence[DataSet]) -> list[str]:
             ]
         else:
             cells = [_number(limit.rho, False), _number(spent.rho, True), _number(left.rho, False)]
-        name, n_entries = _short(found.name, 22), found.n_entries
+        name, n_entries = _short(data_set.name, 22), data_set.n_entries
         lines.append(f"{name:<22} {cells[0]:<16} {cells[1]:<16} {cells[2]:<15} {n_entries:>7}")
     return lines
 
@@ -332,42 +322,45 @@ def _pair(epsilon: Any, delta: Any, *, up: bool) -> str:
     return f"{_number(epsilon, up)}, {_number(delta, up)}"
 
 
-def _stated(found: DataSet) -> list[str]:
+def _description(data_set: DataSet) -> list[str]:
     """Describe a data set as it was added."""
     lines = [
-        f"data set    {found.name}",
-        f"protects    {found.unit.text}, neighbours {found.neighbours}",
-        filled(found.limit.text, "limit", _INDENT, _WIDTH),
+        f"data set    {data_set.name}",
+        f"protects    {data_set.unit.text}, neighbours {data_set.neighbours}",
+        _line("limit", data_set.limit.text),
     ]
-    return [*lines, f"note        {found.note}"] if found.note else lines
+    return [*lines, f"note        {data_set.note}"] if data_set.note else lines
 
 
-def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
+def _line(heading: str, text: str) -> str:
+    return filled(text, heading, 12, _WIDTH)
+
+
+def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
     """Describe what was spent on a data set, with a chart over time."""
     from privsketch.ledger.contents import spending
 
-    share = 100 * found.limit.used(found.spent)
+    share = 100 * data_set.limit.used(data_set.spent)
     lines = [
-        filled(found.limit.spent_text(found.spent), "spent", _INDENT, _WIDTH),
-        filled(found.limit.left_text(found.spent), "left", _INDENT, _WIDTH),
-        f"entries     {found.n_entries}, {float(share):.3g} % of the limit"
-        + (f"; {found.n_open} reserved and never committed" if found.n_open else ""),
+        _line("spent", data_set.limit.spent_text(data_set.spent)),
+        _line("left", data_set.limit.left_text(data_set.spent)),
+        f"entries     {data_set.n_entries}, {float(share):.3g} % of the limit"
+        + (f"; {data_set.n_open} reserved and never committed" if data_set.n_open else ""),
     ]
-    if found.n_refusals:
-        lines.append(
-            f"refusals    {found.n_refusals} because of what records say, of {found.max_refusals} "
-            "that may be"
+    if data_set.n_refusals:
+        n_refusals, most = data_set.n_refusals, data_set.max_refusals
+        lines.append(f"refusals    {n_refusals} because of what records say; {most} are allowed")
+    if data_set.alone.n_entries:
+        spent = data_set.limit.spent_text(data_set.alone)
+        text = (
+            f"{spent} of {several(data_set.alone.n_entries, 'ballot')} instead of what they count "
+            "above, if everyone else in their studies colludes"
         )
-    if found.alone.n_entries:
-        told = (
-            f"{found.limit.spent_text(found.alone)} of {found.alone.n_entries} ballots instead of "
-            "what they count above, if everybody else in their studies joins forces"
-        )
-        lines.insert(1, filled(told, "alone", _INDENT, _WIDTH))
-    steps = spending(found, listed)
+        lines.insert(1, _line("alone", text))
+    steps = spending(data_set, entries)
     if not steps:
         return lines
-    begin, now = datetime.fromisoformat(found.time), datetime.now(UTC)
+    begin, now = datetime.fromisoformat(data_set.time), datetime.now(UTC)
     plain = not _has_blocks()
     return [*lines, *chart(steps, begin, max(now, steps[-1].time), width=_WIDTH, plain=plain)]
 
@@ -384,9 +377,9 @@ def _has_blocks() -> bool:
 def _entry_line(entry: Entry, data_set: DataSet) -> str:
     """Describe an entry on one line: its time, its cost, what it was, where the result went."""
     state = "" if entry.state == "committed" else "reserved: "
-    told = f"{state}{entry.what}" + (f", {entry.output}" if entry.output else "")
+    text = f"{state}{entry.what}" + (f", {entry.output}" if entry.output else "")
     charged = data_set.limit.charged_text(entry.charged)
-    return _short(f"{entry.time[:16].replace('T', ' ')}  {charged}  {told}", _WIDTH)
+    return _short(f"{entry.time[:16].replace('T', ' ')}  {charged}  {text}", _WIDTH)
 
 
 def _short(text: str, width: int) -> str:
@@ -431,11 +424,11 @@ def _shares(
     steps: Sequence[SpendingStep], begin: datetime, end: datetime, n_columns: int
 ) -> list[float]:
     """Return the share that was spent by the end of each column's time."""
-    whole = max((end - begin).total_seconds(), 1.0)
+    duration = max((end - begin).total_seconds(), 1.0)
     shares = [0.0] * n_columns
     for step in steps:
-        place = (step.time - begin).total_seconds() / whole * n_columns
-        first = min(max(int(place), 0), n_columns - 1)
+        column = int((step.time - begin).total_seconds() / duration * n_columns)
+        first = min(max(column, 0), n_columns - 1)
         shares[first:] = [step.used] * (n_columns - first)
     return shares
 

@@ -1,7 +1,7 @@
-"""`privsketch`: the life of a sketch from the shell.
+"""`privsketch`: the group of all commands.
 
-Only click is imported here; everything heavy is imported by the command that needs
-it, so that --help answers at once.
+Only click is imported here; everything heavy is imported by the command that needs it, so that
+--help answers at once.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ class _Main(SectionedGroup):
     """The group of all commands, which prints the answer or the failure of each."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asked, says_nothing = begin(ctx, args), not args
+        (result, command), is_empty = begin(ctx, args), not args
         try:
             return super().parse_args(ctx, args)
-        except click.UsageError as error:  # of what stands before the command
-            if says_nothing:  # click shows the help
+        except click.UsageError as error:  # in options before the command
+            if is_empty:  # click shows the help
                 raise
-            self._fail(ctx, error, Stop(), *asked)
+            self._fail(ctx, error, Stop(), result, command)
 
     def invoke(self, ctx: click.Context) -> Any:
-        told, command = begun(ctx)
+        result, command = begun(ctx)
         with stoppable(ctx.obj) as stop:
             ctx.obj = stop
             try:
-                result = super().invoke(ctx)
+                value = super().invoke(ctx)
                 stop.phase = "ending"
-                told.show()
-                return result
+                result.show()
+                return value
             except click.exceptions.Exit:
                 raise
             except (Exception, KeyboardInterrupt) as error:
                 stop.phase = "ending"
-                self._fail(ctx, error, stop, told, command)
+                self._fail(ctx, error, stop, result, command)
             finally:
                 stop.phase = "ending"
 
@@ -81,7 +81,7 @@ class _Main(SectionedGroup):
         ctx: click.Context,
         error: BaseException,
         stop: Stop,
-        told: Answer,
+        result: Answer,
         command: click.Command | None,
     ) -> NoReturn:
         """Print what happened and what it cost, and exit with the code of the failure."""
@@ -89,10 +89,10 @@ class _Main(SectionedGroup):
 
         failure = Failure.of(error, stop, command)
         if isinstance(error, UnreadError) and not failure.counts:
-            ctx.exit(EXIT_CODES["interrupted"])  # the reader has seen enough, and knows it
+            ctx.exit(EXIT_CODES["interrupted"])  # the reader of standard output has seen enough
         failure.show()
-        with suppress(AccessError):  # of a standard output that nobody reads
-            told.show(failure.to_json())
+        with suppress(AccessError):  # standard output may be closed
+            result.show(failure.to_json())
         if failure.kind == "interrupted":
             raise click.Abort from None
         ctx.exit(failure.exit_code)
@@ -102,7 +102,7 @@ class _Main(SectionedGroup):
     cls=_Main,
     context_settings={"help_option_names": ["-h", "--help"]},
     sections={
-        **{title: [str(one.name) for one in commands] for title, commands in _SECTIONS.items()},
+        **{title: [str(command.name) for command in group] for title, group in _SECTIONS.items()},
         "Sealed studies": ["study"],
         "Collector": ["collector"],
     },

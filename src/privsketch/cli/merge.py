@@ -67,14 +67,14 @@ def merge(
     say(total.receipt.describe(), output)
     for line in weight_lines(total):
         note(line, output)
-    found = ps.compare(parts, allow_weights=True) if len(parts) > 1 else None
-    for line in [] if found is None else found.merge_lines():
+    comparison = ps.compare(parts, allow_weights=True) if len(parts) > 1 else None
+    for line in [] if comparison is None else comparison.merge_lines():
         say(line, output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import sketch_facts
 
-        alarms = [] if found is None else found.alarm_lines()
+        alarms = [] if comparison is None else comparison.alarm_lines()
         answer(written=[output], alarms=alarms, **sketch_facts(total))
 
 
@@ -108,13 +108,13 @@ def compare(
         raise click.UsageError("give two sketches or more: one is compared with the others")
     if report is not None:
         require_free(report, force, "it would be replaced")
-    found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
-    if report is not None:  # before any words, whose reader may leave
+    comparison = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
+    if report is not None:  # before any text, because its reader may close standard output
         from privsketch.pages.comparison.page import save_comparison
 
-        write(lambda path: save_comparison(found, path), report)
-    say(found.describe(), report)
+        write(lambda path: save_comparison(comparison, path), report)
+    say(comparison.describe(), report)
     if report is not None:
         say_written(report)
     if wants_json():
-        answer(written=[] if report is None else [report], **found.to_json())
+        answer(written=[] if report is None else [report], **comparison.to_json())

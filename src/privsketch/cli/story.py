@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,17 @@ from privsketch.models.base import nearest
 from privsketch.pages.report.html import save_report
 from privsketch.tables.reading import read_blocks
 
-N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS
+N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _TRAITS
 EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 patients of all sites
 LIMIT, LIMIT_DELTA = 1.5, 3e-6  # of each hospital, for all that it will ever release of its visits
 FIRST_DAY, LAST_DAY = "2020-01-01", "2024-12-31"
 WARDS = ("surgery", "cardiology", "oncology", "geriatrics")
-# Ward, smoking and the date are to describe the groups more than to make them.
-_LESS = 0.3
+_TITLE = "Five hospitals, six groups"
+_FILES = (
+    *("schema.json", "study.json", "all.sketch", "model.json", "report.html"),
+    *("mixture.json", "mixture.html", "synthetic.csv"),
+)
+_LOW_WEIGHT = 0.3  # of columns that describe the groups more than they make them
 # Public bounds of the story: wide, and named without a look at any record.
 SCHEMA = ps.Schema(
     (
@@ -42,44 +47,31 @@ SCHEMA = ps.Schema(
         ps.Number("glucose", 3, 15, unit="mmol/l"),
         ps.Number("cholesterol", 2, 9, unit="mmol/l"),
         ps.Number("heart_rate", 40, 140, unit="/min"),
-        ps.Category("ward", WARDS, weight=_LESS),
-        ps.Flag("smoker", weight=_LESS),
-        ps.Date("admitted", FIRST_DAY, LAST_DAY, weight=_LESS),
+        ps.Category("ward", WARDS, weight=_LOW_WEIGHT),
+        ps.Flag("smoker", weight=_LOW_WEIGHT),
+        ps.Date("admitted", FIRST_DAY, LAST_DAY, weight=_LOW_WEIGHT),
     ),
     missing="drop",
     person="patient_id",
 )
-# Typical values of six synthetic groups of patients, and the spread inside a group.
-_GROUPS = np.array(
+# Six synthetic groups of patients, a row each: typical values of the six columns of numbers, shares
+# of the wards, share of smokers, and time of admission from the first day (0) to the last (1).
+_TRAITS = np.array(
     [
-        [28, 23, 116, 4.9, 4.4, 72],
-        [46, 29, 138, 5.8, 5.9, 76],
-        [63, 34, 152, 10.3, 5.3, 82],
-        [71, 25, 168, 5.4, 6.2, 64],
-        [82, 22, 128, 5.2, 4.6, 70],
-        [38, 38, 128, 6.5, 5.1, 96],
+        [28, 23, 116, 4.9, 4.4, 72, 0.80, 0.10, 0.05, 0.05, 0.45, 0.50],
+        [46, 29, 138, 5.8, 5.9, 76, 0.30, 0.20, 0.45, 0.05, 0.30, 0.50],
+        [63, 34, 152, 10.3, 5.3, 82, 0.25, 0.55, 0.10, 0.10, 0.25, 0.50],
+        [71, 25, 168, 5.4, 6.2, 64, 0.10, 0.75, 0.10, 0.05, 0.10, 0.30],
+        [82, 22, 128, 5.2, 4.6, 70, 0.05, 0.10, 0.10, 0.75, 0.05, 0.50],
+        [38, 38, 128, 6.5, 5.1, 96, 0.75, 0.15, 0.05, 0.05, 0.50, 0.75],
     ]
 )
-_SPREAD = np.array([6.0, 2.4, 8.0, 0.6, 0.45, 6.0])
+_GROUPS, _WARD_SHARES = _TRAITS[:, :6], _TRAITS[:, 6:10]
+_SMOKER_SHARES, _ADMISSIONS = _TRAITS[:, 10], _TRAITS[:, 11]
+_SPREAD = np.array([6.0, 2.4, 8.0, 0.6, 0.45, 6.0])  # of the numbers inside a group
 _OF_PATIENTS, _OF_VISITS = 0.8, 0.6  # parts of the spread; their squares add up to 1
-_WARDS = np.array(
-    [
-        [0.80, 0.10, 0.05, 0.05],
-        [0.30, 0.20, 0.45, 0.05],
-        [0.25, 0.55, 0.10, 0.10],
-        [0.10, 0.75, 0.10, 0.05],
-        [0.05, 0.10, 0.10, 0.75],
-        [0.75, 0.15, 0.05, 0.05],
-    ]
-)
-_SMOKERS = np.array([0.45, 0.30, 0.25, 0.10, 0.05, 0.50])
-_TIMES = np.array([0.5, 0.5, 0.5, 0.3, 0.5, 0.75])  # of admission, from the first day to the last
-_FILES = (
-    *("schema.json", "study.json", "all.sketch", "model.json", "report.html"),
-    *("mixture.json", "mixture.html", "synthetic.csv"),
-)
 _MISSING = 0.02  # of the values in six columns: one row of nine lacks something
-# Not every site sees the same patients.
+# Sizes of the groups at each site: not every site sees the same patients.
 _MIX = np.array(
     [
         [5, 3, 1, 1, 1, 2],
@@ -100,12 +92,12 @@ def site_table(site: int, n_patients: int) -> Any:
     groups = rng.choice(len(_GROUPS), size=n_patients, p=_MIX[site] / _MIX[site].sum())
     patient = np.repeat(np.arange(n_patients), rng.geometric(0.4, n_patients))
     group, size = groups[patient], len(patient)
-    own = _OF_PATIENTS * rng.standard_normal((n_patients, len(_SPREAD)))
-    today = _OF_VISITS * rng.standard_normal((size, len(_SPREAD)))
-    numbers = (_GROUPS[group] + _SPREAD * (own[patient] + today)).round(1)
-    ward = (rng.random(size)[:, np.newaxis] > _WARDS[group].cumsum(axis=1)).sum(axis=1)
-    smokes = (rng.random(n_patients) < _SMOKERS[groups])[patient]
-    when = np.clip(_TIMES[group] + 0.18 * rng.standard_normal(size), 0.0, 1.0)
+    of_patient = _OF_PATIENTS * rng.standard_normal((n_patients, len(_SPREAD)))
+    of_visit = _OF_VISITS * rng.standard_normal((size, len(_SPREAD)))
+    numbers = (_GROUPS[group] + _SPREAD * (of_patient[patient] + of_visit)).round(1)
+    ward = (rng.random(size)[:, np.newaxis] > _WARD_SHARES[group].cumsum(axis=1)).sum(axis=1)
+    smokes = (rng.random(n_patients) < _SMOKER_SHARES[groups])[patient]
+    when = np.clip(_ADMISSIONS[group] + 0.18 * rng.standard_normal(size), 0.0, 1.0)
     days = (np.datetime64(LAST_DAY) - np.datetime64(FIRST_DAY)).astype(int)
     columns = {"patient_id": pa.array([f"S{site + 1}-{number:06}" for number in patient])}
     for name, values in zip(SCHEMA.names, numbers.T, strict=False):
@@ -127,91 +119,15 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
     say("Five hospitals have tables of visits that may not move: several visits a patient,")
     say("numbers in their units, a ward, yes and no, dates, and missing values.")
     paths = write_tables(folder, n_records)
-
-    say("\nThey write down what is public about such a table: schema.json", bold=True)
-    SCHEMA.save(folder / "schema.json")
-    columns = [json.dumps(column.to_json()) for column in SCHEMA.columns]
-    say(indent("\n".join([*columns[:2], "...", *columns[-3:]])))
-
-    step(
-        "They agree on a public recipe",
-        f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} "
-        f"--delta {DELTA} --records {n_records} --seed 7 -o study.json",
-    )
-    design = ps.Design.plan(
-        n_components=N_CLUSTERS,
-        domain=SCHEMA,
-        budget=ps.Budget(EPSILON, DELTA),
-        n_records=n_records,
-        random_state=7,
-    )
-    design.save(folder / "study.json")
-    say(indent(design.describe()))
-
-    step(
-        "Every site has a ledger, and states the most that may ever be spent on its visits",
-        f"privsketch ledger create site-1.ledger; privsketch ledger add site-1.ledger visits "
-        f"--epsilon {LIMIT} --delta {LIMIT_DELTA} --person {SCHEMA.person}",
-    )
-    ledgers = [_new_ledger(path.with_suffix(".ledger")) for path in paths]
-
-    step(
-        "Every site reads its table once and publishes a sketch: one visit of each patient counts",
-        "privsketch sketch study.json site-1.csv -o site-1.sketch --ledger site-1.ledger",
-    )
-    study = ps.Design.load(folder / "study.json")
-    for path, ledger in zip(paths, ledgers, strict=True):
-        with record_bar([path]) as advance:
-            released = ps.sketch(
-                path, study, source=path.stem, progress=advance, ledger=(ledger.path, "visits")
-            )
-        released.save(path.with_suffix(".sketch"))
-        if spending is not None:
-            spending.wrote(path.with_suffix(".sketch"))
-        size = path.with_suffix(".sketch").stat().st_size
-        say(
-            f"    {path.stem}.sketch  {size:,} bytes for {path.stat().st_size:,} bytes of "
-            f"visits, epsilon = {released.receipt.epsilon:g} for {released.receipt.unit}"
-        )
-
-    (standing,) = ledgers[0].datasets()
-    say(f"    the ledger of site-1 has {standing.limit.left_text(standing.spent)} left")
+    design = _make_design(folder, n_records)
+    _make_sketches(design, paths, spending)
 
     step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
     total = ps.merge(ps.Sketch.load(path.with_suffix(".sketch")) for path in paths)
     total.save(folder / "all.sketch")
     say(indent(total.receipt.describe()))
-
-    title = "Five hospitals, six groups"
-    step(
-        "The analyst learns clusters from the sum alone",
-        f"privsketch learn all.sketch -k {N_CLUSTERS} -o model.json --report report.html",
-    )
-    with spinner("learning"):
-        model = ps.learn_kmeans(total, N_CLUSTERS)
-    model.save(folder / "model.json")
-    save_report(model, total, folder / "report.html", title=title)
-    say(indent(model.describe()))
-
-    step(
-        "The sketch is paid for: further questions cost nothing. How many groups are there?",
-        "privsketch learn all.sketch -k auto",
-    )
-    with spinner("learning"):
-        number = ps.learn_kmeans(total, "auto").n_clusters
-    say(f"    {number} clusters explain the sketch")
-
-    step(
-        "And what would such records look like? A Gaussian mixture makes synthetic ones",
-        "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag --n-init 1 "
-        "-o mixture.json --report mixture.html",
-    )
-    with spinner("learning"):
-        mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag", n_init=1)
-    mixture.save(folder / "mixture.json")
-    save_report(mixture, total, folder / "mixture.html", title=f"{title}, as a mixture")
-    say(indent(_write_synthetic(mixture, folder / "synthetic.csv")))
-    say("    1,000 of them, free to publish, are in synthetic.csv")
+    model, n_clusters = _learn_clusters(folder, total)
+    _learn_mixture(folder, total)
 
     step("How good is it? Only a demo can tell, because its records are public", None)
     with spinner("k-means on all records"):
@@ -225,15 +141,122 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} and "
         f"{folder / 'mixture.html'}"
     )
+    files = [*paths, *(path.with_suffix(end) for end in (".sketch", ".ledger") for path in paths)]
+    files += [folder / name for name in _FILES]
+    answer_demo(files, design, model, ratio, started, n_clusters_found=n_clusters)
+
+
+def _make_design(folder: Path, n_records: int) -> ps.Design:
+    """Write the schema and the design, and return the design as sites read it."""
+    say("\nThey write down what is public about such a table: schema.json", bold=True)
+    SCHEMA.save(folder / "schema.json")
+    columns = [json.dumps(column.to_json()) for column in SCHEMA.columns]
+    say(indent("\n".join([*columns[:2], "...", *columns[-3:]])))
+    step(
+        "They agree on a public recipe",
+        f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} "
+        f"--delta {DELTA} --records {n_records} --seed 7 -o study.json",
+    )
+    design = plan_design(EPSILON, n_records)
+    design.save(folder / "study.json")
+    say(indent(design.describe()))
+    return ps.Design.load(folder / "study.json")
+
+
+def plan_design(epsilon: float, n_records: int) -> ps.Design:
+    """Return the design of the demo."""
+    return ps.Design.plan(
+        n_components=N_CLUSTERS,
+        domain=SCHEMA,
+        budget=ps.Budget(epsilon, DELTA),
+        n_records=n_records,
+        random_state=7,
+    )
+
+
+def _make_sketches(design: ps.Design, paths: list[Path], spending: Spending | None) -> None:
+    """Make a ledger and a sketch at every site."""
+    step(
+        "Every site has a ledger, and states the most that may ever be spent on its visits",
+        f"privsketch ledger create site-1.ledger; privsketch ledger add site-1.ledger visits "
+        f"--epsilon {LIMIT} --delta {LIMIT_DELTA} --person {SCHEMA.person}",
+    )
+    ledgers = [_new_ledger(path.with_suffix(".ledger")) for path in paths]
+    step(
+        "Every site reads its table once and publishes a sketch: one visit of each patient counts",
+        "privsketch sketch study.json site-1.csv -o site-1.sketch --ledger site-1.ledger",
+    )
+    for path, ledger in zip(paths, ledgers, strict=True):
+        with record_bar([path]) as advance:
+            sketch = ps.sketch(
+                path, design, source=path.stem, progress=advance, ledger=(ledger.path, "visits")
+            )
+        file = path.with_suffix(".sketch")
+        sketch.save(file)
+        if spending is not None:
+            spending.wrote(file)
+        say(
+            f"    {file.name}  {file.stat().st_size:,} bytes for {path.stat().st_size:,} bytes of "
+            f"visits, epsilon = {sketch.receipt.epsilon:g} for {sketch.receipt.unit}"
+        )
+    (data_set,) = ledgers[0].datasets()
+    say(f"    the ledger of site-1 has {data_set.limit.left_text(data_set.spent)} left")
+
+
+def _learn_clusters(folder: Path, total: ps.Sketch) -> tuple[ps.ClusterModel, int]:
+    """Learn clusters from the sum; return the model, and the number that the sum suggests."""
+    step(
+        "The analyst learns clusters from the sum alone",
+        f"privsketch learn all.sketch -k {N_CLUSTERS} -o model.json --report report.html",
+    )
+    with spinner("learning"):
+        model = ps.learn_kmeans(total, N_CLUSTERS)
+    model.save(folder / "model.json")
+    save_report(model, total, folder / "report.html", title=_TITLE)
+    say(indent(model.describe()))
+    step(
+        "The sketch is paid for: further questions cost nothing. How many groups are there?",
+        "privsketch learn all.sketch -k auto",
+    )
+    with spinner("learning"):
+        number = ps.learn_kmeans(total, "auto").n_clusters
+    say(f"    {number} clusters explain the sketch")
+    return model, number
+
+
+def _learn_mixture(folder: Path, total: ps.Sketch) -> None:
+    """Learn a mixture from the sum, and draw synthetic records from it."""
+    step(
+        "And what would such records look like? A Gaussian mixture makes synthetic ones",
+        "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag --n-init 1 "
+        "-o mixture.json --report mixture.html",
+    )
+    with spinner("learning"):
+        mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag", n_init=1)
+    mixture.save(folder / "mixture.json")
+    save_report(mixture, total, folder / "mixture.html", title=f"{_TITLE}, as a mixture")
+    say(indent(_write_synthetic(mixture, folder / "synthetic.csv")))
+    say("    1,000 of them, free to publish, are in synthetic.csv")
+
+
+def answer_demo(
+    files: Iterable[Path],
+    design: ps.Design,
+    model: ps.ClusterModel,
+    ratio: float,
+    started: float,
+    *,
+    n_clusters_found: int | None = None,
+    ratio_apart: float | None = None,
+) -> None:
+    """Answer a demo with its files and its model, and how good that is."""
     if wants_json():
-        ends = (".sketch", ".ledger")
-        files = [*paths, *(path.with_suffix(end) for end in ends for path in paths)]
         answer(
-            written=[*files, *(folder / name for name in _FILES)],
-            fingerprint=study.fingerprint,
-            n_clusters_found=number,
+            written=list(files),
+            fingerprint=design.fingerprint,
+            n_clusters_found=n_clusters_found,
             error_ratio=ratio,
-            error_ratio_apart=None,
+            error_ratio_apart=ratio_apart,
             seconds=time.perf_counter() - started,
             **model_facts(model),
         )
@@ -274,8 +297,8 @@ def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
         for name, values in made_up.items()
     }
     pyarrow.csv.write_csv(pa.table(columns), path)
-    shown = [[*columns], *zip(*(values[::290] for values in columns.values()), strict=True)]
-    texts = [[str(value) for value in row] for row in shown]
+    rows = [[*columns], *zip(*(values[::290] for values in columns.values()), strict=True)]
+    texts = [[str(value) for value in row] for row in rows]
     widths = [max(len(row[j]) for row in texts) for j in range(len(columns))]
     lines = [
         "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))

@@ -373,7 +373,7 @@ def test_a_ledger_counts_a_ballot_and_takes_it_back(study):
     succeeded("ledger", "add", "l.ledger", "visits", "--epsilon", 1, "--delta", "1e-5")
     seal("h0", "--ledger", "l.ledger")
     told = succeeded("ledger", "show", "l.ledger", "visits").output
-    assert "of 1 ballots instead of" in told
+    assert "of 1 ballot instead of" in told
     assert "epsilon = 0.5" in told
     succeeded(
         "study", "void", "s.study", "--key", "a.key", "--study-key", "a.study.key", "-o", "a.void"

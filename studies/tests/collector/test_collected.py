@@ -16,7 +16,13 @@ from privsketch_studies.collector.events import add_event, events_of
 from privsketch_studies.collector.members import begin_session, member_of_session
 from privsketch_studies.collector.store import engine
 from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.store.tables import COLLECTOR, METADATA, VERSION, members, uploads
+from privsketch_studies.collector.store.tables import (
+    COLLECTOR,
+    METADATA,
+    REVISION,
+    members,
+    uploads,
+)
 from privsketch_studies.collector.verify import verify_store
 from studies.tests.server import fresh_database, sketch_of
 
@@ -24,11 +30,11 @@ from studies.tests.server import fresh_database, sketch_of
 def test_migrations_make_the_tables_as_they_are_described(world):
     with world.store.reading() as connection:
         context = MigrationContext.configure(connection)
-        assert context.get_current_revision() == VERSION
+        assert context.get_current_revision() == REVISION
         assert compare_metadata(context, METADATA) == []
     config = Config()
-    config.set_main_option("script_location", str(engine._FOLDER))
-    assert ScriptDirectory.from_config(config).get_current_head() == VERSION
+    config.set_main_option("script_location", str(engine._MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == REVISION
 
 
 def test_a_store_without_sessions_gets_them_and_keeps_everything(world, place):

@@ -17,7 +17,7 @@ def test_the_demo_shows_the_model_of_an_open_and_of_a_sealed_study(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     told = succeeded("collector", "demo", "--records", 1000, "-o", "out").output
     assert re.search(r"serving at http://127\.0\.0\.1:\d+", told)
-    assert told.count("kept ") == 5
+    assert told.count("uploaded ") == 5
     pages = tmp_path / "out" / "pages"
     for name in ("groups-model", "sealed-model"):
         text = (pages / f"{name}.html").read_text(encoding="utf-8")

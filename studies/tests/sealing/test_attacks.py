@@ -77,7 +77,7 @@ def test_an_interrupted_void_is_said_again(people, study, tmp_path, monkeypatch)
         def broken(*arguments):
             raise KeyboardInterrupt
 
-        patch.setattr("privsketch_studies.sealing.void.signed_json", broken)
+        patch.setattr("privsketch_studies.sealing.files.signed_json", broken)
         with pytest.raises(KeyboardInterrupt):
             void_study(study, **arguments)
     assert not (tmp_path / "study.key").exists()

@@ -13,15 +13,15 @@ from privsketch_studies.sealing import lists, splitting
 from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.ballots import make_ballot
 from privsketch_studies.sealing.files import signed_json
-from privsketch_studies.sealing.join import fits_checks, joined
-from privsketch_studies.sealing.lists import CheckedBallots, agreed, check_ballots
-from privsketch_studies.sealing.once import kept, teller_slot
+from privsketch_studies.sealing.join import fits_checks, total_values
+from privsketch_studies.sealing.lists import CheckedBallots, check_ballots, verdict_of
+from privsketch_studies.sealing.once import read_slot, teller_slot
 from privsketch_studies.sealing.splitting import (
     add_teller_noise,
+    add_up,
     added,
     as_words,
     check_shares,
-    is_whole,
     last_share,
     with_checks,
     words_to_bytes,
@@ -170,10 +170,10 @@ def test_honest_ballots_add_up_whatever_is_in_them(n_tellers, design):
     study, rng = people.open_study(), np.random.default_rng(n_tellers)
     ballots = [cast(study, integers(rng, study), key) for key in people.holders]
     checked = people.checked(study, ballots)
-    assert agreed(study, checked) == ({one.digest for one in ballots}, frozenset(), {})
+    assert verdict_of(study, checked) == ({one.digest for one in ballots}, frozenset(), {})
     for one in checked:
         assert all(shares.shape == (study.n_levels, 2) for shares in one.shares.values())
-    joined(study, people.tallies(study, ballots, people.closed(study, ballots)))
+    total_values(study, people.tallies(study, ballots, people.closed(study, ballots)))
 
 
 def bad_ballots(study, key):
@@ -200,15 +200,15 @@ def test_what_is_no_ballot_is_named_before_a_key_is_used(people, study, ballots,
     bad = bad_ballots(study, people.holders[1])[what]
     given = [ballots[0], bad, *ballots[2:]]
     checked = people.checked(study, given)
-    assert agreed(study, checked).unfit == {bad.digest}
+    assert verdict_of(study, checked).unfit == {bad.digest}
     closed = list_of(study, given, people.owner)
     for key in people.study_keys:  # whatever level it would add up
         with pytest.raises(StudyError, match=r"ballot of 'site 001'.*this ballot or a teller"):
             studies.tally(study, given, closed, key=key, checked=checked)
-        assert kept(teller_slot(key.fingerprint, "use")) is None
+        assert read_slot(teller_slot(key.fingerprint, "use")) is None
     closed = people.closed(study, given)
     assert list(closed.ballots) == [one.holder for one in (ballots[0], *ballots[2:])]
-    total = joined(study, people.tallies(study, given, closed))
+    total = total_values(study, people.tallies(study, given, closed))
     assert total.holders == (0, 2, 3)
 
 
@@ -217,11 +217,11 @@ def test_without_the_check_one_holder_ends_a_study(people, study, ballots, monke
     bad = make_ballot(study, random_words(np.random.default_rng(1), study), people.holders[1])
     given = [ballots[0], bad, *ballots[2:]]
     for module in (lists, tally_module):
-        monkeypatch.setattr(module, "is_whole", lambda checks: True)
+        monkeypatch.setattr(module, "add_up", lambda checks: True)
     tallies = people.tallies(study, given, people.closed(study, given))
     with pytest.raises(MergeError, match="do not add up"):
-        joined(study, tallies)
-    assert all(kept(teller_slot(key.fingerprint, "use")) for key in people.study_keys)
+        total_values(study, tallies)
+    assert all(read_slot(teller_slot(key.fingerprint, "use")) for key in people.study_keys)
 
 
 def test_a_single_large_word_with_right_check_words_passes(people, study, ballots):
@@ -230,8 +230,8 @@ def test_a_single_large_word_with_right_check_words_passes(people, study, ballot
     values[:, 3] = 2**62
     large = cast(study, values, people.holders[1])
     given = [ballots[0], large, *ballots[2:]]
-    assert large.digest in agreed(study, people.checked(study, given)).good
-    joined(study, people.tallies(study, given, people.closed(study, given)))
+    assert large.digest in verdict_of(study, people.checked(study, given)).good
+    total_values(study, people.tallies(study, given, people.closed(study, given)))
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["check", "count"])
@@ -247,7 +247,7 @@ def test_weights_decide(people, study, ballots, part, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("privsketch_studies.sealing.ballots.check_shares", planted)
         second = check_ballots(study, ballots, key=people.study_keys[1])[0]
-    assert len(agreed(study, [first, second]).unfit) == 4
+    assert len(verdict_of(study, [first, second]).unfit) == 4
     # A third one who looks at what it adds up itself is not told a tale by them.
     closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match="this ballot or a teller is wrong"):
@@ -269,7 +269,7 @@ def altered(one, study, key, digest, change=1):
 def test_a_teller_who_lies_of_a_ballot_has_it_left_out(people, study, ballots):
     first, second = people.checked(study, ballots)
     liar = altered(second, study, people.study_keys[1], ballots[2].digest)
-    assert agreed(study, [first, liar]) == (
+    assert verdict_of(study, [first, liar]) == (
         {ballot.digest for n, ballot in enumerate(ballots) if n != 2},
         {ballots[2].digest},
         {},
@@ -283,8 +283,10 @@ def test_a_teller_who_says_two_things_of_a_ballot_is_named(people, study, ballot
     first, second = people.checked(study, ballots)
     liar = altered(second, study, people.study_keys[1], ballots[2].digest)
     with pytest.raises(StudyError, match="'teller 1' has published two different shares"):
-        agreed(study, [first, second, liar])
-    agreed(study, [first, second, check_ballots(study, ballots[:1], key=people.study_keys[1])[0]])
+        verdict_of(study, [first, second, liar])
+    verdict_of(
+        study, [first, second, check_ballots(study, ballots[:1], key=people.study_keys[1])[0]]
+    )
 
 
 def test_all_tellers_are_needed_for_every_ballot(people, study, ballots):
@@ -299,7 +301,7 @@ def test_all_tellers_are_needed_for_every_ballot(people, study, ballots):
     ):
         with pytest.raises(StudyError, match=match):
             studies.tally(study, ballots, closed, key=key, checked=given)
-    found = agreed(study, [checked[0], few])
+    found = verdict_of(study, [checked[0], few])
     assert ballots[3].digest not in found.good
     assert found.unopened == {ballots[3].digest: ("teller 1",)}
     studies.tally(study, ballots, closed, key=key, checked=checked[1:])  # its own it knows
@@ -355,7 +357,7 @@ def test_sums_are_looked_at_modulo_the_words():
     """2^64 is 0 and 2^64 + 1 is 1; anything beside them is not."""
     half = np.array([[2**63, 2**63]], dtype=np.uint64)
     one = np.array([[0, 1]], dtype=np.uint64)
-    assert is_whole([half, half, one])
-    assert not is_whole([half, one])
-    assert not is_whole([half, half, one, one])
+    assert add_up([half, half, one])
+    assert not add_up([half, one])
+    assert not add_up([half, half, one, one])
     assert splitting.N_CHECKS == 2

@@ -10,8 +10,8 @@ import privsketch_studies as studies
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch.signing.keys import destroy_key
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.join import joined
-from privsketch_studies.sealing.once import is_destroyed, kept, teller_slot
+from privsketch_studies.sealing.join import total_values
+from privsketch_studies.sealing.once import is_destroyed, read_slot, teller_slot
 from privsketch_studies.sealing.void import destroy, void_study
 from studies.tests.sealed import People, cast, integers, list_of
 
@@ -76,7 +76,7 @@ def test_after_the_total_keys_and_ballots_go_and_nothing_else(people, study, mai
     assert sorted(file.name for file in mailbox.iterdir()) == ["no.ballot", "other.ballot"]
     assert [(tmp_path / f"{n}.key").exists() for n in range(2)] == [False, True]
     assert [is_destroyed(key.fingerprint) for key in people.study_keys] == [True, False]
-    assert len(joined(study, tallies).holders) == 4  # is still possible
+    assert len(total_values(study, tallies).holders) == 4  # is still possible
     again = destroy(study, tallies=tallies)
     assert (again.ballots, again.n_kept) == ((), 0)
 
@@ -182,7 +182,7 @@ def test_a_key_whose_tally_was_brought_is_not_marked_void(people, study, mailbox
     for name in ("use", "tally"):
         teller_slot(key, name).unlink()
     destroy(study, study_key_files=[tmp_path / "0.key"], tallies=tallies)
-    assert kept(teller_slot(key, "use")) == b"list " + tallies[0].closed_list.encode()
+    assert read_slot(teller_slot(key, "use")) == b"list " + tallies[0].closed_list.encode()
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=None)
 

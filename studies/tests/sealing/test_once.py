@@ -10,7 +10,13 @@ import privsketch_studies as studies
 from privsketch._base.errors import AccessError, FileError
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import once
-from privsketch_studies.sealing.once import keep_once, kept, kept_in, state_folder, teller_slot
+from privsketch_studies.sealing.once import (
+    keep_once,
+    read_slot,
+    slots_in,
+    state_folder,
+    teller_slot,
+)
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
 
 
@@ -22,8 +28,8 @@ def home(tmp_path, monkeypatch):
 
 def test_the_first_one_stays():
     slot = teller_slot("0" * 32, "use")
-    assert kept(slot) is None
-    assert keep_once(slot, b"first") == keep_once(slot, b"second") == kept(slot) == b"first"
+    assert read_slot(slot) is None
+    assert keep_once(slot, b"first") == keep_once(slot, b"second") == read_slot(slot) == b"first"
     assert slot.stat().st_mode & 0o777 == 0o600
     assert slot.parent.stat().st_mode & 0o077 == 0
     assert list(slot.parent.iterdir()) == [slot]
@@ -106,7 +112,7 @@ def test_names_of_new_folders_are_on_disk_too(monkeypatch, home):
 
 def test_where_it_is_kept(monkeypatch, tmp_path, home):
     assert state_folder() == home / "sealed"
-    with kept_in(tmp_path):
+    with slots_in(tmp_path):
         assert state_folder() == tmp_path
     monkeypatch.delenv("PRIVSKETCH_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -142,6 +148,6 @@ def test_a_name_that_is_found_is_on_disk_before_anything_depends_on_it(monkeypat
     assert keep_once(slot, b"second") == b"first"
     assert synced == [slot.parent]
     found = iter([None, b"first"])  # another process comes in between
-    monkeypatch.setattr("privsketch_studies.sealing.once.kept", lambda path: next(found))
+    monkeypatch.setattr("privsketch_studies.sealing.once.read_slot", lambda path: next(found))
     assert keep_once(slot, b"second") == b"first"
     assert synced == [slot.parent] * 2

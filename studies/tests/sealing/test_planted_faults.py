@@ -16,10 +16,10 @@ from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.cards import teller_card
-from privsketch_studies.sealing.join import joined
+from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.once import kept, state_folder, teller_slot
-from privsketch_studies.sealing.splitting import Place, as_words, last_share, words_from_bytes
+from privsketch_studies.sealing.once import read_slot, state_folder, teller_slot
+from privsketch_studies.sealing.splitting import ShareId, as_words, last_share, words_from_bytes
 from studies.tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
 from studies.tests.sealing.test_splitting import DEVIATIONS, byte_statistic
 
@@ -46,12 +46,12 @@ def difference(first, second, monkeypatch):
     found = []
     for word, (place, level) in enumerate((first, second), 100):
         words = np.full((level + 1, N_WORDS), word, dtype=np.uint64)
-        last = splitting.split(words, [place, Place(bytes(32), bytes(32), bytes(32))])[-1]
+        last = splitting.split(words, [place, ShareId(bytes(32), bytes(32), bytes(32))])[-1]
         found.append(words_from_bytes(last[-8 * N_WORDS :], N_WORDS))
     return found[0] - found[1]
 
 
-ONE = Place(b"s" * 32, b"h" * 32, b"t" * 32)
+ONE = ShareId(b"s" * 32, b"h" * 32, b"t" * 32)
 TWICE = {
     "study": (ONE._replace(study=b"x" * 32), 0),
     "holder": (ONE._replace(holder=b"x" * 32), 0),
@@ -75,7 +75,7 @@ def test_a_mask_that_is_used_again_is_found(part, monkeypatch):
         del parts[part]
         return b"".join(parts.values())
 
-    monkeypatch.setattr(Place, "label", label)
+    monkeypatch.setattr(ShareId, "label", label)
     found = difference((ONE, 0), TWICE[part], monkeypatch)
     assert abs(byte_statistic(found)) > DEVIATIONS
     assert set(found.tolist()) == {2**64 - 1}
@@ -108,11 +108,11 @@ def test_a_level_that_one_teller_mixes_up_is_found(monkeypatch):
     share, checked = tally_module.level_share, people.checked(study, ballots)
     with monkeypatch.context() as patch:
         patch.setattr(tally_module, "level_share", lambda *arguments: share(*arguments[:-1], 1))
-        patch.setattr(tally_module, "is_whole", lambda checks: True)  # it would see it itself
+        patch.setattr(tally_module, "add_up", lambda checks: True)  # it would see it itself
         second = studies.tally(study, ballots, closed, key=people.study_keys[1], checked=checked)
     assert study.sharing.level_of(4) == second.level == 0
     with pytest.raises(MergeError, match="do not add up"):
-        joined(study, [first, second])
+        total_values(study, [first, second])
 
 
 def test_a_check_word_without_the_noise_of_tellers_is_no_total(monkeypatch):
@@ -131,7 +131,7 @@ def test_a_check_word_without_the_noise_of_tellers_is_no_total(monkeypatch):
         patch.setattr(tally_module, "add_teller_noise", planted)
         tallies = people.tallies(study, ballots, closed)
     with pytest.raises(MergeError, match="do not add up"):
-        joined(study, tallies)
+        total_values(study, tallies)
     with np.errstate(over="ignore"):
         exact = splitting.weighted(as_words(sum(v[0] for v in values)), study.weights)
     assert sum(int(one.words[-1]) for one in tallies) % 2**64 == int(exact)
@@ -143,13 +143,13 @@ def test_a_second_tally_would_show_two_ballots():
     study = people.open_study()
     values, ballots = ballots_of(people, study)
     lists = [people.closed(study, chosen) for chosen in (ballots[:3], ballots[1:])]
-    totals = [joined(study, people.tallies(study, ballots, lists[0])).values]
+    totals = [total_values(study, people.tallies(study, ballots, lists[0])).values]
     with pytest.raises(StudyError, match="tallies once"):
         people.tallies(study, ballots, lists[1])
     for key in people.study_keys:
         for name in ("use", "tally"):
             teller_slot(key.fingerprint, name).unlink()
-    totals.append(joined(study, people.tallies(study, ballots, lists[1])).values)
+    totals.append(total_values(study, people.tallies(study, ballots, lists[1])).values)
     level = study.sharing.level_of(3)
     with np.errstate(over="ignore"):
         assert (totals[0] - totals[1] == values[0][level] - values[3][level]).all()
@@ -172,7 +172,7 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
     study = people.open_study()
     values, ballots = ballots_of(people, study)
     lists = [people.closed(study, chosen) for chosen in (ballots[:3], ballots[1:])]
-    totals = [joined(study, people.tallies(study, ballots, lists[0])).values]
+    totals = [total_values(study, people.tallies(study, ballots, lists[0])).values]
     shutil.rmtree(state_folder())
     for again in (
         studies.SealedStudy.from_bytes(study.to_bytes()),
@@ -185,7 +185,7 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
         check_ballots(study, ballots, key=people.study_keys[0])
     # Another card for the same key is no birth either.
     teller_card(GAUSSIAN, people.tellers[0], people.study_keys[0].public)
-    assert kept(teller_slot(people.study_keys[0].fingerprint, "born")) is None
+    assert read_slot(teller_slot(people.study_keys[0].fingerprint, "born")) is None
     for module in ("study", "once"):
         monkeypatch.setattr(f"privsketch_studies.sealing.{module}.require_born", lambda key: None)
     with pytest.raises(StudyError, match="your signature is beside this study"):
@@ -193,7 +193,7 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
     again = studies.SealedStudy.from_bytes(study.to_bytes())
     for key in people.tellers:
         again.accept(key)
-    totals.append(joined(again, people.tallies(again, ballots, lists[1])).values)
+    totals.append(total_values(again, people.tallies(again, ballots, lists[1])).values)
     level = study.sharing.level_of(3)
     with np.errstate(over="ignore"):
         assert (totals[0] - totals[1] == values[0][level] - values[3][level]).all()

@@ -16,7 +16,7 @@ import privsketch_studies as studies
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import once
 from privsketch_studies.sealing import tally as tally_module
-from privsketch_studies.sealing.join import joined
+from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.void import void_study
 from studies.tests.sealed import PURE, People, cast, integers
 
@@ -136,7 +136,7 @@ class StudyMachine(RuleBasedStateMachine):
     def other_use(self, teller, chosen):
         """Whether a file says that the key is used, and not for this list."""
         key = self.people.study_keys[teller].fingerprint
-        use = once.kept(once.teller_slot(key, "use"))
+        use = once.read_slot(once.teller_slot(key, "use"))
         return use is not None and use != b"list " + self.lists[chosen].digest.encode()
 
     @precondition(lambda self: self.n_tallies >= 4)  # else there is nothing left to do
@@ -155,7 +155,7 @@ class StudyMachine(RuleBasedStateMachine):
     def join(self):
         for chosen in set(self.published[0]) & set(self.published[1]):
             tallies = [studies.Tally.from_bytes(self.published[n][chosen]) for n in range(2)]
-            assert joined(self.study, tallies).holders == LISTS[chosen]
+            assert total_values(self.study, tallies).holders == LISTS[chosen]
 
     @invariant()
     def one_list_for_a_key_ever(self):
@@ -248,7 +248,7 @@ def test_a_process_that_is_killed_leaves_one_list_at_most(
             os._exit(0)
     os.waitpid(child, 0)
     published = output.read_bytes() if output.exists() else None
-    use = once.kept(once.teller_slot(terms["key"].fingerprint, "use"))
+    use = once.read_slot(once.teller_slot(terms["key"].fingerprint, "use"))
     assert (use is None) == (which == 0 and lines <= 0)
     if use is None:
         assert published is None

@@ -124,7 +124,7 @@ def test_a_ballot_is_as_documented(files, monkeypatch, tmp_path):
     assert start == len(data) - 96
     words = np.frombuffer(contents[2], dtype="<u8").reshape(len(values), -1).copy()
     for content, key in zip(contents[:2], people.study_keys, strict=False):
-        place = splitting.Place(digest, holder.identity, key.public.identity)
+        place = splitting.ShareId(digest, holder.identity, key.public.identity)
         for level in range(len(values)):
             words[level] += splitting.expand(content, place, level, words.shape[1])
     assert words[:, :-2].view(np.int64).tolist() == values.tolist()
@@ -287,9 +287,11 @@ def test_the_library_refuses_to_sign_every_kind_of_sealed_files():
 
     import privsketch_studies.sealing as room
     from privsketch.signing.signature import SEALED_KINDS
-    from privsketch_studies.sealing import files, lists, study, void
+    from privsketch_studies.sealing import files
 
-    named = {study.KIND, void.KIND, lists.CHECKED, lists.CLOSED, *files.MAGIC}
+    sealed = (studies.SealedStudy, studies.Card, studies.CheckedBallots, studies.ClosedList)
+    named = {kind.KIND for kind in (*sealed, studies.Ballot, studies.Tally, VoidStudy)}
+    assert set(files.MAGIC) < named
     for file in Path(room.__file__).parent.glob("*.py"):
         named |= set(re.findall(r'(?:signed_json|packed)\(\s*"([a-z-]+)"', file.read_text()))
     assert named == set(SEALED_KINDS)

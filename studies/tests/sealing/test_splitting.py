@@ -12,7 +12,7 @@ import pytest
 from privsketch._base.errors import FileError, ParameterError
 from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing.splitting import (
-    Place,
+    ShareId,
     add_teller_noise,
     added,
     as_integers,
@@ -33,7 +33,7 @@ SMALL = 16  # a modulus that can be enumerated
 
 
 def places(n_tellers, holder=HOLDER):
-    return [Place(STUDY, holder, bytes([n]) * 32) for n in range(n_tellers)]
+    return [ShareId(STUDY, holder, bytes([n]) * 32) for n in range(n_tellers)]
 
 
 def shares_of(contents, where, level, shape):
@@ -217,12 +217,12 @@ def test_a_split_is_as_documented(monkeypatch):
 
 def test_every_mask_has_a_key_of_its_own():
     seed = bytes(32)
-    first = expand(seed, Place(STUDY, HOLDER, HOLDER), 0, 8)
+    first = expand(seed, ShareId(STUDY, HOLDER, HOLDER), 0, 8)
     for place, level in [
-        (Place(HOLDER, HOLDER, HOLDER), 0),
-        (Place(STUDY, STUDY, HOLDER), 0),
-        (Place(STUDY, HOLDER, STUDY), 0),
-        (Place(STUDY, HOLDER, HOLDER), 1),
+        (ShareId(HOLDER, HOLDER, HOLDER), 0),
+        (ShareId(STUDY, STUDY, HOLDER), 0),
+        (ShareId(STUDY, HOLDER, STUDY), 0),
+        (ShareId(STUDY, HOLDER, HOLDER), 1),
     ]:
         assert not set(first.tolist()) & set(expand(seed, place, level, 8).tolist())
 
@@ -254,7 +254,7 @@ def test_lengths_are_checked():
     with pytest.raises(FileError, match="share of another length"):
         share_of(bytes(79), where[1], 0, shape, is_last=True)
     with pytest.raises(ParameterError, match="32 bytes"):
-        expand(bytes(32), Place(b"", HOLDER, HOLDER), 0, 1)
+        expand(bytes(32), ShareId(b"", HOLDER, HOLDER), 0, 1)
 
 
 # ---------------------------------------------------------------- check words

@@ -21,7 +21,7 @@ from privsketch.testing import without_noise
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import teller_card
 from privsketch_studies.sealing.files import signed_json
-from privsketch_studies.sealing.join import joined
+from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
 from privsketch_studies.sealing.once import teller_slot
 from privsketch_studies.sealing.seal import earlier_ballot
@@ -84,7 +84,7 @@ def test_the_total_is_the_sum_of_ballots_bit_for_bit(n_tellers):
     expected = [sum(int(v[level, j]) for v in values) for j in range(values[0].shape[1])]
     wrapped = [(number + 2**63) % 2**64 - 2**63 for number in expected]
     for order in (tallies, tallies[::-1]):
-        found = joined(study, order)
+        found = total_values(study, order)
         assert found.values.tolist() == wrapped
         assert found.holders == (0, 1, 2, 3)
 
@@ -123,7 +123,7 @@ def test_fewer_ballots_use_another_level(people, study):
     values = [integers(RNG, study) for _ in range(4)]
     ballots = [cast(study, v, key) for v, key in zip(values, people.holders, strict=True)]
     closed = people.closed(study, ballots[1:])
-    found = joined(study, people.tallies(study, ballots, closed))
+    found = total_values(study, people.tallies(study, ballots, closed))
     assert study.sharing.level_of(3) != study.sharing.level_of(4)
     with np.errstate(over="ignore"):
         expected = sum(v[study.sharing.level_of(3)] for v in values[1:])
@@ -134,7 +134,7 @@ def test_fewer_ballots_use_another_level(people, study):
 def test_a_holder_without_records_takes_part(people, study):
     with without_noise():
         ballots = [people.seal(study, np.zeros((0, 2)), n) for n in range(4)]
-        found = joined(study, people.tallies(study, ballots, people.closed(study, ballots)))
+        found = total_values(study, people.tallies(study, ballots, people.closed(study, ballots)))
     assert not found.values.any()
     assert len({len(ballot.to_bytes()) for ballot in ballots}) == 1
 
@@ -159,7 +159,7 @@ def test_everything_works_with_files_in_a_folder(people, tmp_path):
     for n, key in enumerate(people.study_keys):
         mine = studies.tally(study, tmp_path, tmp_path / "closed", key=key, checked=checked)
         mine.save(tmp_path / f"{n}.tally")
-    found = joined(study, sorted(tmp_path.glob("*.tally")))
+    found = total_values(study, sorted(tmp_path.glob("*.tally")))
     assert len(found.holders) == 4
 
 
@@ -445,7 +445,7 @@ def test_every_teller_may_close_without_an_owner():
         studies.tally(study, ballots, one, key=key, checked=checked)
         for one, key in zip(lists, people.study_keys, strict=True)
     ]
-    joined(study, tallies)
+    total_values(study, tallies)
     with pytest.raises(StudyError, match="may not close"):
         studies.ClosedList.of(study, ballots, key=people.owner, checked=checked)
 
@@ -508,7 +508,7 @@ def test_the_list_is_on_disk_before_words_are_added_up(people, study, ballots, m
     summed = module._add_up
 
     def spy(*arguments):
-        seen.append(once.kept(once.teller_slot(key.fingerprint, "use")))
+        seen.append(once.read_slot(once.teller_slot(key.fingerprint, "use")))
         return summed(*arguments)
 
     monkeypatch.setattr(module, "_add_up", spy)
@@ -531,7 +531,7 @@ def test_different_lists_have_no_total(people, study, ballots):
         people.tally(study, ballots, people.closed(study, ballots[1:]), 1),
     ]
     with pytest.raises(StudyError, match="different lists"):
-        joined(study, tallies)
+        total_values(study, tallies)
 
 
 def test_a_teller_tallies_where_it_accepted(people, study, ballots, monkeypatch, tmp_path):
@@ -620,7 +620,7 @@ def test_a_mailbox_may_hold_anything(people, study, ballots, tmp_path):
         studies.tally(study, tmp_path, closed, key=key, mailbox=tmp_path)
         for key in people.study_keys
     ]
-    assert joined(study, tallies).holders == (0, 1, 2, 3)
+    assert total_values(study, tallies).holders == (0, 1, 2, 3)
 
 
 def test_a_teller_needs_no_ledger(people, tmp_path, monkeypatch):
@@ -648,12 +648,12 @@ def tallies(people, study, ballots):
 
 def test_all_tellers_are_needed_once(people, study, tallies):
     with pytest.raises(StudyError, match="'teller 1' is missing"):
-        joined(study, tallies[:1])
+        total_values(study, tallies[:1])
     with pytest.raises(StudyError, match="'teller 0', 'teller 1' is missing"):
-        joined(study, [])
-    joined(study, [*tallies, tallies[0]])
+        total_values(study, [])
+    total_values(study, [*tallies, tallies[0]])
     with pytest.raises(StudyError, match="second tally"):
-        joined(study, [*tallies, altered(tallies[0], people.study_keys[0], words=1)])
+        total_values(study, [*tallies, altered(tallies[0], people.study_keys[0], words=1)])
 
 
 def altered(tally, key, words=0, **header):
@@ -683,19 +683,19 @@ def altered(tally, key, words=0, **header):
 def test_a_tally_of_something_else_is_refused(people, study, tallies, change, match):
     other = altered(tallies[1], people.study_keys[1], **change)
     with pytest.raises(StudyError, match=match):
-        joined(study, [tallies[0], other])
+        total_values(study, [tallies[0], other])
 
 
 def test_a_tally_of_a_stranger_is_refused(people, study, tallies):
     stranger = ps.Key.generate("x", for_study=True)
     for key in (stranger, people.tellers[0], people.study_keys[0]):
         with pytest.raises(ps.PrivsketchError):
-            joined(study, [tallies[0], altered(tallies[1], key)])
+            total_values(study, [tallies[0], altered(tallies[1], key)])
 
 
 def test_words_that_do_not_add_up_are_no_total(people, study, tallies):
     with pytest.raises(ps.PrivsketchError, match="do not add up"):
-        joined(study, [tallies[0], altered(tallies[1], people.study_keys[1], words=1)])
+        total_values(study, [tallies[0], altered(tallies[1], people.study_keys[1], words=1)])
 
 
 def test_a_ballot_without_check_words_is_found(people, study, ballots):

@@ -93,7 +93,7 @@ class DataSet(TypedDict):
     n_open: Count
     """Number of entries that were reserved and never committed; they count."""
     alone: LedgerSums
-    """Sums over ballots in sealed studies, if everybody else in their studies colludes."""
+    """Sums over ballots in sealed studies, if everyone else in their studies colludes."""
     n_refusals: Count
     """Number of releases that were refused because of what records say; they cost nothing."""
     max_refusals: Count
@@ -101,7 +101,7 @@ class DataSet(TypedDict):
 
 
 class SpendingStep(TypedDict):
-    """What was used from one entry on."""
+    """Share of the limit that is used from one entry on."""
 
     time: DateTime
     """Time of the entry, UTC."""
@@ -165,7 +165,7 @@ class Entry(TypedDict):
     cost: EntryCost
     """What the release costs."""
     charged: EntryCharge
-    """What it counts under the neighbours of the data set."""
+    """Cost that it counts under the neighbours of the data set."""
     what: str
     """What is released."""
     source: str | None
@@ -175,7 +175,7 @@ class Entry(TypedDict):
     receipt: dict[str, Any] | None
     """Receipt of the release, once it is committed."""
     alone: EntryCost | None
-    """Of a ballot: its cost if everybody else in its study colludes; else null."""
+    """Of a ballot: its cost if everyone else in its study colludes; else null."""
 
 
 class LedgerFacts(TypedDict):

@@ -28,7 +28,7 @@ from privsketch import __version__
 from privsketch._base.errors import AccessError
 
 _REMARKS = ("cautions", "notes")
-_PLACE = "privsketch.answer"  # in what click's contexts share
+_META_KEY = "privsketch.answer"  # in the `meta` that click's contexts share
 
 
 @dataclass
@@ -56,10 +56,10 @@ class Answer:
         if not self.as_json or (error is None and not self.facts):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        whole = {"command": self.command, "version": __version__, "time": now, **self.facts}
-        whole |= self.remarks if error is None else {"error": error}
+        fields = {"command": self.command, "version": __version__, "time": now, **self.facts}
+        fields |= self.remarks if error is None else {"error": error}
         # ASCII: names of files may be invalid text, and some shells cannot encode all letters.
-        text = json.dumps(plain(whole), indent=2, allow_nan=False)
+        text = json.dumps(plain(fields), indent=2, allow_nan=False)
         with standard_output():
             click.echo(text)
             if sys.stdout is not None:
@@ -74,24 +74,22 @@ def begin(context: click.Context, arguments: Sequence[str]) -> tuple[Answer, cli
     """
     command, names = context.command, list[str]()
     for word in arguments:
-        found = command.get_command(context, word) if isinstance(command, click.Group) else None
-        if found is None:
+        child = command.get_command(context, word) if isinstance(command, click.Group) else None
+        if child is None:
             break
-        command, names = found, [*names, word]
-    stated = list(arguments)
-    if "--" in stated:
-        stated = stated[: stated.index("--")]
-    asked = Answer(" ".join(names) or None, "--json" in stated), command if names else None
-    context.meta[_PLACE] = asked
-    return asked
+        command, names = child, [*names, word]
+    options = list(arguments)
+    if "--" in options:
+        options = options[: options.index("--")]
+    pair = Answer(" ".join(names) or None, "--json" in options), command if names else None
+    context.meta[_META_KEY] = pair
+    return pair
 
 
 def begun(context: click.Context | None) -> tuple[Answer, click.Command | None]:
     """Return the result of `begin`; an answer that is never printed outside of a command line."""
-    nobody = Answer(None, as_json=False), None
-    found: tuple[Answer, click.Command | None]
-    found = nobody if context is None else context.meta.get(_PLACE, nobody)
-    return found
+    pair: tuple[Answer, click.Command | None] = Answer(None, as_json=False), None
+    return pair if context is None else context.meta.get(_META_KEY, pair)
 
 
 def _read(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -106,7 +104,7 @@ JSON = click.option(
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="For machines: one JSON object.",
+    help="Print one JSON object, for programs.",
 )
 
 
@@ -116,10 +114,10 @@ def _current() -> Answer:
 
 def answer(**facts: Any) -> None:
     """Set all facts of the answer at once, when the work is done."""
-    found = _current()
+    current = _current()
     for kind in _REMARKS:
-        found.remark(kind, facts.pop(kind, ()))
-    found.facts = facts
+        current.remark(kind, facts.pop(kind, ()))
+    current.facts = facts
 
 
 def remark(kind: str, text: str) -> None:
@@ -170,9 +168,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):  # numpy's arrays and numbers

@@ -50,7 +50,7 @@ def design_facts(design: Design) -> dict[str, Any]:
         "fingerprint": design.fingerprint,
         "design": design.to_json(),
         "noise_std": design.noise_std,
-        "forecast": {one.name: getattr(forecast, one.name) for one in fields(forecast)},
+        "forecast": {field.name: getattr(forecast, field.name) for field in fields(forecast)},
         "cost": cost_facts(design.budget),
         "cautions": list(cautions(design)),
     }
@@ -119,14 +119,14 @@ def _in_units(model: Model, points: Floats, errors: Floats | None) -> list[dict[
     values = (
         field_values(schema, points) if errors is None else field_errors(schema, points, errors)
     )
-    found: list[dict[str, Any]] = [{} for _ in values]
-    for column, place in field_columns(schema):
-        for name, numbers in zip(column.fields, values[:, place].T, strict=True):
+    by_field: list[dict[str, Any]] = [{} for _ in values]
+    for column, indices in field_columns(schema):
+        for name, numbers in zip(column.fields, values[:, indices].T, strict=True):
             is_date = isinstance(column, Date) and errors is None
-            told = as_dates(numbers).astype(str) if is_date else numbers
-            for row, value in zip(found, told, strict=True):
+            items = as_dates(numbers).astype(str) if is_date else numbers
+            for row, value in zip(by_field, items, strict=True):
                 row[name] = value
-    return found
+    return by_field
 
 
 def file_facts(kind: str, content: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 One line on standard error ends in "nothing was spent" or "the budget counts as spent". With --json
 an object on standard output says the same. docs/commands.md lists the exit codes. Messages of
-other libraries' errors may quote records and are not shown.
+other libraries' errors may quote records and are not click_error.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _PACKAGES = ("privsketch", "privsketch_studies")
 class Failure:
     """The reason why a command ended early.
 
-    `shown` is click's error if standard error shows more than the message.
+    `click_error` is click's own, if standard error shows more than its message.
     """
 
     kind: str
     message: str
     sentence: str
     counts: bool
-    shown: click.ClickException | None = None
+    click_error: click.ClickException | None = None
 
     @classmethod
     def of(cls, error: BaseException, stop: Stop, command: click.Command | None) -> Failure:
@@ -53,7 +53,7 @@ class Failure:
         spending = stop.spending
         sentence = NOTHING if spending is None else spending.sentence()
         counts = spending is not None and spending.counts
-        shown = None
+        click_error = None
         if stop.was_asked or isinstance(error, KeyboardInterrupt | click.Abort):
             # A library may have turned the interrupt into another error.
             kind, message = "interrupted", "interrupted"
@@ -61,14 +61,14 @@ class Failure:
             kind, message = error.kind, error.told(shell_words(command))
             message = message.removesuffix(f"; {NOTHING}")  # `sentence` says so for all errors
         elif isinstance(error, click.ClickException):
-            kind, message, shown = "usage", error.format_message(), error
+            kind, message, click_error = "usage", error.format_message(), error
         elif isinstance(error, OSError) and error.errno is not None:
             # The message of the system, not of the error, which may quote records.
             file = f"{error.filename}: " if isinstance(error.filename, str) else ""
             kind, message = "data", f"{file}{os.strerror(error.errno)}"
         else:
-            kind, message = "internal", _place(error)
-        return cls(kind, message, sentence, counts, shown)
+            kind, message = "internal", _describe_foreign(error)
+        return cls(kind, message, sentence, counts, click_error)
 
     @property
     def exit_code(self) -> int:
@@ -79,9 +79,11 @@ class Failure:
         """Print the failure on standard error, if that is open."""
         sentence = readable(self.sentence)
         with suppress(OSError):
-            if self.shown is not None:
-                vars(self.shown)["message"] = readable(self.shown.message)  # final, to click
-                self.shown.show()
+            if self.click_error is not None:
+                vars(self.click_error)["message"] = readable(
+                    self.click_error.message
+                )  # final, to click
+                self.click_error.show()
                 click.echo(sentence, err=True)
             elif self.kind == "interrupted":  # click says "Aborted!"
                 click.echo(sentence, err=True)
@@ -98,7 +100,7 @@ class Failure:
         }
 
 
-def _place(error: BaseException) -> str:
+def _describe_foreign(error: BaseException) -> str:
     """Describe an error of another library: its type, and the line of our code that met it."""
     if os.environ.get(DEBUG) == "1":
         click.echo(f"{DEBUG}=1: this may contain records, show it to nobody else", err=True)
@@ -126,11 +128,11 @@ def shell_words(command: click.Command | None) -> Callable[[str, str | None], st
         option = options.get(name)
         if option is None:
             return name if value is None else f"{name}={value}"
-        told = max(option.opts, key=len)
+        text = max(option.opts, key=len)
         if option.is_flag:
-            return max(option.secondary_opts, key=len) if value == "False" else told
+            return max(option.secondary_opts, key=len) if value == "False" else text
         if value is None:
-            return told
-        return f"{told} {'a,b,c' if value == '[...]' else quote(value.strip(chr(39)))}"
+            return text
+        return f"{text} {'a,b,c' if value == '[...]' else quote(value.strip(chr(39)))}"
 
     return words

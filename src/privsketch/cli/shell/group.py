@@ -43,9 +43,9 @@ class SectionedGroup(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of their sections."""
-        known = dict.fromkeys([*self.commands, *plugin_names("commands")])
-        listed = [name for section in self.sections.values() for name in section if name in known]
-        return [*dict.fromkeys([*listed, *known])]
+        available = dict.fromkeys([*self.commands, *plugin_names("commands")])
+        ordered = [name for section in self.sections.values() for name in section]
+        return [*dict.fromkeys([name for name in (*ordered, *available) if name in available])]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name; its distribution is imported only now."""
@@ -79,16 +79,18 @@ class SectionedGroup(Group):
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         names = self.list_commands(ctx)
-        listed = {name for section in self.sections.values() for name in section}
-        sections = {**self.sections, "Other": [name for name in names if name not in listed]}
+        in_sections = {name for section in self.sections.values() for name in section}
+        sections = {**self.sections, "Other": [name for name in names if name not in in_sections]}
         width = max(map(len, names))
         formatter.write_paragraph()
         for heading, commands in sections.items():
-            known = {name: self.get_command(ctx, name) for name in commands if name in names}
-            if known:
+            in_section = {name: self.get_command(ctx, name) for name in commands if name in names}
+            if in_section:
                 formatter.write(f"{heading}:\n")
-            for name, command in known.items():
+            for name, command in in_section.items():
                 help_text = "" if command is None else command.get_short_help_str(limit=200)
                 formatter.write(f"  {name:<{width}}  {help_text}\n")
         formatter.write_paragraph()
-        formatter.write("Each command has its own --help. `privsketch --version` is the version.\n")
+        formatter.write(
+            "Each command has its own --help. `privsketch --version` shows the version.\n"
+        )

@@ -54,10 +54,10 @@ def say_cautions(
     """
     from privsketch.design.cautions import stated_cautions
 
-    found = stated_cautions(domain, budget, n_records, names)
-    for text in found:
+    cautions = stated_cautions(domain, budget, n_records, names)
+    for text in cautions:
         caution(text, width=width)
-    return found
+    return cautions
 
 
 def caution(text: str, *, width: int | None = None) -> None:
@@ -82,8 +82,8 @@ def say_source(source: str | None, output: Path, what: str) -> None:
     """Note how the source was named, if the caller did not name it."""
     if source is None and is_standard(output):
         note(
-            f"the source has a name drawn by chance: another {what} these records "
-            "costs again, and nobody can tell; name them with --source",
+            f"the source has a random name: another {what} these records costs again, and nobody "
+            "can tell; name them with --source",
             output,
         )
     elif source is None:
@@ -105,8 +105,8 @@ def write(
 ) -> None:
     """Save a result to its file, or write it to standard output.
 
-    `begin` is called before the first byte goes to standard output: from then on somebody may
-    have read it, even if the rest fails.
+    `begin` is called before the first byte goes to standard output: from then on someone may have
+    read it, even if the rest fails.
     """
     if not is_standard(output):
         _forget_signature(output)
@@ -134,6 +134,13 @@ def _forget_signature(output: Path) -> None:
         signature_path(output).unlink(missing_ok=True)
     except OSError as error:
         raise AccessError(f"{signature_path(output)}: {error.strerror or 'in the way'}") from None
+
+
+def several(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {plural or (f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s')}"
 
 
 def say_written(output: Path) -> None:
@@ -190,12 +197,12 @@ def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
     from privsketch._base.errors import AccessError
     from privsketch.tables.files import record_files
 
-    taken = [path.resolve() for path in (*record_files(data), *outputs)]
+    all_files = [path.resolve() for path in (*record_files(data), *outputs)]
     folders = [path.resolve() for path in data if path.is_dir()]
     for path in outputs:
         if is_standard(path):
             continue
-        if taken.count(path.resolve()) > 1:
+        if all_files.count(path.resolve()) > 1:
             raise AccessError(f"{path}: given twice; records and results need a file each")
         if path.resolve().parent in folders:
             raise AccessError(f"{path}: in a folder of records, of which it would be one next time")

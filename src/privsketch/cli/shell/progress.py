@@ -24,7 +24,7 @@ _MAX_BARS = 6  # a quarter of a terminal of 24 lines
 def record_bar(paths: Sequence[Path], text: str = "sketching") -> Iterator[Callable[[int], None]]:
     """Show a bar over records; the total comes from the files' metadata, if they have any."""
     with _bar(text, count_records(list(paths))) as (progress, task):
-        yield lambda done: progress.update(task, advance=done)
+        yield lambda n_records: progress.update(task, advance=n_records)
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def pass_bars(paths: Sequence[Path]) -> Iterator[Callable[[str, int], None]]:
 
     total = count_records(list(paths))
     console = _console()
-    shown: list[TaskID] = []
+    tasks: list[TaskID] = []
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -56,14 +56,14 @@ def pass_bars(paths: Sequence[Path]) -> Iterator[Callable[[str, int], None]]:
     ) as progress:
         n_passes = 0
 
-        def advance(name: str, done: int) -> None:
+        def advance(name: str, n_records: int) -> None:
             nonlocal n_passes
-            if done == 0 or not shown:
+            if n_records == 0 or not tasks:
                 n_passes += 1
-                shown.append(progress.add_task(f"pass {n_passes:>2}  {name}", total=total))
-            if len(shown) > _MAX_BARS:
-                progress.remove_task(shown.pop(0))
-            progress.update(shown[-1], advance=done)
+                tasks.append(progress.add_task(f"pass {n_passes:>2}  {name}", total=total))
+            if len(tasks) > _MAX_BARS:
+                progress.remove_task(tasks.pop(0))
+            progress.update(tasks[-1], advance=n_records)
 
         yield advance
 
@@ -99,7 +99,7 @@ def spinner(text: str) -> Iterator[None]:
 def _console() -> Console:
     """Return a console on standard error.
 
-    FORCE_COLOR and the like allow colours in a file. They do not make it a terminal.
+    Variables such as FORCE_COLOR allow colours in a file, but do not make it a terminal.
     """
     from rich.console import Console
 

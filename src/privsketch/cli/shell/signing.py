@@ -1,6 +1,6 @@
 """Signing of what commands write, and checks of the signatures of what they load.
 
-A passphrase is never an argument: everybody on a machine sees those, and shells keep them. With
+A passphrase is never an argument: all users of a machine see those, and shells store them. With
 --signed-by, a file must have a signature. Without, a signature beside a file is checked once the
 user has pinned any key: a wrong one is refused, and one of an unknown key is reported.
 """
@@ -124,25 +124,25 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
             f"{key_file} needs a passphrase, and there is no terminal to ask for it; give "
             "--passphrase-file FILE, or PRIVSKETCH_PASSPHRASE_FILE"
         )
-    asked: str = click.prompt(
+    passphrase: str = click.prompt(
         f"Passphrase of {key_file}", hide_input=True, confirmation_prompt=is_new, err=True
     )
-    return asked
+    return passphrase
 
 
 def checked_bytes(
-    path: Path, kind: str | None = None, wanted: Sequence[PublicKey] = ()
+    path: Path, kind: str | None = None, keys: Sequence[PublicKey] = ()
 ) -> tuple[bytes, PublicKey | None]:
     """Read a file once, and return its bytes and the known key that signed them.
 
-    If there are `wanted` keys, one of them must have signed the file.
+    If there are `keys`, one of them must have signed the file.
     """
     from privsketch._base.formats import read_file
     from privsketch.signing.signature import Signature, signature_path, spoken
     from privsketch.signing.trusted import pinned_keys, signer_of, verified_bytes
 
-    if wanted:
-        return verified_bytes(path, wanted, kind=kind)
+    if keys:
+        return verified_bytes(path, keys, kind=kind)
     data = read_file(path)
     pinned = pinned_keys() if os.path.lexists(signature_path(path)) else []
     signature = Signature.beside(path) if pinned else None
@@ -159,8 +159,8 @@ def load_design(path: Path, signed_by: Sequence[str] = ()) -> Design:
     from privsketch.design.recipe import Design
     from privsketch.signing.trusted import found_key
 
-    wanted = [found_key(text) for text in signed_by]
-    return Design.from_bytes(checked_bytes(path, "design", wanted)[0], str(path))
+    keys = [found_key(text) for text in signed_by]
+    return Design.from_bytes(checked_bytes(path, "design", keys)[0], str(path))
 
 
 def load_sketch(path: Path) -> Sketch:
@@ -175,14 +175,14 @@ def load_sketches(paths: Sequence[Path], signed_by: Sequence[str] = ()) -> list[
     from privsketch.signing.trusted import found_key, pinned_keys
     from privsketch.sketching.sketch import Sketch
 
-    wanted = [found_key(text) for text in signed_by]
+    keys = [found_key(text) for text in signed_by]
     sketches, signers = [], []
     for path in paths:
-        data, signer = checked_bytes(path, "sketch", wanted)
+        data, signer = checked_bytes(path, "sketch", keys)
         sketches.append(Sketch.from_bytes(data, str(path)))
         signers.append(signer)
     if any(signers):
-        _compare_sources(paths, sketches, signers, wanted, pinned_keys())
+        _compare_sources(paths, sketches, signers, keys, pinned_keys())
     return sketches
 
 
@@ -190,37 +190,37 @@ def _compare_sources(
     paths: Sequence[Path],
     sketches: Sequence[Sketch],
     signers: Sequence[PublicKey | None],
-    wanted: Sequence[PublicKey],
+    keys: Sequence[PublicKey],
     pinned: Sequence[PublicKey],
 ) -> None:
-    """Refuse a release in the name of another known key; caution about other oddities."""
+    """Refuse a release in the name of another known key; caution about other mismatches."""
     from privsketch._base.errors import SignatureError
     from privsketch.signing.documents import alike
 
-    known = {alike(key.name): key for key in (*pinned, *wanted)}
+    all_keys = {alike(key.name): key for key in (*pinned, *keys)}
     # A collector signs sums of sites that are pinned, which is normal.
-    expected = {alike(key.name): key for key in wanted} or known
+    expected = {alike(key.name): key for key in keys} or all_keys
     times: Counter[str] = Counter()
     for path, sketch, signer in zip(paths, sketches, signers, strict=True):
         if signer is None:
             continue
-        others = [source for source in sketch.sources if source != signer.name]
+        foreign = [source for source in sketch.sources if source != signer.name]
         is_sum = len(sketch.ids) > 1  # whoever adds sketches up signs for others
-        names = expected if is_sum else known
-        named = [source for source in others if names.get(alike(source), signer) != signer]
+        names = expected if is_sum else all_keys
+        of_other_keys = [name for name in foreign if names.get(alike(name), signer) != signer]
         if is_sum:
-            if named:
-                told = f"{path} is a sum that {signer.name} has signed, also for "
-                caution(told + ", ".join(dict.fromkeys(named)))
+            if of_other_keys:
+                sources = ", ".join(dict.fromkeys(of_other_keys))
+                caution(f"{path} is a sum that {signer.name} has signed, also for {sources}")
             continue
         times[signer.name] += 1
-        if named:
+        if of_other_keys:
             raise SignatureError(
-                f"{path}: signed by {signer.name!r}, but its source is named {named[0]!r}, as "
-                "another key that is trusted here"
+                f"{path}: signed by {signer.name!r}, but its source is named {of_other_keys[0]!r}, "
+                "as another key that is trusted here"
             )
-        if others:
-            caution(f"{path} is signed by {signer.name}, and its source is named {others[0]}")
+        if foreign:
+            caution(f"{path} is signed by {signer.name}, and its source is named {foreign[0]}")
     for name, number in times.items():
         if number > 1:
             caution(f"{name} has signed {number} of these sketches: are they of different records?")

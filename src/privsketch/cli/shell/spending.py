@@ -61,8 +61,8 @@ class Spending:
     @property
     def counts(self) -> bool:
         """Whether the budget counts as spent when the command ends here."""
-        was_told = self.adaptive and self.was_drawn
-        return self.written is not None or self.was_begun or self.was_reserved or was_told
+        was_used = self.adaptive and self.was_drawn
+        return self.written is not None or self.was_begun or self.was_reserved or was_used
 
     def sentence(self) -> str:
         """Return the sentence about spending if the command ends here."""
@@ -86,13 +86,13 @@ def shown_warnings() -> Iterator[None]:
     from privsketch._base.errors import PrivsketchWarning
 
     with warnings.catch_warnings():
-        others = warnings.showwarning
+        show_foreign = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(message: Any, category: type[Warning], *arguments: Any, **options: Any) -> None:
             if issubclass(category, PrivsketchWarning):
                 click.echo(readable(f"careful     {message}"), err=True)
             else:
-                others(message, category, *place, **more)
+                show_foreign(message, category, *arguments, **options)
 
         warnings.simplefilter("always", PrivsketchWarning)
         warnings.showwarning = show
@@ -104,30 +104,30 @@ def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[s
     from privsketch._base.errors import BudgetError
     from privsketch.ledger.entry import named
 
-    found, allowed, told = named(ledger), None, ""
-    if found is not None:
-        book, name = found
+    data_set, allowed, refusal = named(ledger), None, ""
+    if data_set is not None:
+        book, name = data_set
         quote = book.quote(name, cost())
-        allowed, told = quote.allowed, f"data set {name!r}"
+        allowed = quote.allowed
         if allowed:
-            note(f"{told} of the ledger: {quote.words}", None)
-        told = f"{told}: {quote.words.removeprefix('refused: ')}"
+            note(f"data set {name!r} of the ledger: {quote.words}", None)
+        refusal = f"data set {name!r}: {quote.words.removeprefix('refused: ')}"
     if wants_json():
         answer(dry_run=True, allowed=allowed, **facts())
     if allowed is False:
-        raise BudgetError(told)
+        raise BudgetError(refusal)
 
 
 def say_left(ledger: Any, output: Path | None) -> None:
     """Note what is left of the limit of a data set after a release."""
     from privsketch.ledger.entry import named
 
-    found = named(ledger)
-    if found is not None:
-        book, name = found
-        (standing,) = (one for one in book.datasets() if one.name == name)
-        left = standing.limit.left_text(standing.spent)
-        note(f"data set {name!r} of the ledger has {left} left", output)
+    book_name = named(ledger)
+    if book_name is not None:
+        book, name = book_name
+        (data_set,) = (item for item in book.datasets() if item.name == name)
+        text = data_set.limit.left_text(data_set.spent)
+        note(f"data set {name!r} of the ledger has {text} left", output)
 
 
 @contextmanager

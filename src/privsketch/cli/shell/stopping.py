@@ -64,8 +64,8 @@ class Stop:
 
         Signals that the shell told the job to ignore stay ignored.
         """
-        taken = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
-        return {number: signal.signal(number, self) for number in taken}
+        handled = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        return {number: signal.signal(number, self) for number in handled}
 
 
 @contextmanager

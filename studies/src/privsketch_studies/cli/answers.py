@@ -1,4 +1,4 @@
-"""Types of the answers of studies' commands; `privsketch.cli.answers` explains them."""
+"""Types of the answers of the commands of studies; `privsketch.cli.answers` explains them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ StudyState = Literal["open", "closed", "enrolling", "frozen", "tallied", "void"]
 
 
 class Card(TypedDict):
-    """How somebody enrols in a sealed study."""
+    """Card of a participant of a sealed study."""
 
     role: Literal["holder", "teller"]
     """Role in the study."""
@@ -41,13 +41,13 @@ class Card(TypedDict):
     design: Sha256
     """Fingerprint of the design."""
     accept_alone: float | None
-    """Of a holder: the epsilon that it accepts if everybody else colludes."""
+    """Of a holder: the epsilon that it accepts if everyone else colludes."""
     study_key: Key | None
     """Of a teller: its key for this study."""
 
 
 class Risk(TypedDict):
-    """What a coalition can learn about one unit."""
+    """What a coalition of participants can learn about one unit."""
 
     who: str
     """The coalition."""
@@ -60,42 +60,42 @@ class Risk(TypedDict):
 
 
 class UnopenedBallot(TypedDict):
-    """A ballot that some tellers can open and others have not confirmed."""
+    """Ballot that some tellers can open and others have not checked."""
 
     holder: str
-    """Name of its holder."""
+    """Name of the ballot's holder."""
     tellers: list[str]
-    """Tellers that have not confirmed that they can open it."""
+    """Tellers that have not stated that they can open it."""
 
 
 class Mailbox(TypedDict):
-    """What lies in the folder of a study."""
+    """Files in the folder of a study."""
 
     ballots: list[str]
-    """Holders whose ballots are there."""
+    """Holders of the ballots."""
     checked: list[str]
-    """Tellers that have checked all of these ballots."""
+    """Tellers that have checked all ballots."""
     unfit: list[str]
-    """Holders whose ballots do not add up: either the holder or a teller is at fault."""
+    """Holders whose ballots do not add up: the holder or a teller is wrong."""
     unopened: list[UnopenedBallot]
-    """Ballots that only some tellers have confirmed: a holder or a teller is at fault, or late."""
+    """Ballots that only some tellers can open: a holder or a teller is wrong, or late."""
     is_closed: bool
     """Whether there is a closed list."""
     tallies: list[str]
-    """Tellers whose tallies are there."""
+    """Tellers that have published a tally."""
     voids: list[str]
     """Tellers that declare the study void."""
 
 
 class ProtectionFacts(TypedDict):
-    """What a study protects."""
+    """Costs of a study for a holder."""
 
     alone: Positive
     """Epsilon of a holder's records if all tellers, or all other holders, collude."""
     cost: Cost
     """What a holder spends."""
     risks: list[Risk]
-    """What each coalition can learn about one unit, from the smallest to all others together."""
+    """What each coalition can learn about one unit, from the smallest coalition to the largest."""
 
 
 class StudyFacts(ProtectionFacts):
@@ -116,13 +116,13 @@ class StudyFacts(ProtectionFacts):
     owner: str | None
     """Who closes the list; null if every teller may."""
     min_holders: PositiveCount
-    """Least number of ballots."""
+    """Smallest number of ballots to tally."""
     colluding: Count
-    """Number of holders that may collude with cheating tellers."""
+    """Number of holders that may collude with dishonest tellers."""
     n_levels: PositiveCount
     """Number of turnouts that a ballot has noise for."""
     last_day: str | None
-    """Last day of casting ballots, UTC."""
+    """Last day to cast ballots, UTC; null if the closed list ends that."""
     accepted: list[str]
     """Tellers that have signed the study."""
     is_open: bool
@@ -160,9 +160,9 @@ class StudyShowAnswer(Answer, StudyFacts):
     """A study and its progress."""
 
     mailbox: Mailbox
-    """What lies in the folder of the study."""
+    """Files in the folder of the study."""
     next: list[str]
-    """What is expected next."""
+    """Next steps."""
 
 
 class StudyAcceptAnswer(StudyAnswer, WrittenFacts):
@@ -184,7 +184,7 @@ class BallotFacts(ProtectionFacts):
     holder: str
     """Name of the holder on the roster."""
     was_cast: bool
-    """Whether the ballot was made before; then nothing was read, and nothing spent."""
+    """Whether the ballot was cast before: then nothing is read or spent."""
 
 
 class StudySealRealRun(RealRunAnswer, WrittenFacts, BallotFacts):
@@ -215,9 +215,9 @@ class StudyCloseAnswer(StudyAnswer, WrittenFacts):
     missing: list[str]
     """Holders whose ballots do not count."""
     left_out: list[str]
-    """Of these, holders whose ballots do not add up: the holder or a teller is at fault."""
+    """Of these, holders whose ballots do not add up: the holder or a teller is wrong."""
     unopened: list[UnopenedBallot]
-    """Ballots that only some tellers have confirmed: a holder or a teller is at fault, or late."""
+    """Ballots that only some tellers can open: a holder or a teller is wrong, or late."""
 
 
 class StudyTallyAnswer(StudyAnswer, WrittenFacts):
@@ -246,7 +246,7 @@ class StudyDestroyAnswer(StudyAnswer):
     ballots: list[str]
     """Files of ballots that were removed."""
     n_kept: Count
-    """Number of ballots that were kept for holders of this user, and are now digests."""
+    """Number of ballots in the state of this user that were replaced by their digests."""
 
 
 class StudyRehearseAnswer(StudyAnswer):
@@ -257,7 +257,7 @@ class StudyRehearseAnswer(StudyAnswer):
     ballot_bytes: PositiveCount
     """Size of a ballot."""
     noise_ratio: NonNegative
-    """Noise of the total, relative to what its receipt says."""
+    """Standard deviation of the total's noise over that of its receipt."""
     steps: list[str]
     """Steps of the rehearsal."""
 
@@ -266,22 +266,22 @@ class StudyVoidAnswer(StudyAnswer, WrittenFacts):
     """A study that a teller declares void."""
 
     teller: str
-    """Name of the teller, whose study key is gone."""
+    """Name of the teller whose study key was destroyed."""
 
 
 class StudySettleAnswer(StudyAnswer):
     """Ledger entries of a study that has ended."""
 
     holder: str
-    """Name of the holder whose ballot it is."""
+    """Name of the ballot's holder."""
     n_entries: Count
-    """Number of entries that were settled."""
+    """Number of entries that were ended."""
     is_void: bool
-    """Whether they were settled because the study is void."""
+    """Whether they were ended because the study is void."""
     is_free: bool
-    """Whether they cost nothing for the total from now on."""
+    """Whether the total costs them nothing."""
     is_alone_free: bool
-    """Whether they count no "alone" either."""
+    """Whether "alone" costs them nothing either."""
 
 
 class InspectedCard(InspectedFile):
@@ -350,18 +350,18 @@ InspectStudyAnswer = (
 
 
 class Upload(TypedDict):
-    """A file that the collector has."""
+    """File that the collector has stored."""
 
     file: str
-    """The file."""
+    """Path of the file."""
     kind: str
     """Kind of the file."""
     digest: Sha256
     """SHA-256 of the file."""
     is_new: bool
-    """Whether the collector did not have it before."""
+    """Whether the file is new to the collector."""
     event: PositiveCount
-    """Number of its event in the chain."""
+    """Number of the upload's event in the chain."""
     event_digest: Sha256
     """SHA-256 of the event."""
 
@@ -370,11 +370,11 @@ class StudyRow(TypedDict):
     """A study of the collector."""
 
     name: str
-    """Name in addresses."""
+    """Name of the study in addresses."""
     title: str
-    """Title for people."""
+    """Title of the study."""
     is_sealed: bool
-    """Whether only the total is ever visible."""
+    """Whether only the total becomes known."""
     state: StudyState
     """State of the study."""
     n_sites: Count
@@ -391,7 +391,7 @@ class MemberRow(TypedDict):
     makes_studies: bool
     """Whether the member may make studies."""
     is_revoked: bool
-    """Whether access was revoked."""
+    """Whether the member's token was revoked."""
     roles: dict[str, list[Role]]
     """Roles by study."""
 
@@ -412,7 +412,7 @@ class CollectorDemoAnswer(DemoAnswer):
 
 
 class CollectorServeAnswer(Answer):
-    """A collector that has ended."""
+    """A collector that was stopped, or only checked."""
 
     address: str | None
     """Address that it listened at; null with --check."""
@@ -430,7 +430,7 @@ class CollectorRenewTokenAnswer(Answer, WrittenFacts):
 
 
 class CollectorAddMemberAnswer(CollectorRenewTokenAnswer):
-    """A new member, or new roles of one."""
+    """A new member, or new roles of a member."""
 
     study: str | None
     """Study of the roles."""
@@ -442,9 +442,9 @@ class CollectorAddStudyAnswer(Answer):
     """A new study."""
 
     study: str
-    """Name in addresses."""
+    """Name of the study in addresses."""
     is_sealed: bool
-    """Whether only the total is ever visible."""
+    """Whether only the total becomes known."""
     owner: str
     """Member who owns the study."""
     design: Sha256
@@ -452,7 +452,7 @@ class CollectorAddStudyAnswer(Answer):
 
 
 class CollectorPushAnswer(Answer):
-    """Files that were handed in."""
+    """Uploaded files."""
 
     study: str
     """Name of the study at the collector."""
@@ -461,10 +461,10 @@ class CollectorPushAnswer(Answer):
 
 
 class CollectorPullAnswer(Answer, WrittenFacts):
-    """Files that were fetched."""
+    """Downloaded files."""
 
     unchanged: list[str]
-    """Files that were there already, with the same bytes."""
+    """Files that the folder already had, with the same bytes."""
     study: str
     """Name of the study at the collector."""
     state: StudyState
@@ -485,7 +485,7 @@ class CollectorShowAnswer(Answer):
 
 
 class CollectorCheckAnswer(Answer, StoreFacts):
-    """A store that is intact."""
+    """An intact store."""
 
 
 class CollectorBackupAnswer(Answer, WrittenFacts, StoreFacts):
@@ -497,7 +497,7 @@ class CollectorRestoreAnswer(Answer, StoreFacts):
 
 
 class CollectorRevokeAnswer(Answer):
-    """A member whose access was revoked."""
+    """A member whose token was revoked."""
 
     member: str
     """Name of the member."""

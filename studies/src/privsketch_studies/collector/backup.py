@@ -22,7 +22,7 @@ from privsketch_studies.collector.store.tables import METADATA, chains, sessions
 from privsketch_studies.collector.verify import Verified, verify_store
 
 _SQLITE = b"SQLite format 3\0"
-_ROWS = 100  # at a time: uploads may be large
+_BATCH_ROWS = 100  # at a time: uploads may be large
 
 
 def backup(store: Store, path: Path) -> Verified:
@@ -92,7 +92,7 @@ def _copy(source: Store, target: Store) -> None:
         for table in METADATA.sorted_tables:
             if table is sessions:  # people sign in again
                 continue
-            rows = reader.execution_options(yield_per=_ROWS).execute(select(table)).mappings()
+            rows = reader.execution_options(yield_per=_BATCH_ROWS).execute(select(table)).mappings()
             for part in rows.partitions():
                 writer.execute(insert(table), [dict(row) for row in part])
 

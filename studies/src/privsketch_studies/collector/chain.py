@@ -21,20 +21,10 @@ START = "0" * 64  # previous digest of the first event
 class Event:
     """Event of a study or of the collector.
 
-    Attributes
-    ----------
-    number : int
-        Number in the chain, from 1 on without gaps.
-    at : int
-        Time in milliseconds since 1970, UTC.
-    member : str or None
-        Member who acted; None is someone at the machine itself.
-    act : str
-        Kind of the event, in one or two words.
-    facts : dict
-        Details, as plain JSON values.
-    previous, digest : str
-        Digest of the event before, and of this one.
+    `number` counts the events of a chain from 1. `at` is the time in milliseconds since 1970, UTC.
+    `member` acted; without one, it was someone at the collector's machine. `act` is the kind of
+    the event, and `facts` are its details. `previous` and `digest` are the SHA-256 of the event
+    before and of this one.
     """
 
     number: int

@@ -44,18 +44,18 @@ TOKEN_VARIABLE = "PRIVSKETCH_TOKEN"  # noqa: S105 - name of the variable, not th
 _SIGNATURE = "Privsketch-Signature"
 _MAX_ANSWER = MAX_JSON_BYTES + 8 * MAX_VALUES
 _MAX_MESSAGE = 500  # characters of a collector's message to show
-_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 _TRIES = 3
-_STUDY = re.compile(r"(?P<base>.*)/studies/(?P<study>[a-z0-9][a-z0-9-]{0,59})/?", re.ASCII)
-_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_STUDY_PATH = re.compile(r"(?P<base>.*)/studies/(?P<study>[a-z0-9][a-z0-9-]{0,59})/?", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EVENTS_FILE = "events.json"
 _ASIDE = "set-aside"  # folder of files that no longer count
 _PAGE = 1000  # events at a time
 _MAX_EVENTS = 1_000_000  # of a study: ten for each of 100,000 holders
-_KINDS = ("sketch", "card", "ballot", "checked", "tally", "void")  # endings of file names
+_FILE_KINDS = ("sketch", "card", "ballot", "checked", "tally", "void")  # endings of file names
 _ANSWER_SECONDS = 60.0  # time that any answer may take
 _ANSWER_RATE = 10_000.0  # bytes a second that must arrive beyond that time
-_PART = 64 * 1024  # bytes to read at a time
+_READ_BYTES = 64 * 1024  # bytes to read at a time
 _MAX_REFUSAL = 64 * 1024  # bytes of a refusal to read
 
 
@@ -103,14 +103,14 @@ class Client:
 
     def __init__(self, url: str, token: str, *, allow_http: bool = False) -> None:
         parts = _parts(url)
-        match = None if parts is None else _STUDY.fullmatch(parts.path)
+        match = None if parts is None else _STUDY_PATH.fullmatch(parts.path)
         if parts is None or parts.scheme not in ("http", "https") or match is None:
             raise ParameterError(
                 "url", as_line(url), "expected an address like https://host/studies/NAME"
             )
         if parts.username is not None or parts.query or parts.fragment:
             raise ParameterError("url: expected no user, password, query or fragment in it")
-        if parts.scheme == "http" and not allow_http and not _is_here(parts.hostname or ""):
+        if parts.scheme == "http" and not allow_http and not _is_this_machine(parts.hostname or ""):
             raise ParameterError(
                 "url: http would show your token to everyone on the network; use https, or "
                 "`allow_http=True` within a network that you trust"
@@ -144,7 +144,7 @@ class Client:
                 self._address + path, data=data, headers=headers, method=method
             )
             try:
-                with self._opener.open(request, timeout=_SECONDS) as response:
+                with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
                     return response.status, response.headers, _read(response)
             except urllib.error.HTTPError as error:
                 with error:
@@ -172,7 +172,7 @@ def push(client: Client, files: Iterable[Path]) -> list[Pushed]:
 
     A signature beside a sketch is uploaded with it.
     """
-    done = []
+    pushed = []
     for file in files:
         data = read_file(file)
         headers = {}
@@ -186,11 +186,11 @@ def push(client: Client, files: Iterable[Path]) -> list[Pushed]:
         if answer.get("digest") != digest:
             raise CollectorError(f"{file}: the collector acknowledged other bytes", "answer")
         event, head = answer.get("event"), answer.get("event_digest")
-        if type(event) is not int or not isinstance(head, str) or not _HEX.fullmatch(head):
+        if type(event) is not int or not isinstance(head, str) or not _DIGEST.fullmatch(head):
             raise CollectorError("the acknowledgement of the collector is incomplete", "answer")
         kind = as_line(str(answer.get("kind")))[:40]
-        done.append(Pushed(file, kind, digest, status == http.HTTPStatus.CREATED, event, head))
-    return done
+        pushed.append(Pushed(file, kind, digest, status == http.HTTPStatus.CREATED, event, head))
+    return pushed
 
 
 def pull(client: Client, folder: Path) -> Pulled:
@@ -209,24 +209,24 @@ def pull(client: Client, folder: Path) -> Pulled:
     except OSError as error:
         raise AccessError(f"{folder}: {error.strerror or 'the folder cannot be made'}") from None
     target = _Folder(folder)
-    chain, listed = _pull_lists(client, folder)
+    chain, entries = _pull_lists(client, folder)
     design = client.call("GET", "/design")[2]
     _require_design(chain, design)
     target.keep("design.json", design)
     _put_aside(folder, chain)
-    for one in listed:
-        name = _file_name(client.study, one.kind, one.whose, one.signer)
+    for entry in entries:
+        name = _file_name(client.study, entry)
         try:
-            _, headers, data = client.call("GET", f"/uploads/{quote(one.digest)}")
+            _, headers, data = client.call("GET", f"/uploads/{quote(entry.digest)}")
         except CollectorError as error:
-            if error.refusal == "role" and one.kind == "sketch":  # of another member
+            if error.refusal == "role" and entry.kind == "sketch":  # of another member
                 continue
             raise
-        if hashlib.sha256(data).hexdigest() != one.digest:
+        if hashlib.sha256(data).hexdigest() != entry.digest:
             raise FileError(f"{name}: the bytes do not match their digest")
-        kept = target.keep(name, data, one.digest)
-        if _SIGNATURE in headers and one.kind == "sketch":
-            target.keep(f"{kept}.sig", _signature(headers[_SIGNATURE]).to_bytes())
+        name = target.keep(name, data, entry.digest)
+        if _SIGNATURE in headers and entry.kind == "sketch":
+            target.keep(f"{name}.sig", _signature(headers[_SIGNATURE]).to_bytes())
     if facts.get("is_sealed") is False:
         try:
             target.replace("total.sketch", client.call("GET", "/total")[2])
@@ -276,7 +276,7 @@ class _Folder:
 
 
 @dataclass(frozen=True)
-class _Listed:
+class _Entry:
     """Entry of a collector's list of files."""
 
     digest: str
@@ -285,7 +285,7 @@ class _Listed:
     signer: str
 
 
-def _pull_lists(client: Client, folder: Path) -> tuple[list[Event], list[_Listed]]:
+def _pull_lists(client: Client, folder: Path) -> tuple[list[Event], list[_Entry]]:
     """Return the chain of a study and the files that count; the list must agree with the chain.
 
     Both are requested again if an event has happened in between.
@@ -293,12 +293,12 @@ def _pull_lists(client: Client, folder: Path) -> tuple[list[Event], list[_Listed
     for _ in range(_TRIES):
         chain = _pull_events(client, folder)
         answer = client.call_json("/uploads")
-        if not isinstance(answer, list) or not all(isinstance(one, dict) for one in answer):
+        if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
             raise CollectorError("the collector's list of files cannot be read", "answer")
         names = ("digest", "kind", "whose", "signer")
-        listed = [_Listed(*(str(one.get(name)) for name in names)) for one in answer]
-        if [one.digest for one in listed] == _counting(chain):
-            return chain, listed
+        entries = [_Entry(*(str(item.get(name)) for name in names)) for item in answer]
+        if [entry.digest for entry in entries] == _counting(chain):
+            return chain, entries
     raise CollectorError("the collector's list of files disagrees with its events", "answer")
 
 
@@ -308,7 +308,7 @@ def _counting(chain: Iterable[Event]) -> list[str]:
     for event in chain:
         digest = str(event.facts.get("digest"))
         if event.act == "uploaded":
-            if not _HEX.fullmatch(digest):
+            if not _DIGEST.fullmatch(digest):
                 raise CollectorError("an event has an impossible digest", "answer")
             digests[digest] = None
         elif event.act == "set aside":
@@ -340,8 +340,8 @@ def _put_aside(folder: Path, chain: Iterable[Event]) -> None:
 
 def _require_design(chain: Iterable[Event], data: bytes) -> None:
     """Refuse a design other than the one in the study's first event."""
-    made = [event.facts.get("design") for event in chain if event.act == "made study"]
-    if made != [fingerprint(document_content(data, "design", "design"))]:
+    fingerprints = [event.facts.get("design") for event in chain if event.act == "made study"]
+    if fingerprints != [fingerprint(document_content(data, "design", "design"))]:
         raise CollectorError("the design is not the one that the study was made with", "answer")
 
 
@@ -372,7 +372,7 @@ def _pull_events(client: Client, folder: Path) -> list[Event]:
 def _events(value: Any) -> list[Event]:
     if not isinstance(value, list) or len(value) > 2 * _MAX_EVENTS:
         raise FileError("events: expected a list")
-    return [_event(one) for one in value]
+    return [_event(item) for item in value]
 
 
 def _event(value: Any) -> Event:
@@ -396,15 +396,16 @@ def _signature(text: str) -> Signature:
         raise CollectorError("a signature cannot be read", "answer") from None
 
 
-def _file_name(study: str, kind: str, whose: str, signer: str) -> str:
+def _file_name(study: str, entry: _Entry) -> str:
     """Return the name of a file in the folder, with safe characters only."""
+    kind, signer = entry.kind, entry.signer
     if kind in ("study", "closed"):
         return f"{study}.{kind}"
     if kind == "accept" and re.fullmatch(r"[0-9a-f]{32}", signer, re.ASCII):
         return f"{study}.study.{signer[:16]}.sig"
-    if kind not in _KINDS:
+    if kind not in _FILE_KINDS:
         raise CollectorError("the collector lists a file of an unknown kind", "answer")
-    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", whose).strip(".-")[:60] or "unnamed"
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", entry.whose).strip(".-")[:60] or "unnamed"
     return f"sketches/{safe}.sketch" if kind == "sketch" else f"{safe}.{kind}"
 
 
@@ -433,7 +434,7 @@ def _parts(url: str) -> SplitResult | None:
 def _read(answer: Any) -> bytes:
     """Return all bytes of an answer; refuse one that is too large or too slow."""
     began, parts, n_bytes = time.monotonic(), [], 0
-    while part := answer.read1(_PART):
+    while part := answer.read1(_READ_BYTES):
         parts.append(part)
         n_bytes += len(part)
         if n_bytes > _MAX_ANSWER:
@@ -453,7 +454,7 @@ def _start_of(error: urllib.error.HTTPError) -> bytes:
         return b""
 
 
-def _is_here(host: str) -> bool:
+def _is_this_machine(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -133,13 +133,13 @@ class Totals:
         query = select(uploads.c.digest, uploads.c.content).where(
             uploads.c.study == study.name, uploads.c.kind == SKETCH
         )
-        wanted = set(parts)
+        counted = set(parts)
         with self._store.reading() as connection:
             rows = connection.execution_options(yield_per=100).execute(query)
             sketches = {
                 digest: Sketch.from_bytes(content, design=study.design)
                 for digest, content in rows
-                if digest in wanted
+                if digest in counted
             }
         return Total(merge([sketches[digest] for digest in parts]), parts)
 

@@ -28,9 +28,9 @@ GAVE_ROLES, TOOK_ROLES = "gave roles", "took roles"
 UPLOADED, SET_ASIDE = "uploaded", "set aside"
 MADE_MEMBER, RENEWED, REVOKED = "made member", "renewed token", "revoked token"
 # Built once: SQLAlchemy takes as long to build such a statement as to run it.
-_END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
-_ADD = insert(events)
-_MOVE_END = update(chains).where(chains.c.study == bindparam("chain"))
+_SELECT_END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
+_INSERT_EVENT = insert(events)
+_UPDATE_END = update(chains).where(chains.c.study == bindparam("chain"))
 
 
 def now() -> int:
@@ -43,7 +43,7 @@ def hold_chain(connection: Connection, study: str) -> RowMapping | None:
 
     Every change of a study locks its chain first, so that changes of one study are serialized.
     """
-    return connection.execute(_END, {"chain": study}).mappings().first()
+    return connection.execute(_SELECT_END, {"chain": study}).mappings().first()
 
 
 def begin_chain(connection: Connection, study: str) -> None:
@@ -63,8 +63,10 @@ def add_event(
     digest = digest_of(study, number, at, member, act, facts, previous)
     text = canonical_json(facts).decode("ascii")
     row = {"study": study, "number": number, "at": at, "member": member, "act": act}
-    connection.execute(_ADD, {**row, "facts": text, "previous": previous, "digest": digest})
-    connection.execute(_MOVE_END, {"chain": study, "n_events": number, "head": digest, "at": at})
+    connection.execute(
+        _INSERT_EVENT, {**row, "facts": text, "previous": previous, "digest": digest}
+    )
+    connection.execute(_UPDATE_END, {"chain": study, "n_events": number, "head": digest, "at": at})
     return Event(number, at, member, act, facts, previous, digest)
 
 

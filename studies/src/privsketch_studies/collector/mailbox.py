@@ -29,29 +29,23 @@ from privsketch_studies.sealing.ballots import Ballot, shape_of
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.files import kind_of_bytes, signer_of_json
 from privsketch_studies.sealing.lists import (
-    CHECKED,
-    CLOSED,
     CheckedBallots,
     ClosedList,
-    agreed,
     published_shares,
+    verdict_of,
 )
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, content_bytes
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
 # Kinds of files by the format that the file states.
-_KINDS = {
-    "card": "card",
-    "study": "study",
+_KINDS_BY_FORMAT = {
     "signature": "accept",
-    CHECKED: "checked",
-    CLOSED: "closed",
     "void-study": "void",  # sealing/void, which is slow to import and rarely needed
+    **{kind.KIND: kind.SUFFIX[1:] for kind in (Card, SealedStudy, CheckedBallots, ClosedList)},
 }
-KINDS = (*_KINDS.values(), "ballot", "tally")
 DECISIVE = ("study", "accept", "checked", "closed")  # whose content determines the state of a study
-_FORMAT = re.compile(rb'\{\n  "format": "privsketch-([a-z-]{1,40})",\n', re.ASCII)
+_FORMAT_FIELD = re.compile(rb'\{\n  "format": "privsketch-([a-z-]{1,40})",\n', re.ASCII)
 _ACCEPTED_KINDS = {  # by state
     "enrolling": ("card", "study"),
     "frozen": ("accept", "void"),
@@ -60,7 +54,7 @@ _ACCEPTED_KINDS = {  # by state
     "tallied": (),
     "void": ("void",),
 }
-_ROLES = {  # that may upload a kind
+_ROLES_BY_KIND = {  # that may upload a kind
     "card": ("site", "teller"),
     "study": ("owner",),
     "accept": ("teller",),
@@ -70,9 +64,9 @@ _ROLES = {  # that may upload a kind
     "tally": ("teller",),
     "void": ("teller",),
 }
-_SMALL = 64 * 1024  # upper bound on bytes of a card or a statement, and of a header
-_INDENTED = 2  # upper bound on how much larger JSON is within other JSON
-_LINE = 160  # upper bound on bytes of a holder in a list
+_SMALL_BYTES = 64 * 1024  # upper bound on bytes of a card or a statement, and of a header
+_INDENT_FACTOR = 2  # upper bound on how much larger JSON is within other JSON
+_HOLDER_BYTES = 160  # upper bound on bytes of a holder in a list
 
 
 @dataclass(frozen=True)
@@ -143,7 +137,7 @@ def require_state(study: Study, files: Sequence[File], kind: str) -> None:
 
 def takes(state: str, roles: Collection[str]) -> bool:
     """Whether a study in this state takes a file of a member with these roles."""
-    return any(set(_ROLES[kind]) & set(roles) for kind in _ACCEPTED_KINDS[state])
+    return any(set(_ROLES_BY_KIND[kind]) & set(roles) for kind in _ACCEPTED_KINDS[state])
 
 
 def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> int:
@@ -151,28 +145,30 @@ def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> in
     sealed = sealed_study(files)
     if sealed is None:
         if "owner" not in roles:
-            return _SMALL
+            return _SMALL_BYTES
         # A study file has the design and the cards, indented.
         cards = sum(file.n_bytes for file in files if file.kind == "card")
-        return min(_INDENTED * (len(study.design_bytes) + cards) + _SMALL, MAX_JSON_BYTES)
+        return min(
+            _INDENT_FACTOR * (len(study.design_bytes) + cards) + _SMALL_BYTES, MAX_JSON_BYTES
+        )
     state = state_of(files)
     if state == "closed":
-        return WORD_BYTES * sealed.n_words + _LINE * len(sealed.holders) + _SMALL
+        return WORD_BYTES * sealed.n_words + _HOLDER_BYTES * len(sealed.holders) + _SMALL_BYTES
     if state != "open":
-        return _SMALL
-    places = range(len(sealed.tellers))
-    shares = [content_bytes(shape_of(sealed), is_last=n == places[-1]) for n in places]
+        return _SMALL_BYTES
+    numbers = range(len(sealed.tellers))
+    shares = [content_bytes(shape_of(sealed), is_last=n == numbers[-1]) for n in numbers]
     ballot = sum(OVERHEAD + share for share in shares)
     checks = 2 * N_CHECKS * WORD_BYTES * sealed.n_levels  # in hex digits
-    return max(ballot, (_LINE + checks) * len(sealed.holders)) + _SMALL
+    return max(ballot, (_HOLDER_BYTES + checks) * len(sealed.holders)) + _SMALL_BYTES
 
 
 def kind_of(data: bytes) -> str:
     """Return the kind that a file states; refuse a file of any other format."""
     kind = kind_of_bytes(data)
     if kind is None:
-        match = _FORMAT.match(data)
-        kind = None if match is None else _KINDS.get(match.group(1).decode("ascii"))
+        match = _FORMAT_FIELD.match(data)
+        kind = None if match is None else _KINDS_BY_FORMAT.get(match.group(1).decode("ascii"))
     if kind is None:
         raise CollectorError("not a file of a sealed study", "kind")
     return kind
@@ -181,7 +177,7 @@ def kind_of(data: bytes) -> str:
 def check_file(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
     """Check a file in full: its format, signature, sender, and place in the study."""
     kind = kind_of(data)
-    member.require_role(study.name, *_ROLES[kind])
+    member.require_role(study.name, *_ROLES_BY_KIND[kind])
     require_state(study, files, kind)
     checked = _CHECKS[kind](study, files, member, data)
     _require_own(member, files, checked)
@@ -196,11 +192,11 @@ def _check_card(study: Study, files: Sequence[File], member: Member, data: bytes
     member.require_role(study.name, role)
     signer = card.key.fingerprint
     # A study cannot have two participants whose names read alike.
-    others = [file for file in files if file.kind == "card" and file.signer != signer]
-    if alike(card.name) in {alike(file.whose) for file in others}:
+    other_cards = [file for file in files if file.kind == "card" and file.signer != signer]
+    if alike(card.name) in {alike(file.whose) for file in other_cards}:
         raise CollectorError("there is a card with a name that reads alike", "conflict")
-    own = (f"card:{role}:{signer}", f"card:{role}:member:{member.name}")
-    return CheckedFile("card", card.name, signer, own, (role,))
+    claims = (f"card:{role}:{signer}", f"card:{role}:member:{member.name}")
+    return CheckedFile("card", card.name, signer, claims, (role,))
 
 
 def _check_study(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
@@ -227,8 +223,8 @@ def _check_ballot(study: Study, files: Sequence[File], member: Member, data: byt
     card = ballot.require_of(_required(files))
     if ballot.sampler == REPLACED:
         raise StudyError("ballot: its noise was replaced for a test")
-    own = (f"ballot:{ballot.holder}", f"ballot:member:{member.name}")
-    return CheckedFile("ballot", card.name, ballot.holder, own, ("site",))
+    claims = (f"ballot:{ballot.holder}", f"ballot:member:{member.name}")
+    return CheckedFile("ballot", card.name, ballot.holder, claims, ("site",))
 
 
 def _check_checked(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
@@ -240,13 +236,12 @@ def _check_checked(study: Study, files: Sequence[File], member: Member, data: by
     earlier = [file for file in files if (file.kind, file.signer) == ("checked", signer)]
     before = [CheckedBallots(content) for content in _content(earlier, "checked")]
     published_shares(sealed, [*before, checked])
-    if any(not set(one.shares) <= set(checked.shares) for one in before):
+    if any(not set(file.shares) <= set(checked.shares) for file in before):
         raise StudyError(
             "checked ballots: ballots of your earlier file are missing; upload a file with all of "
             "them, and without later ballots that have the same secret as one of them"
         )
-    replaced = tuple(file.digest for file in earlier)
-    return CheckedFile("checked", card.name, signer, (f"checked:{signer}",), ("teller",), replaced)
+    return _of_teller("checked", card, replaces=tuple(file.digest for file in earlier))
 
 
 def _check_closed(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
@@ -257,15 +252,14 @@ def _check_closed(study: Study, files: Sequence[File], member: Member, data: byt
         raise StudyError("closed list: it names ballots that are not in this mailbox")
     # Tellers would refuse such a list, and a study cannot have a second one.
     checked = [CheckedBallots(content) for content in _content(files, "checked")]
-    if not digests <= agreed(sealed, checked).good:
+    if not digests <= verdict_of(sealed, checked).good:
         raise StudyError(
             "closed list: it names ballots that a teller cannot open, or that do not add up"
         )
-    signer = key_fingerprint(signer_of_json(data, CLOSED, "closed list"))
-    people = [*sealed.tellers] if sealed.owner is None else []
-    names = {card.key.fingerprint: card.name for card in people}
-    whose = sealed.owner.name if sealed.owner is not None else names[signer]
-    return CheckedFile("closed", whose, signer, ("closed",), ("owner", "teller"))
+    signer = key_fingerprint(signer_of_json(data, ClosedList.KIND, "closed list"))
+    names = {card.key.fingerprint: card.name for card in sealed.tellers}
+    closer = names[signer] if sealed.owner is None else sealed.owner.name
+    return CheckedFile("closed", closer, signer, ("closed",), ("owner", "teller"))
 
 
 def _check_tally(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
@@ -278,17 +272,20 @@ def _check_tally(study: Study, files: Sequence[File], member: Member, data: byte
     order = [holder.key.fingerprint for holder in sealed.holders]
     if [order[index] for index in tally.holders] != list(closed.ballots):
         raise StudyError("tally: it is of other ballots than those of the list")
-    signer = card.key.fingerprint
-    return CheckedFile("tally", card.name, signer, (f"tally:{signer}",), ("teller",))
+    return _of_teller("tally", card)
 
 
 def _check_void(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
     from privsketch_studies.sealing.void import VoidStudy
 
     sealed = _required(files)
-    card = sealed.tellers[VoidStudy(data).require_of(sealed)]
+    return _of_teller("void", sealed.tellers[VoidStudy(data).require_of(sealed)])
+
+
+def _of_teller(kind: str, card: Card, replaces: tuple[str, ...] = ()) -> CheckedFile:
+    """Return the facts of a file of which each teller has one."""
     signer = card.key.fingerprint
-    return CheckedFile("void", card.name, signer, (f"void:{signer}",), ("teller",))
+    return CheckedFile(kind, card.name, signer, (f"{kind}:{signer}",), ("teller",), replaces)
 
 
 _CHECKS = {
@@ -308,11 +305,11 @@ def _require_own(member: Member, files: Sequence[File], checked: CheckedFile) ->
     if checked.signer is None:
         return
     if member.key is not None:
-        known = {member.key.fingerprint}
+        own_keys = {member.key.fingerprint}
     else:
         cards = [file for file in files if (file.kind, file.member) == ("card", member.name)]
-        known = {card.signer for card in cards if card.signer is not None}
-    if known and checked.signer not in known:
+        own_keys = {card.signer for card in cards if card.signer is not None}
+    if own_keys and checked.signer not in own_keys:
         raise SignatureError(f"{checked.kind}: signed by another key than the one known as yours")
 
 

@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -43,8 +44,7 @@ from privsketch_studies.collector.store.tables import COLLECTOR, members, roles,
 from privsketch_studies.errors import CollectorError
 
 ROLES = ("owner", "site", "teller", "reader")
-MAX_NAME = 100
-_PREFIX = "psk_"  # so that scanners of repositories find tokens that were lost there
+MAX_MEMBER_NAME = 100
 _TOKEN = re.compile(r"psk_[A-Za-z0-9_-]{43}", re.ASCII)
 SESSION_SECONDS = 12 * 3600  # a working day
 _MAX_SESSIONS = 20  # of a member; the oldest one ends
@@ -77,10 +77,10 @@ class Member:
 
     def require_role(self, study: str, *allowed: str) -> None:
         """Refuse a member without one of these roles in a study; without any, if none is named."""
-        own = self.roles_in(study)
-        if not own:
+        roles = self.roles_in(study)
+        if not roles:
             raise no_access()
-        if allowed and not set(own) & set(allowed):
+        if allowed and not set(roles) & set(allowed):
             raise CollectorError(f"this is for members in the role {' or '.join(allowed)}", "role")
 
 
@@ -102,16 +102,16 @@ def actor(by: Member | None) -> str | None:
 def member_name(name: object) -> str:
     """Return a member's name; refuse one that does not fit in a list, an address or a file name."""
     text = checked_name(name)
-    if len(text) > MAX_NAME or text.startswith("."):
+    if len(text) > MAX_MEMBER_NAME or text.startswith("."):
         raise ParameterError(
-            "name", name, f"expected at most {MAX_NAME} characters, the first of them no dot"
+            "name", name, f"expected at most {MAX_MEMBER_NAME} characters, the first of them no dot"
         )
     return text
 
 
 def new_token() -> str:
-    """Return a new random token."""
-    return _PREFIX + secrets.token_urlsafe(32)
+    """Return a new random token; scanners of repositories recognise its first letters."""
+    return "psk_" + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> str:
@@ -177,7 +177,7 @@ def members_of(store: Store, study: str) -> list[Member]:
         )
         rows = connection.execute(query).mappings().all()
     groups = [list(group) for _, group in groupby(rows, key=itemgetter("name"))]
-    return [_made(group[0], {study: tuple(row["role"] for row in group)}) for group in groups]
+    return [_from_row(group[0], {study: tuple(row["role"] for row in group)}) for group in groups]
 
 
 def has_members(store: Store) -> bool:
@@ -201,7 +201,7 @@ def add_member(
     The token cannot be shown again. `by` is an owner of the study; None is someone at the machine.
     """
     name = member_name(name)
-    chosen = _checked_roles(study, as_roles)
+    new_roles = _checked_roles(study, as_roles)
     if by is not None and (study is None or makes_studies):
         raise CollectorError("owners add members of their own studies", "role")
     if key is not None and key.for_study:
@@ -211,21 +211,18 @@ def add_member(
         with store.writing() as connection:
             if study is not None:
                 _require_owner(connection, study, by)
-            connection.execute(
-                insert(members).values(
-                    name=name,
-                    alike=alike(name)[:200],
-                    token_hash=token_hash(token),
-                    key=None if key is None else key.to_bytes(),
-                    makes_studies=makes_studies,
-                    made_by=actor(by),
-                    made_at=now(),
-                )
-            )
+            row: dict[str, Any] = {
+                "name": name,
+                "alike": alike(name)[:200],
+                "token_hash": token_hash(token),
+            }
+            row |= {"key": None if key is None else key.to_bytes(), "made_at": now()}
+            row |= {"makes_studies": makes_studies, "made_by": actor(by)}
+            connection.execute(insert(members).values(row))
             facts = {"member": name, "key": None if key is None else key.fingerprint}
             add_event(connection, COLLECTOR, actor(by), MADE_MEMBER, makes=makes_studies, **facts)
             if study is not None:
-                _give(connection, study, name, chosen, by)
+                _give(connection, study, name, new_roles, by)
     except IntegrityError:
         raise CollectorError(
             "a member has this name, or one that reads alike", "conflict"
@@ -237,28 +234,28 @@ def give_roles(
     store: Store, name: str, study: str, as_roles: Collection[str], *, by: Member | None = None
 ) -> None:
     """Add roles in a study to those that a member has."""
-    chosen = _checked_roles(study, as_roles)
+    named_roles = _checked_roles(study, as_roles)
     with store.writing() as connection:
         _require_owner(connection, study, by)
         member = member_in(connection, name)
-        fresh = [role for role in chosen if role not in member.roles_in(study)]
-        _give(connection, study, name, fresh, by)
+        new_roles = [role for role in named_roles if role not in member.roles_in(study)]
+        _give(connection, study, name, new_roles, by)
 
 
 def take_roles(store: Store, name: str, study: str, *, by: Member | None = None) -> None:
     """Remove all roles of a member in a study; their uploads stay."""
     with store.writing() as connection:
         _require_owner(connection, study, by)
-        own = member_in(connection, name).roles_in(study)
-        if not own:
+        old_roles = member_in(connection, name).roles_in(study)
+        if not old_roles:
             raise CollectorError("no member of this name", "unknown")
-        others = select(roles.c.member).where(
+        other_owners = select(roles.c.member).where(
             roles.c.study == study, roles.c.role == "owner", roles.c.member != name
         )
-        if "owner" in own and connection.execute(others).first() is None:
+        if "owner" in old_roles and connection.execute(other_owners).first() is None:
             raise CollectorError("the last owner of a study stays", "conflict")
         connection.execute(delete(roles).where(roles.c.study == study, roles.c.member == name))
-        add_event(connection, study, actor(by), TOOK_ROLES, member=name, roles=list(own))
+        add_event(connection, study, actor(by), TOOK_ROLES, member=name, roles=list(old_roles))
 
 
 def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
@@ -326,7 +323,7 @@ def _require_own(
         member_in(connection, name)
         return
     roles_by_study = _current(connection, by).roles
-    owned = {study for study, own in roles_by_study.items() if "owner" in own}
+    owned = {study for study, by_study in roles_by_study.items() if "owner" in by_study}
     try:
         member = member_in(connection, name)
         is_own = member.made_by == by.name and (revoking or set(member.roles) <= owned)
@@ -341,30 +338,30 @@ def _require_own(
 
 
 def _give(
-    connection: Connection, study: str, name: str, chosen: Collection[str], by: Member | None
+    connection: Connection, study: str, name: str, new_roles: Collection[str], by: Member | None
 ) -> None:
-    if chosen:
-        rows = [{"study": study, "member": name, "role": role} for role in chosen]
+    if new_roles:
+        rows = [{"study": study, "member": name, "role": role} for role in new_roles]
         connection.execute(insert(roles), rows)
-        add_event(connection, study, actor(by), GAVE_ROLES, member=name, roles=list(chosen))
+        add_event(connection, study, actor(by), GAVE_ROLES, member=name, roles=list(new_roles))
 
 
 def _from_rows(rows: Sequence[RowMapping]) -> Member | None:
     """Return the member of these rows, which have one role each; None if there are no rows."""
     if not rows:
         return None
-    own: dict[str, tuple[str, ...]] = {}
+    by_study: dict[str, tuple[str, ...]] = {}
     for row in rows:
         if row["study"] is not None:
-            own[row["study"]] = (*own.get(row["study"], ()), row["role"])
-    return _made(rows[0], own)
+            by_study[row["study"]] = (*by_study.get(row["study"], ()), row["role"])
+    return _from_row(rows[0], by_study)
 
 
-def _made(row: RowMapping, own: dict[str, tuple[str, ...]]) -> Member:
+def _from_row(row: RowMapping, by_study: dict[str, tuple[str, ...]]) -> Member:
     key = None if row["key"] is None else PublicKey.from_bytes(row["key"])
     name, makes_studies, made_by = row["name"], row["makes_studies"], row["made_by"]
     is_revoked = row["revoked_at"] is not None
-    return Member(name, makes_studies, made_by, key, is_revoked, own, row["token_hash"])
+    return Member(name, makes_studies, made_by, key, is_revoked, by_study, row["token_hash"])
 
 
 # ---------------------------------------------------------------- sessions

@@ -14,7 +14,7 @@ from privsketch_studies.collector.uploads import SKETCH, Upload, files_in, list_
 
 @dataclass(frozen=True)
 class Step:
-    """Next step of a member; of any member if `member` is None."""
+    """Next step of a member, or of any member if none is named."""
 
     member: str | None
     text: str
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Site:
-    """Site of a study, and the time of its sketch or ballot; None if it has not reported."""
+    """Site of a study, and the time of its sketch or ballot if it has reported."""
 
     member: str
     at: int | None
@@ -38,6 +38,11 @@ class Progress:
     state: str
     sites: tuple[Site, ...]
     steps: tuple[Step, ...]
+
+    @property
+    def n_reported(self) -> int:
+        """Number of sites that have reported."""
+        return sum(site.at is not None for site in self.sites)
 
     def steps_of(self, member: str) -> tuple[Step, ...]:
         """Return the next steps of one member."""
@@ -80,8 +85,8 @@ def _sealed_steps(
     owners = _in_role(study, people, "owner")
 
     def missing(kind: str, names: Sequence[str], text: str) -> list[Step]:
-        done = {file.member for file in files if file.kind == kind}
-        return [Step(name, text) for name in names if name not in done]
+        uploaders = {file.member for file in files if file.kind == kind}
+        return [Step(name, text) for name in names if name not in uploaders]
 
     if state == "enrolling":
         steps = missing(

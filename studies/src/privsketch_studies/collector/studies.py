@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -116,29 +117,13 @@ def make_study(
             ):
                 raise CollectorError("no valid token", "token")
             begin_chain(connection, name)
-            connection.execute(
-                insert(studies).values(
-                    name=name,
-                    title=text,
-                    design=design,
-                    fingerprint=fingerprint,
-                    is_sealed=sealed,
-                    last_day=day,
-                    made_at=now(),
-                )
-            )
+            facts: dict[str, Any] = {"title": text, "last_day": day}
+            row = {**facts, "name": name, "design": design, "fingerprint": fingerprint}
+            row |= {"is_sealed": sealed, "made_at": now()}
+            connection.execute(insert(studies).values(row))
             connection.execute(insert(roles).values(study=name, member=owner, role="owner"))
-            add_event(
-                connection,
-                name,
-                actor(by),
-                MADE_STUDY,
-                title=text,
-                design=fingerprint,
-                sealed=sealed,
-                last_day=day,
-                owner=owner,
-            )
+            facts |= {"design": fingerprint, "owner": owner}
+            add_event(connection, name, actor(by), MADE_STUDY, sealed=sealed, **facts)
             add_event(connection, COLLECTOR, actor(by), MADE_STUDY, study=name)
             return study_in(connection, name)
     except IntegrityError:

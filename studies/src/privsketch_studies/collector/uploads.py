@@ -35,10 +35,10 @@ from privsketch_studies.collector.studies import Study, study_in
 from privsketch_studies.errors import CollectorError, StudyError
 
 SKETCH = "sketch"
-_FACTS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
+_FACT_COLUMNS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
 _FILE_COLUMNS = ("digest", "kind", "member", "whose", "signer", "n_bytes")
 _BY_DIGEST = (
-    select(*_FACTS, events.c.digest.label("event_digest"))
+    select(*_FACT_COLUMNS, events.c.digest.label("event_digest"))
     .join(events, (events.c.study == uploads.c.study) & (events.c.number == uploads.c.number))
     .where(uploads.c.study == bindparam("in_study"), uploads.c.digest == bindparam("sha256"))
 )
@@ -54,7 +54,7 @@ _DELETE_COPY = delete(uploads).where(
     uploads.c.member != bindparam("own"),
     uploads.c.aside_at.is_not(None),
 )
-_ADD, _ADD_CLAIMS = insert(uploads), insert(claims)
+_INSERT_UPLOAD, _INSERT_CLAIMS = insert(uploads), insert(claims)
 MAX_SOURCE = 200  # characters
 MAX_REASON = 400
 REPLACED_BY_NEWER = "replaced by a newer one"
@@ -65,7 +65,7 @@ _MAX_SKETCH_HEADER = 32 * 1024  # upper bound on bytes besides values and design
 class Acknowledgement:
     """Proof of an upload: it is on disk, with this event of the chain.
 
-    `is_new` is False for bytes that were uploaded before.
+    `event` is the number of the event, and `is_new` is false for bytes that were uploaded before.
     """
 
     study: str
@@ -82,8 +82,9 @@ class Acknowledgement:
 class Upload:
     """Upload without its bytes.
 
-    `whose` is the source, holder or teller that the file names. `member` is who uploaded it, and
-    `signer` the fingerprint of the key that signed it.
+    `number` is that of its event. `whose` is the source, holder or teller that the file names.
+    `member` uploaded it, and `signer` is the fingerprint of the key that signed it.
+    `aside_because` is the reason for which it was set aside, if it was.
     """
 
     digest: str
@@ -98,15 +99,16 @@ class Upload:
     aside_because: str | None
 
 
-def max_bytes(store: Store, member: Member, study: Study) -> int:
-    """Return an upper bound on the bytes of a file that a member may upload now."""
-    if not study.is_sealed:
-        design = study.design
-        n_values = design.n_values + design.dim + 1
-        return 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
+def max_bytes(store: Store, member: Member, name: str) -> int:
+    """Return an upper bound on the bytes of a file that a member may upload to a study now."""
+    member.require_role(name)
     with store.reading() as connection:
-        files = files_in(connection, study.name)
-        return mailbox.max_bytes(study, files, member.roles_in(study.name))
+        study = study_in(connection, name)
+        if study.is_sealed:
+            return mailbox.max_bytes(study, files_in(connection, name), member.roles_in(name))
+    design = study.design
+    n_values = design.n_values + design.dim + 1
+    return 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
 
 
 def submit(
@@ -117,9 +119,9 @@ def submit(
     with store.reading() as connection:
         member.require_role(name)
         row = _row_of(connection, name, digest)
-        known = _acknowledged(row, member, name)
-        if known is not None:
-            return known
+        acknowledged = _acknowledged(row, member, name)
+        if acknowledged is not None:
+            return acknowledged
         has_copy = row is not None  # of another member, and set aside
         study = study_in(connection, name)
         files = files_in(connection, name) if study.is_sealed else []
@@ -138,9 +140,9 @@ def submit(
     except IntegrityError:
         # Another request was faster, perhaps of the same member with the same bytes.
         with store.reading() as connection:
-            known = _acknowledged(_row_of(connection, name, digest), member, name)
-        if known is not None:
-            return known
+            acknowledged = _acknowledged(_row_of(connection, name, digest), member, name)
+        if acknowledged is not None:
+            return acknowledged
         raise _taken(checked) from None
 
 
@@ -186,9 +188,9 @@ def _store(
     }
     event = add_event(connection, name, member.name, UPLOADED, **facts)
     row = {"study": name, "number": event.number, "member": member.name, "at": event.at}
-    connection.execute(_ADD, {**row, **facts, "content": data, "signature": signature})
+    connection.execute(_INSERT_UPLOAD, {**row, **facts, "content": data, "signature": signature})
     rows = [{"study": name, "claim": claim, "digest": digest} for claim in sorted(checked.claims)]
-    connection.execute(_ADD_CLAIMS, rows)
+    connection.execute(_INSERT_CLAIMS, rows)
     return Acknowledgement(
         name, checked.kind, digest, len(data), event.at, event.number, event.digest, True
     )
@@ -251,9 +253,9 @@ def _check_sketch(
     require_possible(sketch)
     signer = _signer(member, data, signature)
     digest = hashlib.sha256(sketch.values.tobytes()).hexdigest()
-    own = (f"member:{member.name}", f"source:{_short(alike(source))}")
-    unique = (*own, f"release:{sketch.ids[0]}", f"values:{digest}")
-    return CheckedFile(SKETCH, source, signer, unique, ("site",))
+    claims = [f"member:{member.name}", f"source:{_short(alike(source))}"]
+    claims += [f"release:{sketch.ids[0]}", f"values:{digest}"]
+    return CheckedFile(SKETCH, source, signer, tuple(claims), ("site",))
 
 
 def _short(text: str) -> str:
@@ -262,7 +264,7 @@ def _short(text: str) -> str:
 
 
 def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
-    """Return the signer's fingerprint; a member whose key is known must sign."""
+    """Return the signer's fingerprint; a member whose key is acknowledged must sign."""
     if signature is None:
         if member.key is not None:
             raise SignatureError("sketch: not signed; sign it with your key (privsketch key sign)")
@@ -271,7 +273,7 @@ def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
     if parsed.kind != SKETCH or not parsed.fits(data):
         raise SignatureError("signature: it is not a signature of this file")
     if member.key is not None and parsed.key != member.key.identity:
-        raise SignatureError("signature: by another key than the one known as yours")
+        raise SignatureError("signature: by another key than the one acknowledged as yours")
     return parsed.fingerprint
 
 
@@ -286,7 +288,7 @@ def _is_other_member(connection: Connection, member: Member, study: str, source:
 
 def list_uploads(store: Store, study: str, *, aside: bool = False) -> list[Upload]:
     """Return uploads in their order; with `aside`, also those that were set aside."""
-    query = select(*_FACTS).where(uploads.c.study == study).order_by(uploads.c.number)
+    query = select(*_FACT_COLUMNS).where(uploads.c.study == study).order_by(uploads.c.number)
     if not aside:
         query = query.where(uploads.c.aside_at.is_(None))
     with store.reading() as connection:
@@ -323,18 +325,18 @@ def set_aside(store: Store, study: str, digest: str, because: str, *, by: Member
         hold_chain(connection, study)
         if by is not None:
             require_still(connection, by, study, "owner")
-        found = study_in(connection, study)
-        query = select(*_FACTS).where(
+        found_study = study_in(connection, study)
+        query = select(*_FACT_COLUMNS).where(
             uploads.c.study == study, uploads.c.digest == digest, uploads.c.aside_at.is_(None)
         )
         row = connection.execute(query).mappings().first()
         if row is None:
             raise CollectorError("there is no upload with this digest that counts", "unknown")
-        if found.is_sealed:
-            mailbox.require_state(found, files_in(connection, study), "card")
+        if found_study.is_sealed:
+            mailbox.require_state(found_study, files_in(connection, study), "card")
             if row["kind"] != "card":
                 raise StudyError("only cards of a sealed study can be set aside")
-        elif found.is_over():
+        elif found_study.is_over():
             raise closed()
         _set_aside(connection, study, digest, because, actor(by))
 
@@ -359,11 +361,11 @@ def files_in(connection: Connection, study: str) -> list[File]:
         .order_by(uploads.c.number)
     )
     rows = connection.execute(query).all()
-    wanted = [row.digest for row in rows if row.kind in mailbox.DECISIVE]
+    decisive = [row.digest for row in rows if row.kind in mailbox.DECISIVE]
     contents = dict(
         connection.execute(
             select(uploads.c.digest, uploads.c.content).where(
-                uploads.c.study == study, uploads.c.digest.in_(wanted)
+                uploads.c.study == study, uploads.c.digest.in_(decisive)
             )
         ).all()
     )

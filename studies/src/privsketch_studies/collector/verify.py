@@ -139,8 +139,8 @@ def _require_study(connection: Connection, name: str, expected: _Expected) -> No
     is_now |= {"last_day": row["last_day"], "closed_at": row["closed_at"]}
     _require_equal(is_now, expected.study, f"study {name}", "its facts")
     _require_equal(row["fingerprint"], design, f"study {name}", "its design")
-    own = select(roles.c.member, roles.c.role).where(roles.c.study == name)
-    current = {(str(row.member), str(row.role)) for row in connection.execute(own)}
+    query = select(roles.c.member, roles.c.role).where(roles.c.study == name)
+    current = {(str(row.member), str(row.role)) for row in connection.execute(query)}
     _require_equal(current, expected.roles, f"study {name}", "roles")
 
 
@@ -192,6 +192,6 @@ def _require_signed(row: Mapping[Any, Any], what: str) -> None:
         raise FileError(f"{what}: its signature was altered")
 
 
-def _require_equal(current: object, expected: object, whose: str, what: str) -> None:
+def _require_equal(current: object, expected: object, owner: str, what: str) -> None:
     if current != expected:
-        raise FileError(f"{whose}: {what} disagree with the events; rows were altered")
+        raise FileError(f"{owner}: {what} disagree with the events; rows were altered")

@@ -20,12 +20,12 @@ from privsketch.facts.receipt import Receipt
 from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.signing.encryption import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import MAX_HOLDERS, Card
-from privsketch_studies.sealing.files import MAGIC, SealedFile, digits, packed, unpacked, whole
+from privsketch_studies.sealing.files import BinaryFile, Fields, integer, items, packed
 from privsketch_studies.sealing.splitting import (
-    Place,
+    ShareId,
     Words,
     check_shares,
     content_bytes,
@@ -34,23 +34,14 @@ from privsketch_studies.sealing.splitting import (
 )
 from privsketch_studies.sealing.study import SealedStudy
 
-_FIELDS = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
 _INFO = b"privsketch ballot v1\0"
 _MAX_WORDS = 2**32
-SUFFIX = ".ballot"
 
 
-class Ballot(SealedFile):
+class Ballot(BinaryFile):
     """Encrypted contribution of a holder to a total; `seal` makes one.
 
     Only all tellers together can read it, so it may be public.
-
-    Parameters
-    ----------
-    data : bytes
-        Content of a .ballot file; its signature must be valid.
-    what : str, optional
-        Name of the file in error messages.
 
     Attributes
     ----------
@@ -64,30 +55,23 @@ class Ballot(SealedFile):
         SHA-256 of its bytes, which names it in a closed list.
     """
 
-    LABEL: ClassVar[str] = "ballot"
-    MAGIC: ClassVar[bytes] = MAGIC["ballot"]
+    KIND: ClassVar[str] = "ballot"
+    FIELDS: ClassVar[Fields] = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
+    SIGNER: ClassVar[str] = "holder"
 
-    def _parse(self, data: bytes, what: str, *, is_verified: bool = False) -> None:
-        found = unpacked(data, "ballot", _FIELDS, what, is_verified=is_verified)
-        header, content = found.header, found.content
-        if digits(header["holder"], 32, what) != key_fingerprint(found.signer):
-            raise FileError(f"{what}: signed by another key than it names")
-        lengths = header["lengths"]
-        if not isinstance(lengths, list) or not 1 <= len(lengths) <= MAX_HOLDERS:
-            raise FileError(f"{what}: unknown or missing fields")
+    def _set(self, header: dict[str, Any], content: memoryview, what: str) -> None:
+        lengths = items(header["lengths"], 1, MAX_HOLDERS, what)
         n_levels, n_words = (
-            whole(header[name], 1, _MAX_WORDS, what) for name in ("n_levels", "n_words")
+            integer(header[name], 1, _MAX_WORDS, what) for name in ("n_levels", "n_words")
         )
         parts, start = [], 0
         for length in lengths:
-            stop = start + whole(length, OVERHEAD, len(content), what)
+            stop = start + integer(length, OVERHEAD, len(content), what)
             parts.append(content[start:stop])
             start = stop
         if start != len(content):
             raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
-        self.study, self.holder = digits(header["study"], 64, what), str(header["holder"])
-        self.sampler = sampler_name(header["sampler"], what)
-        self._identity = found.signer
+        self.holder = header["holder"]
         self._parts, self._shape = parts, (n_levels, n_words)
 
     @classmethod
@@ -100,27 +84,6 @@ class Ballot(SealedFile):
 
     def __repr__(self) -> str:
         return f"Ballot(study={self.study[:32]!r}, holder={self.holder!r})"
-
-    @classmethod
-    def _make(cls, study: SealedStudy, words: Words, key: Key, sampler: str) -> Ballot:
-        """Encrypt words (n_levels, n_words) for the tellers of a study."""
-        holder = study.holders[study.place_of(key.public)]
-        if words.shape != shape_of(study):
-            raise FileError("ballot: its words have another shape than this study's")
-        contents = split(words, [place_of(study, holder.key, teller) for teller in study.tellers])
-        sealed = [
-            study_key(teller).seal(content, info_of(study, holder.key, teller))
-            for content, teller in zip(contents, study.tellers, strict=True)
-        ]
-        header = {
-            "study": study.digest,
-            "holder": key.fingerprint,
-            "n_levels": words.shape[0],
-            "n_words": words.shape[1],
-            "lengths": [len(part) for part in sealed],
-            "sampler": sampler,
-        }
-        return cls.from_bytes(packed("ballot", header, b"".join(sealed), key))
 
     def require_of(self, study: SealedStudy, what: str = "ballot") -> Card:
         """Return the holder's card; refuse a ballot that does not belong to this study."""
@@ -167,16 +130,24 @@ BallotSource: TypeAlias = Ballot | str | os.PathLike[str]
 
 
 def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN) -> Ballot:
-    """Encrypt words (n_levels, n_words), with check words, into a ballot."""
-    return Ballot._make(study, words, key, sampler)
-
-
-def sampler_name(value: object, what: str) -> str:
-    """Return the sampler in a file: the library's own, or one that a test replaced."""
-    for known in (OWN, REPLACED):
-        if value == known:
-            return known
-    raise FileError(f"{what}: noise of an unknown origin")
+    """Encrypt words (n_levels, n_words), with check words, for the tellers of a study."""
+    holder = study.holder_with(key.public)
+    if words.shape != shape_of(study):
+        raise FileError("ballot: its words have another shape than this study's")
+    contents = split(words, [share_id(study, holder.key, teller) for teller in study.tellers])
+    sealed = [
+        study_key(teller).seal(content, info_of(study, holder.key, teller))
+        for content, teller in zip(contents, study.tellers, strict=True)
+    ]
+    header = {
+        "study": study.digest,
+        "holder": key.fingerprint,
+        "n_levels": words.shape[0],
+        "n_words": words.shape[1],
+        "lengths": [len(part) for part in sealed],
+        "sampler": sampler,
+    }
+    return Ballot(packed(Ballot.KIND, header, b"".join(sealed), key))
 
 
 def samplers_of(receipt: Receipt) -> list[str]:
@@ -184,7 +155,7 @@ def samplers_of(receipt: Receipt) -> list[str]:
     return [leaf.sampler for leaf in (receipt.parts or (receipt,))]
 
 
-def insecure_of(samplers: Iterable[str]) -> str:
+def combined_sampler(samplers: Iterable[str]) -> str:
     """Return the insecure sampler if there is one among these, else the library's own."""
     return REPLACED if REPLACED in samplers else OWN
 
@@ -200,13 +171,13 @@ def each_source(
             yield f"ballot {number + 1}", source
             continue
         path = Path(source)
-        for file in sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]:
+        for file in sorted(path.glob(f"*{Ballot.SUFFIX}")) if path.is_dir() else [path]:
             yield str(file), file
 
 
 def each_ballot(
     sources: Iterable[BallotSource] | str | os.PathLike[str],
-    wanted: Container[str],
+    digests: Container[str],
     *,
     is_verified: bool = False,
 ) -> Iterator[tuple[str, Ballot]]:
@@ -217,14 +188,14 @@ def each_ballot(
     """
     for what, source in each_source(sources):
         if isinstance(source, Ballot):
-            if source.digest in wanted:
+            if source.digest in digests:
                 yield what, source
             continue
         try:
             data = read_file(source)
         except PrivsketchError:
             continue
-        if hashlib.sha256(data).hexdigest() in wanted:
+        if hashlib.sha256(data).hexdigest() in digests:
             yield what, Ballot._verified(data, what) if is_verified else Ballot(data, what)
 
 
@@ -240,17 +211,17 @@ def study_key(teller: Card) -> PublicKey:
     return teller.study_key
 
 
-def place_of(study: SealedStudy, holder: PublicKey, teller: Card) -> Place:
-    """Return whose share it is, from which its masks are derived."""
-    return Place(bytes.fromhex(study.digest), holder.identity, study_key(teller).identity)
+def share_id(study: SealedStudy, holder: PublicKey, teller: Card) -> ShareId:
+    """Return the identity of a share, from which its masks are derived."""
+    return ShareId(bytes.fromhex(study.digest), holder.identity, study_key(teller).identity)
 
 
 def info_of(study: SealedStudy, holder: PublicKey, teller: Card) -> bytes:
     """Return what a share is bound to: suite, study and both keys, 32 bytes each."""
     keys = canonical_json(study_key(teller).to_json()["keys"])
     parts = (SUITE.encode("ascii"), holder.identity, keys)
-    suite, by, to = (hashlib.sha256(part).digest() for part in parts)
-    return _INFO + suite + bytes.fromhex(study.digest) + by + to
+    suite, sender, reader = (hashlib.sha256(part).digest() for part in parts)
+    return _INFO + suite + bytes.fromhex(study.digest) + sender + reader
 
 
 def ballot_checks(study: SealedStudy, content: bytes, holder: PublicKey, teller: int) -> Words:
@@ -264,6 +235,6 @@ def level_share(
     study: SealedStudy, content: bytes, holder: PublicKey, teller: int, level: int
 ) -> Words:
     """Return the words of one level in a teller's share."""
-    place = place_of(study, holder, study.tellers[teller])
+    identity = share_id(study, holder, study.tellers[teller])
     is_last = teller == len(study.tellers) - 1
-    return share_of(content, place, level, shape_of(study), is_last=is_last)
+    return share_of(content, identity, level, shape_of(study), is_last=is_last)

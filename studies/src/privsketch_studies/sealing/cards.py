@@ -19,14 +19,18 @@ from privsketch.signing.documents import alike, written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
+from privsketch_studies.sealing.files import (
+    Fields,
+    SealedFile,
+    digits,
+    read_signed_json,
+    signed_json,
+)
 from privsketch_studies.sealing.once import mark_born
 
 MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 Role = Literal["holder", "teller"]
 MAX_ALONE = 1e6  # upper limit of epsilon; far smaller values already protect nothing
-_FIELDS = ("role", "design", "key", "accept_alone", "study_key")
-_SIGNED_FIELDS = (*_FIELDS, "signer", "signature")
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class Card(SealedFile):
     ('site 3', 'holder', 0.25)
     """
 
-    LABEL: ClassVar[str] = "card"
+    KIND: ClassVar[str] = "card"
+    FIELDS: ClassVar[Fields] = ("role", "design", "key", "accept_alone", "study_key")
 
     role: Role
     design: str
@@ -80,17 +85,7 @@ class Card(SealedFile):
             The largest epsilon that the holder accepts if everyone else colludes. It has no
             default, because it is the holder's own decision.
         """
-        alone = checked_alone(accept_alone)
-        return cls._signed(
-            key,
-            {
-                "role": "holder",
-                "design": design.fingerprint,
-                "key": key.public.to_json(),
-                "accept_alone": alone,
-                "study_key": None,
-            },
-        )
+        return cls._sign("holder", design, key, accept_alone=checked_alone(accept_alone))
 
     @classmethod
     def teller(cls, design: Design, *, key: Key) -> tuple[Card, Key]:
@@ -111,10 +106,25 @@ class Card(SealedFile):
         return card, study_key
 
     @classmethod
-    def _signed(cls, key: Key, content: dict[str, Any]) -> Card:
+    def _sign(
+        cls,
+        role: Role,
+        design: Design,
+        key: Key,
+        *,
+        accept_alone: float | None = None,
+        study_key: PublicKey | None = None,
+    ) -> Card:
         if key.public.for_study:
             raise ParameterError("key: this is a study key; sign cards with a long-lived key")
-        return cls.from_bytes(signed_json("card", content, key), "card")
+        fields = {
+            "role": role,
+            "design": design.fingerprint,
+            "key": key.public.to_json(),
+            "accept_alone": accept_alone,
+            "study_key": None if study_key is None else study_key.to_json(),
+        }
+        return cls.from_bytes(signed_json(cls.KIND, fields, key))
 
     @property
     def name(self) -> str:
@@ -160,29 +170,30 @@ class Card(SealedFile):
     @classmethod
     def from_json(cls, value: Any, what: str = "card") -> Card:
         """Read the values of `to_json`; raise FileError for any other values."""
-        require_fields(value, _SIGNED_FIELDS, what)
+        names = (*cls.FIELDS, "signer", "signature")
+        require_fields(value, names, what)
         try:
-            data = written("card", {name: value[name] for name in _SIGNED_FIELDS})
+            data = written(cls.KIND, {name: value[name] for name in names})
         except (TypeError, ValueError, RecursionError):
             raise FileError(f"{what}: not a card") from None
         return cls.from_bytes(data, what)
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        return written("card", self.to_json())
+        return written(self.KIND, self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str | None = None) -> Card:
         """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
         what = what or cls.LABEL
-        signer, found = read_signed_json(data, "card", _FIELDS, what)
-        role = found["role"]
+        signer, fields = read_signed_json(data, cls.KIND, cls.FIELDS, what)
+        role = fields["role"]
         if role not in ("holder", "teller"):
             raise FileError(f"{what}: expected the card of a holder or a teller")
-        key = PublicKey.from_json(found["key"], what)
+        key = PublicKey.from_json(fields["key"], what)
         if key.identity != signer or key.for_study:
             raise FileError(f"{what}: signed by another key than it names")
-        alone, study_key = found["accept_alone"], found["study_key"]
+        alone, study_key = fields["accept_alone"], fields["study_key"]
         if (role == "holder") == (alone is None) or (role == "teller") == (study_key is None):
             raise FileError(f"{what}: its fields do not match its role")
         try:
@@ -196,22 +207,13 @@ class Card(SealedFile):
             raise FileError(f"{what}: {error.text}") from None
         # The signature has a fixed position at the end of the file.
         signature = bytes.fromhex(data[-(128 + 4) : -4].decode("ascii"))
-        return cls(role, digits(found["design"], 64, what), key, alone, public, signature)
+        return cls(role, digits(fields["design"], 64, what), key, alone, public, signature)
 
 
 def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
     """Return the card of a teller with this study key, wherever the key was made."""
     _require_study_key(study_key, key.public)
-    return Card._signed(
-        key,
-        {
-            "role": "teller",
-            "design": design.fingerprint,
-            "key": key.public.to_json(),
-            "accept_alone": None,
-            "study_key": study_key.to_json(),
-        },
-    )
+    return Card._sign("teller", design, key, study_key=study_key)
 
 
 def checked_alone(value: object) -> float:
@@ -255,15 +257,15 @@ def require_roster(design: Design, holders: Sequence[Card], tellers: Sequence[Ca
     if not 2 <= len(holders) <= MAX_HOLDERS:
         raise ParameterError(f"cards: {len(holders)} of holders; a sum needs two or more")
     for people in (holders, tellers):
-        for fact in (lambda c: c.key.identity, lambda c: alike(c.name)):
-            seen: set[Any] = set()
-            for card in people:
-                if fact(card) in seen:
-                    raise ParameterError(
-                        f"cards: two cards of {card.name!r} as a {card.role}, or another name "
-                        "that reads alike"
-                    )
-                seen.add(fact(card))
+        facts: set[Any] = set()
+        for card in people:
+            own_facts = {card.key.identity, alike(card.name)}
+            if facts & own_facts:
+                raise ParameterError(
+                    f"cards: two cards of {card.name!r} as a {card.role}, or another name that "
+                    "reads alike"
+                )
+            facts |= own_facts
     names = {alike(card.name): card.key.identity for card in holders}
     for card in tellers:
         if names.get(alike(card.name), card.key.identity) != card.key.identity:

@@ -27,12 +27,14 @@ from privsketch._base.formats import (
     read_file,
     write_file,
 )
+from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.signing.documents import VERSION, content, written
 from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import (
     KEY_BYTES,
     SIGNATURE_BYTES,
     is_signature,
+    key_fingerprint,
     signed_message,
     spoken,
 )
@@ -45,11 +47,11 @@ MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
 N_MAGIC = 8
 _PREAMBLE = struct.Struct("<8sII")
 _TRAILER = KEY_BYTES + SIGNATURE_BYTES
-_SIGNED_FIELDS = ("signer", "signature")
-_END = re.compile(
+_SIGNATURE_FIELDS = ("signer", "signature")
+_JSON_END = re.compile(
     rb'"signer": "([0-9a-f]{64})",\n  "signature": "([0-9a-f]{128})"\n}\n\Z', re.ASCII
 )
-_END_BYTES = len('"signer": "",\n  "signature": ""\n}\n') + 64 + 128
+_JSON_END_BYTES = len('"signer": "",\n  "signature": ""\n}\n') + 64 + 128
 _UNSIGNED_BYTES = len(',\n  "signature": ""\n}\n') + 128  # at the end of a file
 Fields = Sequence[str]
 
@@ -57,8 +59,8 @@ Fields = Sequence[str]
 class SealedFile:
     """Base class of the files of a sealed study: signed bytes, read and written as they are.
 
-    A subclass sets `LABEL` and reads the bytes in `_parse`. Files about a study have its digest as
-    `study`.
+    A subclass sets `KIND` and `FIELDS`, and reads the bytes in `_parse`. Files about a study have
+    its digest as `study`.
 
     Parameters
     ----------
@@ -73,10 +75,17 @@ class SealedFile:
         SHA-256 of the bytes, 64 hex digits.
     """
 
-    LABEL: ClassVar[str]
+    KIND: ClassVar[str]  # stated by the bytes and covered by the signature
+    FIELDS: ClassVar[Fields]  # of the JSON object or header, in this order
+    LABEL: ClassVar[str]  # name in messages: the kind in words
+    SUFFIX: ClassVar[str]  # ending of file names: the first word of the kind
     study: str
     _data: bytes
     _identity: bytes  # of the key that signed the file
+
+    def __init_subclass__(cls) -> None:
+        kind = getattr(cls, "KIND", "")
+        cls.LABEL, cls.SUFFIX = kind.replace("-", " "), "." + kind.partition("-")[0]
 
     def __init__(self, data: bytes, what: str | None = None) -> None:
         self._data = data
@@ -125,10 +134,62 @@ class SealedFile:
     def _require_teller(self, study: SealedStudy, what: str) -> int:
         """Return the number of the teller whose study key signed the file of this study."""
         self._require_study(study, what)
-        number = study.study_key_of(self._identity)
+        number = study.teller_with(self._identity)
         if number is None:
             raise StudyError(f"{what}: signed by somebody who is no teller of this study")
         return number
+
+
+class JsonFile(SealedFile):
+    """Base class of files in JSON about a study, signed by one key."""
+
+    def _parse(self, data: bytes, what: str) -> None:
+        self._identity, fields = read_signed_json(data, self.KIND, self.FIELDS, what)
+        self.study = digits(fields["study"], 64, what)
+        self._set(fields, what)
+
+    def _set(self, fields: dict[str, Any], what: str) -> None:
+        """Set the attributes of this kind of file; refuse impossible fields."""
+        raise NotImplementedError
+
+    @classmethod
+    def sign(cls, study: SealedStudy, fields: dict[str, Any], key: Key) -> Self:
+        """Sign the fields of a file about a study."""
+        return cls(signed_json(cls.KIND, {"study": study.digest, **fields}, key))
+
+
+class BinaryFile(SealedFile):
+    """Base class of binary files about a study, signed by one key, which the header names.
+
+    Attributes
+    ----------
+    sampler : str
+        Sampler of the noise; the insecure one if a test replaced any.
+    """
+
+    MAGIC: ClassVar[bytes]
+    SIGNER: ClassVar[str]  # field with the fingerprint of the key that signed the file
+    sampler: str
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.MAGIC = MAGIC[cls.KIND]
+
+    def _parse(self, data: bytes, what: str, *, is_verified: bool = False) -> None:
+        self._identity, header, content = unpacked(
+            data, self.KIND, self.FIELDS, what, is_verified=is_verified
+        )
+        if digits(header[self.SIGNER], 32, what) != key_fingerprint(self._identity):
+            raise FileError(f"{what}: signed by another key than it names")
+        self.study = digits(header["study"], 64, what)
+        if header["sampler"] not in (OWN, REPLACED):
+            raise FileError(f"{what}: noise of an unknown origin")
+        self.sampler = header["sampler"]
+        self._set(header, content, what)
+
+    def _set(self, header: dict[str, Any], content: memoryview, what: str) -> None:
+        """Set the attributes of this kind of file; refuse an impossible header or content."""
+        raise NotImplementedError
 
 
 class Signed(NamedTuple):
@@ -152,7 +213,7 @@ def signed_json(kind: str, content: dict[str, Any], key: Key) -> bytes:
 
 def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
     """Return the key that signed a JSON file, without parsing it; refuse a wrong signature."""
-    match = _END.search(data, max(0, len(data) - _END_BYTES))
+    match = _JSON_END.search(data, max(0, len(data) - _JSON_END_BYTES))
     if match is None:
         raise SignatureError(f"{what}: not signed, or not a privsketch {kind} file")
     signer, signature = (bytes.fromhex(text.decode("ascii")) for text in match.groups())
@@ -166,7 +227,7 @@ def read_signed_json(
 ) -> tuple[bytes, dict[str, Any]]:
     """Return signer and fields of a JSON file, after verifying its signature."""
     signer = signer_of_json(data, kind, what)
-    values = content(data, kind, (*fields, *_SIGNED_FIELDS), what, max_bytes=MAX_JSON_BYTES)
+    values = content(data, kind, (*fields, *_SIGNATURE_FIELDS), what, max_bytes=MAX_JSON_BYTES)
     return signer, {name: values[name] for name in fields}
 
 
@@ -182,12 +243,7 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
     """Return the bytes of a signed ballot or tally."""
     text = canonical_json(header)
     body = b"".join(
-        [
-            _PREAMBLE.pack(MAGIC[kind], VERSION, len(text)),
-            text,
-            content,
-            key.public.identity,
-        ]
+        [_PREAMBLE.pack(MAGIC[kind], VERSION, len(text)), text, content, key.public.identity]
     )
     return body + signature_within_rules(key, body, kind).signature
 
@@ -219,7 +275,7 @@ def unpacked(
     if set(header) != set(fields):
         raise FileError(f"{what}: unknown or missing fields")
     if canonical_json(header) != text:
-        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+        raise altered(what)
     return Signed(signer, header, view[_PREAMBLE.size + n_bytes : -_TRAILER])
 
 
@@ -231,14 +287,31 @@ def kind_of_bytes(data: bytes) -> str | None:
 # ---------------------------------------------------------------- values in files
 
 
-def digits(value: Any, n_digits: int, what: str) -> str:
-    """Return a value that must be a text of lower-case hex digits."""
-    if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{n_digits}}}", value, re.ASCII):
-        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+def altered(what: str) -> FileError:
+    """Return the error for bytes that no privsketch has written."""
+    return FileError(f"{what}: not as privsketch writes it; the file was altered")
+
+
+def items(value: Any, low: int, high: int, what: str) -> list[Any]:
+    """Return a value that must be a list with a number of items in this range."""
+    if not isinstance(value, list) or not low <= len(value) <= high:
+        raise FileError(f"{what}: unknown or missing fields")
     return value
 
 
-def whole(value: Any, low: int, high: int, what: str) -> int:
+def pairs(value: Any, high: int, what: str) -> list[list[Any]]:
+    """Return a value that must be a list of at most `high` pairs."""
+    return [items(pair, 2, 2, what) for pair in items(value, 0, high, what)]
+
+
+def digits(value: Any, n_digits: int, what: str) -> str:
+    """Return a value that must be a text of lower-case hex digits."""
+    if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{n_digits}}}", value, re.ASCII):
+        raise altered(what)
+    return value
+
+
+def integer(value: Any, low: int, high: int, what: str) -> int:
     """Return a value that must be an integer in this range."""
     if type(value) is not int or not low <= value <= high:
         raise FileError(f"{what}: a number in it is not one that privsketch writes")

@@ -46,7 +46,7 @@ def join(study: SealedStudy, tallies: Iterable[TallySource]) -> Sketch:
         Its `sources` are the holders that count; its receipt states what is assumed of them and of
         the tellers.
     """
-    parts = joined(study, tallies)
+    parts = total_values(study, tallies)
     total = joined_sketch(
         study.design,
         parts.values,
@@ -60,7 +60,7 @@ def join(study: SealedStudy, tallies: Iterable[TallySource]) -> Sketch:
     return total
 
 
-class Joined(NamedTuple):
+class TotalValues(NamedTuple):
     """Integers of the total, and the numbers of its holders on the roster."""
 
     values: Integers
@@ -110,7 +110,7 @@ def fits_checks(
     return bool((check_shares(tally.words[None], study.weights) == expected).all())
 
 
-def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
+def total_values(study: SealedStudy, tallies: Iterable[TallySource]) -> TotalValues:
     """Return the integers of the total; refuse tallies that do not add up."""
     by_teller = all_tallies(study, tallies)
     first = by_teller[0]
@@ -133,4 +133,4 @@ def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
     count = int(integers[n_values]) if study.counts_records else None
     samplers = {tally.sampler for tally in by_teller.values()}
     sampler = REPLACED if REPLACED in samplers else first.sampler
-    return Joined(integers[:n_values], count, first.holders, sampler)
+    return TotalValues(integers[:n_values], count, first.holders, sampler)

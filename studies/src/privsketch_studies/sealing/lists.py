@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -30,36 +31,26 @@ from privsketch_studies.sealing.ballots import (
     each_source,
 )
 from privsketch_studies.sealing.cards import MAX_HOLDERS
-from privsketch_studies.sealing.files import SealedFile, digits, read_signed_json, signed_json
+from privsketch_studies.sealing.files import Fields, JsonFile, altered, digits, pairs
 from privsketch_studies.sealing.once import require_teller
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
     WORD_BYTES,
     Words,
-    is_whole,
+    add_up,
     words_from_bytes,
     words_to_bytes,
 )
 from privsketch_studies.sealing.study import SealedStudy
 
-CHECKED, CLOSED = "checked-ballots", "closed-list"
-SUFFIX = ".checked"
-_FIELDS = ("study", "ballots")
 _LIST_LABEL = b"privsketch closed-list v1\0"
 
 
-class CheckedBallots(SealedFile):
+class CheckedBallots(JsonFile):
     """Ballots that a teller can open, with its shares of their check words; signed by it.
 
     Over all tellers the shares of a valid ballot add up to 0 and 1, whatever it contains. Any other
     ballot is named before a key is used. `check_ballots` makes it.
-
-    Parameters
-    ----------
-    data : bytes
-        Content of a .checked file; its signature must be valid.
-    what : str, optional
-        Name of the file in error messages.
 
     Attributes
     ----------
@@ -72,23 +63,20 @@ class CheckedBallots(SealedFile):
         weighted values, and of the word that counts ballots.
     """
 
-    LABEL: ClassVar[str] = "checked ballots"
+    KIND: ClassVar[str] = "checked-ballots"
+    FIELDS: ClassVar[Fields] = ("study", "ballots")
 
-    def _parse(self, data: bytes, what: str) -> None:
-        self._identity, found = read_signed_json(data, CHECKED, _FIELDS, what)
-        self.study = digits(found["study"], 64, what)
+    def _set(self, fields: dict[str, Any], what: str) -> None:
         self.teller = key_fingerprint(self._identity)
         self.shares: dict[str, Words] = {}
-        for pair in _listed(found["ballots"], what):
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise FileError(f"{what}: unknown or missing fields")
-            words = hex_bytes(pair[1], None, what)
+        for digest, text in pairs(fields["ballots"], MAX_HOLDERS, what):
+            words = hex_bytes(text, None, what)
             if not words or len(words) % (N_CHECKS * WORD_BYTES):
-                raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+                raise altered(what)
             shares = words_from_bytes(words, len(words) // WORD_BYTES).reshape(-1, N_CHECKS)
-            self.shares[digits(pair[0], 64, what)] = shares
-        if list(self.shares) != sorted(self.shares) or len(self.shares) != len(found["ballots"]):
-            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+            self.shares[digits(digest, 64, what)] = shares
+        if list(self.shares) != sorted(self.shares) or len(self.shares) != len(fields["ballots"]):
+            raise altered(what)
 
     def __repr__(self) -> str:
         return f"CheckedBallots({len(self.shares)} ballots, teller={self.teller!r})"
@@ -101,7 +89,7 @@ class CheckedBallots(SealedFile):
     def require_of(self, study: SealedStudy, what: str = "checked ballots") -> int:
         """Return the number of the teller; refuse a file of another study."""
         number = self._require_teller(study, what)
-        if any(len(one) != study.n_levels for one in self.shares.values()):
+        if any(len(shares) != study.n_levels for shares in self.shares.values()):
             raise StudyError(f"{what}: not as many shares as ballots of this study have levels")
         return number
 
@@ -114,7 +102,7 @@ def check_ballots(
 ) -> tuple[CheckedBallots, list[str]]:
     """Return which ballots a teller can open with its study key, and problems of the others.
 
-    Charges: nothing. What is published of a ballot are shares of two constants, and nothing else.
+    Charges: nothing. Only shares of two constants are published of a ballot.
 
     Parameters
     ----------
@@ -145,24 +133,21 @@ def check_ballots(
     # A tally would refuse copies, after the keys of other tellers were used up.
     copies = [what for names in groups if len(names) > 1 for what in names.values()]
     problems += [f"{what}: it has the same secret as another ballot" for what in copies]
-    pairs = [[digest, words_to_bytes(shares[digest]).hex()] for digest in sorted(good)]
-    fields = {"study": study.digest, "ballots": pairs}
-    return CheckedBallots(signed_json(CHECKED, fields, key)), problems
+    published = [[digest, words_to_bytes(shares[digest]).hex()] for digest in sorted(good)]
+    return CheckedBallots.sign(study, {"ballots": published}, key), problems
 
 
-def checked_in(study: SealedStudy, folder: str | os.PathLike[str]) -> list[CheckedBallots]:
-    """Return what tellers of this study have checked, from the files in a folder.
+def checked_files_in(study: SealedStudy, folder: str | os.PathLike[str]) -> list[CheckedBallots]:
+    """Return the checks of tellers from the files in a folder.
 
     Files that no teller of this study has signed are ignored.
     """
     valid = []
-    for file in sorted(Path(folder).glob(f"*{SUFFIX}")):
-        try:
+    for file in sorted(Path(folder).glob(f"*{CheckedBallots.SUFFIX}")):
+        with suppress(PrivsketchError):
             checked = CheckedBallots.load(file)
             checked.require_of(study, str(file))
-        except PrivsketchError:
-            continue
-        valid.append(checked)
+            valid.append(checked)
     return valid
 
 
@@ -177,9 +162,9 @@ def published_shares(
     for source in checked:
         file = source if isinstance(source, CheckedBallots) else CheckedBallots.load(source)
         number = file.require_of(study)
-        own = published.setdefault(number, {})
+        by_digest = published.setdefault(number, {})
         for digest, shares in file.shares.items():
-            if (own.setdefault(digest, shares) != shares).any():
+            if (by_digest.setdefault(digest, shares) != shares).any():
                 raise StudyError(
                     f"{study.tellers[number].name!r} has published two different shares of one "
                     "ballot, and signed both: this teller is wrong. No key was used"
@@ -199,7 +184,7 @@ def require_all_checked(study: SealedStudy, numbers: Container[int]) -> None:
         )
 
 
-class Agreed(NamedTuple):
+class Verdict(NamedTuple):
     """Verdict of all tellers on ballots, by digest.
 
     All tellers can open `good` ballots, which add up, and `unfit` ballots, which do not. `unopened`
@@ -211,7 +196,7 @@ class Agreed(NamedTuple):
     unopened: dict[str, tuple[str, ...]]
 
 
-def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
+def verdict_of(study: SealedStudy, checked: Iterable[CheckedSource]) -> Verdict:
     """Return which ballots all tellers can open, and whose check words add up to 0 and 1.
 
     If they do not, the ballot or a teller is wrong, and it is not possible to tell which.
@@ -222,7 +207,7 @@ def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
     good = {
         digest
         for digest in common
-        if is_whole([published[number][digest] for number in range(len(study.tellers))])
+        if add_up([published[number][digest] for number in range(len(study.tellers))])
     }
     unopened = {
         digest: tuple(
@@ -230,7 +215,7 @@ def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
         )
         for digest in sorted(set().union(*published.values()) - common)
     }
-    return Agreed(frozenset(good), frozenset(common - good), unopened)
+    return Verdict(frozenset(good), frozenset(common - good), unopened)
 
 
 UNFIT = (
@@ -248,15 +233,8 @@ def unopened_words(tellers: Iterable[str]) -> str:
     )
 
 
-class ClosedList(SealedFile):
+class ClosedList(JsonFile):
     """List of the ballots that count, signed by the owner or a teller; `ClosedList.of` makes one.
-
-    Parameters
-    ----------
-    data : bytes
-        Content of a .closed file; its signature must be valid.
-    what : str, optional
-        Name of the file in error messages.
 
     Attributes
     ----------
@@ -268,19 +246,15 @@ class ClosedList(SealedFile):
         SHA-256 of study and ballots, without the signature.
     """
 
-    LABEL: ClassVar[str] = "closed list"
+    KIND: ClassVar[str] = "closed-list"
+    FIELDS: ClassVar[Fields] = ("study", "ballots")
 
-    def _parse(self, data: bytes, what: str) -> None:
-        self._identity, found = read_signed_json(data, CLOSED, _FIELDS, what)
-        self.study = digits(found["study"], 64, what)
+    def _set(self, fields: dict[str, Any], what: str) -> None:
         self.ballots: dict[str, str] = {}
-        for pair in _listed(found["ballots"], what):
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise FileError(f"{what}: unknown or missing fields")
-            holder = digits(pair[0], 32, what)
-            if holder in self.ballots:
+        for holder, digest in pairs(fields["ballots"], MAX_HOLDERS, what):
+            if digits(holder, 32, what) in self.ballots:
                 raise FileError(f"{what}: a holder is there twice")
-            self.ballots[holder] = digits(pair[1], 64, what)
+            self.ballots[holder] = digits(digest, 64, what)
 
     def __repr__(self) -> str:
         return f"ClosedList({len(self.ballots)} ballots, digest={self.digest!r})"
@@ -304,22 +278,19 @@ class ClosedList(SealedFile):
         key : Key
             Key of the owner, or of a teller if the study has no owner.
         checked : list of CheckedBallots or path
-            Files of all tellers, from which `agreed` determines the ballots to leave out.
+            Files of all tellers, from which `verdict_of` determines the ballots to leave out.
         """
         study.require_open()
         _require_closer(study, key.public.identity, "key")
         digests: dict[str, str] = {}
-        for what, ballot in each_ballot(ballots, agreed(study, checked).good):
+        for what, ballot in each_ballot(ballots, verdict_of(study, checked).good):
             holder = ballot.require_of(study, what).key.fingerprint
             # A holder who casts two ballots cannot choose between them.
             digests[holder] = min(digests.get(holder, ballot.digest), ballot.digest)
         _require_turnout(study, len(digests))
         order = [card.key.fingerprint for card in study.holders]
-        content = {
-            "study": study.digest,
-            "ballots": [[holder, digests[holder]] for holder in order if holder in digests],
-        }
-        return cls.from_bytes(signed_json(CLOSED, content, key))
+        counted = [[holder, digests[holder]] for holder in order if holder in digests]
+        return cls.sign(study, {"ballots": counted}, key)
 
     @cached_property
     def digest(self) -> str:
@@ -350,12 +321,6 @@ class ClosedList(SealedFile):
             ("study", spoken(self.study[:32])),
             ("digest", self.digest),
         ]
-
-
-def _listed(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list) or len(value) > MAX_HOLDERS:
-        raise FileError(f"{what}: unknown or missing fields")
-    return value
 
 
 def _require_closer(study: SealedStudy, identity: bytes, what: str) -> PublicKey:

@@ -34,7 +34,7 @@ _rehearsal_folder: ContextVar[Path | None] = ContextVar("privsketch_sealed_state
 
 
 @contextmanager
-def kept_in(folder: Path) -> Iterator[None]:
+def slots_in(folder: Path) -> Iterator[None]:
     """Use another folder for the state within this block, as a rehearsal does."""
     token = _rehearsal_folder.set(folder)
     try:
@@ -72,7 +72,7 @@ def require_born(key: str) -> None:
 
     Without its complete state, a key could accept and tally a second time.
     """
-    if kept(teller_slot(key, "born")) is None:
+    if read_slot(teller_slot(key, "born")) is None:
         raise StudyError(
             "the key for this study was not made on this machine by this user, or its state is "
             "lost, so that it is unknown what it has signed. Use the machine where it was made "
@@ -96,7 +96,7 @@ def entry_slot(study: str, ballot: str) -> Path:
     return state_folder() / "ballots" / f"{study}.{ballot}.entry"
 
 
-def kept(path: Path) -> bytes | None:
+def read_slot(path: Path) -> bytes | None:
     """Return the content of a state file; None if there is none. Refuse a damaged one."""
     if not os.path.lexists(path):
         return None
@@ -119,7 +119,7 @@ def require_keepable(path: Path) -> None:
 
 def keep_once(path: Path, content: bytes) -> bytes:
     """Write a state file unless it exists, and return its content once it is on disk."""
-    content_on_disk = kept(path)
+    content_on_disk = read_slot(path)
     try:
         if content_on_disk is not None:
             sync_folder(path.parent)  # the writer may have been stopped before that
@@ -128,7 +128,7 @@ def keep_once(path: Path, content: bytes) -> bytes:
         _write(path, content + hashlib.sha256(content).digest())
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
-    content_on_disk = kept(path)
+    content_on_disk = read_slot(path)
     if content_on_disk is None:
         raise AccessError(f"{path}: it was written, but is missing")
     return content_on_disk
@@ -185,7 +185,7 @@ def require_teller(study: SealedStudy, key: Key) -> int:
 def require_accepted(study: SealedStudy, study_key: str) -> None:
     """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
     require_born(study_key)
-    accepted = kept(teller_slot(study_key, "study"))
+    accepted = read_slot(teller_slot(study_key, "study"))
     if accepted is None:
         raise StudyError(
             "this study was not accepted on this machine by this user, or the state of that is "
@@ -202,7 +202,9 @@ def use_of(closed_list: str) -> bytes:
 
 def mark_void(key: str) -> None:
     """Use up a study key without a tally; refuse a key that may have tallied."""
-    has_tally = kept(teller_slot(key, "tally")) is not None  # even if the record of its use is lost
+    has_tally = (
+        read_slot(teller_slot(key, "tally")) is not None
+    )  # even if the record of its use is lost
     if has_tally or keep_once(teller_slot(key, "use"), VOID) != VOID:
         raise StudyError("this study key has tallied, or was about to; the study is not void")
 
@@ -212,18 +214,18 @@ def use_up(key: str, closed_list: str | None = None) -> None:
 
     The record is a list if there is a tally of the key, even one from another machine.
     """
-    if kept(teller_slot(key, "tally")) is None:
+    if read_slot(teller_slot(key, "tally")) is None:
         keep_once(teller_slot(key, "use"), VOID if closed_list is None else use_of(closed_list))
 
 
-def keep_place(key: str, file: str | os.PathLike[str]) -> None:
+def record_path(key: str, file: str | os.PathLike[str]) -> None:
     """Record the path of a study key's file, before the key is given up."""
     keep_once(teller_slot(key, "place"), os.fsencode(os.path.abspath(file)))
 
 
-def kept_place(key: str) -> Path | None:
+def recorded_path(key: str) -> Path | None:
     """Return the recorded path of a study key's file; None if the key was never given up."""
-    path = kept(teller_slot(key, "place"))
+    path = read_slot(teller_slot(key, "place"))
     return None if path is None else Path(os.fsdecode(path))
 
 
@@ -234,4 +236,4 @@ def mark_destroyed(key: str) -> None:
 
 def is_destroyed(key: str) -> bool:
     """Whether the file of a study key was destroyed on this machine."""
-    return kept(teller_slot(key, "destroyed")) is not None
+    return read_slot(teller_slot(key, "destroyed")) is not None

@@ -22,7 +22,7 @@ from privsketch.sketching.sums import exact_sums
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.join import join
 from privsketch_studies.sealing.lists import ClosedList, check_ballots
-from privsketch_studies.sealing.once import kept_in
+from privsketch_studies.sealing.once import slots_in
 from privsketch_studies.sealing.seal import sealed_sums
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import tally
@@ -74,7 +74,7 @@ def rehearse(
     study.sharing.level_of(n_ballots)  # refuses an impossible turnout
     with (
         tempfile.TemporaryDirectory() as folder,
-        kept_in(Path(folder)),
+        slots_in(Path(folder)),
         entered_noise(lambda: None),  # nothing is released from real records
     ):
         return _run(study, n_ballots, report)
@@ -84,8 +84,8 @@ def _run(study: SealedStudy, n_ballots: int, report: Callable[[str], None]) -> R
     design = study.design
     report("keys and cards")
     holders = [Key.generate(card.name) for card in study.holders]
-    known = {key.name: key for key in holders}
-    tellers = [known.get(card.name) or Key.generate(card.name) for card in study.tellers]
+    holder_keys = {key.name: key for key in holders}
+    tellers = [holder_keys.get(card.name) or Key.generate(card.name) for card in study.tellers]
     owner = Key.generate("owner of the rehearsal")
     cards = [
         Card.holder(design, key=key, accept_alone=float(card.accept_alone or study.alone))
@@ -107,7 +107,9 @@ def _run(study: SealedStudy, n_ballots: int, report: Callable[[str], None]) -> R
         copy.accept(key)
     report(f"{n_ballots} holders seal made-up records")
     rng = np.random.default_rng()  # for made-up records; noise has a generator of its own
-    sums = [exact_sums([_made_up(design, rng)], design, n_threads=1) for _ in range(n_ballots)]
+    sums = [
+        exact_sums([_made_up_records(design, rng)], design, n_threads=1) for _ in range(n_ballots)
+    ]
     ballots = [
         sealed_sums(copy, sums_of_holder, key, key.name)
         for sums_of_holder, key in zip(sums, holders[:n_ballots], strict=True)
@@ -126,7 +128,7 @@ def _run(study: SealedStudy, n_ballots: int, report: Callable[[str], None]) -> R
     return Rehearsal(n_ballots, len(ballots[0].to_bytes()), size, copy)
 
 
-def _made_up(design: Design, rng: np.random.Generator) -> Floats:
+def _made_up_records(design: Design, rng: np.random.Generator) -> Floats:
     """Return a hundred records within the domain."""
     domain = design.domain
     spread = rng.uniform(-1.0, 1.0, size=(100, design.dim))

@@ -29,14 +29,14 @@ from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import checked_missing, stops_nothing
 from privsketch.tables.untyped.format import FileFormat
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.ballots import SUFFIX, Ballot, insecure_of, make_ballot, samplers_of
+from privsketch_studies.sealing.ballots import Ballot, combined_sampler, make_ballot, samplers_of
 from privsketch_studies.sealing.cards import checked_alone
 from privsketch_studies.sealing.once import (
     ballot_slot,
     entry_slot,
     gone_slot,
     keep_once,
-    kept,
+    read_slot,
     require_keepable,
 )
 from privsketch_studies.sealing.splitting import as_words, with_checks
@@ -176,7 +176,7 @@ def sealed_sums(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> 
     if study.counts_records:
         count = np.full((len(values), 1), found.n_records, dtype=np.uint64)
         values = np.concatenate([values, count], axis=1)
-    sampler = insecure_of(samplers_of(receipt))
+    sampler = combined_sampler(samplers_of(receipt))
     return make_ballot(study, with_checks(values, study.weights), key, sampler)
 
 
@@ -192,11 +192,11 @@ def require_sealable(
     if not isinstance(study, SealedStudy):
         raise ParameterError(f"study: expected a SealedStudy, got {type(study).__name__}")
     alone = checked_alone(accept_alone)
-    holder = study.holders[study.place_of(key.public)]
+    holder = study.holder_with(key.public)
     study.require_open()
     keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
-    known = {one.identity for one in keys} | {key.public.identity}
-    if not any(card.key.identity in known for card in study.tellers):
+    trusted_identities = {item.identity for item in keys} | {key.public.identity}
+    if not any(card.key.identity in trusted_identities for card in study.tellers):
         raise StudyError(
             "none of the tellers is pinned here: compare the fingerprint of one that you trust "
             "with its holder, by phone, and pin it (privsketch key trust FILE.pub)"
@@ -215,10 +215,10 @@ def earlier_ballot(
     study: SealedStudy, key: PublicKey, mailbox: str | PathLike[str] | None = None
 ) -> Ballot | None:
     """Return the earlier ballot of a holder, from this machine or a mailbox; None if none."""
-    if kept(gone_slot(study.digest, key.fingerprint)) is not None:
+    if read_slot(gone_slot(study.digest, key.fingerprint)) is not None:
         raise StudyError("a ballot was cast in this study, and destroyed after its end")
     slot = ballot_slot(study.digest, key.fingerprint)
-    stored = kept(slot)
+    stored = read_slot(slot)
     if stored is not None:
         return Ballot.from_bytes(stored, str(slot))
     return None if mailbox is None else _own_ballot(study, Path(mailbox), key)
@@ -229,7 +229,7 @@ def _own_ballot(study: SealedStudy, mailbox: Path, key: PublicKey) -> Ballot | N
     if not mailbox.is_dir():
         raise AccessError(f"{mailbox}: not a folder; it cannot be searched for an earlier ballot")
     ballots: dict[str, Ballot] = {}
-    for file in sorted(mailbox.glob(f"*{SUFFIX}")):
+    for file in sorted(mailbox.glob(f"*{Ballot.SUFFIX}")):
         try:
             ballot = Ballot.load(file)
         except PrivsketchError:
@@ -247,36 +247,36 @@ def _own_ballot(study: SealedStudy, mailbox: Path, key: PublicKey) -> Ballot | N
 
 def _enter_earlier(study: SealedStudy, holder: str, ledger: LedgerName) -> None:
     """Reserve the cost of an earlier ballot in a ledger that has no entry of it."""
-    found = named(ledger)
-    if found is not None and not entries_of_ballot(study, holder, ledger):
-        book, name = found
+    data_set = named(ledger)
+    if data_set is not None and not entries_of_ballot(study, holder, ledger):
+        book, name = data_set
         cost, alone = cost_of_design(study.design), cost_alone(study)
         book.reserve(name, cost, what=what_of(study), source=holder, alone=alone)
 
 
 def _take_back(
-    study: SealedStudy, holder: str, ledger: LedgerName, own: Reservation, stands: Ballot
+    study: SealedStudy, holder: str, ledger: LedgerName, reserved: Reservation, stored: Ballot
 ) -> None:
     """Take back the entry of a discarded ballot, if the ballot that counts has its own entry.
 
     Two processes have sealed at once, and the other one was first. If its entry is in another
     ledger or in none, this entry counts for it.
     """
-    other = kept(entry_slot(study.digest, stands.digest))
-    found = named(ledger)
-    known = [entry.id for entry in entries_of_ballot(study, holder, ledger, "reserved")]
-    if found is not None and other is not None and other.decode("ascii") in known:
-        found[0].commit(own, void=True)
+    other = read_slot(entry_slot(study.digest, stored.digest))
+    data_set = named(ledger)
+    ids = [entry.id for entry in entries_of_ballot(study, holder, ledger, "reserved")]
+    if data_set is not None and other is not None and other.decode("ascii") in ids:
+        data_set[0].commit(reserved, void=True)
 
 
 def entries_of_ballot(
     study: SealedStudy, holder: str, ledger: LedgerName, state: str | None = None
 ) -> list[Entry]:
     """Return the ledger entries of a holder's ballot in a study, oldest first."""
-    found = named(ledger)
-    if found is None:
+    data_set = named(ledger)
+    if data_set is None:
         return []
-    book, name = found
+    book, name = data_set
     return [
         entry
         for entry in book.entries(name)

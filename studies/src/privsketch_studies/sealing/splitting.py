@@ -37,7 +37,7 @@ _CHECK_LABEL = b"privsketch check v1\0"
 _random = secrets.token_bytes  # known-answer tests replace it
 
 
-class Place(NamedTuple):
+class ShareId(NamedTuple):
     """Identity of a share: digests or keys of 32 bytes each, so that labels are unambiguous."""
 
     study: bytes
@@ -47,11 +47,11 @@ class Place(NamedTuple):
     def label(self, level: int) -> bytes:
         """Return the label from which the key of a mask is derived."""
         if any(len(part) != _DIGEST_BYTES for part in self):
-            raise ParameterError("place: expected 32 bytes for study, holder and teller")
+            raise ParameterError("share: expected 32 bytes for study, holder and teller")
         return _MASK_LABEL + b"".join(self) + struct.pack("<I", level)
 
 
-def expand(seed: bytes, place: Place, level: int, n_words: int) -> Words:
+def expand(seed: bytes, identity: ShareId, level: int, n_words: int) -> Words:
     """Expand a seed to uniform words, (n_words,): ChaCha20 under HKDF-SHA256 of the seed."""
     require_library()
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -59,7 +59,7 @@ def expand(seed: bytes, place: Place, level: int, n_words: int) -> Words:
 
     if len(seed) != SEED_BYTES:
         raise FileError("a seed of another length; the ballot was not made by privsketch")
-    key = HKDF(algorithm=SHA256(), length=32, salt=None, info=place.label(level)).derive(seed)
+    key = HKDF(algorithm=SHA256(), length=32, salt=None, info=identity.label(level)).derive(seed)
     return _stream(key, n_words)
 
 
@@ -99,10 +99,10 @@ def words_from_bytes(data: bytes | memoryview, n_words: int) -> Words:
 
 def last_share(words: Words, masks: Sequence[Words], modulus: int = MODULUS) -> Words:
     """Return the words less all masks; the modulus is a power of two."""
-    rest = words.copy()
+    share = words.copy()
     for mask in masks:
-        rest -= mask
-    return reduced(rest, modulus)
+        share -= mask
+    return reduced(share, modulus)
 
 
 def added(shares: Sequence[Words], modulus: int = MODULUS) -> Words:
@@ -118,30 +118,30 @@ def reduced(words: Words, modulus: int) -> Words:
     return words if modulus == MODULUS else words & np.uint64(modulus - 1)
 
 
-def split(words: Words, places: Sequence[Place]) -> list[bytes]:
+def split(words: Words, identities: Sequence[ShareId]) -> list[bytes]:
     """Split words (n_levels, n_words): a seed for each teller, and words for the last one.
 
     Seeds are drawn here, for each call, and cannot be passed in.
     """
-    if len(places) < 2:
+    if len(identities) < 2:
         raise ParameterError("tellers: expected two or more; one alone would see every sum")
-    seeds = [_random(SEED_BYTES) for _ in places[:-1]]
+    seeds = [_random(SEED_BYTES) for _ in identities[:-1]]
     if len(set(seeds)) != len(seeds):
         raise ParameterError("the system's random generator repeated a value; nothing is sealed")
     masks = [
-        np.stack([expand(seed, place, level, words.shape[1]) for level in range(len(words))])
-        for seed, place in zip(seeds, places, strict=False)
+        np.stack([expand(seed, identity, level, words.shape[1]) for level in range(len(words))])
+        for seed, identity in zip(seeds, identities, strict=False)
     ]
     return [*seeds, words_to_bytes(last_share(words, masks))]
 
 
 def share_of(
-    content: bytes, place: Place, level: int, shape: tuple[int, int], *, is_last: bool
+    content: bytes, identity: ShareId, level: int, shape: tuple[int, int], *, is_last: bool
 ) -> Words:
     """Return the words of one level in a teller's share, (n_words,)."""
     n_words = shape[1]
     if not is_last:
-        return expand(content, place, level, n_words)
+        return expand(content, identity, level, n_words)
     if len(content) != content_bytes(shape, is_last=True):
         raise FileError("a share of another length; it was not made for this study")
     start = level * n_words * WORD_BYTES
@@ -174,18 +174,18 @@ def with_checks(values: Words, weights: Words) -> Words:
 
 
 def check_shares(shares: Words, weights: Words) -> Words:
-    """Return what a teller publishes of its shares (n_levels, n_words) of a ballot: (n_levels, 2).
+    """Return a teller's shares of the check words of a ballot, (n_levels, 2), to publish.
 
-    These are its shares of the second check word less the weighted values, and of the word that
-    counts. Over all tellers they add up to 0 and 1. Both are linear, and the noise that a teller
-    adds later changes neither.
+    `shares` (n_levels, n_words) are those of all words. The result has the shares of the second
+    check word less the weighted values, and of the word that counts. Over all tellers they add up
+    to 0 and 1. Both are linear, and the noise that a teller adds later changes neither.
     """
-    rest = shares[:, -1] - weighted(shares[:, :-N_CHECKS], weights)
-    return np.stack([rest, shares[:, -2]], axis=1)
+    differences = shares[:, -1] - weighted(shares[:, :-N_CHECKS], weights)
+    return np.stack([differences, shares[:, -2]], axis=1)
 
 
-def is_whole(checks: Sequence[Words], modulus: int = MODULUS) -> bool:
-    """Whether what all tellers published of a ballot adds up to 0 and 1, at every level."""
+def add_up(checks: Sequence[Words], modulus: int = MODULUS) -> bool:
+    """Return whether all tellers' shares of a ballot's check words add up to 0 and 1."""
     total = added(checks, modulus)
     return bool((total[:, 0] == 0).all() and (total[:, 1] == 1).all())
 
@@ -204,7 +204,7 @@ def add_teller_noise(words: Words, noise: Words, weights: Words) -> Words:
 
 
 def without_checks(words: Words, weights: Words, n_ballots: int) -> Words | None:
-    """Return the values of a joined total; None if a check word does not fit."""
+    """Return the values of a total; None if a check word does not fit."""
     values = words[:-N_CHECKS]
     fits = int(words[-2]) == n_ballots and int(words[-1]) == int(weighted(values, weights))
     return values if fits else None

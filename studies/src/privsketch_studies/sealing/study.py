@@ -16,13 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from privsketch._base.errors import (
-    FileError,
-    ParameterError,
-    PrivsketchError,
-    SignatureError,
-    require_one_of,
-)
+from privsketch._base.errors import ParameterError, PrivsketchError, SignatureError, require_one_of
 from privsketch._base.formats import MAX_JSON_BYTES, reading
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
@@ -33,15 +27,13 @@ from privsketch.signing.documents import read_small, written
 from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, signed_message, spoken
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import Card, require_roster, roster_order
-from privsketch_studies.sealing.files import SealedFile, digits, read_json
-from privsketch_studies.sealing.once import keep_once, kept, require_born, teller_slot
+from privsketch_studies.sealing.cards import MAX_HOLDERS, Card, require_roster, roster_order
+from privsketch_studies.sealing.files import Fields, SealedFile, altered, digits, items, read_json
+from privsketch_studies.sealing.once import keep_once, read_slot, require_born, teller_slot
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 
-KIND = "study"
 NAME_DIGITS = 32
 MAX_SHARE_BYTES = MAX_JSON_BYTES  # limit of the largest share; files may be a third larger
-_FIELDS = ("name", "design", "sharing", "last_day", "owner", "tellers", "holders")
 
 
 class SealedStudy(SealedFile):
@@ -97,7 +89,10 @@ class SealedStudy(SealedFile):
     (5, 2, 0.21, ())
     """
 
-    LABEL: ClassVar[str] = "study"
+    KIND: ClassVar[str] = "study"
+    FIELDS: ClassVar[Fields] = (
+        *("name", "design", "sharing", "last_day", "owner", "tellers", "holders"),
+    )
 
     def __init__(
         self,
@@ -196,13 +191,13 @@ class SealedStudy(SealedFile):
     @property
     def cautions(self) -> list[str]:
         """Warnings to consider before anyone takes part."""
-        planned, number = self.design.n_holders, len(self.holders)
-        if planned in (None, number):
+        n_planned, number = self.design.n_holders, len(self.holders)
+        if n_planned in (None, number):
             return []
         return [
-            f"the design is planned for {planned} holders, and {number} have enrolled: budget and "
-            f"noise are right for {number}, but size and forecast are not. If that matters, plan "
-            f"the design again for {number} and enrol anew, because cards are for one design"
+            f"the design is planned for {n_planned} holders, and {number} have enrolled: budget "
+            f"and noise are right for {number}, but size and forecast are not. If that matters, "
+            f"plan the design again for {number} and enrol anew, because cards are for one design"
         ]
 
     def is_accepted_by(self, accept_alone: float | None) -> bool:
@@ -212,7 +207,7 @@ class SealedStudy(SealedFile):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file's bytes in hex, which names the study in later files."""
-        return hashlib.sha256(signed_message(KIND, self.to_bytes())).hexdigest()
+        return hashlib.sha256(signed_message(self.KIND, self.to_bytes())).hexdigest()
 
     @property
     def fingerprint(self) -> str:
@@ -239,22 +234,22 @@ class SealedStudy(SealedFile):
         """Public weights of the second check word."""
         return check_weights(bytes.fromhex(self.digest), self.n_words - N_CHECKS)
 
-    def place_of(self, key: PublicKey) -> int:
-        """Return the number of a holder on the roster; refuse other keys."""
-        for number, card in enumerate(self.holders):
+    def holder_with(self, key: PublicKey) -> Card:
+        """Return the card of the holder with this key; refuse other keys."""
+        for card in self.holders:
             if card.key.identity == key.identity:
-                return number
+                return card
         raise StudyError(f"{key.name!r} is not on the roster of this study")
 
     def teller_of(self, key: PublicKey) -> int:
         """Return the number of a teller, by its own key or its study key; refuse other keys."""
         for number, card in enumerate(self.tellers):
-            known = (card.key, card.study_key)
-            if any(own is not None and own.identity == key.identity for own in known):
+            keys = (card.key, card.study_key)
+            if any(item is not None and item.identity == key.identity for item in keys):
                 return number
         raise StudyError(f"{key.name!r} is no teller of this study")
 
-    def study_key_of(self, identity: bytes) -> int | None:
+    def teller_with(self, identity: bytes) -> int | None:
         """Return the number of the teller with this study key; None for other keys."""
         for number, card in enumerate(self.tellers):
             if card.study_key is not None and card.study_key.identity == identity:
@@ -311,7 +306,7 @@ class SealedStudy(SealedFile):
             raise StudyError("a study is accepted with the teller's long-lived key")
         require_born(card.study_key.fingerprint)
         slot = teller_slot(card.study_key.fingerprint, "study")
-        if kept(slot) is None and number in self._signers():
+        if read_slot(slot) is None and number in self._signers():
             raise StudyError(
                 "your signature is beside this study, but the state of its key on this machine is "
                 "lost, so that it is unknown whether the key has tallied. Enrol again, which makes "
@@ -324,20 +319,20 @@ class SealedStudy(SealedFile):
                 f"the study key of this card was used for another study, {other}; a key is for one "
                 "study: enrol with a new one"
             )
-        signature = signature_within_rules(key, self.to_bytes(), KIND)
+        signature = signature_within_rules(key, self.to_bytes(), self.KIND)
         self.add_signature(signature)
         return signature
 
     def add_signature(self, signature: Signature, what: str = "signature") -> None:
         """Add the signature of a teller; refuse any other signature."""
-        if signature.kind != KIND or not signature.fits(self.to_bytes()):
+        if signature.kind != self.KIND or not signature.fits(self.to_bytes()):
             raise SignatureError(f"{what}: not a signature of this study")
         for card in self.tellers:
             if card.key.identity == signature.key:
                 if card.name != signature.name:
                     raise SignatureError(f"{what}: the name in the signature was altered")
-                others = [other for other in self._signatures if other.key != signature.key]
-                self._signatures = (*others, signature)
+                earlier = [item for item in self._signatures if item.key != signature.key]
+                self._signatures = (*earlier, signature)
                 return
         raise SignatureError(f"{what}: its signer is no teller of this study")
 
@@ -355,7 +350,7 @@ class SealedStudy(SealedFile):
 
     @cached_property
     def _data(self) -> bytes:  # type: ignore[override]
-        return written(KIND, self.to_json())
+        return written(self.KIND, self.to_json())
 
     @classmethod
     def from_bytes(
@@ -363,26 +358,28 @@ class SealedStudy(SealedFile):
     ) -> SealedStudy:
         """Read the bytes of `to_bytes`; raise FileError for any other bytes."""
         what = what or cls.LABEL
-        values = read_json(data, KIND, _FIELDS, what)
+        fields = read_json(data, cls.KIND, cls.FIELDS, what)
         study = cls.__new__(cls)
         with reading(what):
             holders, tellers = (
-                tuple(Card.from_json(card, what) for card in _list(values[name], what))
+                tuple(
+                    Card.from_json(card, what) for card in items(fields[name], 0, MAX_HOLDERS, what)
+                )
                 for name in ("holders", "tellers")
             )
-            design = Design.from_json(values["design"], what)
+            design = Design.from_json(fields["design"], what)
             require_roster(design, holders, tellers)
             study._fill(
                 design,
                 holders,
                 tellers,
-                Sharing.from_json(values["sharing"], design.sum_noise),
-                None if values["last_day"] is None else _as_day(values["last_day"]),
-                None if values["owner"] is None else PublicKey.from_json(values["owner"], what),
-                digits(values["name"], NAME_DIGITS, what),
+                Sharing.from_json(fields["sharing"], design.sum_noise),
+                None if fields["last_day"] is None else _as_day(fields["last_day"]),
+                None if fields["owner"] is None else PublicKey.from_json(fields["owner"], what),
+                digits(fields["name"], NAME_DIGITS, what),
             )
         if study.to_bytes() != data:
-            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+            raise altered(what)
         for signature in signatures:
             study.add_signature(signature, what)
         return study
@@ -452,13 +449,13 @@ class SealedStudy(SealedFile):
 
     def describe(self) -> str:
         """Describe the study in several lines of text."""
-        whose = "every teller" if self.owner is None else self.owner.name
+        closer = "every teller" if self.owner is None else self.owner.name
         until = "until the list is closed" if self.last_day is None else f"until {self.last_day}"
         lines = [
             f"study       {spoken(self.fingerprint)}",
             f"holders     {len(self.holders)}, of whom {self.min_holders} or more must take part",
             f"tellers     {', '.join(card.name for card in self.tellers)}",
-            f"ballots     {until}; the list is closed by {whose}",
+            f"ballots     {until}; the list is closed by {closer}",
             f"total       {self.design.budget.describe()}",
             self.sharing.describe(),
             f"accepted by {', '.join(self.accepted) or 'no teller yet'}",
@@ -482,12 +479,6 @@ class SealedStudy(SealedFile):
 def acceptance_path(path: str | os.PathLike[str], fingerprint: str) -> Path:
     """Return the path of a teller's signature: beside the study, by the teller's fingerprint."""
     return Path(f"{os.fspath(path)}.{fingerprint[:16]}.sig")
-
-
-def _list(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise FileError(f"{what}: unknown or missing fields")
-    return value
 
 
 def _as_day(value: Any) -> date:

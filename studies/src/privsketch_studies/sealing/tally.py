@@ -16,45 +16,45 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privsketch._base.errors import AccessError, FileError, PrivsketchError
+from privsketch._base.errors import AccessError, PrivsketchError
 from privsketch._base.formats import beginning_of
 from privsketch.noise.mechanism import OWN
 from privsketch.signing.keys import Key
-from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import (
     Ballot,
     BallotSource,
     ballot_checks,
+    combined_sampler,
     each_ballot,
-    insecure_of,
     level_share,
-    sampler_name,
     samplers_of,
 )
 from privsketch_studies.sealing.cards import MAX_HOLDERS
 from privsketch_studies.sealing.files import (
-    MAGIC,
     N_MAGIC,
-    SealedFile,
+    BinaryFile,
+    Fields,
+    altered,
     digits,
+    integer,
+    items,
     kind_of_bytes,
     packed,
-    unpacked,
-    whole,
 )
 from privsketch_studies.sealing.lists import (
     UNFIT,
     CheckedSource,
     ClosedList,
-    checked_in,
+    checked_files_in,
     published_shares,
     require_all_checked,
 )
 from privsketch_studies.sealing.once import (
     VOID,
     keep_once,
-    kept,
+    read_slot,
     require_teller,
     teller_slot,
     use_of,
@@ -64,27 +64,18 @@ from privsketch_studies.sealing.splitting import (
     WORD_BYTES,
     Words,
     add_teller_noise,
+    add_up,
     as_words,
-    is_whole,
     words_from_bytes,
     words_to_bytes,
 )
 from privsketch_studies.sealing.study import SealedStudy
 
-_FIELDS = ("study", "teller", "list", "level", "holders", "sampler")
-SUFFIX = ".tally"
 _MAX_LEVELS = 2**16
 
 
-class Tally(SealedFile):
+class Tally(BinaryFile):
     """Sums of a teller's shares, which reveal nothing without the tallies of all other tellers.
-
-    Parameters
-    ----------
-    data : bytes
-        Content of a .tally file; its signature must be valid.
-    what : str, optional
-        Name of the file in error messages.
 
     Attributes
     ----------
@@ -104,25 +95,19 @@ class Tally(SealedFile):
         Sums of shares, modulo 2^64.
     """
 
-    LABEL: ClassVar[str] = "tally"
-    MAGIC: ClassVar[bytes] = MAGIC["tally"]
+    KIND: ClassVar[str] = "tally"
+    FIELDS: ClassVar[Fields] = ("study", "teller", "list", "level", "holders", "sampler")
+    SIGNER: ClassVar[str] = "teller"
 
-    def _parse(self, data: bytes, what: str) -> None:
-        signer, header, content = unpacked(data, "tally", _FIELDS, what)
-        if digits(header["teller"], 32, what) != key_fingerprint(signer):
-            raise FileError(f"{what}: signed by another key than it names")
-        holders = header["holders"]
-        if not isinstance(holders, list) or not 1 <= len(holders) <= MAX_HOLDERS:
-            raise FileError(f"{what}: unknown or missing fields")
-        numbers = tuple(whole(number, 0, MAX_HOLDERS, what) for number in holders)
-        if list(numbers) != sorted(set(numbers)) or len(content) % WORD_BYTES:
-            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
-        self.study, self.teller = digits(header["study"], 64, what), str(header["teller"])
+    def _set(self, header: dict[str, Any], content: memoryview, what: str) -> None:
+        holders = items(header["holders"], 1, MAX_HOLDERS, what)
+        self.holders = tuple(integer(number, 0, MAX_HOLDERS, what) for number in holders)
+        if holders != sorted(set(self.holders)) or len(content) % WORD_BYTES:
+            raise altered(what)
+        self.teller = header["teller"]
         self.closed_list = digits(header["list"], 64, what)
-        self.level = whole(header["level"], 0, _MAX_LEVELS, what)
-        self.holders, self.sampler = numbers, sampler_name(header["sampler"], what)
+        self.level = integer(header["level"], 0, _MAX_LEVELS, what)
         self.words: Words = words_from_bytes(content, len(content) // WORD_BYTES)
-        self._identity = signer
 
     def __repr__(self) -> str:
         return f"Tally(study={self.study[:32]!r}, teller={self.teller!r})"
@@ -140,7 +125,7 @@ class Tally(SealedFile):
 
     def is_signed_in(self, study: SealedStudy) -> bool:
         """Whether a teller of this study has signed it for this study, even if it is invalid."""
-        return self.study == study.digest and study.study_key_of(self._identity) is not None
+        return self.study == study.digest and study.teller_with(self._identity) is not None
 
     def facts(self) -> dict[str, Any]:
         """Return the tally's facts for JSON answers."""
@@ -192,55 +177,55 @@ def tally(
     -------
     Tally
     """
-    chosen = closed_list if isinstance(closed_list, ClosedList) else ClosedList.load(closed_list)
+    closed = closed_list if isinstance(closed_list, ClosedList) else ClosedList.load(closed_list)
     is_one = isinstance(ballots, str | os.PathLike | Ballot)
     sources: list[BallotSource] = [ballots] if is_one else list(ballots)  # type: ignore[list-item,arg-type]
     number = require_teller(study, key)
-    chosen.require_of(study)
-    use, done = (teller_slot(key.fingerprint, name) for name in ("use", "tally"))
-    _require_unused(kept(use), chosen)
-    stored = kept(done)
+    closed.require_of(study)
+    use, slot = (teller_slot(key.fingerprint, name) for name in ("use", "tally"))
+    _require_unused(read_slot(use), closed)
+    stored = read_slot(slot)
     if stored is None and mailbox is not None:
-        stored = _own_tally(study, Path(mailbox), key, chosen)
+        stored = _own_tally(study, Path(mailbox), key, closed)
         if stored is not None:
-            _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
-            stored = keep_once(done, stored)
+            _require_unused(keep_once(use, use_of(closed.digest)), closed)
+            stored = keep_once(slot, stored)
     if stored is not None:
-        earlier = Tally.from_bytes(stored, str(done))
-        _require_unused(use_of(earlier.closed_list), chosen)  # the record of use may be lost
+        earlier = Tally.from_bytes(stored, str(slot))
+        _require_unused(use_of(earlier.closed_list), closed)  # the record of use may be lost
         return earlier
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
     if checked is None:
-        checked = [] if mailbox is None else checked_in(study, mailbox)
-    sampler = _open_all(study, sources, chosen, key, published_shares(study, checked))
-    _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
-    words = _add_up(study, sources, chosen, key, number)
+        checked = [] if mailbox is None else checked_files_in(study, mailbox)
+    sampler = _open_all(study, sources, closed, key, published_shares(study, checked))
+    _require_unused(keep_once(use, use_of(closed.digest)), closed)
+    words = _add_up(study, sources, closed, key, number)
     if study.noise == "tellers":
         noise, receipt = study.sharing.draw_teller()
-        sampler = insecure_of([sampler, *samplers_of(receipt)])
+        sampler = combined_sampler([sampler, *samplers_of(receipt)])
         values = np.zeros(study.n_words - N_CHECKS, dtype=np.uint64)
         values[: len(noise)] = as_words(noise)
         words = add_teller_noise(words, values, study.weights)
     holders = [
         number
         for number, card in enumerate(study.holders)
-        if card.key.fingerprint in chosen.ballots
+        if card.key.fingerprint in closed.ballots
     ]
     header: dict[str, Any] = {
         "study": study.digest,
         "teller": key.fingerprint,
-        "list": chosen.digest,
+        "list": closed.digest,
         "level": study.sharing.level_of(len(holders)),
         "holders": holders,
         "sampler": sampler,
     }
-    return Tally.from_bytes(keep_once(done, packed("tally", header, words_to_bytes(words), key)))
+    return Tally(keep_once(slot, packed(Tally.KIND, header, words_to_bytes(words), key)))
 
 
-def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
+def _require_unused(use: bytes | None, closed: ClosedList) -> None:
     """Refuse a key that was used for another list, or given up."""
-    if use is None or use == use_of(chosen.digest):
+    if use is None or use == use_of(closed.digest):
         return
     if use == VOID:
         raise StudyError("this study key was given up: the study is void")
@@ -253,15 +238,15 @@ def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
 def _open_all(
     study: SealedStudy,
     sources: list[BallotSource],
-    chosen: ClosedList,
+    closed: ClosedList,
     key: Key,
     published: dict[int, dict[str, Words]],
 ) -> str:
     """Check all ballots of a list before the key is used, and return the sampler of their noise."""
-    waiting, samplers = dict(chosen.ballots), [OWN]
+    waiting, samplers = dict(closed.ballots), [OWN]
     number = study.teller_of(key.public)
     require_all_checked(study, {number, *published})
-    others = [shares for teller, shares in published.items() if teller != number]
+    published_by_others = [shares for teller, shares in published.items() if teller != number]
     secrets: set[bytes] = set()
     unfit: list[str] = []
     for what, ballot in each_ballot(sources, frozenset(waiting.values())):
@@ -274,14 +259,14 @@ def _open_all(
         if secret in secrets:
             raise StudyError(f"{what}: it has the same secret as another ballot; it is not tallied")
         secrets.add(secret)
-        if not all(ballot.digest in shares for shares in others):
+        if not all(ballot.digest in shares for shares in published_by_others):
             raise StudyError(
                 f"{what}: not all other tellers have stated that they can open it; wait for their "
                 "checks, or close a list without it"
             )
         # This teller uses its own share, so what it published itself does not matter.
-        own = ballot_checks(study, content, holder.key, number)
-        if not is_whole([own, *(shares[ballot.digest] for shares in others)]):
+        checks = [ballot_checks(study, content, holder.key, number)]
+        if not add_up([*checks, *(shares[ballot.digest] for shares in published_by_others)]):
             unfit.append(holder.name)
         samplers.append(ballot.sampler)
         del waiting[ballot.holder]
@@ -294,14 +279,14 @@ def _open_all(
         raise StudyError(
             f"{len(waiting)} ballots of the list are missing, or are not those of the list"
         )
-    return insecure_of(samplers)
+    return combined_sampler(samplers)
 
 
 def _add_up(
-    study: SealedStudy, sources: list[BallotSource], chosen: ClosedList, key: Key, number: int
+    study: SealedStudy, sources: list[BallotSource], closed: ClosedList, key: Key, number: int
 ) -> Words:
-    """Return the sums of the teller's shares over the ballots of the list, each counted once."""
-    waiting, level = dict(chosen.ballots), study.sharing.level_of(len(chosen.ballots))
+    """Return the sums of the teller's shares over the ballots of the list, each closed once."""
+    waiting, level = dict(closed.ballots), study.sharing.level_of(len(closed.ballots))
     total = np.zeros(study.n_words, dtype=np.uint64)
     # The signatures of these bytes were verified before the key was used.
     for what, ballot in each_ballot(sources, frozenset(waiting.values()), is_verified=True):
@@ -330,12 +315,12 @@ def tallies_in(folder: Path) -> Iterator[tuple[Path, Tally]]:
         yield file, content
 
 
-def _own_tally(study: SealedStudy, mailbox: Path, key: Key, chosen: ClosedList) -> bytes | None:
+def _own_tally(study: SealedStudy, mailbox: Path, key: Key, closed: ClosedList) -> bytes | None:
     """Return the tally of this key in the mailbox; refuse one of another list."""
     for file, earlier in tallies_in(mailbox):
         if earlier.teller != key.fingerprint:
             continue
-        if earlier.study != study.digest or earlier.closed_list != chosen.digest:
+        if earlier.study != study.digest or earlier.closed_list != closed.digest:
             raise StudyError(f"{file}: this study key has tallied another list; it tallies once")
         return earlier.to_bytes()
     return None

@@ -19,10 +19,11 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from privsketch._base.errors import AccessError, FileError, ParameterError, PrivsketchError
 from privsketch._base.formats import SKETCH_MAGIC, beginning_of, read_file
@@ -32,41 +33,31 @@ from privsketch.signing.signature import key_fingerprint
 from privsketch.signing.trusted import found_key
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.ballots import SUFFIX as BALLOT_SUFFIX
-from privsketch_studies.sealing.ballots import Ballot
-from privsketch_studies.sealing.files import (
-    SealedFile,
-    digits,
-    kind_of_bytes,
-    read_signed_json,
-    signed_json,
-)
+from privsketch_studies.sealing.ballots import Ballot, study_key
+from privsketch_studies.sealing.files import Fields, JsonFile, digits, kind_of_bytes
 from privsketch_studies.sealing.join import TallySource, all_tallies
 from privsketch_studies.sealing.once import (
     ballot_slot,
     gone_slot,
     is_destroyed,
     keep_once,
-    keep_place,
-    kept,
-    kept_place,
     mark_destroyed,
     mark_void,
+    read_slot,
+    record_path,
+    recorded_path,
     require_accepted,
     use_up,
 )
 from privsketch_studies.sealing.seal import entries_of_ballot
 from privsketch_studies.sealing.study import SealedStudy
-from privsketch_studies.sealing.tally import SUFFIX as TALLY_SUFFIX
 from privsketch_studies.sealing.tally import Tally, tallies_in
 
-KIND = "void-study"
-_FIELDS = ("study", "study_key", "statement")
 PathLike = str | os.PathLike[str]
 STATEMENT = "published no tally, destroyed the key"
 
 
-class VoidStudy(SealedFile):
+class VoidStudy(JsonFile):
     """Statement of a teller that it published no tally of a study and destroyed its study key.
 
     Attributes
@@ -79,14 +70,13 @@ class VoidStudy(SealedFile):
         Fingerprint of the teller's long-lived key, which signed it.
     """
 
-    LABEL: ClassVar[str] = "void"
+    KIND: ClassVar[str] = "void-study"
+    FIELDS: ClassVar[Fields] = ("study", "study_key", "statement")
 
-    def _parse(self, data: bytes, what: str) -> None:
-        self._identity, found = read_signed_json(data, KIND, _FIELDS, what)
-        if found["statement"] != STATEMENT:
+    def _set(self, fields: dict[str, Any], what: str) -> None:
+        if fields["statement"] != STATEMENT:
             raise FileError(f"{what}: unknown statement")
-        self.study = digits(found["study"], 64, what)
-        self.study_key = digits(found["study_key"], 32, what)
+        self.study_key = digits(fields["study_key"], 32, what)
         self.teller = key_fingerprint(self._identity)
 
     def require_of(self, study: SealedStudy, what: str = "void") -> int:
@@ -119,18 +109,17 @@ def void_study(
     fingerprint = card.study_key.fingerprint
     require_accepted(study, fingerprint)
     if mailbox is not None:
-        own = [file for file, tally in tallies_in(Path(mailbox)) if tally.teller == fingerprint]
-        if own:
-            raise StudyError(f"{own[0]}: a tally of this study key; the study is not void")
+        earlier = [file for file, tally in tallies_in(Path(mailbox)) if tally.teller == fingerprint]
+        if earlier:
+            raise StudyError(f"{earlier[0]}: a tally of this study key; the study is not void")
     file = _file_to_destroy(study_key_file, fingerprint)  # before the key is used up
     if file is not None:
-        keep_place(fingerprint, file)
+        record_path(fingerprint, file)
     mark_void(fingerprint)
     if file is not None:
         destroy_key(file, fingerprint)
         mark_destroyed(fingerprint)
-    content = {"study": study.digest, "study_key": fingerprint, "statement": STATEMENT}
-    return VoidStudy.from_bytes(signed_json(KIND, content, key))
+    return VoidStudy.sign(study, {"study_key": fingerprint, "statement": STATEMENT}, key)
 
 
 def _file_to_destroy(
@@ -141,7 +130,7 @@ def _file_to_destroy(
     A missing file alone proves nothing, because its name may be mistyped. The key must have been
     destroyed here, or the file must have had the name that was recorded when the key was given up.
     """
-    recorded = kept_place(fingerprint)
+    recorded = recorded_path(fingerprint)
     is_gone = is_destroyed(fingerprint)
     if recorded is not None and not is_gone:
         is_gone = not os.path.lexists(recorded)
@@ -228,7 +217,7 @@ def settle(
     return Settled(len(entries), is_free, is_alone_free)
 
 
-_PUBLISHED = (TALLY_SUFFIX, ".sketch")
+_PUBLISHED = (Tally.SUFFIX, ".sketch")
 _NOT_VOID = "a study with a published tally or total is not void"
 
 
@@ -264,12 +253,12 @@ def _require_void(
     voids: list[VoidStudy],
     trusted: PublicKey | str | os.PathLike[str] | None,
 ) -> bool:
-    """Whether a named teller declares the study void; refuse unless it does or all tellers do."""
-    stated = {void.require_of(study) for void in voids}
-    missing = [card.name for index, card in enumerate(study.tellers) if index not in stated]
+    """Return whether a named teller declares the study void; refuse unless it or all tellers do."""
+    declared = {void.require_of(study) for void in voids}
+    missing = [card.name for index, card in enumerate(study.tellers) if index not in declared]
     if trusted is not None:
         key = found_key(trusted)
-        if study.teller_of(key) not in stated:
+        if study.teller_of(key) not in declared:
             raise StudyError(f"{key.name!r}, whom you trust, has not declared the study void")
         return True
     if missing:
@@ -371,10 +360,10 @@ def destroy(
         Statement of any teller, if the study ended without a total.
     """
     lists = _require_ended(study, list(tallies), list(voids))
-    keys = {Path(file): _study_key(study, file) for file in study_key_files}
+    keys = {Path(file): _require_study_key(study, file) for file in study_key_files}
     files = _ballot_files(study, ballots)
     for path, fingerprint in keys.items():
-        keep_place(fingerprint, path)
+        record_path(fingerprint, path)
         use_up(fingerprint, lists.get(fingerprint))
         destroy_key(path, fingerprint)
         mark_destroyed(fingerprint)
@@ -398,11 +387,10 @@ def _require_ended(
     return {tally.teller: tally.closed_list for tally in by_teller.values()}
 
 
-def _study_key(study: SealedStudy, file: PathLike) -> str:
+def _require_study_key(study: SealedStudy, file: PathLike) -> str:
     """Return the fingerprint of a study key's file; refuse one that is not of this study."""
     fingerprint = fingerprint_of_file(file)
-    known = [card.study_key.fingerprint for card in study.tellers if card.study_key is not None]
-    if fingerprint not in known:
+    if fingerprint not in [study_key(card).fingerprint for card in study.tellers]:
         raise ParameterError(f"{file}: not the study key of a teller of this study; the file stays")
     return fingerprint
 
@@ -415,12 +403,10 @@ def _ballot_files(study: SealedStudy, sources: Iterable[PathLike]) -> list[Path]
             Ballot.load(source).require_of(study, str(source))
             files.append(source)
             continue
-        for file in sorted(source.glob(f"*{BALLOT_SUFFIX}")):
-            try:
+        for file in sorted(source.glob(f"*{Ballot.SUFFIX}")):
+            with suppress(PrivsketchError):  # of files that are no ballot of this study
                 Ballot.load(file).require_of(study, str(file))
                 files.append(file)
-            except PrivsketchError:
-                continue  # not a ballot of this study
     return list(dict.fromkeys(files))
 
 
@@ -429,7 +415,7 @@ def _forget_kept(study: SealedStudy) -> int:
     count = 0
     for card in study.holders:
         slot = ballot_slot(study.digest, card.key.fingerprint)
-        data = kept(slot)
+        data = read_slot(slot)
         if data is None:
             continue
         digest = hashlib.sha256(data).hexdigest()

@@ -12,7 +12,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import caution, require_free, say_written
+from privsketch.cli.shell.output import caution, require_free, say_written, several
 
 if TYPE_CHECKING:
     from privsketch_studies.collector.store.engine import Store
@@ -28,13 +28,13 @@ STORE = click.option(
     "environment variable.",
 )
 _NAME = click.argument("name")
-_TOKEN_FILE = click.option(
+_NEW_TOKEN_FILE = click.option(
     "--token-file", type=PATH, help="New file for the token, which only you can read."
 )
 
 
 @contextmanager
-def _opened(location: str) -> Iterator[Store]:
+def _open_store(location: str) -> Iterator[Store]:
     from privsketch_studies.collector.store.engine import Store
 
     store = Store(location)
@@ -47,7 +47,13 @@ def _opened(location: str) -> Iterator[Store]:
 @click.command()
 @STORE
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen at; 0 is any free one.",
+)
 @click.option(
     "--proxies",
     default="127.0.0.1",
@@ -77,13 +83,13 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
     from privsketch_studies.collector.collector import Collector, Settings
     from privsketch_studies.collector.members import has_members
 
-    with _opened(store) as opened:
-        if not has_members(opened):
+    with _open_store(store) as database:
+        if not has_members(database):
             caution(
                 "this collector has no members yet: add one with privsketch collector add-member "
                 "NAME --makes-studies"
             )
-        kind = "sqlite" if opened.is_sqlite else "postgresql"
+        kind = "sqlite" if database.is_sqlite else "postgresql"
         if check:
             say(f"store       ready, {kind}")
             answer(address=None, database=kind)
@@ -95,10 +101,10 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
         )
 
         settings = Settings(member_rate=member_rate, member_burst=5 * member_rate)
-        server = make_server(Collector(opened, settings), proxies=proxies)
+        server = make_server(Collector(database, settings), proxies=proxies)
         with listen(host, port) as sock:
-            shown = f"[{host}]" if ":" in host else host
-            address = f"http://{shown}:{sock.getsockname()[1]}"
+            host_in_url = f"[{host}]" if ":" in host else host
+            address = f"http://{host_in_url}:{sock.getsockname()[1]}"
             log_to_standard_error()
             say(f"serving     {address}, {kind}")
             sys.stdout.flush()
@@ -125,8 +131,8 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
     help="The member's public key. Their uploads must then be signed with it.",
 )
 @click.option("--makes-studies", is_flag=True, help="Allow the member to make and own studies.")
-@click.option("--known", is_flag=True, help="Only give the roles to an existing member.")
-@_TOKEN_FILE
+@click.option("--known", is_flag=True, help="Give the roles to a member who exists already.")
+@_NEW_TOKEN_FILE
 @STORE
 @JSON
 def add_member(
@@ -142,7 +148,7 @@ def add_member(
     """Add a member and show the token, which cannot be shown again.
 
     \b
-    privsketch collector add-member north --study heart --role site --key north.pub
+    privsketch collector add-member north --study heart --role site --key n.pub
     """
     from privsketch.signing.keys import PublicKey
     from privsketch_studies.collector import members
@@ -152,13 +158,13 @@ def add_member(
     if token_file is not None:
         require_free(token_file, False, "a token is never replaced")
     key = None if key_file is None else PublicKey.load(key_file)
-    with _opened(store) as opened:
+    with _open_store(store) as database:
         token = None
         if known:
-            members.give_roles(opened, name, str(study), roles)
+            members.give_roles(database, name, str(study), roles)
         else:
             token = members.add_member(
-                opened, name, study=study, as_roles=roles, key=key, makes_studies=makes_studies
+                database, name, study=study, as_roles=roles, key=key, makes_studies=makes_studies
             )
     say(f"member      {name}" + (f", {', '.join(roles)} in {study}" if study else ""))
     _show_token(token, token_file, member=name, study=study, roles=list(roles))
@@ -166,7 +172,7 @@ def add_member(
 
 @click.command("renew-token")
 @_NAME
-@_TOKEN_FILE
+@_NEW_TOKEN_FILE
 @STORE
 @JSON
 def renew_token(name: str, token_file: Path | None, store: str) -> None:
@@ -179,8 +185,8 @@ def renew_token(name: str, token_file: Path | None, store: str) -> None:
 
     if token_file is not None:
         require_free(token_file, False, "a token is never replaced")
-    with _opened(store) as opened:
-        token = members.renew_token(opened, name)
+    with _open_store(store) as database:
+        token = members.renew_token(database, name)
     say(f"member      {name}")
     _show_token(token, token_file, member=name)
 
@@ -197,8 +203,8 @@ def revoke(name: str, store: str) -> None:
     """
     from privsketch_studies.collector import members
 
-    with _opened(store) as opened:
-        members.revoke_token(opened, name)
+    with _open_store(store) as database:
+        members.revoke_token(database, name)
     say(f"revoked     {name}")
     answer(member=name)
 
@@ -226,18 +232,20 @@ def add_study(
     NAME is part of the study's address: lower-case letters, digits and hyphens.
 
     \b
-    privsketch collector add-study heart design.json --owner olga --last-day 2026-12-31
+    privsketch collector add-study heart design.json --owner olga
     """
     from privsketch.cli.shell.signing import checked_bytes
     from privsketch_studies.collector.studies import make_study, parse_day
 
     data, _ = checked_bytes(design_file)
     day = None if last_day is None else parse_day(last_day)
-    with _opened(store) as opened:
-        made = make_study(opened, name, data, owner=owner, title=title, sealed=sealed, last_day=day)
-    say(f"study       {made.name}, {'sealed' if sealed else 'open'}, owned by {owner}")
-    say(f"design      {made.design.fingerprint}")
-    answer(study=made.name, is_sealed=sealed, owner=owner, design=made.design.fingerprint)
+    with _open_store(store) as database:
+        study = make_study(
+            database, name, data, owner=owner, title=title, sealed=sealed, last_day=day
+        )
+    say(f"study       {study.name}, {'sealed' if sealed else 'open'}, owned by {owner}")
+    say(f"design      {study.design.fingerprint}")
+    answer(study=study.name, is_sealed=sealed, owner=owner, design=study.design.fingerprint)
 
 
 @click.command("show")
@@ -253,7 +261,7 @@ def show(store: str) -> None:
     from privsketch_studies.collector.progress import progress_of
     from privsketch_studies.collector.studies import list_studies
 
-    with _opened(store) as opened:
+    with _open_store(store) as database:
         people: list[dict[str, Any]] = [
             {
                 "name": member.name,
@@ -261,22 +269,22 @@ def show(store: str) -> None:
                 "is_revoked": member.is_revoked,
                 "roles": {study: list(own) for study, own in member.roles.items()},
             }
-            for member in list_members(opened)
+            for member in list_members(database)
         ]
         rows: list[dict[str, Any]] = []
-        for study in list_studies(opened):
-            progress = progress_of(opened, study)
-            reported = sum(site.at is not None for site in progress.sites)
-            say(f"study       {study.name}: {progress.state}, {reported} of "
-                f"{len(progress.sites)} sites have reported")  # fmt: skip
+        for study in list_studies(database):
+            progress = progress_of(database, study)
+            n_sites, n_reported = len(progress.sites), progress.n_reported
+            reported = f"{n_reported} of {several(n_sites, 'site')} reported"
+            say(f"study       {study.name}: {progress.state}, {reported}")
             row = {"name": study.name, "title": study.title, "is_sealed": study.is_sealed}
-            counts = {"n_sites": len(progress.sites), "n_reported": reported}
+            counts = {"n_sites": n_sites, "n_reported": n_reported}
             rows.append({**row, "state": progress.state, **counts})
     for person in people:
-        own = [f"{', '.join(roles)} in {study}" for study, roles in person["roles"].items()]
-        marks = ["revoked"] if person["is_revoked"] else []
-        marks += ["makes studies"] if person["makes_studies"] else []
-        say(f"member      {person['name']}: {'; '.join([*marks, *own]) or 'no role'}")
+        facts = ["revoked"] if person["is_revoked"] else []
+        facts += ["makes studies"] if person["makes_studies"] else []
+        facts += [f"{', '.join(roles)} in {study}" for study, roles in person["roles"].items()]
+        say(f"member      {person['name']}: {'; '.join(facts) or 'no role'}")
     answer(studies=rows, members=people)
 
 
@@ -291,10 +299,9 @@ def check_store(store: str) -> None:
     """
     from privsketch_studies.collector.verify import verify_store
 
-    with _opened(store) as opened:
-        verified = verify_store(opened)
-    _say_verified("unbroken", verified)
-    answer(**vars(verified))
+    with _open_store(store) as database:
+        verified = verify_store(database)
+    _answer_verified("unbroken", verified)
 
 
 @click.command("backup")
@@ -302,20 +309,20 @@ def check_store(store: str) -> None:
 @STORE
 @JSON
 def backup_store(file: Path, store: str) -> None:
-    """Write a store to one new file and check it, while the collector runs.
+    """Write a store to one new file, and check it.
 
-    The backup is an SQLite file, also of a store in PostgreSQL. It is as confidential as the store.
+    The collector may run meanwhile. The backup is an SQLite file, also of a store in PostgreSQL. It
+    is as confidential as the store.
 
     \b
     privsketch collector backup collector-2026-12-31.backup
     """
     from privsketch_studies.collector.backup import backup
 
-    with _opened(store) as opened:
-        verified = backup(opened, file)
-    _say_verified("backed up", verified)
+    with _open_store(store) as database:
+        verified = backup(database, file)
     say_written(file)
-    answer(written=[file], **vars(verified))
+    _answer_verified("backed up", verified, written=[file])
 
 
 @click.command("restore")
@@ -330,27 +337,28 @@ def restore_store(file: Path, store: str) -> None:
     """
     from privsketch_studies.collector.backup import restore
 
-    with _opened(store) as opened:
-        verified = restore(file, opened)
-    _say_verified("restored", verified)
-    answer(**vars(verified))
+    with _open_store(store) as database:
+        verified = restore(file, database)
+    _answer_verified("restored", verified)
 
 
-def _say_verified(word: str, verified: Any) -> None:
-    chains = f"{verified.n_events} events in {verified.n_chains} chains"
-    say(f"{word:<11} {verified.n_uploads} uploads, {chains}")
+def _answer_verified(word: str, verified: Any, **facts: Any) -> None:
+    """Report what a check of a store has covered."""
+    chains = f"{several(verified.n_events, 'event')} in {several(verified.n_chains, 'chain')}"
+    say(f"{word:<11} {several(verified.n_uploads, 'upload')}, {chains}")
+    answer(**facts, **vars(verified))
 
 
 def _show_token(token: str | None, token_file: Path | None, **facts: Any) -> None:
     """Show a new token: write it to a file, or to standard output."""
     from privsketch.signing.documents import write_new
 
-    written = []
+    files = []
     if token is not None and token_file is not None:
         write_new(token_file, f"{token}\n".encode("ascii"))
-        written, token = [token_file], None
+        files, token = [token_file], None
         say(f"token       in {token_file}; pass it on over a confidential channel")
     elif token is not None:
         say(f"token       {token}")
         say("            it cannot be shown again; pass it on over a confidential channel")
-    answer(written=written, token=token, **facts)
+    answer(written=files, token=token, **facts)

@@ -33,7 +33,7 @@ _TOKEN_FILE = click.option(
     type=PATH,
     envvar="PRIVSKETCH_TOKEN_FILE",
     show_envvar=True,
-    help="File with your token in its first line, which only you can read. PRIVSKETCH_TOKEN may "
+    help="File that only you can read, with your token in its first line. PRIVSKETCH_TOKEN may "
     "have the token itself. A token is never an argument.",
 )
 _ALLOW_HTTP = click.option(
@@ -41,18 +41,6 @@ _ALLOW_HTTP = click.option(
     is_flag=True,
     help="Send the token to another machine without TLS, in a network that you trust.",
 )
-
-
-@click.group(cls=Group)
-def collector() -> None:
-    """Run a web service for studies, or exchange files with one.
-
-    \b
-    privsketch collector push https://collector.example/studies/heart site-3.sketch
-    privsketch collector pull https://collector.example/studies/heart -o heart/
-    privsketch collector serve --store collector.db
-    privsketch collector add-member olga --makes-studies --token-file olga.token
-    """
 
 
 def _client(url: str, token_file: Path | None, allow_http: bool) -> Client:
@@ -79,14 +67,14 @@ def _client(url: str, token_file: Path | None, allow_http: bool) -> Client:
 @_ALLOW_HTTP
 @JSON
 def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http: bool) -> None:
-    """Upload files to a collector: a sketch, or files of a sealed study.
+    """Upload a sketch, or files of a sealed study, to a collector.
 
     URL is the address of the study. An acknowledged file is on the collector's disk. To push the
     same file again changes nothing; a different file in its place is refused. A signature beside a
     sketch is uploaded with it.
 
     \b
-    privsketch collector push https://collector.example/studies/heart site-3.sketch \\
+    privsketch collector push https://example.org/studies/heart site-3.sketch \\
                --token-file my.token
     """
     from privsketch_studies.collector.client import push
@@ -101,19 +89,25 @@ def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http:
 
 @click.command()
 @_URL
-@click.option("-o", "--output", type=PATH, required=True, help="Folder, created if needed.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    required=True,
+    help="Folder for the files; it is created if needed.",
+)
 @_TOKEN_FILE
 @_ALLOW_HTTP
 @JSON
 def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> None:
-    """Download the files of a study that you may see, the total, and the events.
+    """Download the files of a study that you may see.
 
     A sealed study becomes a mailbox for `study show`, `study check`, `study close`, `study tally`
     and `study join`. An open study has its design, the total, and the sketches that you may see.
     The chain of events is checked, and must continue the one in the folder.
 
     \b
-    privsketch collector pull https://collector.example/studies/heart -o heart/ \\
+    privsketch collector pull https://example.org/studies/heart -o heart/ \\
                --token-file my.token
     """
     from privsketch_studies.collector.client import pull
@@ -138,15 +132,25 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
 @demo_options("privsketch-collector-demo")
 @JSON
 def demo(output: Path, records: int) -> None:
-    """Run an open and a sealed study of five hospitals over a collector, with its pages."""
+    """Run an open and a sealed study over a collector and its pages."""
     from privsketch_studies.cli.collector.demo import run_collector_demo
 
     run_collector_demo(output, records)
 
 
-_COMMANDS = (
-    *(push, pull, serve, add_member, renew_token, revoke, add_study, show),
-    *(check_store, backup_store, restore_store, demo),
+@click.group(
+    cls=Group,
+    commands=[
+        *(push, pull, serve, add_member, renew_token, revoke, add_study, show),
+        *(check_store, backup_store, restore_store, demo),
+    ],
 )
-for _command in _COMMANDS:
-    collector.add_command(_command)
+def collector() -> None:
+    """Run a web service for studies, or exchange files with one.
+
+    \b
+    privsketch collector push https://example.org/studies/heart site-3.sketch
+    privsketch collector pull https://example.org/studies/heart -o heart/
+    privsketch collector serve --store collector.db
+    privsketch collector add-member olga --makes-studies --token-file olga.token
+    """

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.cookiejar import CookieJar
@@ -22,13 +22,10 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
-import numpy as np
-
 import privsketch as ps
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.formats import write_file
-from privsketch.cli.shell.answer import answer, say, wants_json
-from privsketch.cli.shell.facts import model_facts
+from privsketch.cli.shell.answer import say
 from privsketch.cli.shell.output import require_empty
 from privsketch.cli.shell.progress import spinner
 from privsketch.cli.story import (
@@ -37,20 +34,26 @@ from privsketch.cli.story import (
     N_CLUSTERS,
     N_SITES,
     SCHEMA,
+    answer_demo,
     error_ratio,
     indent,
-    kept_records,
     step,
-    write_tables,
 )
-from privsketch_studies.cli.study.demo import ALONE, TELLERS, Person
 from privsketch_studies.cli.study.demo import EPSILON as SEALED_EPSILON
+from privsketch_studies.cli.study.demo import (
+    TELLERS,
+    Person,
+    all_records,
+    files_of,
+    hospitals,
+    in_parallel,
+)
 
-OWNER = "olga"
-_SECONDS = 300  # for a model
+OWNER = "olga"  # of both studies
+_MODEL_SECONDS = 300
 _TITLES = {"groups": "Groups of patients in five hospitals", "sealed": "The same groups, sealed"}
-_FORM = re.compile(r'name="form" value="([0-9a-f]{64})"')
-_STYLE = re.compile(r'href="/style\.css[^"]*"')
+_FORM_TOKEN = re.compile(r'name="form" value="([0-9a-f]{64})"')
+_STYLE_LINK = re.compile(r'href="/style\.css[^"]*"')
 _DESIGN = f"privsketch design -k {N_CLUSTERS} --schema schema.json --delta {DELTA} --seed 7"
 
 
@@ -63,12 +66,10 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
     say("Five hospitals report to a collector. It never sees a record, and it has web pages.")
     machine = Person(folder / "collector")
     Store(str(machine.folder / "collector.db")).close()
-    sites = [Person(folder / f"site-{n + 1}") for n in range(N_SITES)]
+    sites = hospitals(folder, n_records)
     tellers = [Person(folder / name) for name in TELLERS]
     owner, pages = Person(folder / OWNER), folder / "pages"
     pages.mkdir()
-    for path, site in zip(write_tables(folder, n_records), sites, strict=True):
-        shutil.move(path, site.folder / f"visits{path.suffix}")
     SCHEMA.save(owner.folder / "schema.json")
     with _serving(machine) as address:
         say(f"    serving at {address}")
@@ -85,25 +86,15 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
         visitor.save("/", pages)
     if _take_pictures(pages):
         say(f"    pictures of the pages are in {pages}")
-    tables = [next(site.folder.glob("visits.*")) for site in sites]
-    records = np.concatenate([kept_records(path) for path in tables])
+    records = all_records(sites)
     ratio = error_ratio(records, model)
     say(f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records")
-    seconds = time.perf_counter() - started
-    say(f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or serve it again:")
+    seconds, report = time.perf_counter() - started, pages / "groups-model.html"
+    say(f"\nDone in {seconds:.0f} s. Open {report}, or serve it again:")
     say(f"  $ privsketch collector serve --store {machine.folder / 'collector.db'}", fg="cyan")
     say(f"    and sign in with the token in {owner.folder / f'{OWNER}.token'}")
-    if wants_json():
-        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        answer(
-            written=[path for path in files if "state" not in path.parts],
-            fingerprint=ps.Design.load(owner.folder / "groups.json").fingerprint,
-            n_clusters_found=None,
-            error_ratio=ratio,
-            error_ratio_apart=None,
-            seconds=seconds,
-            **model_facts(model),
-        )
+    design = ps.Design.load(owner.folder / "groups.json")
+    answer_demo(files_of(folder), design, model, ratio, started)
 
 
 @contextmanager
@@ -179,7 +170,7 @@ def _open_study(
     def report(site: Person) -> str:
         client = _Client(site, f"{address}/studies/groups", "groups")
         client.pull()
-        table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.sketch"
+        table, file = site.table.name, f"{site.name}.sketch"
         site.run("sketch", "groups/design.json", table, "--source", site.name, "-o", file)
         return client.push(file)
 
@@ -230,24 +221,24 @@ def _sealed_study(
         [_Client(person, url, "box") for person in people] for people in (sites, tellers)
     )
     for teller in tellers:
-        teller.run("key", "make", f"{teller.name}.key", "--no-passphrase")
-        others = [other for other in tellers if other is not teller]
-        teller.hand(f"{teller.name}.pub", *sites, *others)  # compared by phone
+        teller.make_key()
+        other_tellers = [other for other in tellers if other is not teller]
+        teller.hand(f"{teller.name}.pub", *sites, *other_tellers)  # compared by phone
 
     step("Everyone enrols; the owner makes the study from the cards, and tellers accept it", None)
     with spinner("cards"):
-        _in_parallel(_enrol, [*at_sites, *at_tellers])
+        in_parallel(_enrol, [*at_sites, *at_tellers])
         at_owner.pull()
-        owner.run("key", "make", f"{OWNER}.key", "--no-passphrase")
+        owner.make_key()
         cards = [f"box/{path.name}" for path in sorted((owner.folder / "box").glob("*.card"))]
-        who = ("--owner", f"{OWNER}.pub")
-        owner.run("study", "make", "box/design.json", *cards, *who, "-o", "sealed.study")
+        closer = ("--owner", f"{OWNER}.pub")
+        owner.run("study", "make", "box/design.json", *cards, *closer, "-o", "sealed.study")
         at_owner.push("sealed.study")
-        _in_parallel(_accept, at_tellers)
+        in_parallel(_accept, at_tellers)
     step("Hospitals cast ballots, tellers check them, and the owner closes the list", None)
     with spinner("ballots"):
-        _in_parallel(_cast, at_sites)
-        _in_parallel(_check, at_tellers)
+        in_parallel(_cast, at_sites)
+        in_parallel(_check, at_tellers)
         at_owner.pull()
         checks = [part for name in TELLERS for part in ("--checked", f"box/{name}.checked")]
         box = ("box/sealed.study", "box", "--key", f"{OWNER}.key")
@@ -255,31 +246,23 @@ def _sealed_study(
         at_owner.push("sealed.closed")
     step("Each teller tallies once; then the pages show the total", None)
     with spinner("tallies"):
-        _in_parallel(_tally, at_tellers)
+        in_parallel(_tally, at_tellers)
 
 
 def _enrol(client: _Client) -> None:
-    person, key = client.person, f"{client.person.name}.key"
+    person = client.person
     client.pull()
-    role: Sequence[object] = ["--teller"]
-    if person.name not in TELLERS:
-        person.run("key", "make", key, "--no-passphrase")
-        role = ["--accept-alone", ALONE]
+    if person.name not in TELLERS:  # whose keys are pinned already
+        person.make_key()
     for name in TELLERS:
         if name != person.name:
             person.run("key", "trust", f"{name}.pub")
-    card = f"{person.name}.card"
-    person.run("study", "enrol", "box/design.json", "--key", key, *role, "-o", card)
-    client.push(card)
+    client.push(person.enrol("box/design.json"))
 
 
 def _cast(client: _Client) -> None:
-    site = client.person
     client.pull()
-    table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.ballot"
-    own = ("--key", f"{site.name}.key", "--accept-alone", ALONE)
-    site.run("study", "seal", "box/sealed.study", table, *own, "-o", file)
-    client.push(file)
+    client.push(client.person.seal("box/sealed.study"))
 
 
 def _accept(client: _Client) -> None:
@@ -288,31 +271,19 @@ def _accept(client: _Client) -> None:
     box = teller.folder / "box"
     before = set(box.glob("sealed.study.*.sig"))
     teller.run("study", "accept", "box/sealed.study", "--key", f"{teller.name}.key")
-    (own,) = set(box.glob("sealed.study.*.sig")) - before
-    client.push(f"box/{own.name}")
+    (signature,) = set(box.glob("sealed.study.*.sig")) - before
+    client.push(f"box/{signature.name}")
 
 
 def _check(client: _Client) -> None:
-    teller = client.person
     client.pull()
-    ballots = [f"box/{path.name}" for path in (teller.folder / "box").glob("*.ballot")]
-    key, file = f"{teller.name}.study.key", f"{teller.name}.checked"
-    teller.run("study", "check", "box/sealed.study", *ballots, "--key", key, "-o", file)
-    client.push(file)
+    ballots = [f"box/{path.name}" for path in (client.person.folder / "box").glob("*.ballot")]
+    client.push(client.person.check("box/sealed.study", ballots))
 
 
 def _tally(client: _Client) -> None:
-    teller = client.person
     client.pull()
-    where = ("box/sealed.study", "box", "--list", "box/sealed.closed")
-    key, file = f"{teller.name}.study.key", f"{teller.name}.tally"
-    teller.run("study", "tally", *where, "--key", key, "-o", file)
-    client.push(file)
-
-
-def _in_parallel(work: Callable[[_Client], None], clients: Sequence[_Client]) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(work, clients))
+    client.push(client.person.tally("box/sealed.study", "box", "box/sealed.closed"))
 
 
 class Visitor:
@@ -345,12 +316,12 @@ class Visitor:
     def learn(self, study: str, output: Path) -> ps.ClusterModel:
         """Learn clusters at the pages of a study, and wait for the model."""
         at = f"/studies/{study}/models"
-        form = _FORM.search(self.get(at).decode("utf-8"))
+        form = _FORM_TOKEN.search(self.get(at).decode("utf-8"))
         if form is None:
             raise PrivsketchError(f"{at}: no form")
         with spinner("learning at the collector"):
             self.post(at, form=form.group(1), task="kmeans", number=str(N_CLUSTERS))
-            end = time.monotonic() + _SECONDS
+            end = time.monotonic() + _MODEL_SECONDS
             while b'http-equiv="refresh"' in self.get(f"{at}/kmeans/{N_CLUSTERS}"):
                 if time.monotonic() > end:
                     raise PrivsketchError(f"{at}: it takes too long")
@@ -366,8 +337,8 @@ class Visitor:
         name = path.removeprefix("/studies/").replace(f"models/kmeans/{N_CLUSTERS}", "model")
         text = self.get(path).decode("utf-8")
         write_file(folder / "style.css", self.get("/style.css"))
-        page = _STYLE.sub('href="style.css"', text)
-        page = _FORM.sub('name="form" value=""', page)
+        page = _STYLE_LINK.sub('href="style.css"', text)
+        page = _FORM_TOKEN.sub('name="form" value=""', page)
         write_file(folder / f"{name.strip('/').replace('/', '-') or 'studies'}.html", page.encode())
 
 
@@ -379,12 +350,12 @@ def _take_pictures(folder: Path) -> bool:
     options = ["--headless", "--disable-gpu", "--hide-scrollbars"]
     if os.name == "posix" and os.geteuid() == 0:  # Chromium has no sandbox for root
         options.append("--no-sandbox")
-    done = []
+    is_taken = []
     with spinner("pictures"):
         for page in sorted(folder.glob("*.html")):
             picture = page.with_suffix(".png").resolve()
             size = "--window-size=1280,2000"
             command = [chromium, *options, size, f"--screenshot={picture}", page.resolve().as_uri()]
             subprocess.run(command, capture_output=True, check=False, timeout=120)  # noqa: S603
-            done.append(picture.is_file())
-    return all(done)
+            is_taken.append(picture.is_file())
+    return all(is_taken)

@@ -24,14 +24,27 @@ from privsketch.cli.shell.output import (
     require_free,
     required_output,
     say_written,
+    several,
 )
 from privsketch.cli.shell.signing import PASSPHRASE_FILE, opened_key
 from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
-from privsketch_studies.cli.study.making import FORCE, STUDY, key_option, output_option
+from privsketch_studies.cli.study.making import (
+    FORCE,
+    STUDY,
+    files_option,
+    key_option,
+    mailbox_option,
+    output_option,
+)
 
 if TYPE_CHECKING:
     from privsketch_studies.sealing.lists import CheckedBallots
     from privsketch_studies.sealing.study import SealedStudy
+
+_CHECKED_HELP = (
+    "Result of a teller's check (privsketch study check); repeat it for others. By default those "
+    "beside the ballots."
+)
 
 
 @click.command()
@@ -53,12 +66,7 @@ if TYPE_CHECKING:
     metavar="KEY",
     help="Teller that you trust: a .pub file, or the name of a pinned key; by default all pinned.",
 )
-@click.option(
-    "--mailbox",
-    type=PATH,
-    metavar="FOLDER",
-    help="Folder to search for an earlier ballot of yours; by default the study's.",
-)
+@mailbox_option("Folder to search for an earlier ballot of yours; by default that of the study.")
 @ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @table_options
@@ -98,8 +106,10 @@ def seal(
     from now on. A sealed sum hides wrong units: check the records with --dry-run first.
 
     \b
-    privsketch study seal s.study data.parquet --key h3.key --accept-alone 0.25 --dry-run
-    privsketch study seal s.study data.parquet --key h3.key --accept-alone 0.25 -o h3.ballot
+    privsketch study seal s.study data.csv --key h3.key --accept-alone 0.25 \\
+               --dry-run
+    privsketch study seal s.study data.csv --key h3.key --accept-alone 0.25 \\
+               -o h3.ballot
     """
     with reported_spending() as spending:
         import privsketch as ps
@@ -190,14 +200,7 @@ def _cost_facts(study: SealedStudy) -> dict[str, Any]:
 @STUDY
 @click.argument("ballots", nargs=-1, required=True, type=PATH)
 @key_option("The owner's private key; a teller's where the study has no owner.")
-@click.option(
-    "--checked",
-    "checked_files",
-    type=PATH,
-    multiple=True,
-    help="Result of a teller's check (privsketch study check); repeat it. By default those beside "
-    "the ballots.",
-)
+@files_option("--checked", "checked_files", _CHECKED_HELP)
 @output_option("File of the closed list.")
 @PASSPHRASE_FILE
 @JSON
@@ -221,7 +224,7 @@ def close(
     """
     import privsketch_studies as studies
     from privsketch_studies.cli.study.checking import unopened_facts
-    from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
+    from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, unopened_words, verdict_of
 
     study = studies.SealedStudy.load(study_file)
     require_free(output, False, "tellers may have tallied it")
@@ -231,14 +234,14 @@ def close(
     closed = studies.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
-    verdict = agreed(study, checked)
+    verdict = verdict_of(study, checked)
     owners = _holders_of(study, ballots, verdict.unfit | set(verdict.unopened))
     unfit = {owners[digest] for digest in verdict.unfit if digest in owners}
     left_out = sorted(unfit - set(counted))
     unopened = unopened_facts(verdict, owners, but={*counted, *left_out})
     missing = [card.name for card in study.holders if card.name not in counted]
     never = [name for name in missing if name not in owners.values()]
-    say(f"closed      {len(counted)} ballots of {len(study.holders)} holders")
+    say(f"closed      {several(len(counted), 'ballot')} of {len(study.holders)} holders")
     if never:
         say(f"missing     {', '.join(never)}")
     for ballot in unopened:
@@ -267,7 +270,7 @@ def close(
 
 
 def _holders_of(
-    study: SealedStudy, ballots: tuple[Path, ...], wanted: Container[str]
+    study: SealedStudy, ballots: tuple[Path, ...], digests: Container[str]
 ) -> dict[str, str]:
     """Return the holders of ballots by digest; digests that are no ballot are ignored."""
     from privsketch._base.errors import PrivsketchError
@@ -276,17 +279,17 @@ def _holders_of(
     names = {}
     for _, file in each_source(ballots):
         with suppress(PrivsketchError):
-            for what, ballot in each_ballot([file], wanted):
+            for what, ballot in each_ballot([file], digests):
                 names[ballot.digest] = ballot.require_of(study, what).name
     return names
 
 
 def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:
     """Return what tellers have checked, from the folders of the ballots."""
-    from privsketch_studies.sealing.lists import checked_in
+    from privsketch_studies.sealing.lists import checked_files_in
 
     folders = dict.fromkeys(path if path.is_dir() else path.parent for path in ballots)
-    return [checked for folder in folders for checked in checked_in(study, folder)]
+    return [checked for folder in folders for checked in checked_files_in(study, folder)]
 
 
 @click.command()
@@ -294,20 +297,8 @@ def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[Check
 @click.argument("ballots", nargs=-1, required=True, type=PATH)
 @click.option("--list", "list_file", type=PATH, required=True, help="The closed list.")
 @key_option("The teller's key for this study.")
-@click.option(
-    "--mailbox",
-    type=PATH,
-    metavar="FOLDER",
-    help="Folder to search for an earlier tally of yours; by default that of the ballots.",
-)
-@click.option(
-    "--checked",
-    "checked_files",
-    type=PATH,
-    multiple=True,
-    help="Result of another teller's check (privsketch study check); repeat it. By default those "
-    "beside the ballots.",
-)
+@mailbox_option("Folder to search for an earlier tally of yours; by default that of the ballots.")
+@files_option("--checked", "checked_files", _CHECKED_HELP)
 @output_option("File of the tally.")
 @PASSPHRASE_FILE
 @FORCE
@@ -323,14 +314,15 @@ def tally(
     passphrase_file: Path | None,
     force: bool,
 ) -> None:
-    """Add up your shares of all ballots of the list: once for each study key.
+    """Add up your shares of the listed ballots, once for each study key.
 
     The command repeats all checks, with the results of the other tellers: it names a ballot that
     does not add up before it uses your key. A repeat returns the same bytes, and any other list is
     refused. The tally is public; it reveals nothing without the tallies of all other tellers.
 
     \b
-    privsketch study tally s.study mailbox/ --list s.closed --key a.study.key -o a.tally
+    privsketch study tally s.study mailbox/ --list s.closed --key a.study.key \\
+               -o a.tally
     """
     import privsketch_studies as studies
 
@@ -364,7 +356,9 @@ def tally(
 @FORCE
 @JSON
 def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool) -> None:
-    """Add up the tallies of all tellers: the total is an ordinary sketch.
+    """Add up the tallies of all tellers to the total.
+
+    The total is an ordinary sketch.
 
     \b
     privsketch study join s.study *.tally -o total.sketch

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privsketch.signing.keys import Key, PublicKey
     from privsketch_studies.sealing.ballots import Ballot
     from privsketch_studies.sealing.files import SealedFile
-    from privsketch_studies.sealing.lists import Agreed, CheckedBallots, ClosedList
+    from privsketch_studies.sealing.lists import CheckedBallots, ClosedList, Verdict
     from privsketch_studies.sealing.study import SealedStudy
     from privsketch_studies.sealing.tally import Tally
     from privsketch_studies.sealing.void import VoidStudy
@@ -61,8 +61,9 @@ class Checker:
         from privsketch.signing.trusted import found_key, pinned_keys
         from privsketch_studies.errors import StudyError
 
-        known = {key.identity for key in [found_key(text) for text in trusted] or pinned_keys()}
-        tellers = [card.key for card in self.study.tellers if card.key.identity in known]
+        keys = [found_key(text) for text in trusted] or pinned_keys()
+        identities = {key.identity for key in keys}
+        tellers = [card.key for card in self.study.tellers if card.key.identity in identities]
         try:
             self.study.require_open()
             if not tellers:
@@ -114,17 +115,17 @@ class Checker:
             )
         text = f"a ballot of {card.name}"
         if self.lists:
-            counts = any(ballot.digest in one.ballots.values() for one in self.lists.values())
+            counts = any(ballot.digest in item.ballots.values() for item in self.lists.values())
             text += ", which counts" if counts else ", which is in no list and does not count"
         self.accept(file, "ballot", card.key, text)
 
     def _unfit(self) -> frozenset[str]:
         """Return the ballots that do not add up, once the files of all tellers are known."""
-        from privsketch_studies.sealing.lists import agreed
+        from privsketch_studies.sealing.lists import verdict_of
 
-        tellers = {one.teller for one in self.checked}
-        is_known = len(tellers) == len(self.study.tellers)
-        return agreed(self.study, self.checked).unfit if is_known else frozenset()
+        if len({file.teller for file in self.checked}) < len(self.study.tellers):
+            return frozenset()
+        return verdict_of(self.study, self.checked).unfit
 
     def _check_list(self, file: Path, closed: ClosedList) -> None:
         from privsketch_studies.errors import StudyError
@@ -143,15 +144,15 @@ class Checker:
         card = self.study.tellers[tally.require_of(self.study, str(file))]
         is_compared = False
         for closed in self.lists.values():
-            places = [
-                place
-                for place, holder in enumerate(self.study.holders)
+            numbers = [
+                number
+                for number, holder in enumerate(self.study.holders)
                 if holder.key.fingerprint in closed.ballots
             ]
-            if tally.closed_list != closed.digest or list(tally.holders) != places:
+            if tally.closed_list != closed.digest or list(tally.holders) != numbers:
                 raise StudyError(f"{file}: a tally of another list than the closed list")
-            mine = [one for one in self.checked if one.teller == tally.teller]
-            fits = fits_checks(self.study, tally, closed, mine)
+            checked = [file for file in self.checked if file.teller == tally.teller]
+            fits = fits_checks(self.study, tally, closed, checked)
             if fits is False:
                 raise StudyError(
                     f"{file}: the tally is not the sum of what {card.name!r} published of the "
@@ -185,12 +186,7 @@ class Checker:
     type=PATH,
     help="As a teller: your key for this study, to check which ballots it can open.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help="With --key: file of the result, for others.",
-)
+@click.option("-o", "--output", type=PATH, help="With --key: file of the result, for others.")
 @PASSPHRASE_FILE
 @JSON
 def check(
@@ -239,14 +235,15 @@ def check(
 def _is_list(file: Path) -> bool:
     """Whether a file states that it is a closed list, or what a teller has checked."""
     from privsketch._base.formats import beginning_of
-    from privsketch_studies.sealing.lists import CHECKED, CLOSED
+    from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
 
     start = beginning_of(file, _HEAD_BYTES)
-    return _says(start, CLOSED) or _says(start, CHECKED)
+    return _is_kind(start, ClosedList) or _is_kind(start, CheckedBallots)
 
 
-def _says(data: bytes, kind: str) -> bool:
-    return f'"privsketch-{kind}"'.encode("ascii") in data[:_HEAD_BYTES]
+def _is_kind(data: bytes, kind: type[SealedFile]) -> bool:
+    """Return whether JSON states that it is a file of this kind."""
+    return f'"privsketch-{kind.KIND}"'.encode("ascii") in data[:_HEAD_BYTES]
 
 
 def _load(file: Path) -> Ballot | ClosedList | Tally | CheckedBallots | VoidStudy:
@@ -255,20 +252,19 @@ def _load(file: Path) -> Ballot | ClosedList | Tally | CheckedBallots | VoidStud
     from privsketch._base.formats import read_file
     from privsketch_studies.sealing.ballots import Ballot
     from privsketch_studies.sealing.files import kind_of_bytes
-    from privsketch_studies.sealing.lists import CHECKED, CLOSED, CheckedBallots, ClosedList
+    from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
     from privsketch_studies.sealing.tally import Tally
-    from privsketch_studies.sealing.void import KIND, VoidStudy
+    from privsketch_studies.sealing.void import VoidStudy
 
     data, what = read_file(file), str(file)
     kind = kind_of_bytes(data)
     if kind is not None:
-        return Ballot(data, what) if kind == "ballot" else Tally(data, what)
-    if _says(data, CLOSED):
-        return ClosedList(data, what)
-    if _says(data, CHECKED):
-        return CheckedBallots.from_bytes(data, what)
-    if _says(data, KIND):
-        return VoidStudy.from_bytes(data, what)
+        return Ballot(data, what) if kind == Ballot.KIND else Tally(data, what)
+    json_kinds: tuple[type[ClosedList | CheckedBallots | VoidStudy], ...]
+    json_kinds = (ClosedList, CheckedBallots, VoidStudy)
+    for json_kind in json_kinds:
+        if _is_kind(data, json_kind):
+            return json_kind(data, what)
     raise FileError(f"{what}: not a ballot, list, tally or statement of a study")
 
 
@@ -279,43 +275,47 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     """Return which files of this study are in a folder, and of whom; other files are ignored."""
     from privsketch._base.errors import PrivsketchError
     from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.lists import Agreed, ClosedList, agreed, checked_in
+    from privsketch_studies.sealing.lists import ClosedList, Verdict, checked_files_in, verdict_of
     from privsketch_studies.sealing.tally import Tally
     from privsketch_studies.sealing.void import VoidStudy
 
-    def valid(kind: type[SealedFile], suffix: str) -> Iterator[tuple[Any, Any]]:
+    def valid(kind: type[SealedFile]) -> Iterator[tuple[Any, Any]]:
         """Yield the files of a kind that belong to the study, with what `require_of` returns."""
-        for path in sorted(folder.glob(f"*{suffix}")):
+        for path in sorted(folder.glob(f"*{kind.SUFFIX}")):
             with suppress(PrivsketchError):
                 file: Any = kind.load(path)
                 yield file, file.require_of(study)
 
-    digests = {ballot.digest: card.name for ballot, card in valid(Ballot, ".ballot")}
-    checked = checked_in(study, folder)
-    opened = {  # digests of ballots, by teller
+    digests = {ballot.digest: card.name for ballot, card in valid(Ballot)}
+    checked = checked_files_in(study, folder)
+    digests_by_teller = {
         card.name: {
             digest for file in checked if file.require_of(study) == n for digest in file.shares
         }
         for n, card in enumerate(study.tellers)
     }
     try:
-        verdict = agreed(study, checked)
+        verdict = verdict_of(study, checked)
     except PrivsketchError:  # not all tellers have checked, or one contradicts itself
-        verdict = Agreed(frozenset(), frozenset(), {})
+        verdict = Verdict(frozenset(), frozenset(), {})
     good = {digests[digest] for digest in verdict.good if digest in digests}
     return {
         "ballots": sorted(set(digests.values())),
-        "checked": [name for name, known in opened.items() if digests and set(digests) <= known],
+        "checked": [
+            name
+            for name, checked_digests in digests_by_teller.items()
+            if digests and set(digests) <= checked_digests
+        ],
         "unfit": sorted({digests[digest] for digest in verdict.unfit if digest in digests}),
         "unopened": unopened_facts(verdict, digests, but=good),
-        "is_closed": any(True for _ in valid(ClosedList, ".closed")),
-        "tallies": sorted({study.tellers[number].name for _, number in valid(Tally, ".tally")}),
-        "voids": sorted({study.tellers[number].name for _, number in valid(VoidStudy, ".void")}),
+        "is_closed": any(True for _ in valid(ClosedList)),
+        "tallies": sorted({study.tellers[number].name for _, number in valid(Tally)}),
+        "voids": sorted({study.tellers[number].name for _, number in valid(VoidStudy)}),
     }
 
 
 def unopened_facts(
-    verdict: Agreed, holders: dict[str, str], but: Container[str]
+    verdict: Verdict, holders: dict[str, str], but: Container[str]
 ) -> list[dict[str, Any]]:
     """Return holders whose ballots not all tellers can open, without those in `but`.
 
@@ -353,7 +353,7 @@ def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) 
             if name not in files["ballots"]
         ]
         owner = None if study.owner is None else study.owner.identity
-        whose = "a teller" if study.owner is None else study.owner.name
+        closer = "a teller" if study.owner is None else study.owner.name
         if len(files["ballots"]) >= study.min_holders:
             steps += [
                 (
@@ -364,7 +364,7 @@ def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) 
                 if name not in files["checked"]
             ]
             text = "close the list when all are cast and checked (privsketch study close)"
-            steps.append((owner, f"{whose}: {text}"))
+            steps.append((owner, f"{closer}: {text}"))
     elif len(files["tallies"]) < len(study.tellers):
         steps += [
             (identity, f"{name}: tally, with your study key (privsketch study tally)")

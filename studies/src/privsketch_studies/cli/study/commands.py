@@ -23,28 +23,15 @@ from privsketch_studies.cli.study.making import (
 )
 
 
-@click.group(cls=Group)
-def study() -> None:
-    """Run a sealed study: only the total over all holders becomes known.
-
-    Holders seal ballots, and tellers add up ballots that they cannot read. The commands below are
-    in the order of use; `study show` shows the next steps.
-
-    \b
-    privsketch study make design.json *.card -o s.study
-    privsketch study show s.study
-    """
-
-
 @click.command()
 @STUDY
 @click.option("--turnout", type=int, help="Number of holders who cast a ballot; all by default.")
 @JSON
 def rehearse(study_file: Path, turnout: int | None) -> None:
-    """Rehearse a study on this machine, with made-up records and temporary keys.
+    """Rehearse a study with made-up records and temporary keys.
 
-    The rehearsal has the same participants, design and noise. It spends nothing, and uses none of
-    your keys.
+    The rehearsal runs on this machine, with the same participants, design and noise. It spends
+    nothing, and uses none of your keys.
 
     \b
     privsketch study rehearse s.study
@@ -81,9 +68,20 @@ def demo(output: Path, records: int) -> None:
     run_sealed_demo(output, records)
 
 
-_COMMANDS = (
-    *(enrol, make, accept, show, rehearse, seal, check, close, tally, join),
-    *(settle, void, destroy, demo),
+@click.group(
+    cls=Group,
+    commands=[
+        *(enrol, make, accept, show, rehearse, seal, check, close, tally, join),
+        *(settle, void, destroy, demo),
+    ],
 )
-for _command in _COMMANDS:
-    study.add_command(_command)
+def study() -> None:
+    """Run a sealed study: only the total over all holders becomes known.
+
+    Holders seal ballots, and tellers add up ballots that they cannot read. The commands below are
+    in the order of use; `study show` shows the next steps.
+
+    \b
+    privsketch study make design.json *.card -o s.study
+    privsketch study show s.study
+    """

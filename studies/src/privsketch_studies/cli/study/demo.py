@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,27 +22,18 @@ import privsketch as ps
 import privsketch_studies as studies
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.types import Floats
-from privsketch.cli.shell.answer import answer, say, wants_json
-from privsketch.cli.shell.facts import model_facts
+from privsketch.cli import story
+from privsketch.cli.shell.answer import say
 from privsketch.cli.shell.output import require_empty
 from privsketch.cli.shell.progress import spinner
-from privsketch.cli.story import (
-    DELTA,
-    N_CLUSTERS,
-    SCHEMA,
-    error_ratio,
-    indent,
-    kept_records,
-    step,
-    write_tables,
-)
+from privsketch.cli.story import DELTA, N_CLUSTERS, SCHEMA, error_ratio, indent, step
 from privsketch.pages.report.html import save_report
 
 EPSILON = 0.05  # small enough that the noise of five separate sketches matters
 ALONE = 0.5  # epsilon that each hospital accepts if all others collude
 TELLERS = ("auditor", "university")
 OWNER = "owner"
-REPEATS = 5  # of the comparison, because noise is random
+N_REPEATS = 5  # of the comparison, because noise is random
 
 
 class Person:
@@ -55,14 +46,14 @@ class Person:
     @property
     def environment(self) -> dict[str, str]:
         """Environment of their processes, with a state folder and no other privsketch variable."""
-        others = {key: value for key, value in os.environ.items() if "PRIVSKETCH_" not in key}
+        variables = {key: value for key, value in os.environ.items() if "PRIVSKETCH_" not in key}
         state = str((self.folder / "state").resolve())
-        return {**others, "PRIVSKETCH_HOME": state, "PYTHONWARNINGS": "ignore"}
+        return {**variables, "PRIVSKETCH_HOME": state, "PYTHONWARNINGS": "ignore"}
 
     def run(self, *arguments: object) -> str:
         """Run a command in a process of its own and return its output."""
         command = [sys.executable, "-m", "privsketch", *map(str, arguments)]
-        done = subprocess.run(  # noqa: S603 (this program, with arguments of its own)
+        process = subprocess.run(  # noqa: S603 (this program, with arguments of its own)
             command,
             cwd=self.folder,
             env=self.environment,
@@ -70,15 +61,78 @@ class Person:
             text=True,
             check=False,
         )
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines()
+        if process.returncode != 0:
+            lines = process.stderr.strip().splitlines()
             raise PrivsketchError(f"{self.name}: {lines[-1] if lines else 'the command failed'}")
-        return done.stdout
+        return process.stdout
 
-    def hand(self, name: str, *others: Person) -> None:
+    def hand(self, name: str, *recipients: Person) -> None:
         """Copy a file to other participants."""
-        for other in others:
-            shutil.copy(self.folder / name, other.folder / name)
+        for recipient in recipients:
+            shutil.copy(self.folder / name, recipient.folder / name)
+
+    @property
+    def table(self) -> Path:
+        """Table of a hospital."""
+        return next(self.folder.glob("visits.*"))
+
+    def make_key(self) -> None:
+        """Make a key of their own."""
+        self.run("key", "make", f"{self.name}.key", "--no-passphrase")
+
+    def enrol(self, design: str) -> str:
+        """Write a card, as a teller or as a holder, and return the name of its file."""
+        role: Sequence[object] = ["--accept-alone", ALONE]
+        if self.name in TELLERS:
+            role = ["--teller"]
+        key, card = f"{self.name}.key", f"{self.name}.card"
+        self.run("study", "enrol", design, "--key", key, *role, "-o", card)
+        return card
+
+    def seal(self, study: str) -> str:
+        """Seal the table, and return the name of the ballot's file."""
+        key, ballot = f"{self.name}.key", f"{self.name}.ballot"
+        cost = ("--key", key, "--accept-alone", ALONE)
+        self.run("study", "seal", study, self.table.name, *cost, "-o", ballot)
+        return ballot
+
+    def check(self, study: str, ballots: Sequence[str]) -> str:
+        """Check ballots as a teller, and return the name of the result's file."""
+        key, checked = f"{self.name}.study.key", f"{self.name}.checked"
+        self.run("study", "check", study, *ballots, "--key", key, "-o", checked)
+        return checked
+
+    def tally(self, study: str, ballots: str, closed_list: str) -> str:
+        """Tally the ballots in a folder, and return the name of the tally's file."""
+        key, tally = f"{self.name}.study.key", f"{self.name}.tally"
+        files = (study, ballots, "--list", closed_list)
+        self.run("study", "tally", *files, "--key", key, "-o", tally)
+        return tally
+
+
+def hospitals(folder: Path, n_records: int) -> list[Person]:
+    """Return five hospitals, each with a table of `n_records` patients in a folder of its own."""
+    sites = [Person(folder / f"site-{n + 1}") for n in range(story.N_SITES)]
+    for path, site in zip(story.write_tables(folder, n_records), sites, strict=True):
+        shutil.move(path, site.folder / f"visits{path.suffix}")
+    return sites
+
+
+def all_records(sites: Sequence[Person]) -> Floats:
+    """Return the encoded records of all tables, one of each patient."""
+    return np.concatenate([story.kept_records(site.table) for site in sites])
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a demo, without the state of its participants."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [path for path in paths if "state" not in path.parts]
+
+
+def in_parallel(work: Callable[..., object], people: Sequence[object]) -> None:
+    """Call a function for several people, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, people))
 
 
 def run_sealed_demo(folder: Path, n_records: int) -> None:
@@ -87,12 +141,10 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
     started = time.perf_counter()
     say("Five hospitals want a total with the noise of one release, and show nobody their sums.")
     say("Two tellers, who need not trust each other, add up ballots that neither can read.")
-    sites = [Person(folder / f"site-{n + 1}") for n in range(5)]
+    sites = hospitals(folder, n_records)
     tellers = [Person(folder / name) for name in TELLERS]
     owner, mailbox = Person(folder / OWNER), folder / "mailbox"
     mailbox.mkdir()
-    for path, site in zip(write_tables(folder, n_records), sites, strict=True):
-        shutil.move(path, site.folder / f"visits{path.suffix}")
     _make_study(owner, sites, tellers, n_records)
     study = studies.SealedStudy.load(owner.folder / "s.study")
     say(indent(study.describe()))
@@ -107,33 +159,18 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
     save_report(model, total, owner.folder / "report.html", title="Five hospitals, sealed")
 
     step("How good is the model? Only a demo can tell, because its records are public", None)
-    tables = [next(site.folder.glob("visits.*")) for site in sites]
     with spinner("k-means on all records, and sketches with noise of their own"):
-        records = np.concatenate([kept_records(path) for path in tables])
+        records = all_records(sites)
         sealed = error_ratio(records, model)
-        plain = ps.Design.plan(
-            n_components=N_CLUSTERS,
-            domain=SCHEMA,
-            budget=ps.Budget(EPSILON, DELTA),
-            n_records=n_records,
-            random_state=7,
-        )
-        apart = float(np.median([_apart(tables, plain, records) for _ in range(REPEATS)]))
+        design = story.plan_design(EPSILON, n_records)
+        ratios = [_ratio_apart(sites, design, records) for _ in range(N_REPEATS)]
+        apart = float(np.median(ratios))
     say(f"    squared error relative to k-means on all {len(records):,} records")
     say(f"      sealed, one noise for all         {sealed:.3f}")
-    say(f"      each hospital with its own noise  {apart:.3f} (median of {REPEATS})")
+    say(f"      each hospital with its own noise  {apart:.3f} (median of {N_REPEATS})")
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Open {owner.folder / 'report.html'}")
-    if wants_json():
-        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        answer(
-            written=[path for path in files if "state" not in path.parts],
-            fingerprint=study.design.fingerprint,
-            n_clusters_found=None,
-            error_ratio=sealed,
-            error_ratio_apart=apart,
-            seconds=time.perf_counter() - started,
-            **model_facts(model),
-        )
+    files = files_of(folder)
+    story.answer_demo(files, study.design, model, sealed, started, ratio_apart=apart)
 
 
 def _make_study(
@@ -150,10 +187,9 @@ def _make_study(
         f"privsketch study enrol design.json --key site-1.key --accept-alone {ALONE} "
         "-o site-1.card",
     )
-    with spinner("keys and cards"), ThreadPoolExecutor(2) as pool:
-        list(pool.map(_make_key, (*sites, *tellers, owner)))
-        list(pool.map(_enrol, sites, [False] * len(sites)))
-        list(pool.map(_enrol, tellers, [True] * len(tellers)))
+    with spinner("keys and cards"):
+        in_parallel(Person.make_key, (*sites, *tellers, owner))
+        in_parallel(lambda person: person.enrol("design.json"), (*sites, *tellers))
     for person in (*sites, *tellers):
         person.hand(f"{person.name}.card", owner)
     for teller, other in zip(tellers, tellers[::-1], strict=True):
@@ -167,9 +203,9 @@ def _make_study(
     owner.hand("s.study", *tellers, *sites)
     for teller in tellers:
         teller.run("study", "accept", "s.study", "--key", f"{teller.name}.key")
-        others = [other for other in tellers if other is not teller]
+        other_tellers = [other for other in tellers if other is not teller]
         for file in teller.folder.glob("s.study.*.sig"):
-            teller.hand(file.name, owner, *sites, *others)
+            teller.hand(file.name, owner, *sites, *other_tellers)
 
 
 def _cast_ballots(
@@ -181,8 +217,8 @@ def _cast_ballots(
         f"privsketch study seal s.study visits.csv --key site-1.key --accept-alone {ALONE} "
         "-o site-1.ballot",
     )
-    with spinner("sealing"), ThreadPoolExecutor(2) as pool:
-        list(pool.map(_seal, sites))
+    with spinner("sealing"):
+        in_parallel(_seal, sites)
     for site in sites:
         shutil.copy(site.folder / f"{site.name}.ballot", mailbox)
     size = (mailbox / "site-1.ballot").stat().st_size
@@ -191,9 +227,7 @@ def _cast_ballots(
     step("Tellers check that every ballot adds up, and the owner closes the list", _CLOSE)
     ballots = [f"../mailbox/{site.name}.ballot" for site in sites]
     for teller in tellers:
-        key, checked = f"{teller.name}.study.key", f"{teller.name}.checked"
-        teller.run("study", "check", "s.study", *ballots, "--key", key, "-o", checked)
-        shutil.copy(teller.folder / checked, mailbox)
+        shutil.copy(teller.folder / teller.check("s.study", ballots), mailbox)
     owner.run(
         *("study", "close", "s.study", "../mailbox", "--key", f"{OWNER}.key", "-o", "s.closed")
     )
@@ -208,10 +242,7 @@ def _tally(owner: Person, tellers: Sequence[Person]) -> None:
         "-o auditor.tally",
     )
     for teller in tellers:
-        key, output = f"{teller.name}.study.key", f"{teller.name}.tally"
-        files = ("s.study", "../mailbox", "--list", "s.closed")
-        teller.run("study", "tally", *files, "--key", key, "-o", output)
-        teller.hand(output, owner)
+        teller.hand(teller.tally("s.study", "../mailbox", "s.closed"), owner)
     tallies = [f"{name}.tally" for name in TELLERS]
     owner.run("study", "join", "s.study", *tallies, "-o", "total.sketch")
     say(indent(ps.Sketch.load(owner.folder / "total.sketch").receipt.describe()))
@@ -234,24 +265,12 @@ _DESTROY = (
 )
 
 
-def _make_key(person: Person) -> None:
-    person.run("key", "make", f"{person.name}.key", "--no-passphrase")
-
-
-def _enrol(person: Person, is_teller: bool) -> None:
-    role: Sequence[object] = ["--teller"] if is_teller else ["--accept-alone", ALONE]
-    key, card = f"{person.name}.key", f"{person.name}.card"
-    person.run("study", "enrol", "design.json", "--key", key, *role, "-o", card)
-
-
 def _seal(site: Person) -> None:
     site.run("key", "trust", f"{TELLERS[0]}.pub")
-    table = next(site.folder.glob("visits.*")).name
-    cost = ["--key", f"{site.name}.key", "--accept-alone", ALONE]
-    site.run("study", "seal", "s.study", table, *cost, "-o", f"{site.name}.ballot")
+    site.seal("s.study")
 
 
-def _apart(tables: Sequence[Path], design: ps.Design, records: Floats) -> float:
+def _ratio_apart(sites: Sequence[Person], design: ps.Design, records: Floats) -> float:
     """Return the error of centers from sketches that have noise of their own."""
-    sketches = [ps.sketch(path, design, source=path.parent.name) for path in tables]
+    sketches = [ps.sketch(site.table, design, source=site.name) for site in sites]
     return error_ratio(records, ps.learn_kmeans(ps.merge(sketches), N_CLUSTERS))

@@ -10,7 +10,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH, choice, ledger_options
-from privsketch.cli.shell.output import caution, note, require_free, say_written
+from privsketch.cli.shell.output import caution, note, require_free, say_written, several
 from privsketch.cli.shell.signing import PASSPHRASE_FILE, given_passphrase, opened_key
 
 STUDY = click.argument("study_file", metavar="STUDY", type=PATH)
@@ -24,6 +24,16 @@ def key_option(text: str) -> Callable[[Any], Any]:
 def output_option(text: str) -> Callable[[Any], Any]:
     """Return the option for the output file, with this help text."""
     return click.option("-o", "--output", type=PATH, required=True, help=text)
+
+
+def files_option(name: str, parameter: str, text: str) -> Callable[[Any], Any]:
+    """Return an option for several files, with this help text."""
+    return click.option(name, parameter, type=PATH, multiple=True, help=text)
+
+
+def mailbox_option(text: str) -> Callable[[Any], Any]:
+    """Return the option for a folder to search, with this help text."""
+    return click.option("--mailbox", type=PATH, metavar="FOLDER", help=text)
 
 
 FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
@@ -154,11 +164,7 @@ def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> No
     "delta > 0.",
     open=True,
 )
-@click.option(
-    "--min-holders",
-    type=int,
-    help="Fewest ballots to tally; two thirds by default.",
-)
+@click.option("--min-holders", type=int, help="Fewest ballots to tally; two thirds by default.")
 @click.option(
     "--colluding",
     type=int,
@@ -184,9 +190,10 @@ def make(
     owner_file: Path | None,
     output: Path,
 ) -> None:
-    """Make a study from a design and cards; it fixes the participants and how noise is shared.
+    """Make a study from a design and cards.
 
-    A card of a teller is for one study: a study key is used once.
+    The study fixes the participants and how they share the noise. A card of a teller is for one
+    study: a study key is used once.
 
     \b
     privsketch study make design.json *.card --owner me.pub -o s.study
@@ -196,7 +203,7 @@ def make(
     from privsketch_studies.sealing.study import SealedStudy
 
     require_free(output, False, "ballots may have been cast in it")
-    made = SealedStudy(
+    study = SealedStudy(
         load_design(design_file, ()),
         cards=list(cards),
         noise=noise,
@@ -205,20 +212,18 @@ def make(
         last_day=last_day,
         owner=None if owner_file is None else PublicKey.load(owner_file),
     )
-    made.save(output)
-    say(made.describe())
-    for text in made.cautions:
+    study.save(output)
+    say(study.describe())
+    for text in study.cautions:
         caution(text)
     say_written(output)
     say("next        compare the fingerprint with all by phone; tellers: privsketch study accept")
-    answer(written=[output], **made.facts())
+    answer(written=[output], **study.facts())
 
 
 @click.command()
 @STUDY
-@click.option(
-    "--mailbox", type=PATH, metavar="FOLDER", help="Folder of ballots; by default the study's."
-)
+@mailbox_option("Folder of ballots; by default that of the study.")
 @click.option("--me", metavar="KEY", help="Your public key: show your own next steps only.")
 @JSON
 def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
@@ -241,12 +246,13 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
         caution(text)
     closed = "closed" if files["is_closed"] else "open"
     void = f", void by the statement of {', '.join(files['voids'])}" if files["voids"] else ""
-    say(f"mailbox     {len(files['ballots'])} ballots, list {closed}, "
-        f"{len(files['tallies'])} tallies{void}")  # fmt: skip
+    n_ballots, n_tallies = len(files["ballots"]), len(files["tallies"])
+    counts = f"{several(n_ballots, 'ballot')}, list {closed}, {several(n_tallies, 'tally')}"
+    say(f"mailbox     {counts}{void}")
     for name in files["unfit"]:
         caution(f"the ballot of {name}: {UNFIT}; privsketch study close leaves it out")
-    for one in files["unopened"]:
-        caution(f"the ballot of {one['holder']}: {unopened_words(one['tellers'])}")
+    for ballot in files["unopened"]:
+        caution(f"the ballot of {ballot['holder']}: {unopened_words(ballot['tellers'])}")
     for text in steps:
         say(f"next        {text}")
     answer(**study.facts(), mailbox=files, next=steps)
@@ -262,12 +268,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     required=True,
     help="File of the key for this study, which is DESTROYED.",
 )
-@click.option(
-    "--mailbox",
-    type=PATH,
-    metavar="FOLDER",
-    help="Folder to search for an earlier tally of yours; by default the study's.",
-)
+@mailbox_option("Folder to search for an earlier tally of yours; by default that of the study.")
 @output_option("File of the statement, for all holders.")
 @PASSPHRASE_FILE
 @JSON
@@ -279,10 +280,11 @@ def void(
     output: Path,
     passphrase_file: Path | None,
 ) -> None:
-    """End a study without a total, as a teller: destroy the study key and state that.
+    """End a study without a total, as a teller.
 
-    The command refuses a key that has tallied or was made elsewhere. Holders get their costs back
-    if all tellers make this statement, or one whom they trust (`privsketch study settle`).
+    The command destroys the study key and writes a statement of that. It refuses a key that has
+    tallied or was made elsewhere. Holders get their costs back if all tellers make this statement,
+    or one whom they trust (`privsketch study settle`).
 
     \b
     privsketch study void s.study --key a.key --study-key a.study.key -o a.void
@@ -306,27 +308,15 @@ def void(
 @click.command()
 @STUDY
 @click.argument("ballots", nargs=-1, type=PATH)
-@click.option(
-    "--study-key",
-    "study_key_files",
-    type=PATH,
-    multiple=True,
-    help="File of your key for this study, which is DESTROYED.",
+@files_option(
+    "--study-key", "study_key_files", "File of your key for this study, which is DESTROYED."
 )
-@click.option(
+@files_option(
     "--tally",
     "tally_files",
-    type=PATH,
-    multiple=True,
-    help="Tally of a teller; repeat it for all tellers, to show that the study has ended.",
+    "Tally of a teller; repeat it for all tellers, to show that the study has ended.",
 )
-@click.option(
-    "--void",
-    "void_files",
-    type=PATH,
-    multiple=True,
-    help="Or a statement that the study is void.",
-)
+@files_option("--void", "void_files", "Statement that the study is void, which shows that too.")
 @JSON
 def destroy(
     study_file: Path,
@@ -363,7 +353,8 @@ def destroy(
     )
     for path in destroyed.study_keys:
         say(f"destroyed   {path}: overwritten and removed; it can open nothing now")
-    say(f"removed     {len(destroyed.ballots)} ballots, {destroyed.n_kept} copies of holders here")
+    copies = several(destroyed.n_kept, "copy of a holder", "copies of holders")
+    say(f"removed     {several(len(destroyed.ballots), 'ballot')}, {copies} here")
     if destroyed.study_keys:
         caution(
             "destroy copies of the key yourself: in backups, snapshots, synchronised folders. A "
@@ -384,19 +375,13 @@ def destroy(
 @STUDY
 @click.option("--holder", required=True, help="Holder of the ballot: the name on the roster.")
 @click.option("--total", "total_file", type=PATH, help="Total of the study, a sketch file.")
-@click.option(
-    "--void",
-    "void_files",
-    type=PATH,
-    multiple=True,
-    help="Statement of a teller that the study is void; repeat it.",
+@files_option(
+    "--void", "void_files", "Statement of a teller that the study is void; repeat it for others."
 )
-@click.option(
+@files_option(
     "--tally",
     "tally_files",
-    type=PATH,
-    multiple=True,
-    help="Tally of a teller, if your ballot was left out; repeat it for all tellers.",
+    "Tally of a teller, if your ballot was left out; repeat it for all tellers.",
 )
 @click.option(
     "--trust",
@@ -405,12 +390,9 @@ def destroy(
     help="With --void: the teller whose statement is enough for you: a .pub file, or the name of a "
     "pinned key. By default the statements of all tellers are needed.",
 )
-@click.option(
-    "--mailbox",
-    type=PATH,
-    metavar="FOLDER",
-    help="With --void: another folder to search for a tally or a total, which prove that the study "
-    "is not void. The folders of STUDY and of --void are always searched, with all below them.",
+@mailbox_option(
+    "With --void: another folder to search for a tally or a total, which prove that the study is "
+    "not void. The folders of STUDY and of --void are always searched, with all below them."
 )
 @ledger_options
 @JSON
@@ -424,16 +406,17 @@ def settle(
     mailbox: Path | None,
     ledger: Any,
 ) -> None:
-    """End the entry of a ballot in your ledger: by the total, or because the study is void.
+    """End the entry of a ballot in your ledger.
 
-    A ballot counts from the moment it is sealed. Its cost is taken back if all tellers state that
-    the study is void. If a teller that you name with --trust states it, the cost "alone" is taken
-    back as well. An entry is ended once. A tally or a total beside STUDY or the statements proves
-    that the study is not void.
+    The total ends it, or statements that the study is void. A ballot counts from the moment it is
+    sealed. Its cost is taken back if all tellers state that the study is void. If a teller that you
+    name with --trust states it, the cost "alone" is taken back as well. An entry is ended once. A
+    tally or a total beside STUDY or the statements proves that the study is not void.
 
     \b
-    privsketch study settle s.study --holder h3 --total total.sketch --ledger my.ledger
-    privsketch study settle s.study --holder h3 --void a.void --trust a --ledger my.ledger
+    privsketch study settle s.study --holder h3 --total s.sketch --ledger l.ledger
+    privsketch study settle s.study --holder h3 --void a.void --trust a \\
+               --ledger l.ledger
     """
     from privsketch.cli.shell.spending import shown_warnings
     from privsketch.sketching.sketch import Sketch
@@ -448,7 +431,7 @@ def settle(
     folders = [study_file.parent, *(file.parent for file in void_files)]
     folders += [] if mailbox is None else [mailbox]
     with shown_warnings():
-        done = settle(
+        settled = settle(
             study,
             holder,
             ledger=ledger,
@@ -459,15 +442,15 @@ def settle(
             mailbox=folders,
         )
     cost = "the receipt of the total"
-    if done.is_free:
-        cost = "no cost" if done.is_alone_free else 'no cost but "alone", which stays'
-    entries = "1 entry" if done.n_entries == 1 else f"{done.n_entries} entries"
+    if settled.is_free:
+        cost = "no cost" if settled.is_alone_free else 'no cost but "alone", which stays'
+    entries = several(settled.n_entries, "entry")
     say(f"settled     {entries} of {holder}, now with {cost}")
     answer(
         fingerprint=study.fingerprint,
         holder=holder,
-        n_entries=done.n_entries,
+        n_entries=settled.n_entries,
         is_void=bool(void_files),
-        is_free=done.is_free,
-        is_alone_free=done.is_alone_free,
+        is_free=settled.is_free,
+        is_alone_free=settled.is_alone_free,
     )

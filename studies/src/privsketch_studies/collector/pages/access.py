@@ -17,13 +17,12 @@ from starlette.datastructures import FormData, UploadFile
 
 from privsketch_studies.collector.members import (
     SESSION_SECONDS,
-    Member,
     fits_form,
     form_token,
     member_of_session,
 )
-from privsketch_studies.collector.web.access import RateLimits, collector_of
-from privsketch_studies.collector.web.limits import MAX_SMALL, BodyReader, UploadQuota, too_large
+from privsketch_studies.collector.web.access import Client, RateLimits, collector_of, limit_body
+from privsketch_studies.collector.web.limits import MAX_SMALL
 from privsketch_studies.errors import CollectorError
 
 _MAX_TEXT = 16 * 1024  # bytes of a form besides its files
@@ -33,10 +32,9 @@ _ADDRESS = re.compile(r"/[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,300}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Visit:
+class Visit(Client):
     """Member who is signed in, with the id of the session."""
 
-    member: Member
     session: str
 
     @property
@@ -66,16 +64,17 @@ def set_cookie(request: Request, response: Response, session: str | None) -> Non
         )
 
 
-async def visiting(request: Request) -> Visit:
+async def current_visit(request: Request) -> Visit:
     """Return the visit that a request belongs to; refuse one without a session."""
     session = request.cookies.get(cookie_name(request))
-    member = await run_in_threadpool(member_of_session, collector_of(request).store, session)
+    collector = collector_of(request)
+    member = await run_in_threadpool(member_of_session, collector.store, session)
     limits: RateLimits = request.app.state.limits
     limits.count_member(member.name)
-    return Visit(member, session or "")
+    return Visit(collector, member, session or "")
 
 
-Visiting = Annotated[Visit, Depends(visiting)]
+CurrentVisit = Annotated[Visit, Depends(current_visit)]
 
 
 def require_here(request: Request) -> None:
@@ -94,14 +93,7 @@ async def read_form(request: Request, visit: Visit | None, n_file_bytes: int = 0
     """Read a form with its files; refuse it unless a page of this session sent it."""
     require_here(request)
     max_bytes = n_file_bytes + _MAX_TEXT if n_file_bytes else MAX_SMALL
-    stated = request.headers.get("content-length", "0")
-    if not (stated.isascii() and stated.isdigit()) or int(stated) > max_bytes:
-        raise too_large(max_bytes)
-    body: BodyReader = request.scope["privsketch.body"]
-    if visit is not None and n_file_bytes:
-        quota: UploadQuota = request.app.state.quota
-        body.at_end.append(quota.reserve(visit.member.name, int(stated)))
-    body.max_bytes = max_bytes
+    limit_body(request, max_bytes, "0", visit.member if visit and n_file_bytes else None)
     form = await request.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS)
     if visit is not None and not fits_form(visit.session, text_of(form, "form")):
         raise CollectorError("this form is from another session; load the page again", "role")

@@ -17,7 +17,7 @@ from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import (
-    Visiting,
+    CurrentVisit,
     address_within,
     cookie_name,
     file_of,
@@ -34,14 +34,15 @@ from privsketch_studies.collector.pages.jobs import (
 )
 from privsketch_studies.collector.pages.rendering import page
 from privsketch_studies.collector.pages.routes import jobs_of, people_page
-from privsketch_studies.collector.web.access import Digest, Here, RateLimits, StudyName
+from privsketch_studies.collector.web.access import CurrentCollector, Digest, RateLimits, StudyName
 from privsketch_studies.errors import CollectorError
 
 forms = APIRouter(include_in_schema=False)
 _MAX_SIGNATURE = 8 * 1024  # bytes of a signature or of a public key
 
 
-def _to(address: str, done: str | None = None) -> Response:
+def _redirect(address: str, done: str | None = None) -> Response:
+    """Redirect to a page, which says what was done if `done` names it (`words.DONE`)."""
     return RedirectResponse(address + ("" if done is None else f"?done={done}"), 303)
 
 
@@ -49,31 +50,33 @@ def _to(address: str, done: str | None = None) -> Response:
 
 
 @forms.post("/sign-in")
-async def sign_in(request: Request, here: Here) -> Response:
+async def sign_in(request: Request, collector: CurrentCollector) -> Response:
     """Begin a session with a token."""
     limits: RateLimits = request.app.state.limits
     address = "" if request.client is None else request.client.host
     form = await read_form(request, None)
-    to = address_within(text_of(form, "next"))
+    next_address = address_within(text_of(form, "next"))
     try:
-        session = await run_in_threadpool(members.begin_session, here.store, text_of(form, "token"))
+        session = await run_in_threadpool(
+            members.begin_session, collector.store, text_of(form, "token")
+        )
     except CollectorError as error:
         if error.refusal != "token":
             raise
         limits.count_failure(address)
-        return page(request, "sign-in.html", None, status=401, next=to, failed=True)
-    answer = _to(to)
+        return page(request, "sign-in.html", None, status=401, next=next_address, failed=True)
+    answer = _redirect(next_address)
     set_cookie(request, answer, session)
     return answer
 
 
 @forms.post("/sign-out")
-async def sign_out(request: Request, here: Here, visit: Visiting) -> Response:
+async def sign_out(request: Request, visit: CurrentVisit) -> Response:
     """End a session."""
     await read_form(request, visit)
     session = request.cookies[cookie_name(request)]
-    await run_in_threadpool(members.end_session, here.store, session)
-    answer = _to("/sign-in")
+    await run_in_threadpool(members.end_session, visit.store, session)
+    answer = _redirect("/sign-in")
     set_cookie(request, answer, None)
     return answer
 
@@ -82,41 +85,36 @@ async def sign_out(request: Request, here: Here, visit: Visiting) -> Response:
 
 
 @forms.post("/studies/{study}/uploads")
-async def hand_in(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+async def upload_file(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Upload a sketch, or a file of a sealed study."""
-    visit.member.require_role(study)
-
-    def allowed() -> int:
-        found = studies.find_study(here.store, study)
-        return uploads.max_bytes(here.store, visit.member, found)
-
-    form = await read_form(request, visit, await run_in_threadpool(allowed) + _MAX_SIGNATURE)
+    max_bytes = await run_in_threadpool(uploads.max_bytes, visit.store, visit.member, study)
+    form = await read_form(request, visit, max_bytes + _MAX_SIGNATURE)
     data, signature = await file_of(form, "file"), await file_of(form, "signature")
     if not data:
         raise ParameterError("no file was chosen, or the file is empty")
     receipt = await run_in_threadpool(
-        uploads.submit, here.store, visit.member, study, data, signature or None
+        uploads.submit, visit.store, visit.member, study, data, signature or None
     )
-    return _to(f"/studies/{study}", "handed-in" if receipt.is_new else "there")
+    return _redirect(f"/studies/{study}", "handed-in" if receipt.is_new else "there")
 
 
 @forms.post("/studies/{study}/uploads/{digest}/set-aside")
 async def set_aside(
-    request: Request, study: StudyName, digest: Digest, visit: Visiting, here: Here
+    request: Request, study: StudyName, digest: Digest, visit: CurrentVisit
 ) -> Response:
     """Set an upload aside, as an owner of the study."""
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit)
     because = text_of(form, "because")
-    await run_in_threadpool(uploads.set_aside, here.store, study, digest, because, by=visit.member)
-    return _to(f"/studies/{study}/files", "aside")
+    await run_in_threadpool(uploads.set_aside, visit.store, study, digest, because, by=visit.member)
+    return _redirect(f"/studies/{study}/files", "aside")
 
 
 # ---------------------------------------------------------------- learning
 
 
 @forms.post("/studies/{study}/models")
-async def learn(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+async def learn(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Submit jobs that learn from the current total, for one number or several."""
     visit.member.require_role(study)
     form = await read_form(request, visit)
@@ -124,7 +122,7 @@ async def learn(request: Request, study: StudyName, visit: Visiting, here: Here)
     if task not in TASKS:
         raise ParameterError("task: expected one of the tasks in the form")
     numbers = _numbers(form, task)
-    head = await run_in_threadpool(views.head_of, here, visit.member, study)
+    head = await run_in_threadpool(views.head_of, visit.collector, visit.member, study)
     if head.total is None:
         raise CollectorError("there is no total yet", "unknown")
     jobs, total = jobs_of(request), head.total
@@ -132,9 +130,9 @@ async def learn(request: Request, study: StudyName, visit: Visiting, here: Here)
     for number in numbers:
         jobs.submit(JobRequest(study, total.parts, task, number), head.study.title, [data])
     if len(numbers) > 1:
-        return _to(f"/studies/{study}/models")
+        return _redirect(f"/studies/{study}/models")
     name = "default" if numbers[0] is None else numbers[0]
-    return _to(f"/studies/{study}/models/{task}/{name}")
+    return _redirect(f"/studies/{study}/models/{task}/{name}")
 
 
 def _numbers(form: FormData, task: str) -> list[int | str | None]:
@@ -155,38 +153,39 @@ def _numbers(form: FormData, task: str) -> list[int | str | None]:
 
 
 @forms.post("/studies/{study}/sources")
-async def compare(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+async def compare(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Submit a job that compares the sites, for members who may see single sketches."""
     visit.member.require_role(study, "owner", "reader")
     await read_form(request, visit)
-    head = await run_in_threadpool(views.head_of, here, visit.member, study)
+    head = await run_in_threadpool(views.head_of, visit.collector, visit.member, study)
     if head.study.is_sealed or head.total is None or len(head.total.parts) <= 1:
         raise CollectorError("a comparison needs two sketches", "unknown")
 
     def sketches() -> list[bytes]:
-        return [sketch.to_bytes() for sketch in here.totals.sketches(head.study)]
+        return [sketch.to_bytes() for sketch in visit.collector.totals.sketches(head.study)]
 
-    wanted = JobRequest(study, head.total.parts, COMPARE)
-    jobs_of(request).submit(wanted, head.study.title, await run_in_threadpool(sketches))
-    return _to(f"/studies/{study}/sources")
+    job_request = JobRequest(study, head.total.parts, COMPARE)
+    data = await run_in_threadpool(sketches)
+    jobs_of(request).submit(job_request, head.study.title, data)
+    return _redirect(f"/studies/{study}/sources")
 
 
 # ---------------------------------------------------------------- work of owners
 
 
 @forms.post("/studies/{study}/close")
-async def close(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+async def close(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Close an open study."""
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit)
     if text_of(form, "sure") != "yes":
         raise ParameterError("tick the box to confirm; this cannot be undone")
-    await run_in_threadpool(studies.close_study, here.store, study, by=visit.member)
-    return _to(f"/studies/{study}", "closed")
+    await run_in_threadpool(studies.close_study, visit.store, study, by=visit.member)
+    return _redirect(f"/studies/{study}", "closed")
 
 
 @forms.post("/studies/{study}/people")
-async def add_member(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+async def add_member(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Add a member; the answer shows the token, which cannot be shown again."""
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit, _MAX_SIGNATURE)
@@ -194,21 +193,23 @@ async def add_member(request: Request, study: StudyName, visit: Visiting, here: 
     roles = [str(value) for value in form.getlist("role")]
     key = PublicKey.from_bytes(file) if file else None
     if text_of(form, "known") == "yes":
-        await run_in_threadpool(members.give_roles, here.store, name, study, roles, by=visit.member)
-        return _to(f"/studies/{study}/people", "gave-roles")
+        await run_in_threadpool(
+            members.give_roles, visit.store, name, study, roles, by=visit.member
+        )
+        return _redirect(f"/studies/{study}/people", "gave-roles")
 
     def work() -> Response:
         token = members.add_member(
-            here.store, name, study=study, as_roles=roles, key=key, by=visit.member
+            visit.store, name, study=study, as_roles=roles, key=key, by=visit.member
         )
-        return people_page(request, visit, here, study, (name, token))
+        return people_page(request, visit, study, (name, token))
 
     return await run_in_threadpool(work)
 
 
 @forms.post("/studies/{study}/people/{act}")
 async def change_member(
-    request: Request, study: StudyName, act: str, visit: Visiting, here: Here
+    request: Request, study: StudyName, act: str, visit: CurrentVisit
 ) -> Response:
     """Renew or revoke a member's token, or remove the member's roles."""
     visit.member.require_role(study, "owner")
@@ -216,22 +217,22 @@ async def change_member(
     if act == "renew":
 
         def work() -> Response:
-            token = members.renew_token(here.store, name, by=visit.member)
-            return people_page(request, visit, here, study, (name, token))
+            token = members.renew_token(visit.store, name, by=visit.member)
+            return people_page(request, visit, study, (name, token))
 
         return await run_in_threadpool(work)
     if act == "revoke":
-        await run_in_threadpool(members.revoke_token, here.store, name, by=visit.member)
-        return _to(f"/studies/{study}/people", "revoked")
+        await run_in_threadpool(members.revoke_token, visit.store, name, by=visit.member)
+        return _redirect(f"/studies/{study}/people", "revoked")
     if act == "take":
-        await run_in_threadpool(members.take_roles, here.store, name, study, by=visit.member)
-        return _to(f"/studies/{study}/people", "took-roles")
+        await run_in_threadpool(members.take_roles, visit.store, name, study, by=visit.member)
+        return _redirect(f"/studies/{study}/people", "took-roles")
     raise CollectorError("not found", "unknown")
 
 
 @forms.post("/new")
-async def make_study(request: Request, visit: Visiting, here: Here) -> Response:
-    """Make a study from a design file."""
+async def create_study(request: Request, visit: CurrentVisit) -> Response:
+    """Create a study from a design file."""
     if not visit.member.makes_studies:
         raise members.makers_only()
     form = await read_form(request, visit, MAX_JSON_BYTES)
@@ -241,7 +242,7 @@ async def make_study(request: Request, visit: Visiting, here: Here) -> Response:
 
     def work() -> studies.Study:
         return studies.make_study(
-            here.store,
+            visit.store,
             text_of(form, "name"),
             design,
             owner=visit.member.name,
@@ -251,5 +252,5 @@ async def make_study(request: Request, visit: Visiting, here: Here) -> Response:
             by=visit.member,
         )
 
-    made = await run_in_threadpool(work)
-    return _to(f"/studies/{made.name}/people", "made")
+    created = await run_in_threadpool(work)
+    return _redirect(f"/studies/{created.name}/people", "made")

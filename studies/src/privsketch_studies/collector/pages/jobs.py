@@ -29,7 +29,7 @@ _MAX_JOBS = 64  # in memory
 _MAX_WAITING = 24
 _MAX_OF_STUDY = 10  # of the waiting ones, so that one study does not delay all others
 _MAX_BYTES = 64 * 1024 * 1024  # of the sketches of a job
-_SECONDS = 300.0
+_JOB_SECONDS = 300.0
 _COMMAND = (sys.executable, "-P", "-m", "privsketch_studies.collector.pages.learner")
 
 
@@ -68,7 +68,7 @@ class JobQueue:
         Command of the process that learns.
     """
 
-    def __init__(self, seconds: float = _SECONDS, command: Sequence[str] = _COMMAND) -> None:
+    def __init__(self, seconds: float = _JOB_SECONDS, command: Sequence[str] = _COMMAND) -> None:
         self._seconds, self._command = seconds, tuple(command)
         self._jobs: OrderedDict[JobRequest, LearningJob] = OrderedDict()
         self._waiting: deque[tuple[JobRequest, str, list[bytes]]] = deque()
@@ -101,8 +101,8 @@ class JobQueue:
         if sum(map(len, sketches)) > _MAX_BYTES:
             raise CollectorError("too large to learn from here; pull the total instead", "size")
         with self._lock:
-            known = self._jobs.get(request)
-            if self._is_closed or (known is not None and known.state != "failed"):
+            earlier = self._jobs.get(request)
+            if self._is_closed or (earlier is not None and earlier.state != "failed"):
                 return
             n_own = sum(waiting.study == request.study for waiting, _, _ in self._waiting)
             if len(self._waiting) >= _MAX_WAITING or n_own >= _MAX_OF_STUDY:

@@ -22,10 +22,10 @@ COMPARE = "compare"
 _PICTURE = '<div class="scroll picture" tabindex="0" role="region" aria-label="Picture of sites">'
 # In reports `<` and `>` are escaped wherever they are no part of a tag.
 _TAG = re.compile(r"<[A-Za-z][^<>]*>")
-_STYLE = re.compile(r'\sstyle="([^"]*)"')
-_CLASS = re.compile(r'(\sclass=")([^"]*)"')
-_ELEMENT = re.compile(r"<style[^<>]*>[^<]*</style>")
-_SAFE = re.compile(r"[^{}<>@\\]*")
+_STYLE_ATTRIBUTE = re.compile(r'\sstyle="([^"]*)"')
+_CLASS_ATTRIBUTE = re.compile(r'(\sclass=")([^"]*)"')
+_STYLE_ELEMENT = re.compile(r"<style[^<>]*>[^<]*</style>")
+_SAFE_STYLE = re.compile(r"[^{}<>@\\]*")
 
 
 def answer_to(request: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]:
@@ -42,10 +42,10 @@ def answer_to(request: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]
         from privsketch.pages.report.html import report_page
 
         (total,) = sketches
-        learned = _learn(total, task, number)
-        page = report_page(learned, total, title=title)
-        model = learned.to_bytes().decode("utf-8")
-        facts = _facts(learned)
+        result = _learn(total, task, number)
+        page = report_page(result, total, title=title)
+        model = result.to_bytes().decode("utf-8")
+        facts = _facts(result)
     # The page around it has a heading of its own, and a picture scrolls by itself on a phone.
     main = page.partition("<main>")[2].rpartition("</main>")[0]
     body, sheet = without_attributes(main.partition("</h1>")[2])
@@ -60,20 +60,20 @@ def without_attributes(body: str) -> tuple[str, str]:
 
     def with_class(match: re.Match[str]) -> str:
         tag = match.group()
-        attribute = _STYLE.search(tag)
+        attribute = _STYLE_ATTRIBUTE.search(tag)
         if attribute is None:
             return tag
         tag = tag[: attribute.start()] + tag[attribute.end() :]
         style = attribute.group(1).strip()
-        if not _SAFE.fullmatch(style):
+        if not _SAFE_STYLE.fullmatch(style):
             return tag
         name = names.setdefault(style, f"i{len(names)}")
-        if _CLASS.search(tag):
-            return _CLASS.sub(rf'\g<1>\g<2> {name}"', tag, count=1)
+        if _CLASS_ATTRIBUTE.search(tag):
+            return _CLASS_ATTRIBUTE.sub(rf'\g<1>\g<2> {name}"', tag, count=1)
         end = -2 if tag.endswith("/>") else -1
         return f'{tag[:end].rstrip()} class="{name}"{tag[end:]}'
 
-    body = _TAG.sub(with_class, _ELEMENT.sub("", body))
+    body = _TAG.sub(with_class, _STYLE_ELEMENT.sub("", body))
     # An attribute takes precedence over a class, and so does a class that is named three times.
     sheet = "\n".join(f".{name}.{name}.{name}{{{style}}}" for style, name in names.items())
     return body, sheet

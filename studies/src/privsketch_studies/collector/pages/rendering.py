@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from privsketch import __version__
-from privsketch.pages.report.rendering import STYLE
+from privsketch.pages.report.rendering import STYLE, several
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.pages.access import Visit, address_within
 
@@ -29,7 +29,7 @@ _POLICY = (
     "default-src 'none'; style-src 'self'{sheet}; img-src 'self' data:; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-_STUDY = re.compile(r"(/studies/[a-z0-9-]{1,60})(/.*)?", re.ASCII)
+_STUDY_PATH = re.compile(r"(/studies/[a-z0-9-]{1,60})(/.*)?", re.ASCII)
 _REFUSAL_TITLES = {
     "role": "You have no access",
     "unknown": "Not found",
@@ -59,7 +59,7 @@ def templates() -> Environment:
         "words": words,
         "version": __version__,
         "style": f"/style.css?{style_digest()[:16]}",
-        "several": words.several,
+        "several": several,
     }
     return environment
 
@@ -67,8 +67,8 @@ def templates() -> Environment:
 @cache
 def style_sheet() -> str:
     """Return the style sheet of reports and of the pages around them."""
-    own = (_FOLDER / "style.css").read_text(encoding="utf-8")
-    return f"{STYLE}\nsvg *{{stroke-linejoin:round;stroke-linecap:butt}}\n{own}"
+    page_styles = (_FOLDER / "style.css").read_text(encoding="utf-8")
+    return f"{STYLE}\nsvg *{{stroke-linejoin:round;stroke-linecap:butt}}\n{page_styles}"
 
 
 @cache
@@ -128,7 +128,7 @@ def refused_page(request: Request, status: int, refusal: str, message: str) -> R
     if refusal == "token":
         address = address_within(path) if request.method == "GET" else "/"
         return RedirectResponse(f"/sign-in?next={quote(address)}", 303)
-    match = _STUDY.fullmatch(path) if refusal != "role" else None
+    match = _STUDY_PATH.fullmatch(path) if refusal != "role" else None
     text = message[:1].upper() + message[1:]
     return page(
         request,

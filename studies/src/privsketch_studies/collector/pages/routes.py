@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from markupsafe import Markup
@@ -12,25 +12,40 @@ from markupsafe import Markup
 from privsketch._base.formats import canonical_json
 from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.collector import Collector
+from privsketch_studies.collector.events import events_of
 from privsketch_studies.collector.pages import views
-from privsketch_studies.collector.pages.access import Visit, Visiting, address_within, visiting
+from privsketch_studies.collector.pages.access import (
+    CurrentVisit,
+    Visit,
+    address_within,
+    current_visit,
+)
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
 from privsketch_studies.collector.progress import progress_of
-from privsketch_studies.collector.web.access import Digest, Here, StudyName
+from privsketch_studies.collector.web.access import CurrentCollector, Digest, StudyName
 from privsketch_studies.errors import CollectorError
 
 pages = APIRouter(include_in_schema=False)
 Task = Annotated[str, Path(pattern=r"^(kmeans|gaussian-mixture|pca)$")]
 Number = Annotated[str, Path(pattern=r"^([1-9][0-9]?|auto|default)$")]
-_REFRESH = 2  # seconds
+_REFRESH_SECONDS = 2
 
 
 def jobs_of(request: Request) -> JobQueue:
     """Return the learning jobs of the collector."""
     jobs: JobQueue = request.app.state.jobs
     return jobs
+
+
+def head_of(study: StudyName, visit: CurrentVisit) -> views.Head:
+    """Return the head of a study's pages; refuse visitors who are no members of the study."""
+    return views.head_of(visit.collector, visit.member, study)
+
+
+Jobs = Annotated[JobQueue, Depends(jobs_of)]
+Head = Annotated[views.Head, Depends(head_of)]
 
 
 def number_of(text: str) -> int | str | None:
@@ -46,24 +61,24 @@ async def style() -> Response:
 
 
 @pages.get("/")
-async def first(request: Request, here: Here) -> Response:
+async def first_page(request: Request, collector: CurrentCollector) -> Response:
     """Show the studies of the visitor."""
     try:
-        visit = await visiting(request)
+        visit = await current_visit(request)
     except CollectorError as error:
         if error.refusal != "token":
             raise
         return RedirectResponse("/sign-in", 303)
 
     def work() -> list[dict[str, Any]]:
-        own = studies.list_studies(here.store, visit.member)
-        return [_row(here, visit, study) for study in own]
+        own = studies.list_studies(collector.store, visit.member)
+        return [_row(collector, visit, study) for study in own]
 
     return page(request, "studies.html", visit, rows=await run_in_threadpool(work))
 
 
-def _row(here: Collector, visit: Visit, study: studies.Study) -> dict[str, Any]:
-    progress = progress_of(here.store, study)
+def _row(collector: Collector, visit: Visit, study: studies.Study) -> dict[str, Any]:
+    progress = progress_of(collector.store, study)
     name = visit.member.name
     return {
         "head": views.Head(study, progress, visit.member.roles_in(study.name), None),
@@ -80,7 +95,7 @@ async def sign_in_page(
 
 
 @pages.get("/new")
-async def new_study(request: Request, visit: Visiting) -> Response:
+async def new_study(request: Request, visit: CurrentVisit) -> Response:
     """Show the form for a new study."""
     if not visit.member.makes_studies:
         raise members.makers_only()
@@ -88,89 +103,78 @@ async def new_study(request: Request, visit: Visiting) -> Response:
 
 
 @pages.get("/studies/{study}")
-async def overview(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+def overview(request: Request, visit: CurrentVisit, head: Head) -> Response:
     """Show a study: its state, next steps, forecast and cost."""
-
-    def work() -> dict[str, Any]:
-        head = views.head_of(here, visit.member, study)
-        return {
-            "head": head,
-            "own": head.progress.steps_of(visit.member.name),
-            "others": [s for s in head.progress.steps if s.member not in (None, visit.member.name)],
-            "can_hand_in": views.can_hand_in(here, head, visit.member),
-            "outlooks": views.outlooks(head),
-            "cost": views.cost_of(head),
-        }
-
-    return page(request, "overview.html", visit, **await run_in_threadpool(work))
+    name = visit.member.name
+    return page(
+        request,
+        "overview.html",
+        visit,
+        head=head,
+        own_steps=head.progress.steps_of(name),
+        other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
+        can_upload=views.can_upload(head, visit.member),
+        outlooks=views.outlooks(head),
+        cost=views.cost_of(head),
+    )
 
 
 @pages.get("/studies/{study}/files")
-async def files(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+def files(request: Request, visit: CurrentVisit, head: Head) -> Response:
     """Show the uploads of a study, with downloads."""
-
-    def work() -> dict[str, Any]:
-        head = views.head_of(here, visit.member, study)
-        return {"head": head, "files": views.files_of(here, head, visit.member)}
-
-    return page(request, "files.html", visit, **await run_in_threadpool(work))
+    rows = views.files_of(visit.collector, head, visit.member)
+    return page(request, "files.html", visit, head=head, files=rows)
 
 
 @pages.get("/studies/{study}/people")
-async def people(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+def people(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Show the members of a study, with forms for owners."""
-    return await run_in_threadpool(people_page, request, visit, here, study)
+    return people_page(request, visit, study)
 
 
 def people_page(
     request: Request,
     visit: Visit,
-    here: Collector,
     study: str,
     new_token: tuple[str, str] | None = None,
 ) -> Response:
     """Show the members of a study; `new_token` is a name with a token that is shown once."""
-    head = views.head_of(here, visit.member, study)
-    people = members.members_of(here.store, study)
+    head = views.head_of(visit.collector, visit.member, study)
+    people = members.members_of(visit.store, study)
     return page(request, "people.html", visit, head=head, people=people, new_token=new_token)
 
 
 @pages.get("/studies/{study}/history")
-async def history(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+def history(request: Request, study: StudyName, visit: CurrentVisit, head: Head) -> Response:
     """Show the events of a study, and whether their chain is intact."""
-
-    def work() -> dict[str, Any]:
-        head = views.head_of(here, visit.member, study)
-        return {"head": head, "history": views.history_of(here, study)}
-
-    return page(request, "history.html", visit, **await run_in_threadpool(work))
+    rows = views.history_of(visit.collector, study)
+    return page(request, "history.html", visit, head=head, history=rows)
 
 
 # ---------------------------------------------------------------- models
 
 
 @pages.get("/studies/{study}/models")
-async def models(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+def models(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Response:
     """Show the models that were learned from the total, with a form for more."""
-    head = await run_in_threadpool(views.head_of, here, visit.member, study)
     jobs: list[tuple[JobRequest, LearningJob]] = []
     if head.total is not None:
-        jobs = jobs_of(request).of_total(study, head.total.parts)
+        jobs = queue.of_total(head.study.name, head.total.parts)
     jobs.sort(key=lambda pair: (list(TASK_NAMES).index(pair[0].task), _order(pair[0])))
-    waits = any(not job.is_over for _, job in jobs)
+    is_waiting = any(not job.is_over for _, job in jobs)
     return page(
         request,
         "models.html",
         visit,
         head=head,
         jobs=jobs,
-        refresh=_REFRESH if waits else None,
+        refresh=_REFRESH_SECONDS if is_waiting else None,
         tasks=_tasks(head),
     )
 
 
-def _order(wanted: JobRequest) -> int:
-    return wanted.number if isinstance(wanted.number, int) else 0
+def _order(job_request: JobRequest) -> int:
+    return job_request.number if isinstance(job_request.number, int) else 0
 
 
 def _tasks(head: views.Head) -> dict[str, str]:
@@ -180,35 +184,33 @@ def _tasks(head: views.Head) -> dict[str, str]:
 
 
 @pages.get("/studies/{study}/models/{task}/{number}")
-async def model(
-    request: Request, study: StudyName, task: Task, number: Number, visit: Visiting, here: Here
+def model(
+    request: Request, task: Task, number: Number, visit: CurrentVisit, head: Head, queue: Jobs
 ) -> Response:
     """Show a model with its report, or the state of its job."""
-    head = await run_in_threadpool(views.head_of, here, visit.member, study)
-    job = _find_job(request, head, task, number_of(number))
+    job = _find_job(queue, head, task, number_of(number))
     about = {"task": task, "number": number, "title": TASK_NAMES[task]}
     return _job_page(request, visit, head, job, **about)
 
 
 @pages.get("/studies/{study}/sources")
-async def sources(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+def sources(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Response:
     """Show a comparison of the sites to members who may see single sketches."""
-    head = await run_in_threadpool(views.head_of, here, visit.member, study)
-    visit.member.require_role(study, "owner", "reader")
+    visit.member.require_role(head.study.name, "owner", "reader")
     if head.study.is_sealed:
         raise CollectorError("the sites of a sealed study cannot be compared", "unknown")
-    job = _find_job(request, head, COMPARE)
+    job = _find_job(queue, head, COMPARE)
     about = {"task": COMPARE, "number": "", "title": "Sites compared"}
     return _job_page(request, visit, head, job, **about)
 
 
 def _find_job(
-    request: Request, head: views.Head, task: str, number: int | str | None = None
+    queue: JobQueue, head: views.Head, task: str, number: int | str | None = None
 ) -> LearningJob | None:
     """Return the job of this task on the total as it is now; None if there is none."""
     if head.total is None:
         return None
-    return jobs_of(request).find(JobRequest(head.study.name, head.total.parts, task, number))
+    return queue.find(JobRequest(head.study.name, head.total.parts, task, number))
 
 
 def _job_page(
@@ -217,7 +219,7 @@ def _job_page(
     body, sheet = "", ""
     if job is not None and job.answer is not None:
         body, sheet = job.answer["body"], job.answer["sheet"]
-    waits = job is not None and not job.is_over
+    is_waiting = job is not None and not job.is_over
     return page(
         request,
         "model.html",
@@ -226,7 +228,7 @@ def _job_page(
         job=job,
         body=Markup(body),  # noqa: S704 (escaped by the report)
         sheet=Markup(sheet),  # noqa: S704 (of the report's own styles)
-        refresh=_REFRESH if waits else None,
+        refresh=_REFRESH_SECONDS if is_waiting else None,
         **about,
     )
 
@@ -235,57 +237,48 @@ def _job_page(
 
 
 @pages.get("/studies/{study}/design.json")
-async def design_file(study: StudyName, visit: Visiting, here: Here) -> Response:
+def design_file(study: StudyName, visit: CurrentVisit) -> Response:
     """Return the design file."""
     visit.member.require_role(study)
-    found = await run_in_threadpool(studies.find_study, here.store, study)
-    return download(found.design_bytes, f"{study}-design.json", "application/json")
+    design = studies.find_study(visit.store, study).design_bytes
+    return download(design, f"{study}-design.json", "application/json")
 
 
 @pages.get("/studies/{study}/total.sketch")
-async def total_file(study: StudyName, visit: Visiting, here: Here) -> Response:
+def total_file(study: StudyName, visit: CurrentVisit) -> Response:
     """Return the total, a sketch file."""
-    total = await run_in_threadpool(here.totals.of, visit.member, study)
-    data = await run_in_threadpool(total.sketch.to_bytes)
-    return download(data, f"{study}-total.sketch")
+    total = visit.collector.totals.of(visit.member, study)
+    return download(total.sketch.to_bytes(), f"{study}-total.sketch")
 
 
 @pages.get("/studies/{study}/events.json")
-async def events_file(study: StudyName, visit: Visiting, here: Here) -> Response:
+def events_file(study: StudyName, visit: CurrentVisit) -> Response:
     """Return all events of a study."""
-    from privsketch_studies.collector.events import events_of
-
     visit.member.require_role(study)
-    events = await run_in_threadpool(events_of, here.store, study)
-    data = canonical_json([vars(event) for event in events])
+    data = canonical_json([vars(event) for event in events_of(visit.store, study)])
     return download(data, f"{study}-events.json", "application/json")
 
 
 @pages.get("/studies/{study}/uploads/{digest}")
-async def upload_file(study: StudyName, digest: Digest, visit: Visiting, here: Here) -> Response:
+def upload_file(study: StudyName, digest: Digest, visit: CurrentVisit) -> Response:
     """Return one upload to a member who may see it."""
-    upload, data, _ = await run_in_threadpool(
-        uploads.read_upload, here.store, visit.member, study, digest
-    )
+    upload, data, _ = uploads.read_upload(visit.store, visit.member, study, digest)
     return download(data, f"{study}-{upload.whose}.{upload.kind}")
 
 
 @pages.get("/studies/{study}/models/{task}/{number}/{kind}")
-async def model_file(
-    request: Request,
-    study: StudyName,
+def model_file(
     task: Task,
     number: Number,
     kind: Annotated[str, Path(pattern=r"^(model\.json|report\.html)$")],
-    visit: Visiting,
-    here: Here,
+    head: Head,
+    queue: Jobs,
 ) -> Response:
     """Return a model file or a report."""
-    head = await run_in_threadpool(views.head_of, here, visit.member, study)
-    job = _find_job(request, head, task, number_of(number))
+    job = _find_job(queue, head, task, number_of(number))
     if job is None or job.answer is None:
         raise CollectorError("no such model was learned from the current total", "unknown")
-    name = f"{study}-{task}-{number}"
+    name = f"{head.study.name}-{task}-{number}"
     if kind == "model.json":
         return download(job.answer["model"].encode("utf-8"), f"{name}.json", "application/json")
     return download(job.answer["page"].encode("utf-8"), f"{name}.html", "text/html")

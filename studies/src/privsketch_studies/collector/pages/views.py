@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from privsketch._base.errors import FileError
 from privsketch.pages.report.cost import receipt_words, release_details, several_records
+from privsketch.pages.report.rendering import several
 from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
@@ -47,11 +48,6 @@ class Head:
         """Whether the visitor may see the sketches of other members."""
         return bool({"owner", "reader"} & set(self.roles))
 
-    @property
-    def n_reported(self) -> int:
-        """Number of sites that have reported."""
-        return sum(site.at is not None for site in self.progress.sites)
-
 
 @dataclass(frozen=True)
 class Outlook:
@@ -63,28 +59,28 @@ class Outlook:
     text: str
 
 
-def head_of(here: Collector, member: Member, name: str) -> Head:
+def head_of(collector: Collector, member: Member, name: str) -> Head:
     """Return the head of a study's pages for one of its members; refuse others."""
     member.require_role(name)
-    study = studies.find_study(here.store, name)
+    study = studies.find_study(collector.store, name)
     try:
-        total = here.totals.compute(name)
+        total = collector.totals.compute(name)
     except CollectorError as error:
         if error.refusal != "unknown":
             raise
         total = None
-    return Head(study, progress_of(here.store, study), member.roles_in(name), total)
+    return Head(study, progress_of(collector.store, study), member.roles_in(name), total)
 
 
 def outlooks(head: Head) -> list[Outlook]:
     """Return forecasts of the total: now, and when all sites have reported."""
-    design, n_sites, n_now = head.study.design, len(head.progress.sites), head.n_reported
+    design, n_sites, n_now = head.study.design, len(head.progress.sites), head.progress.n_reported
     if head.study.is_sealed:
         return [_outlook("The total, as planned", design.forecast())]
     forecasts = []
     if n_now:
         forecasts.append(
-            _outlook(f"Now, with {words.several(n_now, 'site')}", design.forecast(n_holders=n_now))
+            _outlook(f"Now, with {several(n_now, 'site')}", design.forecast(n_holders=n_now))
         )
     if n_sites > n_now:
         label = f"When all {n_sites} have reported" if n_sites > 1 else "When it has reported"
@@ -114,15 +110,15 @@ def cost_of(head: Head) -> Markup:
     return Markup(text + release_details(receipt))  # noqa: S704 (escaped by the report)
 
 
-def files_of(here: Collector, head: Head, member: Member) -> list[tuple[uploads.Upload, bool]]:
+def files_of(collector: Collector, head: Head, member: Member) -> list[tuple[uploads.Upload, bool]]:
     """Return the uploads of a study, and whether this member may download each."""
-    files = uploads.list_uploads(here.store, head.study.name, aside=True)
+    files = uploads.list_uploads(collector.store, head.study.name, aside=True)
     sees_all = head.study.is_sealed or head.sees_single
     return [(upload, sees_all or upload.member == member.name) for upload in files]
 
 
-def can_hand_in(here: Collector, head: Head, member: Member) -> bool:
-    """Whether the study takes a file of this member now."""
+def can_upload(head: Head, member: Member) -> bool:
+    """Return whether the study takes a file of this member now."""
     if head.study.is_sealed:
         return takes(head.progress.state, head.roles)
     if "site" not in head.roles or head.progress.state != "open":
@@ -140,12 +136,12 @@ class History:
     broken: str | None
 
 
-def history_of(here: Collector, name: str) -> History:
+def history_of(collector: Collector, name: str) -> History:
     """Return the events of a study, after a check of the whole chain."""
     broken = None
     try:
-        events = require_unbroken(here.store, name)
+        events = require_unbroken(collector.store, name)
     except FileError as error:
-        events, broken = events_of(here.store, name), str(error)
+        events, broken = events_of(collector.store, name), str(error)
     head = events[-1].digest if events else ""
     return History(events[: -SHOWN_EVENTS - 1 : -1], len(events), head, broken)

@@ -33,7 +33,7 @@ SEALED_STATES = {
     "closed": ("wait", "Closed", "The list of ballots is closed; tellers tally it."),
 }
 VERDICTS = {"good": "go", "rough": "wait", "hopeless": "stop"}
-KINDS = {
+KIND_NAMES = {
     "sketch": "Sketch",
     "card": "Card",
     "study": "Study file",
@@ -84,7 +84,7 @@ def event_text(event: Event) -> str:
     facts: dict[str, Any] = event.facts
     roles = " and ".join(map(str, facts.get("roles", ())))
     if event.act == "uploaded":
-        kind = KINDS.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
+        kind = KIND_NAMES.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
         signed = ", signed" if facts.get("signer") else ""
         return f"uploaded a {kind} of {facts.get('whose')}{signed}"
     if event.act == "gave roles":
@@ -99,8 +99,3 @@ def event_text(event: Event) -> str:
     if event.act == "closed study":
         return "closed the study"
     return event.act
-
-
-def several(number: int, word: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

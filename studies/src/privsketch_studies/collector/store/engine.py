@@ -27,14 +27,14 @@ except ImportError:  # pragma: no cover - without the extra
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from privsketch_studies.collector.store.tables import VERSION, chains, uploads
+from privsketch_studies.collector.store.tables import REVISION, chains, uploads
 
-_VERSIONS = "alembic_version"  # alembic's own table
-_FOLDER = Path(__file__).parent / "migrations"
+_VERSION_TABLE = "alembic_version"  # alembic's own table
+_MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x70736B63  # "pskc": PostgreSQL's lock during migrations
 _BUSY_SECONDS = 30
 _Result = TypeVar("_Result")
-_POOL = 16  # idle connections to keep; a server has not many more threads
+_POOL_SIZE = 16  # idle connections to keep; a server has not many more threads
 
 
 class _Job:
@@ -138,7 +138,7 @@ class Store:
 
     @staticmethod
     def _version(connection: Connection) -> str | None:
-        query = f"SELECT version_num FROM {_VERSIONS}"  # noqa: S608 - alembic's own table
+        query = f"SELECT version_num FROM {_VERSION_TABLE}"  # noqa: S608 - alembic's own table
         version = connection.exec_driver_sql(query).scalar()
         return None if version is None else str(version)
 
@@ -146,9 +146,9 @@ class Store:
         """Create or migrate the tables; refuse a newer version and foreign databases."""
         with self.reading() as connection:
             tables = set(sqlalchemy.inspect(connection).get_table_names())
-            if tables and not {_VERSIONS, chains.name, uploads.name} <= tables:
+            if tables and not {_VERSION_TABLE, chains.name, uploads.name} <= tables:
                 raise AccessError("store: this database is not a collector's")
-            is_current = bool(tables) and self._version(connection) == VERSION
+            is_current = bool(tables) and self._version(connection) == REVISION
         self._set_journal("WAL")  # only now, so that a foreign database does not change
         if is_current:
             return
@@ -158,7 +158,7 @@ class Store:
         from alembic.util import CommandError
 
         config = Config()
-        config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         with self.writing() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
@@ -183,7 +183,9 @@ def _open(location: str) -> tuple[bool, Engine]:
         is_sqlite = url.get_backend_name() == "sqlite"
         if is_sqlite:
             _make_private(str(url.database))
-        engine = create_engine(url, pool_size=_POOL, max_overflow=2 * _POOL, hide_parameters=True)
+        engine = create_engine(
+            url, pool_size=_POOL_SIZE, max_overflow=2 * _POOL_SIZE, hide_parameters=True
+        )
     except ArgumentError:  # its message would show the URL with its password
         raise ParameterError("store: not a URL of a database") from None
     event.listen(engine, "connect", _prepare_sqlite if is_sqlite else _prepare_postgresql)

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 METADATA = MetaData()
-VERSION = "2"  # revision of the newest migration
+REVISION = "2"  # revision of the newest migration
 COLLECTOR = ""  # name of the chain of events without a study
 
 studies = Table(

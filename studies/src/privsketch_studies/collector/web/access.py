@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Path, Request
@@ -11,13 +12,23 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from privsketch_studies.collector.collector import Collector, Settings
 from privsketch_studies.collector.members import Member, authenticate
+from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.web.limits import BodyReader, TokenBuckets, UploadQuota, too_large
 from privsketch_studies.errors import CollectorError
 
 _BEARER = HTTPBearer(auto_error=False, description="Token of a member.")
 _NETWORK_BITS = 64  # of an IPv6 address: one connection usually has a whole network
-StudyName = Annotated[str, Path(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$", max_length=60)]
-Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the bytes.")]
+StudyName = Annotated[
+    str,
+    Path(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$",
+        max_length=60,
+        description="Name of the study.",
+    ),
+]
+Digest = Annotated[
+    str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file, in hex digits.")
+]
 
 
 class RateLimits:
@@ -58,7 +69,7 @@ def collector_of(request: Request) -> Collector:
     return collector
 
 
-async def asking(
+async def current_member(
     request: Request,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
 ) -> Member:
@@ -77,8 +88,43 @@ async def asking(
     return member
 
 
-Asking = Annotated[Member, Depends(asking)]
-Here = Annotated[Collector, Depends(collector_of)]
+CurrentMember = Annotated[Member, Depends(current_member)]
+CurrentCollector = Annotated[Collector, Depends(collector_of)]
+
+
+@dataclass(frozen=True)
+class Client:
+    """Member who sends a request to a collector."""
+
+    collector: Collector
+    member: Member
+
+    @property
+    def store(self) -> Store:
+        """Store of the collector."""
+        return self.collector.store
+
+
+@dataclass(frozen=True)
+class Access(Client):
+    """Access to a study, for a member who has a role in it."""
+
+    study: str
+
+    def require_owner(self) -> None:
+        """Refuse a member who does not own the study."""
+        self.member.require_role(self.study, "owner")
+
+
+async def study_access(
+    study: StudyName, member: CurrentMember, collector: CurrentCollector
+) -> Access:
+    """Return the access to a study; refuse a member who has no role in it."""
+    member.require_role(study)
+    return Access(collector, member, study)
+
+
+StudyAccess = Annotated[Access, Depends(study_access)]
 
 
 async def read_file_body(request: Request, member: Member, max_bytes: int) -> bytes:
@@ -86,11 +132,22 @@ async def read_file_body(request: Request, member: Member, max_bytes: int) -> by
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/octet-stream":
         raise CollectorError("expected a file of type application/octet-stream", "kind")
-    stated = request.headers.get("content-length", str(max_bytes))
-    if not (stated.isascii() and stated.isdigit()) or int(stated) > max_bytes:
+    limit_body(request, max_bytes, str(max_bytes), member)
+    return await request.body()
+
+
+def limit_body(
+    request: Request, max_bytes: int, default_length: str, member: Member | None
+) -> None:
+    """Limit the body of a request, and reserve memory for it if a member uploads files.
+
+    A body without a stated length counts as `default_length` bytes.
+    """
+    length = request.headers.get("content-length", default_length)
+    if not (length.isascii() and length.isdigit()) or int(length) > max_bytes:
         raise too_large(max_bytes)
     body: BodyReader = request.scope["privsketch.body"]
-    quota: UploadQuota = request.app.state.quota
-    body.at_end.append(quota.reserve(member.name, int(stated)))
+    if member is not None:
+        quota: UploadQuota = request.app.state.quota
+        body.at_end.append(quota.reserve(member.name, int(length)))
     body.max_bytes = max_bytes
-    return await request.body()

@@ -19,12 +19,13 @@ from privsketch_studies.collector.pages.rendering import refused_page, wants_pag
 from privsketch_studies.collector.pages.routes import pages
 from privsketch_studies.collector.web.access import RateLimits
 from privsketch_studies.collector.web.limits import STATUS, Guard, UploadQuota
-from privsketch_studies.collector.web.routes import api, public
+from privsketch_studies.collector.web.routes import routers
 from privsketch_studies.errors import CollectorError
 
-_ABOUT = (
+_DESCRIPTION = (
     "A collector of privsketch. It adds up the sketches of open studies, and stores the files of "
-    "sealed studies, which it cannot read."
+    "sealed studies, which it cannot read. Files are bodies of type application/octet-stream, and "
+    "times are milliseconds since 1970, UTC."
 )
 
 
@@ -34,14 +35,15 @@ def make_app(collector: Collector) -> FastAPI:
     app = FastAPI(
         title="privsketch collector",
         version=__version__,
-        description=_ABOUT,
+        description=_DESCRIPTION,
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.collector, app.state.limits = collector, RateLimits(collector.settings)
     app.state.quota, app.state.jobs = UploadQuota(collector.settings), JobQueue()
-    for router in (public, api, pages, forms):
+    for router in (*routers, pages, forms):
         app.include_router(router)
     app.add_exception_handler(PrivsketchError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)

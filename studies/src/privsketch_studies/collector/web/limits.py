@@ -130,9 +130,9 @@ class BodyReader:
             self._began = time.monotonic()
         # The time grows with the bytes that arrived, not with the bytes that are allowed.
         allowed = self._settings.body_seconds + self._n_bytes / self._settings.body_rate
-        left = self._began + allowed - time.monotonic()
+        seconds = self._began + allowed - time.monotonic()
         try:
-            message = await asyncio.wait_for(self._receive(), max(left, 0.001))
+            message = await asyncio.wait_for(self._receive(), max(seconds, 0.001))
         except TimeoutError:
             raise CollectorError("the body took too long", "slow") from None
         self._n_bytes += len(message.get("body", b""))
@@ -180,7 +180,7 @@ class Guard:
             if not status:
                 await send_error(answer, error)
         except Exception as error:
-            LOGGER.error("internal error %s", place_of(error))
+            LOGGER.error("internal error %s", location_of(error))
             if not status:
                 await send_error(answer, CollectorError("internal error", "answer"))
         finally:
@@ -221,7 +221,7 @@ async def send_error(send: Send, error: CollectorError) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def place_of(error: BaseException) -> str:
+def location_of(error: BaseException) -> str:
     """Return type and line of code of an error; its message might quote a body."""
     where = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -232,5 +232,5 @@ def place_of(error: BaseException) -> str:
 
 
 def _method(scope: Scope) -> str:
-    known = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
-    return scope["method"] if scope["method"] in known else "(other)"
+    methods = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+    return scope["method"] if scope["method"] in methods else "(other)"

@@ -15,8 +15,14 @@ from privsketch._base.errors import SignatureError
 from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import events, members, studies, uploads
 from privsketch_studies.collector.chain import Event
-from privsketch_studies.collector.progress import progress_of
-from privsketch_studies.collector.web.access import Asking, Digest, Here, StudyName, read_file_body
+from privsketch_studies.collector.web.access import (
+    CurrentCollector,
+    CurrentMember,
+    Digest,
+    StudyAccess,
+    StudyName,
+    read_file_body,
+)
 from privsketch_studies.collector.web.schemas import (
     ErrorAnswer,
     Health,
@@ -73,18 +79,24 @@ def _file_answer(description: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-public = APIRouter(tags=["service"])
-api = APIRouter(prefix="/api/v1")
+_STUDIES = "/api/v1/studies"
+service = APIRouter(tags=["service"])
+all_studies = APIRouter(prefix=_STUDIES, tags=["studies"], responses=refusals())
+all_uploads = APIRouter(
+    prefix=f"{_STUDIES}/{{study}}/uploads", tags=["uploads"], responses=refusals()
+)
+all_members = APIRouter(prefix="/api/v1", tags=["members"], responses=refusals())
+routers = (service, all_studies, all_uploads, all_members)
 
 
-@public.get("/health", responses={503: refusals()[503]})
-def health(here: Here) -> Health:
+@service.get("/health", responses={503: refusals()[503]})
+def check_health(collector: CurrentCollector) -> Health:
     """Check that the collector and its store answer."""
-    here.require_store()
+    collector.require_store()
     return Health(is_well=True, version=__version__)
 
 
-@public.get(
+@service.get(
     "/metrics",
     response_class=Response,
     responses={
@@ -92,17 +104,17 @@ def health(here: Here) -> Health:
         503: refusals()[503],
     },
 )
-def metrics(here: Here) -> Response:
+def read_metrics(collector: CurrentCollector) -> Response:
     """Return counts over all studies, in the format of Prometheus."""
-    counts = here.counts()
+    counts = collector.counts()
     lines = [
         f"privsketch_{name.removeprefix('n_')} {value}\n" for name, value in vars(counts).items()
     ]
     return Response("".join(lines), media_type="text/plain; version=0.0.4")
 
 
-@api.get("/me", responses=refusals(), tags=["members"])
-async def me(member: Asking) -> OwnProfile:
+@all_members.get("/me")
+async def read_profile(member: CurrentMember) -> OwnProfile:
     """Return the profile of the member with this token."""
     return OwnProfile.of(member)
 
@@ -110,37 +122,36 @@ async def me(member: Asking) -> OwnProfile:
 # ---------------------------------------------------------------- studies
 
 
-@api.get("/studies", responses=refusals(), tags=["studies"])
-async def studies_of_member(member: Asking, here: Here) -> list[StudySummary]:
+@all_studies.get("")
+def list_studies(member: CurrentMember, collector: CurrentCollector) -> list[StudySummary]:
     """List the studies in which you have a role."""
-    own = await run_in_threadpool(studies.list_studies, here.store, member)
+    own = studies.list_studies(collector.store, member)
     return [StudySummary.of(study, member) for study in own]
 
 
-@api.put(
-    "/studies/{study}",
-    status_code=201,
-    responses=refusals(409),
-    openapi_extra=_FILE_BODY,
-    tags=["studies"],
-)
-async def make_study(
+@all_studies.put("/{study}", status_code=201, responses=refusals(409), openapi_extra=_FILE_BODY)
+async def create_study(
     request: Request,
     study: StudyName,
-    member: Asking,
-    here: Here,
-    title: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
-    sealed: bool = False,
-    last_day: Annotated[date | None, Query(description="Last day of uploads, UTC.")] = None,
+    member: CurrentMember,
+    collector: CurrentCollector,
+    title: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="One line for people; else the name."),
+    ] = None,
+    sealed: Annotated[bool, Query(description="Whether only the total becomes known.")] = False,
+    last_day: Annotated[
+        date | None, Query(description="Last day of uploads to an open study, UTC.")
+    ] = None,
 ) -> StudyDetail:
-    """Make a study that you own. The body is a design file."""
+    """Create a study that you own. The body is a design file."""
     if not member.makes_studies:
         raise members.makers_only()
     data = await read_file_body(request, member, MAX_DESIGN)
 
     def work() -> StudyDetail:
-        made = studies.make_study(
-            here.store,
+        created = studies.make_study(
+            collector.store,
             study,
             data,
             owner=member.name,
@@ -149,81 +160,65 @@ async def make_study(
             last_day=last_day,
             by=member,
         )
-        again = members.find_member(here.store, member.name)
-        return StudyDetail.with_progress(made, progress_of(here.store, made), again)
+        owner = members.find_member(collector.store, member.name)  # now with a role
+        return StudyDetail.of_study(collector.store, created, owner)
 
     return await run_in_threadpool(work)
 
 
-@api.get("/studies/{study}", responses=refusals(), tags=["studies"])
-async def study_of_member(study: StudyName, member: Asking, here: Here) -> StudyDetail:
+@all_studies.get("/{study}")
+def read_study(access: StudyAccess) -> StudyDetail:
     """Return a study with its progress and your next steps."""
-    member.require_role(study)
-
-    def work() -> StudyDetail:
-        found = studies.find_study(here.store, study)
-        return StudyDetail.with_progress(found, progress_of(here.store, found), member)
-
-    return await run_in_threadpool(work)
+    found = studies.find_study(access.store, access.study)
+    return StudyDetail.of_study(access.store, found, access.member)
 
 
-@api.get(
-    "/studies/{study}/design",
-    response_class=Response,
-    responses={**refusals(), **_file_answer("The design file.")},
-    tags=["studies"],
+@all_studies.get(
+    "/{study}/design", response_class=Response, responses=_file_answer("The design file.")
 )
-async def design_of_study(study: StudyName, member: Asking, here: Here) -> Response:
+def read_design(access: StudyAccess) -> Response:
     """Return the design file of a study."""
-    member.require_role(study)
-    found = await run_in_threadpool(studies.find_study, here.store, study)
-    return Response(found.design_bytes, media_type=_FILE)
+    return Response(studies.find_study(access.store, access.study).design_bytes, media_type=_FILE)
 
 
-@api.post("/studies/{study}/close", responses=refusals(409), tags=["studies"])
-async def close_study(study: StudyName, member: Asking, here: Here) -> StudyDetail:
+@all_studies.post("/{study}/close", responses=refusals(409))
+def close_study(access: StudyAccess) -> StudyDetail:
     """Close an open study, as its owner; it takes no more sketches."""
-    member.require_role(study, "owner")
-
-    def work() -> StudyDetail:
-        found = studies.close_study(here.store, study, by=member)
-        return StudyDetail.with_progress(found, progress_of(here.store, found), member)
-
-    return await run_in_threadpool(work)
+    access.require_owner()
+    closed = studies.close_study(access.store, access.study, by=access.member)
+    return StudyDetail.of_study(access.store, closed, access.member)
 
 
-@api.get("/studies/{study}/events", responses=refusals(), tags=["studies"])
-async def events_of_study(
-    study: StudyName,
-    member: Asking,
-    here: Here,
-    after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+@all_studies.get("/{study}/events")
+def list_events(
+    access: StudyAccess,
+    after: Annotated[
+        int, Query(ge=0, lt=2**31, description="Number of the last event to leave out.")
+    ] = 0,
+    limit: Annotated[
+        int, Query(ge=1, le=1000, description="Largest number of events to return.")
+    ] = 1000,
 ) -> list[Event]:
     """List the events of a study: a chain in which each event has the digest of the one before."""
-    member.require_role(study)
-    return await run_in_threadpool(events.events_of, here.store, study, after=after, n_events=limit)
+    return events.events_of(access.store, access.study, after=after, n_events=limit)
 
 
-@api.get(
-    "/studies/{study}/total",
+@all_studies.get(
+    "/{study}/total",
     response_class=Response,
     responses={**refusals(404), **_file_answer("The total, a sketch file.")},
-    tags=["studies"],
 )
-async def total_of_study(study: StudyName, member: Asking, here: Here) -> Response:
+def read_total(access: StudyAccess) -> Response:
     """Return the exact sum of all sketches, or of the tallies of a sealed study."""
-    member.require_role(study)
-    total = await run_in_threadpool(here.totals.of, member, study)
-    data = await run_in_threadpool(total.sketch.to_bytes)
-    return Response(data, media_type=_FILE)
+    total = access.collector.totals.of(access.member, access.study)
+    return Response(total.sketch.to_bytes(), media_type=_FILE)
 
 
 # ---------------------------------------------------------------- uploads
 
 
-@api.post(
-    "/studies/{study}/uploads",
+@all_uploads.post(
+    "",
     status_code=201,
     responses={
         200: {
@@ -233,14 +228,11 @@ async def total_of_study(study: StudyName, member: Asking, here: Here) -> Respon
         **refusals(409, 423),
     },
     openapi_extra=_FILE_BODY,
-    tags=["uploads"],
 )
-async def hand_in(
+async def upload_file(
     request: Request,
     response: Response,
-    study: StudyName,
-    member: Asking,
-    here: Here,
+    access: StudyAccess,
     signature: Annotated[
         str | None,
         Header(
@@ -251,118 +243,102 @@ async def hand_in(
         ),
     ] = None,
 ) -> uploads.Acknowledgement:
-    """Upload a sketch, or a file of a sealed study. It is stored once, before the answer."""
-    member.require_role(study)
-
-    def allowed() -> int:
-        found = studies.find_study(here.store, study)
-        return uploads.max_bytes(here.store, member, found)
-
-    data = await read_file_body(request, member, await run_in_threadpool(allowed))
+    """Upload a sketch, or a file of a sealed study. It is on disk before the answer."""
+    max_bytes = await run_in_threadpool(
+        uploads.max_bytes, access.store, access.member, access.study
+    )
+    data = await read_file_body(request, access.member, max_bytes)
     signed = None if signature is None else _decoded(signature)
-    receipt = await run_in_threadpool(uploads.submit, here.store, member, study, data, signed)
+    receipt = await run_in_threadpool(
+        uploads.submit, access.store, access.member, access.study, data, signed
+    )
     response.status_code = 201 if receipt.is_new else 200
     return receipt
 
 
-@api.get("/studies/{study}/uploads", responses=refusals(), tags=["uploads"])
-async def uploads_of_study(
-    study: StudyName, member: Asking, here: Here, aside: bool = False
+@all_uploads.get("")
+def list_uploads(
+    access: StudyAccess,
+    aside: Annotated[bool, Query(description="Include uploads that were set aside.")] = False,
 ) -> list[uploads.Upload]:
-    """List the uploads that count; with `aside`, also those that were set aside."""
-    member.require_role(study)
-    return await run_in_threadpool(uploads.list_uploads, here.store, study, aside=aside)
+    """List the uploads of a study, in their order."""
+    return uploads.list_uploads(access.store, access.study, aside=aside)
 
 
-@api.get(
-    "/studies/{study}/uploads/{digest}",
-    response_class=Response,
-    responses={**refusals(404), **_file_answer("The file.")},
-    tags=["uploads"],
+@all_uploads.get(
+    "/{digest}", response_class=Response, responses={**refusals(404), **_file_answer("The file.")}
 )
-async def upload_of_study(study: StudyName, digest: Digest, member: Asking, here: Here) -> Response:
-    """Return an upload. Only owners, readers and its own member may have a sketch."""
-    _, data, signature = await run_in_threadpool(
-        uploads.read_upload, here.store, member, study, digest
-    )
+def download_upload(digest: Digest, access: StudyAccess) -> Response:
+    """Return the file of an upload.
+
+    Owners, readers and the member who uploaded it may download a sketch. All members may download
+    the files of a sealed study.
+    """
+    _, data, signature = uploads.read_upload(access.store, access.member, access.study, digest)
     headers = {}
     if signature is not None:
         headers[SIGNATURE_HEADER] = base64.b64encode(signature).decode("ascii")
     return Response(data, media_type=_FILE, headers=headers)
 
 
-@api.post(
-    "/studies/{study}/uploads/{digest}/set-aside",
-    status_code=204,
-    responses=refusals(404, 423),
-    tags=["uploads"],
-)
-async def set_aside(
-    study: StudyName, digest: Digest, why: SetAsideRequest, member: Asking, here: Here
-) -> None:
+@all_uploads.post("/{digest}/set-aside", status_code=204, responses=refusals(404, 423))
+def set_upload_aside(digest: Digest, reason: SetAsideRequest, access: StudyAccess) -> None:
     """Set an upload aside, as an owner; it no longer counts, and its member may upload another."""
-    member.require_role(study, "owner")
-    await run_in_threadpool(uploads.set_aside, here.store, study, digest, why.because, by=member)
+    access.require_owner()
+    uploads.set_aside(access.store, access.study, digest, reason.because, by=access.member)
 
 
 # ---------------------------------------------------------------- members
 
-MemberName = Annotated[str, Path(min_length=1, max_length=100)]
+MemberName = Annotated[
+    str, Path(min_length=1, max_length=100, description="Name of the member to change.")
+]
 
 
-@api.get("/studies/{study}/members", responses=refusals(), tags=["members"])
-async def members_of_study(study: StudyName, member: Asking, here: Here) -> list[MemberView]:
+@all_members.get("/studies/{study}/members")
+def list_members(access: StudyAccess) -> list[MemberView]:
     """List the members of a study."""
-    member.require_role(study)
-    people = await run_in_threadpool(members.members_of, here.store, study)
-    return [MemberView.of(person, study) for person in people]
+    people = members.members_of(access.store, access.study)
+    return [MemberView.of(person, access.study) for person in people]
 
 
-@api.post(
-    "/studies/{study}/members", status_code=201, responses=refusals(404, 409), tags=["members"]
-)
-async def add_member(study: StudyName, new: NewMember, member: Asking, here: Here) -> IssuedToken:
+@all_members.post("/studies/{study}/members", status_code=201, responses=refusals(404, 409))
+def add_member(new: NewMember, access: StudyAccess) -> IssuedToken:
     """Add a member to a study, as its owner. The token cannot be shown again."""
-    member.require_role(study, "owner")
-
-    def work() -> IssuedToken:
-        if new.is_known:
-            members.give_roles(here.store, new.name, study, new.roles, by=member)
-            return IssuedToken(name=new.name, token=None)
-        key = None
-        if new.key is not None:
-            key = PublicKey.from_bytes(new.key.encode("utf-8", "replace"))
-        token = members.add_member(
-            here.store, new.name, study=study, as_roles=new.roles, key=key, by=member
-        )
-        return IssuedToken(name=new.name, token=token)
-
-    return await run_in_threadpool(work)
+    access.require_owner()
+    if new.is_known:
+        members.give_roles(access.store, new.name, access.study, new.roles, by=access.member)
+        return IssuedToken(name=new.name, token=None)
+    key = None
+    if new.key is not None:
+        key = PublicKey.from_bytes(new.key.encode("utf-8", "replace"))
+    token = members.add_member(
+        access.store, new.name, study=access.study, as_roles=new.roles, key=key, by=access.member
+    )
+    return IssuedToken(name=new.name, token=token)
 
 
-@api.delete(
-    "/studies/{study}/members/{name}",
-    status_code=204,
-    responses=refusals(404, 409),
-    tags=["members"],
+@all_members.delete(
+    "/studies/{study}/members/{name}", status_code=204, responses=refusals(404, 409)
 )
-async def take_roles(study: StudyName, name: MemberName, member: Asking, here: Here) -> None:
+def remove_roles(name: MemberName, access: StudyAccess) -> None:
     """Remove all roles of a member in a study, as its owner; uploads stay."""
-    member.require_role(study, "owner")
-    await run_in_threadpool(members.take_roles, here.store, name, study, by=member)
+    access.require_owner()
+    members.take_roles(access.store, name, access.study, by=access.member)
 
 
-@api.post("/members/{name}/token", responses=refusals(), tags=["members"])
-async def renew_token(name: MemberName, member: Asking, here: Here) -> IssuedToken:
+@all_members.post("/members/{name}/token")
+def renew_token(
+    name: MemberName, member: CurrentMember, collector: CurrentCollector
+) -> IssuedToken:
     """Replace the token of a member that you added."""
-    token = await run_in_threadpool(members.renew_token, here.store, name, by=member)
-    return IssuedToken(name=name, token=token)
+    return IssuedToken(name=name, token=members.renew_token(collector.store, name, by=member))
 
 
-@api.delete("/members/{name}/token", status_code=204, responses=refusals(), tags=["members"])
-async def revoke_token(name: MemberName, member: Asking, here: Here) -> None:
+@all_members.delete("/members/{name}/token", status_code=204)
+def revoke_token(name: MemberName, member: CurrentMember, collector: CurrentCollector) -> None:
     """Revoke the token of a member that you added."""
-    await run_in_threadpool(members.revoke_token, here.store, name, by=member)
+    members.revoke_token(collector.store, name, by=member)
 
 
 def _decoded(text: str) -> bytes:

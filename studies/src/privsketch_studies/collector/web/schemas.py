@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from privsketch_studies.collector.members import Member
-from privsketch_studies.collector.progress import Progress, Site, Step
+from privsketch_studies.collector.progress import Site, Step, progress_of
+from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import Study
 
 Role = Literal["owner", "site", "teller", "reader"]
+Time = Annotated[int, Field(description="Milliseconds since 1970, UTC.")]
+KeyFingerprint = Annotated[
+    str | None, Field(description="Fingerprint of the member's key; null if no key is known.")
+]
 
 
 class ErrorBody(BaseModel):
-    """Reason for a refusal: a word for programs and a message for people."""
+    """Reason for a refusal: `refusal` is a word for programs, `message` a text for people."""
 
     refusal: str
     message: str
@@ -27,11 +32,11 @@ class ErrorAnswer(BaseModel):
 
 
 class OwnProfile(BaseModel):
-    """Member to whom the token of the request belongs."""
+    """Member to whom the token of the request belongs, with the roles in each study."""
 
     name: str
     makes_studies: bool
-    key: str | None
+    key: KeyFingerprint
     roles: dict[str, list[str]]
 
     @classmethod
@@ -50,7 +55,7 @@ class MemberView(BaseModel):
 
     name: str
     roles: list[str]
-    key: str | None
+    key: KeyFingerprint
     is_revoked: bool
 
     @classmethod
@@ -93,7 +98,7 @@ class SetAsideRequest(BaseModel):
 
 
 class StudySummary(BaseModel):
-    """Study in a list of studies."""
+    """Study in a list of studies, with your roles in it."""
 
     name: str
     title: str
@@ -108,21 +113,26 @@ class StudySummary(BaseModel):
 
 
 class StudyDetail(StudySummary):
-    """Study with its progress and the next steps of the member who asks."""
+    """Study with its progress, the cost of a record and your next steps.
+
+    `state` is "open" or "closed"; that of a sealed study may also be "enrolling", "frozen",
+    "tallied" or "void". `design` is the fingerprint of the design.
+    """
 
     state: str
     design: str
     epsilon: float
     delta: float
     last_day: str | None
-    made_at: int
-    closed_at: int | None
+    made_at: Time
+    closed_at: Time | None
     sites: list[Site]
     steps: list[Step]
 
     @classmethod
-    def with_progress(cls, study: Study, progress: Progress, member: Member) -> StudyDetail:
+    def of_study(cls, store: Store, study: Study, member: Member) -> StudyDetail:
         """Return the details of a study for one of its members."""
+        progress = progress_of(store, study)
         return cls(
             **StudySummary.of(study, member).model_dump(),
             state=progress.state,

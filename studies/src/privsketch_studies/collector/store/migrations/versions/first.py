@@ -84,9 +84,3 @@ def upgrade() -> None:
     )
     # The chain of events without a study exists from the start.
     op.bulk_insert(chains, [{"study": "", "n_events": 0, "head": "0" * 64, "at": 0}])
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for name in ("events", "chains", "claims", "uploads", "roles", "members", "studies"):
-        op.drop_table(name)
