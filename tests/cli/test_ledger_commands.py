@@ -203,7 +203,7 @@ def test_the_page_has_pictures_and_escapes_names(tmp_path, path):
 
 
 def test_terminals_without_blocks(path):
-    command = [sys.executable, "-m", "privsketch", "ledger", "show", str(path)]
+    command = [sys.executable, "-m", "privsketch.cli.main", "ledger", "show", str(path)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run(command, capture_output=True, check=True, env=environment)
     assert b"##" in done.stdout
