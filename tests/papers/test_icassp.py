@@ -10,9 +10,8 @@ import privsketch as ps
 from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
-from papers.theory import icassp_snr
+from papers.theory import icassp_snr, icassp_to_laplace_scale
 from privsketch._base.errors import ParameterError
-from privsketch.noise.calibration import icassp_to_laplace_scale
 from privsketch.noise.mechanism import OPENDP, OWN
 from privsketch.sketching.sums import exact_sums
 
