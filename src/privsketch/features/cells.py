@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
-from privsketch.features.contribution import NoBoundByMask
+from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
@@ -70,17 +69,13 @@ def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.fl
     return edges
 
 
-@dataclass(frozen=True)
-class CellContribution(NoBoundByMask):
+class CellContribution(Contribution):
     """Contribution of a record that lies in one cell."""
 
-    n_values: int
-    dim: int
     signed = False
-    maskable = False
-    divided_by_count = False
-    largest = 1
-    feature_l1 = 1
+
+    def __init__(self, n_values: int, dim: int) -> None:
+        super().__init__(n_values, dim, largest=1, feature_l1=1)
 
     def l1(self, masks: Masks | None) -> int:
         """Return 1: a record is in one cell."""

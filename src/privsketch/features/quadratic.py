@@ -45,7 +45,7 @@ import numpy.typing as npt
 
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import NoBoundByMask
+from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
 from privsketch.features.masks import Masks
 from privsketch.features.stream import PublicStream
@@ -123,49 +123,29 @@ def _orthonormal(rows: Floats) -> Floats:
     return rows
 
 
-@dataclass(frozen=True, eq=False)
-class QuadraticContribution(NoBoundByMask):
-    """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX."""
+class QuadraticContribution(Contribution):
+    """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX.
 
-    vectors: npt.NDArray[np.int16]
+    `shift` is the number of bits dropped from a square, `per_feature` the largest value of each
+    feature: (|w_j| |x|)^2 by Cauchy and Schwarz.
+    """
+
     signed = False
     maskable = True
     divided_by_count = True
 
-    @property
-    def n_values(self) -> int:
-        """Number of integers, one for each feature."""
-        return len(self.vectors)
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return int(self.vectors.shape[1])
-
-    @cached_property
-    def shift(self) -> int:
-        """Number of bits dropped from a square."""
-        return value_shift(self.vectors)
-
-    @cached_property
-    def per_feature(self) -> tuple[int, ...]:
-        """Largest value of each feature: (|w_j| |x|)^2 by Cauchy and Schwarz."""
-        return tuple(norm * RECORD_MAX**2 >> self.shift for norm in squared_norms(self.vectors))
+    def __init__(self, vectors: npt.NDArray[np.int16]) -> None:
+        self.vectors = vectors
+        self.shift = value_shift(vectors)
+        squares = (norm * RECORD_MAX**2 for norm in squared_norms(vectors))
+        self.per_feature = tuple(square >> self.shift for square in squares)
+        (n_values, dim), largest = vectors.shape, max(self.per_feature)
+        super().__init__(n_values, dim, largest=largest, feature_l1=largest)
 
     @cached_property
     def bounds(self) -> QuarticBounds:
         """Bounds of the vectors in their own units."""
         return quartic_bounds(self.vectors.astype(np.float64))
-
-    @property
-    def largest(self) -> int:
-        """Largest value of any feature."""
-        return max(self.per_feature)
-
-    @property
-    def feature_l1(self) -> int:
-        """Largest value of any feature."""
-        return self.largest
 
     def l1(self, masks: Masks | None) -> int:
         """Bound |Om_h|_2^2 R^2 over masks h by all features, or by the longest vectors."""
