@@ -1,6 +1,6 @@
 """Entries of releases: a cost is reserved before noise is drawn, and committed afterwards.
 
-Every release passes through `entered`. Without a ledger it does nothing. With one it first checks
+Every release passes through an entry. Without a ledger it does nothing. With one it first checks
 that the limit allows the cost, reserves it when noise is about to be drawn, and commits the
 receipt. A step of a run passes `STEP` and belongs to the run's entry. Any other release meanwhile,
 as in a callback, has an entry of its own.
@@ -117,13 +117,16 @@ class OpenEntry:
         """Set the object that knows the marks of the records when noise is about to be drawn."""
         self._marks_source = source
 
+    def _known_marks(self) -> Marks | None:
+        return None if self._marks_source is None else self._marks_source.marks
+
     def reserve(self) -> None:
         """Spend the cost once; called before noise is drawn, by the thread that draws first."""
         with self._lock:
             if self._ledger is None or self._reserved is not None:
                 return
             cost = self._cost()
-            marks = None if self._marks_source is None else self._marks_source.marks
+            marks = self._known_marks()
             if marks is not None:  # before spending: users may turn warnings into errors
                 warn_of(self._ledger.cautions(self._name, marks))
             try:
@@ -145,15 +148,9 @@ class OpenEntry:
     def commit(self, receipt: Receipt, marks: Marks | None = None) -> None:
         """Add the receipt, and marks of records that were read after noise was drawn."""
         if self._is_counted:
-            known = (
-                marks
-                if marks is not None
-                else None
-                if self._marks_source is None
-                else self._marks_source.marks
-            )
-            if known is not None:
-                warn_of(PROCESS_COSTS.count(known, receipt))
+            counted = self._known_marks() if marks is None else marks
+            if counted is not None:
+                warn_of(PROCESS_COSTS.count(counted, receipt))
         if self._ledger is None or self._reserved is None:
             return
         try:
@@ -175,10 +172,10 @@ class OpenEntry:
         warn_of(texts)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> Iterator[OpenEntry]:
         """Allow noise in this block; the cost is reserved before the first draw."""
         with self.watching(), entered_noise(None if self._ledger is None else self.reserve):
-            yield
+            yield self
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -252,9 +249,9 @@ class _StepOfRun(OpenEntry):
         super().__init__(None, "", lambda: Cost(exact(0.0)), "", None)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> Iterator[OpenEntry]:
         """Leave noise and refusals to the entry of the run."""
-        yield
+        yield self
 
 
 def open_entry(
@@ -290,22 +287,6 @@ def open_entry(
     book, name = named(stated) or (None, "")
     entry = OpenEntry(book, name, cost, what, source, alone, is_total)
     return entry.count() if isinstance(ledger, Counted) else entry
-
-
-@contextmanager
-def entered(
-    ledger: LedgerName | Counted | Step,
-    cost: Callable[[], Cost],
-    *,
-    what: str,
-    source: str | None,
-    alone: Callable[[], Cost] | None = None,
-    is_total: bool = False,
-) -> Iterator[OpenEntry]:
-    """Enter a release with the parameters of `open_entry`; the block commits it."""
-    entry = open_entry(ledger, cost, what=what, source=source, alone=alone, is_total=is_total)
-    with entry.entered():
-        yield entry
 
 
 def named(ledger: LedgerName) -> tuple[Ledger, str] | None:

@@ -20,7 +20,7 @@ from privsketch.design.cautions import warn_of
 from privsketch.facts.budget import exact, number_text, require_limits
 from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import LedgerName, entered, named
+from privsketch.ledger.entry import LedgerName, named, open_entry
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.trusted import found_key, pinned_keys
 from privsketch.sketching.build import cost_of_design, engine_sums
@@ -129,14 +129,14 @@ def seal(
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
     format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
-    with entered(
+    with open_entry(
         ledger,
         lambda: cost_of_design(design),
         what=what_of(study),
         source=holder,
         alone=lambda: cost_alone(study),
         is_total=stops_nothing(design.schema, format, to_center=missing_to_center),
-    ) as entry:
+    ).entered() as entry:
         noter = noter_of(entry.key, design.schema)
         found = engine_sums(
             data,
