@@ -131,13 +131,13 @@ def require_version(version: Any, what: str) -> None:
 
 def document(kind: str, content: dict[str, Any]) -> bytes:
     """Return a JSON file with kind, version, content and fingerprint, indented for people."""
-    whole = {
+    content_with_kind = {
         "format": _OURS + kind,
         "version": FORMAT_VERSION,
         **content,
         "fingerprint": fingerprint(content),
     }
-    text = json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(content_with_kind, indent=2, ensure_ascii=True, allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
@@ -150,14 +150,14 @@ def document_kind(data: bytes, what: str) -> str | None:
 
 def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
     """Return the content of a `document` of this kind, checked against its fingerprint."""
-    whole = parse_json(data, what)
-    if whole.pop("format", None) != _OURS + kind:
+    fields = parse_json(data, what)
+    if fields.pop("format", None) != _OURS + kind:
         raise FileError(f"{what}: not a privsketch {kind} file")
-    require_version(whole.pop("version", None), what)
-    if whole.pop("fingerprint", None) != fingerprint(whole):
+    require_version(fields.pop("version", None), what)
+    if fields.pop("fingerprint", None) != fingerprint(fields):
         raise FileError(f"{what}: the fingerprint does not match; the file was altered")
-    _require_printable(whole, what)
-    return whole
+    _require_printable(fields, what)
+    return fields
 
 
 def _require_printable(value: Any, what: str) -> None:

@@ -24,15 +24,15 @@ def described(title: str, lines: Iterable[str], *tables: str) -> str:
     """Render the lines of a description, with their headings, and tables."""
     facts: list[tuple[str, str]] = []
     for line in lines:
-        heading, words = line[:HEADING].strip(), line[HEADING:].strip()
+        heading, text = line[:HEADING].strip(), line[HEADING:].strip()
         if line.startswith(" ") and heading:  # an item of a list
             facts.append(("", line.rstrip()))
         elif not heading and facts:
-            name, before = facts.pop()
-            facts.append((name, f"{before}\n{words}"))
+            name, previous = facts.pop()
+            facts.append((name, f"{previous}\n{text}"))
         else:
-            facts.append((heading, words))
-    careful = [words for name, words in facts if name == "careful"]
+            facts.append((heading, text))
+    careful = [text for name, text in facts if name == "careful"]
     return shown(title, [fact for fact in facts if fact[0] != "careful"], *tables, careful=careful)
 
 
@@ -73,9 +73,9 @@ def table(
         + "</tr>"
         for name, row in zip(heads[:MAX_DOWN], rows[:MAX_DOWN], strict=True)
     )
-    more = len(rows) - MAX_DOWN
-    rest = f"<div>{more} more rows</div>" if more > 0 else ""
+    n_left_out = len(rows) - MAX_DOWN
+    note = f"<div>{n_left_out} more rows</div>" if n_left_out > 0 else ""
     return (
         f'<table style="{_TABLE}"><tr style="background:none"><th style="{_LEFT}">{escape(corner)}'
-        f"</th>{head}</tr>{lines}</table>{rest}"
+        f"</th>{head}</tr>{lines}</table>{note}"
     )

@@ -49,9 +49,9 @@ def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of a group by name, read once per process."""
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"privsketch.{group}"):
-        known = points.get(point.name, ())
-        if all(point.value != other.value for other in known):
-            points[point.name] = (*known, point)
+        same_name = points.get(point.name, ())
+        if all(point.value != other.value for other in same_name):
+            points[point.name] = (*same_name, point)
     return points
 
 

@@ -79,8 +79,8 @@ def is_name(value: object) -> bool:
 
 def meaning_of(neighbours: str, unit: str) -> str:
     """Describe what is hidden; less than a record if the unit is less."""
-    for known, thing in ((UNIT, "record"), (PERSON, "person")):
-        if unit.startswith(known):
+    for name, thing in ((UNIT, "record"), (PERSON, "person")):
+        if unit.startswith(name):
             return {
                 "add-remove": f"add-remove (hides whether a {thing} is there)",
                 "replace": f"replace (hides what a {thing} says; the number of {thing}s is public)",

@@ -166,8 +166,8 @@ class Column:
 
 def plain(value: float) -> str:
     """Return a bound as people write it."""
-    whole = float(value).is_integer() and abs(value) < 1e15
-    return f"{int(value):,}" if whole else f"{value:g}"
+    is_whole = float(value).is_integer() and abs(value) < 1e15
+    return f"{int(value):,}" if is_whole else f"{value:g}"
 
 
 MISSING_WORDS: dict[str, str] = {
@@ -290,11 +290,11 @@ class Number(Line):
         if self.scale == "linear":
             return super().encode(values)
         low, high = self.low, self.high
-        known = np.where(np.isnan(values), high, np.clip(values, low, high))
+        clipped = np.where(np.isnan(values), high, np.clip(values, low, high))
         if low > 0:
-            shifted, ends = known, np.array([low, high])
+            shifted, ends = clipped, np.array([low, high])
         else:
-            shifted, ends = known / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
+            shifted, ends = clipped / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
         bottom, top = natural_log(ends)
         position = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
         return self._scaled(np.where(np.isnan(values), np.nan, position))

@@ -183,8 +183,8 @@ class Box(_Region):
             return f"box [{self.low:g}, {self.high:g}] in {self.dim} dimensions"
         center, half = self.center_vector, self.half_widths
         sides = [f"[{c - h:g}, {c + h:g}]" for c, h in zip(center[:6], half[:6], strict=True)]
-        more = f" x ... ({self.dim} columns)" if len(half) > 6 else ""
-        return "box " + " x ".join(sides) + more
+        rest_text = f" x ... ({self.dim} columns)" if len(half) > 6 else ""
+        return "box " + " x ".join(sides) + rest_text
 
 
 @dataclass(frozen=True)

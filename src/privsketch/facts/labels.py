@@ -173,9 +173,9 @@ class Category(Labelled):
             raise self._error("values", self.values, "expected texts or whole numbers")
         texts = tuple(v.strip() if isinstance(v, str) else label_text(v) for v in self.values)
         keys = [label_text(text) for text in texts]
-        twice = [text for text, key in zip(texts, keys, strict=True) if keys.count(key) > 1]
-        if twice:
-            raise self._error("values", twice[0], "occurs twice")
+        repeated = [text for text, key in zip(texts, keys, strict=True) if keys.count(key) > 1]
+        if repeated:
+            raise self._error("values", repeated[0], "occurs twice")
         if any(key.lower().lstrip("+-") in NO_NUMBERS for key in keys):
             raise self._error("values", texts, "one of them means that there is no number")
         if len(texts) > MAX_LABELS:
@@ -194,8 +194,8 @@ class Category(Labelled):
     @property
     def labels(self) -> tuple[str, ...]:
         """Values, then "other", and "missing" if that is a label."""
-        more = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
-        return (*self.values, *(label for label in more if label not in self.values))
+        additional = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
+        return (*self.values, *(label for label in additional if label not in self.values))
 
     def _words(self) -> str:
         shown = ", ".join(self.values[:6]) + (", ..." if len(self.values) > 6 else "")

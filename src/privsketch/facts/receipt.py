@@ -289,7 +289,7 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
     every part is public, and the statement is about replacing a record by another one of
     the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
     """
-    stated = [part.assumption for part in parts if part.assumption]
+    assumptions = [part.assumption for part in parts if part.assumption]
     return _composed(
         mechanism,
         parts,
@@ -297,7 +297,7 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         **_combined_costs(parts, max),
         unit=_common_unit(parts),
         composition="parallel",
-        assumption="; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *stated])),
+        assumption="; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *assumptions])),
     )
 
 

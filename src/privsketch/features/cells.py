@@ -43,15 +43,15 @@ def checked_cells(cells: object, dim: int) -> tuple[int, ...]:
 def cell_counts(quantised: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the number of quantised records (n, dim) in each cell, (n_cells,)."""
     # Products stay below 2^31, and 32-bit numbers are divided twice as fast.
-    whole = np.int32 if max(shape) < 2**15 else np.int64
-    index: Any = np.zeros(len(quantised), dtype=whole)
+    dtype = np.int32 if max(shape) < 2**15 else np.int64
+    index: Any = np.zeros(len(quantised), dtype=dtype)
     for column, g in zip(quantised.T, shape, strict=True):
-        along = column.astype(whole)
-        along += RECORD_MAX
-        along *= g
-        along //= N_VALUES
+        position = column.astype(dtype)
+        position += RECORD_MAX
+        position *= g
+        position //= N_VALUES
         index *= g
-        index += along
+        index += position
     return np.bincount(index, minlength=math.prod(shape))
 
 

@@ -154,20 +154,20 @@ def draw_blocks(
         0, 1
     )
     radius, scale = law.drawn(for_scale, for_radius)
-    wanted = radius / scale * integer_norm
-    if not wanted.max() <= MAX_INTEGER_NORM:
+    lengths = radius / scale * integer_norm
+    if not lengths.max() <= MAX_INTEGER_NORM:
         raise ParameterError(
             "frequency_scale",
             law.scales,
             "too fine for this domain (a frequency of "
-            f"{wanted.max() / 2.0 ** (TURN_BITS - RECORD_BITS):.3g} turns per half-width does "
+            f"{lengths.max() / 2.0 ** (TURN_BITS - RECORD_BITS):.3g} turns per half-width does "
             "not fit the fixed-point format)",
             "use a larger scale",
         )
     signs1, signs2 = _signs(for_signs1), _signs(for_signs2)
     signs1[:, -1] *= -signs1.prod(axis=1, dtype=np.int8)  # an odd number of minus signs
     norms = np.sqrt(squared_row_norms(signs1, dim).astype(np.float64))
-    radii = np.maximum(np.rint(wanted / norms), 1.0).astype(np.int32)
+    radii = np.maximum(np.rint(lengths / norms), 1.0).astype(np.int32)
     for array in (signs1, signs2, radii):
         array.flags.writeable = False
     return StructuredBlocks(signs1, signs2, radii, dim, n_features)

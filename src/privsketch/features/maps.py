@@ -123,11 +123,11 @@ def _registered_map(name: str) -> FeatureMap:
     """
     plugin = find_plugin("feature_maps", name)
     if plugin is None:
-        known = ", ".join(map(repr, [*FEATURE_MAPS, *plugin_names("feature_maps")]))
+        names = ", ".join(map(repr, [*FEATURE_MAPS, *plugin_names("feature_maps")]))
         raise ParameterError(
             "feature_map",
             name,
-            f"expected one of {known}",
+            f"expected one of {names}",
             "install the package that registers this map, if there is one",
         )
     part = _checked_part(plugin)

@@ -70,8 +70,8 @@ def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     for up to 2^33 records at a time.
     """
     coarse = coarse_records(quantised)
-    places, weights = _triangle(coarse.shape[1])
-    entries = (coarse.T @ coarse).reshape(-1)[places]
+    indices, weights = _triangle(coarse.shape[1])
+    entries = (coarse.T @ coarse).reshape(-1)[indices]
     return np.asarray(entries.astype(np.int64) * weights)
 
 

@@ -118,8 +118,8 @@ def _orthonormal(rows: Floats) -> Floats:
     for i in range(len(rows)):
         row = rows[i]
         row /= np.sqrt(np.add.accumulate(row * row)[-1])
-        rest = rows[i + 1 :]
-        rest -= np.add.accumulate(rest * row, axis=1)[:, -1:] * row
+        later_rows = rows[i + 1 :]
+        later_rows -= np.add.accumulate(later_rows * row, axis=1)[:, -1:] * row
     return rows
 
 
@@ -160,17 +160,17 @@ class QuadraticContribution(Contribution):
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Bound S4 over masks, which only lower it; r features reach sqrt(r) times the longest."""
-        whole = self._floor_squared(self.bounds.s4**2)
+        bound = self._floor_squared(self.bounds.s4**2)
         if masks is not None and masks.features != "all":
             if masks.kept is not None:
-                whole = min(whole, masks.kept * self.largest**2)
-            return whole if neighbours == "add-remove" else 2 * whole
+                bound = min(bound, masks.kept * self.largest**2)
+            return bound if neighbours == "add-remove" else 2 * bound
         if neighbours == "add-remove":
-            return whole
+            return bound
         # Floors move a difference by less than 1 each way; two floored records have no
         # negative values, so twice the squared norm holds without that.
         apart = math.sqrt(self._floor_squared(self.bounds.replace_squared) + 1)
-        return min(2 * whole, math.ceil((apart + math.sqrt(self.n_values)) ** 2))
+        return min(2 * bound, math.ceil((apart + math.sqrt(self.n_values)) ** 2))
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest value for both relations: values are not negative."""
@@ -183,8 +183,8 @@ class QuadraticContribution(Contribution):
         if masks.features == "uniform" and masks.kept == 1:
             return self.per_feature
         n_blocks, n_kept = self.n_values // self.dim, masks.kept // self.dim
-        most = min(MAX_MASKS, MAX_WORK // self.dim**3)
-        if masks.features != "block" or n_blocks > most or math.comb(n_blocks, n_kept) > most:
+        limit = min(MAX_MASKS, MAX_WORK // self.dim**3)
+        if masks.features != "block" or n_blocks > limit or math.comb(n_blocks, n_kept) > limit:
             return None
         return tuple(self._subset_norm(subset) for subset in combinations(range(n_blocks), n_kept))
 
@@ -376,11 +376,11 @@ def _gram_form(vectors: Floats, norms: Floats) -> _Form:
     """
     m, dim = vectors.shape
     inner = np.square(vectors @ vectors.T)
-    whole = np.empty((m + 1, m + 1))
-    whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = inner, norms, norms, dim
+    gram = np.empty((m + 1, m + 1))
+    gram[:m, :m], gram[m, :m], gram[:m, m], gram[m, m] = inner, norms, norms, dim
     if m > MAX_DUAL:
-        return _Form(inner, inner - np.outer(norms, norms) / dim, whole, norms)
-    values, basis = np.linalg.eigh(whole)
+        return _Form(inner, inner - np.outer(norms, norms) / dim, gram, norms)
+    values, basis = np.linalg.eigh(gram)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T
     return _Form(
         inner, inner - np.outer(norms, norms) / dim, root[:, :m] @ root[:, :m].T, root[:, m]

@@ -140,8 +140,8 @@ class Limit:
         """Largest sum of rho; None for basic accounting."""
         if self.accounting == "basic":
             return None
-        rest = 1 - self.without_rho
-        return _largest_rho(self.epsilon * rest, self.delta * rest)
+        share = 1 - self.without_rho
+        return _largest_rho(self.epsilon * share, self.delta * share)
 
     def allows(self, total: Total) -> bool:
         """Return whether a total is within the limit."""
@@ -190,8 +190,8 @@ class Limit:
             return amounts_text(left.epsilon, left.delta, up=False)
         words = f"rho = {fraction_text(left.rho, up=False)}"
         if self.without_rho:
-            apart = amounts_text(left.epsilon, left.delta, up=False)
-            words += f", and {apart} for what has no rho"
+            without_rho = amounts_text(left.epsilon, left.delta, up=False)
+            words += f", and {without_rho} for what has no rho"
         if left.pure_epsilon is not None:
             pure = fraction_text(left.pure_epsilon, up=False)
             words += f"; or epsilon = {pure} if all of it is pure"
@@ -206,8 +206,8 @@ class Limit:
         if implied is not None:
             words += f" (epsilon = {fraction_text(implied)} at the limit's delta)"
         if total.epsilon_without_rho or total.delta_without_rho:
-            apart = amounts_text(total.epsilon_without_rho, total.delta_without_rho)
-            words += f", and {apart} of what has no rho"
+            without_rho = amounts_text(total.epsilon_without_rho, total.delta_without_rho)
+            words += f", and {without_rho} of what has no rho"
         return words
 
     def charged_text(self, amount: Amount) -> str:
@@ -230,8 +230,8 @@ class Limit:
         if self.rho is None:
             return words
         words += f" (rho = {fraction_text(self.rho, up=False)}"
-        apart = f"; {fraction_text(self.without_rho)} of it apart" if self.without_rho else ""
-        return f"{words}{apart})"
+        share_text = f"; {fraction_text(self.without_rho)} of it apart" if self.without_rho else ""
+        return f"{words}{share_text})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
@@ -278,8 +278,8 @@ def stated_limit(
     return limit
 
 
-def _share(part: Fraction, whole: Fraction) -> Fraction:
-    return part / whole if part else Fraction(0)
+def _share(part: Fraction, total: Fraction) -> Fraction:
+    return part / total if part else Fraction(0)
 
 
 @lru_cache(maxsize=256)

@@ -175,10 +175,10 @@ class Reservation:
             f"{match.words}; their costs add up, and the ledger counts them apart"
             for match in self.matches[:_MAX_NAMED]
         ]
-        more = len(self.matches) - _MAX_NAMED
-        if more > 0:
-            sets = "data set has" if more == 1 else "data sets have"
-            texts.append(f"{more} more {sets} these records, or many of them; costs add up")
+        n_unnamed = len(self.matches) - _MAX_NAMED
+        if n_unnamed > 0:
+            sets = "data set has" if n_unnamed == 1 else "data sets have"
+            texts.append(f"{n_unnamed} more {sets} these records, or many of them; costs add up")
         if self.is_unlike:
             texts.append(
                 f"no record of data set {self.data_set!r} was recognised among these: is it the "
@@ -240,16 +240,16 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
                 alone=Cost.from_json(content["alone"]) if "alone" in content else None,
             )
             continue
-        before = entries[line.entry]
+        reserved = entries[line.entry]
         entries[line.entry] = replace(
-            before,
+            reserved,
             state="committed",
             time_committed=content["time"],
-            cost=before.cost if content["cost"] is None else Cost.from_json(content["cost"]),
+            cost=reserved.cost if content["cost"] is None else Cost.from_json(content["cost"]),
             charged=charged,
             receipt=content["receipt"],
             output=content["output"],
-            alone=None if content.get("void") else before.alone,
+            alone=None if content.get("void") else reserved.alone,
         )
     return list(entries.values())
 

@@ -128,18 +128,18 @@ def short_text(value: Fraction) -> str:
     return f"{_PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator)):.3g}"
 
 
-def _other_unit(released: str | None, stated: str | None) -> str:
-    if stated is None:
+def _other_unit(released: str | None, column: str | None) -> str:
+    if column is None:
         return (
             f"the release protects persons (column {released!r}), the data set is stated by "
             "records: a record that changes its person is one less and one more; add a data set "
             f"of persons: Ledger.add(..., person={released!r}), privsketch ledger add --person"
         )
-    told = "records" if released is None else f"persons by column {released!r}"
+    unit = "records" if released is None else f"persons by column {released!r}"
     return (
-        f"the release protects {told}, the data set is stated by persons (column {stated!r}): one "
+        f"the release protects {unit}, the data set is stated by persons (column {column!r}): one "
         "person may have any number of such records; release with a schema that names "
-        f"`person={stated!r}`"
+        f"`person={column!r}`"
     )
 
 

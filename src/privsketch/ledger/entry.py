@@ -283,8 +283,8 @@ def open_entry(
     """
     if isinstance(ledger, Step):
         return _StepOfRun()
-    stated = ledger.ledger if isinstance(ledger, Counted) else ledger
-    book, name = named(stated) or (None, "")
+    choice = ledger.ledger if isinstance(ledger, Counted) else ledger
+    book, name = named(choice) or (None, "")
     entry = OpenEntry(book, name, cost, what, source, alone, is_total)
     return entry.count() if isinstance(ledger, Counted) else entry
 
@@ -313,18 +313,18 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
     if name is None:
         name = os.environ.get(DATASET) or None
     if name is None:
-        known = [one.name for one in book.datasets()]
-        if not known:
+        names = [data_set.name for data_set in book.datasets()]
+        if not names:
             raise ParameterError(
                 "the ledger has no data set yet; add one with its limit: Ledger.add, privsketch "
                 "ledger add"
             )
-        if len(known) > 1:
+        if len(names) > 1:
             raise ParameterError(
-                f"the ledger has {len(known)} data sets ({', '.join(map(repr, known[:8]))}); say "
+                f"the ledger has {len(names)} data sets ({', '.join(map(repr, names[:8]))}); say "
                 f"whose records these are: `ledger=(path, name)`, `dataset` or {DATASET}"
             )
-        name = known[0]
+        name = names[0]
     return book, name
 
 
@@ -386,15 +386,15 @@ class ProcessCosts:
         """Record a fit, and return a warning if it repeats earlier records; at most one."""
         fit, kind = _Fit(marks, receipt), (marks.encoding, receipt.unit)
         with self._lock:
-            earlier = [one for one in self._fits if _is_repeat(one, fit)]
+            earlier = [old for old in self._fits if _is_repeat(old, fit)]
             self._fits = [*self._fits[-_MAX_FITS:], fit]
             # Once for a table: folds of a search may share no records.
             if not earlier or kind in self._warned:
                 return []
             self._warned.add(kind)
-        costs = [one.receipt for one in (*earlier, fit)]
+        costs = [old.receipt for old in (*earlier, fit)]
         cost = cost_text(
-            exact_sum([one.epsilon for one in costs]), exact_sum([one.delta for one in costs])
+            exact_sum([old.epsilon for old in costs]), exact_sum([old.delta for old in costs])
         )
         return [
             f"this process has released these records, or part of them, {len(costs)} times: every "

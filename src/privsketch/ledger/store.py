@@ -87,9 +87,9 @@ class Line(NamedTuple):
     content: str
     hash: str
 
-    def digest(self, before: str) -> str:
+    def digest(self, previous_hash: str) -> str:
         """Return the hash of this line after one with the hash `before`."""
-        return hashlib.sha256(before.encode() + canonical_json(self[:-1])).hexdigest()
+        return hashlib.sha256(previous_hash.encode() + canonical_json(self[:-1])).hexdigest()
 
 
 def now() -> str:
@@ -144,37 +144,37 @@ class Log:
         content: dict[str, Any],
     ) -> None:
         """Append a line."""
-        number, before = self.head
+        number, previous_hash = self.head
         epsilon, delta, rho = (None if value is None else str(value) for value in amount)
         text = canonical_json({"time": now(), **content}).decode("ascii")
         line = Line(number + 1, kind, data_set, entry, str(epsilon), str(delta), rho, text, "")
-        line = line._replace(hash=line.digest(before))
+        line = line._replace(hash=line.digest(previous_hash))
         self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", line)
 
     def lines(
         self, data_set: str | None = None, entry: str | None = None, kind: str | None = None
     ) -> Iterator[Line]:
         """Yield lines in order: all, or those of a data set, an entry, a kind."""
-        chosen = {"data_set": data_set, "entry": entry, "kind": kind}
-        stated = {name: value for name, value in chosen.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in stated) or "1"
+        choices = {"data_set": data_set, "entry": entry, "kind": kind}
+        conditions = {name: value for name, value in choices.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in conditions) or "1"
         query = f"SELECT * FROM log WHERE {where} ORDER BY number"  # noqa: S608 - names of columns
-        for row in self._connection.execute(query, tuple(stated.values())):
+        for row in self._connection.execute(query, tuple(conditions.values())):
             yield Line(*row)
 
     def chained(self) -> Iterator[tuple[Line, list[str]]]:
         """Yield all lines, each with the faults of its number, its hash and its signs."""
-        before, number = self.beginning, 0
+        previous_hash, number = self.beginning, 0
         for line in self.lines():
             faults, number = [], number + 1
             if line.number != number:
                 faults.append(f"line {number} is missing")
                 number = line.number
-            if line.digest(before) != line.hash:
+            if line.digest(previous_hash) != line.hash:
                 faults.append(f"line {number}: its hash does not match; it was altered")
             if any("-" in (amount or "") for amount in (line.epsilon, line.delta, line.rho)):
                 faults.append(f"line {number}: a negative cost")
-            before = line.hash
+            previous_hash = line.hash
             yield line, faults
 
     def amounts(self, data_set: str) -> dict[str, Amount]:

@@ -101,19 +101,19 @@ class _Replay:
 
     def _commit(self, line: Line) -> list[str]:
         entry = str(line.entry)
-        before = self._amounts[line.data_set].get(entry)
-        if before is None or entry in self._committed:
+        reserved = self._amounts[line.data_set].get(entry)
+        if reserved is None or entry in self._committed:
             return ["no entry of this data set waits for it"]
         self._committed.add(entry)
         amount = amount_of(line.epsilon, line.delta, line.rho)
         self._amounts[line.data_set][entry] = amount
-        self.totals[line.data_set] = self.totals[line.data_set].minus(before).plus(amount)
+        self.totals[line.data_set] = self.totals[line.data_set].minus(reserved).plus(amount)
         stated_cost = content_of(line)["cost"]
         if stated_cost is None:
-            return [] if amount == before else ["the charge has changed without a cost"]
+            return [] if amount == reserved else ["the charge has changed without a cost"]
         cost = Cost.from_json(stated_cost)
         expected = charge(cost, self.data_sets[line.data_set])
-        if before.rho is None:
+        if reserved.rho is None:
             expected = expected.without_rho
         if amount != expected or not cost.is_within(self._reserved[entry]):
             return ["the cost is not within what was reserved"]

@@ -156,9 +156,9 @@ def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float
     beside = (1.0 + (scatter - 1.0) / n_records) / noise
 
     def is_right_of_root(u: float) -> bool:
-        rest = 1.0 - u
+        v = 1.0 - u
         # Products only, which are the same everywhere: holders must agree on a scale.
-        return u * u * u + 2 * a * u - a - beside * rest * rest * rest >= 0
+        return u * u * u + 2 * a * u - a - beside * v * v * v >= 0
 
     return 1.0 - bisect(is_right_of_root, 0.0, 1.0, max_steps=200)[1]
 

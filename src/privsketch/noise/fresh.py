@@ -185,8 +185,8 @@ def _root(log_delta: Callable[[float], float], delta: float) -> float:
         high *= 2
     while log_delta(low) <= target:
         low /= 2
-    _, enough = bisect(lambda at: log_delta(at) <= target, low, high, tolerance=1e-13)
-    return enough * _ROUND_UP
+    _, root = bisect(lambda at: log_delta(at) <= target, low, high, tolerance=1e-13)
+    return root * _ROUND_UP
 
 
 def log_delta_fresh_gaussian(

@@ -261,8 +261,8 @@ def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integer
     _reserve()
     for watcher in _watchers.get():
         watcher()
-    drawn, scale = sampler(values, law)
-    return drawn, law.receipt(scale, source, _sampler_name(values, law))
+    result, scale = sampler(values, law)
+    return result, law.receipt(scale, source, _sampler_name(values, law))
 
 
 LEDGER = "PRIVSKETCH_LEDGER"  # names the ledger file in which every release must be entered

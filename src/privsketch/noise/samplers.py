@@ -172,8 +172,8 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
     out = np.empty(count, dtype=np.int64)
     done = 0
     while done < count:
-        far: dict[int, int] = {}
-        proposal = _laplace(min(CHUNK, 32 + 3 * (count - done) // 2), law, random_bytes, far)
+        large: dict[int, int] = {}
+        proposal = _laplace(min(CHUNK, 32 + 3 * (count - done) // 2), law, random_bytes, large)
 
         def exponent(values: Integers) -> npt.NDArray[np.float64]:
             distance = np.abs(values) - float(mode)
@@ -183,11 +183,11 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
             return (abs(value) - mode) ** 2 / (2 * squared)
 
         words = _words(len(proposal), random_bytes) >> np.uint64(32)
-        kept = _coins(proposal, words, 32, exponent, exact_exponent, random_bytes)
-        for index, value in far.items():  # 64 bits do not hold these values; new bits decide
+        is_kept = _coins(proposal, words, 32, exponent, exact_exponent, random_bytes)
+        for index, value in large.items():  # 64 bits do not hold them; new bits decide
             word = int.from_bytes(random_bytes(8), "little")
-            kept[index] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
-        accepted = proposal[kept][: count - done]
+            is_kept[index] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
+        accepted = proposal[is_kept][: count - done]
         out[done : done + len(accepted)] = accepted
         done += len(accepted)
     return out
@@ -237,12 +237,12 @@ def _geometric_law(scale: Fraction) -> _Geometric:
 
 
 def _laplace(
-    count: int, law: _Geometric, random_bytes: RandomBytes, far: dict[int, int] | None = None
+    count: int, law: _Geometric, random_bytes: RandomBytes, large: dict[int, int] | None = None
 ) -> Integers:
     """Draw magnitude and sign; zero with a minus sign does not count and is drawn again.
 
     Sums and products of 64-bit integers wrap, so that values are right modulo 2^64 in any case;
-    `far` collects those whose magnitude is 2^62 or more, by their index.
+    `large` collects those whose magnitude is 2^62 or more, by their index.
     """
     words = _words(count, random_bytes)
     upper = _upper(words >> np.uint64(47) & np.uint64(0xFFFF), law, random_bytes)
@@ -250,16 +250,16 @@ def _laplace(
     magnitude = (upper << law.low_bits) + low
     negative = words >> np.uint64(63) != 0
     values = np.where(negative, -magnitude, magnitude)
-    if far is not None:
+    if large is not None:
         for index in np.flatnonzero(upper >= 1 << max(62 - law.low_bits, 0)).tolist():
             size = (int(upper[index]) << law.low_bits) + int(low[index])
-            far[index] = -size if negative[index] else size
-    again = np.flatnonzero(negative & (upper == 0) & (low == 0))
-    if len(again):
-        inner: dict[int, int] = {}
-        values[again] = _laplace(len(again), law, random_bytes, inner)
-        if far is not None:
-            far.update({int(again[index]): value for index, value in inner.items()})
+            large[index] = -size if negative[index] else size
+    minus_zeros = np.flatnonzero(negative & (upper == 0) & (low == 0))
+    if len(minus_zeros):
+        redrawn_large: dict[int, int] = {}
+        values[minus_zeros] = _laplace(len(minus_zeros), law, random_bytes, redrawn_large)
+        if large is not None:
+            large.update({int(minus_zeros[index]): value for index, value in redrawn_large.items()})
     return values
 
 
@@ -271,7 +271,7 @@ def _low(words: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers:
     source = words if bits <= _LOW_IN_WORD else _words(len(words), random_bytes)
     low = (source & np.uint64(2**bits - 1)).view(np.int64)
     inverse = float(1 / law.scale)
-    kept = _coins(
+    is_kept = _coins(
         low,
         words >> np.uint64(31) & np.uint64(0xFFFF),
         16,
@@ -279,27 +279,27 @@ def _low(words: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers:
         lambda value: value / law.scale,
         random_bytes,
     )
-    again = np.flatnonzero(~kept)
-    if len(again):
-        low[again] = _low(_words(len(again), random_bytes), law, random_bytes)
+    rejected = np.flatnonzero(~is_kept)
+    if len(rejected):
+        low[rejected] = _low(_words(len(rejected), random_bytes), law, random_bytes)
     return low
 
 
 def _upper(first: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers:
     """Return the upper part from 16 random bits each, and more where these do not decide."""
     upper = law.quick[first.view(np.int64)].astype(np.int64)
-    open_ = np.flatnonzero(upper < 0)
-    if len(open_):
-        words = first[open_] << np.uint64(48) | _words(len(open_), random_bytes) >> np.uint64(16)
+    unsure = np.flatnonzero(upper < 0)
+    if len(unsure):
+        words = first[unsure] << np.uint64(48) | _words(len(unsure), random_bytes) >> np.uint64(16)
         parts = np.searchsorted(law.bounds, words, side="right")
         tied = np.flatnonzero((parts > 0) & (law.bounds[np.maximum(parts, 1) - 1] == words))
         for index in tied:
             parts[index] = _settled_upper(int(words[index]), law, random_bytes)
-        upper[open_] = parts
+        upper[unsure] = parts
     beyond = np.flatnonzero(upper == _TABLE)
     if len(beyond):  # given that it is at least _TABLE, the rest has the same law again
-        more = _words(len(beyond), random_bytes) >> np.uint64(48)
-        upper[beyond] += _upper(more, law, random_bytes)
+        new_words = _words(len(beyond), random_bytes) >> np.uint64(48)
+        upper[beyond] += _upper(new_words, law, random_bytes)
     return upper
 
 
@@ -331,13 +331,13 @@ def _coins(
     """
     probability = np.exp(-exponent(values))
     uniform = words.astype(np.float64) * 2.0**-bits
-    kept = uniform < probability - (2.0**-bits + _CERTAIN)
-    open_ = np.flatnonzero(~kept & (uniform < probability + _CERTAIN))
-    for index in open_:
-        kept[index] = _settled_coin(
+    is_true = uniform < probability - (2.0**-bits + _CERTAIN)
+    undecided = np.flatnonzero(~is_true & (uniform < probability + _CERTAIN))
+    for index in undecided:
+        is_true[index] = _settled_coin(
             int(words[index]), bits, exact_exponent(int(values[index])), random_bytes
         )
-    return kept
+    return is_true
 
 
 def _settled_coin(word: int, bits: int, exponent: Fraction, random_bytes: RandomBytes) -> bool:

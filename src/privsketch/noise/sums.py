@@ -149,16 +149,16 @@ class SumNoise:
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
             if leaf.sampler not in SAMPLERS or not is_like(leaf, expected):
                 return False
-        whole = composed_receipt(leaves, receipt.source)
-        return len(laws) == 1 or receipt == whole.naming(*receipt.plugins)
+        composed = composed_receipt(leaves, receipt.source)
+        return len(laws) == 1 or receipt == composed.naming(*receipt.plugins)
 
 
 def is_like(receipt: Receipt, expected: Receipt) -> bool:
     """Return whether two receipts are equal, up to rounding on another machine and descriptions."""
     for name in ("sensitivity", "scale", "rho"):
-        value, known = getattr(receipt, name), getattr(expected, name)
-        is_near = value is not None and known is not None and math.isclose(value, known)
-        if not (is_near or value is known is None):
+        value, target = getattr(receipt, name), getattr(expected, name)
+        is_near = value is not None and target is not None and math.isclose(value, target)
+        if not (is_near or value is target is None):
             return False
     if len(receipt.parts) != len(expected.parts):
         return False

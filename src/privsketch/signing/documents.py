@@ -43,8 +43,8 @@ _INVISIBLE = frozenset(
 
 def written(kind: str, content: dict[str, Any]) -> bytes:
     """Return the bytes of a file of this kind."""
-    whole = {"format": f"privsketch-{kind}", "version": VERSION, **content}
-    return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+    fields = {"format": f"privsketch-{kind}", "version": VERSION, **content}
+    return json.dumps(fields, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
 def content(
@@ -53,18 +53,18 @@ def content(
     """Return the fields that `written` wrote, in order; raise a FileError for any other byte."""
     if len(data) > max_bytes:
         raise FileError(f"{what}: larger than any privsketch {kind} file")
-    whole = parse_json(data, what)
-    if whole.pop("format", None) != f"privsketch-{kind}":
+    fields_read = parse_json(data, what)
+    if fields_read.pop("format", None) != f"privsketch-{kind}":
         raise FileError(f"{what}: not a privsketch {kind} file")
-    version = whole.pop("version", None)
+    version = fields_read.pop("version", None)
     if type(version) is not int or version < 1:
         raise FileError(f"{what}: no valid version; the file is damaged or of another kind")
     if version > VERSION:
         raise FileError(f"{what}: of version {version}; install a newer privsketch")
-    require_fields(whole, fields, what)
-    if written(kind, {name: whole[name] for name in fields}) != data:
+    require_fields(fields_read, fields, what)
+    if written(kind, {name: fields_read[name] for name in fields}) != data:
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
-    return whole
+    return fields_read
 
 
 def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:

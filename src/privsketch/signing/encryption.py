@@ -65,8 +65,8 @@ def unlock_secret(ciphertext: bytes, passphrase: str, header: dict[str, Any], wh
 def require_lock(lock: Any, what: str) -> None:
     """Refuse any lock but those that `new_lock` makes."""
     require_fields(lock, (*_KINDS, *_COST, "salt", "nonce"), what)
-    stated = {name: lock[name] for name in (*_KINDS, *_COST)}
-    if canonical_json(stated) != canonical_json({**_KINDS, **_COST}):  # 1, not 1.0 or true
+    parameters = {name: lock[name] for name in (*_KINDS, *_COST)}
+    if canonical_json(parameters) != canonical_json({**_KINDS, **_COST}):  # 1, not 1.0 or true
         raise FileError(f"{what}: its secrets are locked in a way that this privsketch refuses")
     hex_bytes(lock["salt"], _SALT_BYTES, what)
     hex_bytes(lock["nonce"], _NONCE_BYTES, what)

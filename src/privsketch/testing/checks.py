@@ -91,10 +91,10 @@ def check_feature_map(name: str) -> None:
         with without_noise():
             whole = sketch(table, design, source="whole")
             parts = [sketch(part, design) for part in np.array_split(table, 3)]
-            alone = sketch(table[:1], design)
+            single = sketch(table[:1], design)
         _require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
         _check_file(whole)
-        pairs = alone.sums.reshape(2, -1).T
+        pairs = single.sums.reshape(2, -1).T
         entries = {tuple(pair) for pair in feature_map(name).table.tolist()}
         one_record = all(tuple(pair) in entries for pair in pairs.tolist())
         _require(one_record, "one record adds pairs that are not in the table")
@@ -164,8 +164,8 @@ def check_decoder(name: str, **options: Any) -> None:
         exact = sketch(_records(), design, source="a")
     model = _check_centers(exact, {"decoder": name, **options})
     _require(model.decoder == name, "the model names another decoder")
-    again = _check_centers(exact, {"decoder": name, **options})
-    same = np.array_equal(model.centers, again.centers)
+    second = _check_centers(exact, {"decoder": name, **options})
+    same = np.array_equal(model.centers, second.centers)
     _require(same, "the same sketch and random_state give other centers")
 
 
@@ -215,18 +215,18 @@ def _check_refusal(release: Callable[[Floats], Any]) -> None:
     table = _records()
     table[7] = (np.nan, 0.123456)
     try:
-        asked = questions(lambda: release(table))
+        asked_questions = questions(lambda: release(table))
     except PrivsketchError as error:
         _require("0.123456" not in str(error), "an error quotes a record")
     else:
-        _require(not asked, "noise was drawn for a table with missing values")
+        _require(not asked_questions, "noise was drawn for a table with missing values")
 
 
 def _check_centers(exact: Sketch, options: dict[str, Any]) -> Any:
     model = learn_kmeans(exact, 2, random_state=0, **options)
     order = np.argsort(model.centers[:, 0])
-    far = float(np.abs(model.centers[order] - _CENTERS).max())
-    _require(far <= _CLOSE, f"two clear clusters are missed by {far:.2g}")
+    distance = float(np.abs(model.centers[order] - _CENTERS).max())
+    _require(distance <= _CLOSE, f"two clear clusters are missed by {distance:.2g}")
     _require(abs(float(model.weights.sum()) - 1) < 1e-6, "weights do not add up to 1")
     _check_file(model)
     return model
@@ -242,8 +242,8 @@ def _check_replay(release: Callable[[Floats], Any], neighbours: Neighbours) -> N
         except AssertionError as error:
             raise AssertionError(f"{name} record, {neighbours}: {error}") from error
         else:
-            one, two = (_content(result) for result in (replayed.first, replayed.second))
-            _require(one == two, f"{name} record, {neighbours}: the results differ")
+            first, second = (_content(result) for result in (replayed.first, replayed.second))
+            _require(first == second, f"{name} record, {neighbours}: the results differ")
 
 
 def _content(result: Any) -> bytes:

@@ -211,12 +211,12 @@ class Tape:
     def replay(self, values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         """A sampler that gives the answers again, in order; AssertionError for other questions."""
         _require(len(self.again) < len(self.questions), "more questions than before")
-        known = self.questions[len(self.again)]
-        _require(law == known.law, "a question with another law")
-        same_shape = law.kind == "threshold" or values.shape == known.values.shape
+        question = self.questions[len(self.again)]
+        _require(law == question.law, "a question with another law")
+        same_shape = law.kind == "threshold" or values.shape == question.values.shape
         _require(same_shape, "a question of another shape")
         self.again.append(values.copy())
-        return known.answer.copy(), law.scale
+        return question.answer.copy(), law.scale
 
     def _noisy(self, values: Integers, law: NoiseLaw) -> Integers:
         rng, scale = self._rng, law.scale * self._spread
@@ -277,8 +277,8 @@ def moved(
         n_picks = getattr(law, "n_picks", 1)
         rows = np.sort(np.abs(before - after), axis=1)[:, ::-1]
         total = int((n_picks * rows[:, 0] + rows[:, :n_picks].sum(axis=1)).sum())
-        twice = 1 if law.neighbours == "add-remove" else 2
-        return total / (twice * sensitivity), total / scale
+        factor = 1 if law.neighbours == "add-remove" else 2
+        return total / (factor * sensitivity), total / scale
     _require(sensitivity <= scale * exact(law.inner), "a scale below its law's")
     if isinstance(law, ZoomLaw):
         _require(answer is not None, "two looks without their answer")
@@ -319,7 +319,7 @@ class Replayed:
     def moves_of(self, kind: str) -> tuple[float, ...]:
         """Moves of the questions with laws of one kind."""
         pairs = zip(self.laws, self.moves, strict=True)
-        return tuple(far for law, far in pairs if law.kind == kind)
+        return tuple(move for law, move in pairs if law.kind == kind)
 
 
 def replay(
@@ -367,8 +367,8 @@ def replay(
     epsilon, rho = Fraction(0), Fraction(0)
     for question, after in zip(tape.questions, tape.again, strict=True):
         _require(question.law.neighbours == receipt.neighbours, "a law for another relation")
-        far, cost = moved(question.values, after, question.law, question.answer)
-        moves.append(far)
+        move, cost = moved(question.values, after, question.law, question.answer)
+        moves.append(move)
         if question.law.kind == "gaussian":
             rho += cost
         else:
@@ -391,10 +391,10 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _receipt(result: Any) -> Receipt:
-    found = getattr(result, "receipt", None) or result.receipt_
-    if not isinstance(found, Receipt):
+    receipt = getattr(result, "receipt", None) or result.receipt_
+    if not isinstance(receipt, Receipt):
         raise TypeError("run: expected a result with a receipt")
-    return found
+    return receipt
 
 
 def _unnamed(receipt: Receipt) -> Receipt:
@@ -433,6 +433,6 @@ def neighbouring_tables(
     if neighbours == "add-remove":
         yield "none", table[:0], table[:1]
         yield "removed", table, table[:-1]
-    rest = table if neighbours == "add-remove" else table[1:]
+    base = table if neighbours == "add-remove" else table[1:]
     for name, record in new.items():
-        yield name, table, np.concatenate([rest, record[np.newaxis]])
+        yield name, table, np.concatenate([base, record[np.newaxis]])

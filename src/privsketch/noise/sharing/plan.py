@@ -273,8 +273,8 @@ class Sharing:
         needed = self.levels[level]
         costs = [cost_times(self.noise, "outsiders", Fraction(needed, turnout))]
         if self.colluding == 0:  # every holder knows its own noise
-            others = Fraction(needed, max(turnout - 1, 1))
-            costs.append(cost_times(self.noise, "each of the other holders", others))
+            share = Fraction(needed, max(turnout - 1, 1))
+            costs.append(cost_times(self.noise, "each of the other holders", share))
         honest = turnout - self.colluding
         pooled = f"all tellers but one, with {self.colluding} of the holders"
         costs.append(cost_times(self.noise, pooled, Fraction(needed, honest)))
@@ -383,8 +383,8 @@ def plan_sharing(
     elif alone is None and law.kind == "gaussian":
         alone = law.rho * 2 * n_holders
     elif alone is None:
-        whole = exact(exact_sum([law.epsilon for law in noise.laws]))
-        alone = round_down(whole * floor_ratio(n_holders))
+        epsilon = exact(exact_sum([law.epsilon for law in noise.laws]))
+        alone = round_down(epsilon * floor_ratio(n_holders))
     return Sharing(
         noise,
         by,

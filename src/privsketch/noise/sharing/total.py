@@ -185,15 +185,15 @@ class SharedTotal:
         """
         if self.by == "tellers":
             laws = [self.floor(law, noise) for law in noise.laws]
-            whole = cost_of_laws(ALL_BUT_ONE, noise.laws)
-            return whole, cost_of_laws(ALL_OTHERS[self.by], laws)
+            all_but_one = cost_of_laws(ALL_BUT_ONE, noise.laws)
+            return all_but_one, cost_of_laws(ALL_OTHERS[self.by], laws)
         costs = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
         colluding, pooled = self.turnout - self.needed, "all tellers but one"
         if colluding:
             pooled += f", with {colluding} of the {self.turnout} holders"
         else:  # every holder knows its own noise
-            others = Fraction(self.needed, max(self.turnout - 1, 1))
-            costs.append(cost_times(noise, "each of the other holders", others))
+            share = Fraction(self.needed, max(self.turnout - 1, 1))
+            costs.append(cost_times(noise, "each of the other holders", share))
         costs.append(cost_times(noise, pooled, 1))
         law = noise.sums_law
         epsilon = epsilon_of_rho(self.alone, law.delta)
@@ -202,7 +202,7 @@ class SharedTotal:
     def receipt(self, noise: SumNoise, sampler: str) -> Receipt:
         """Return what the total costs those whose records are in it."""
         parts = [law.receipt(law.scale, None, sampler) for law in noise.laws]
-        whole = parts[0] if len(parts) == 1 else composed_receipt(parts, None)
+        release = parts[0] if len(parts) == 1 else composed_receipt(parts, None)
         assumption = _HOLDERS if self.by == "holders" else _TELLERS
         how = (
             f"added in parts by {self.turnout} holders"
@@ -210,8 +210,8 @@ class SharedTotal:
             else f"added by each of {self.n_tellers} tellers to the total of {self.turnout} holders"
         )
         receipt = replace(
-            whole,
-            mechanism=f"{whole.mechanism}, {how}",
+            release,
+            mechanism=f"{release.mechanism}, {how}",
             source=self.source,
             assumption=assumption.format(**self.to_json()),
         )
@@ -259,8 +259,8 @@ def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
 def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
     """Return `law` of `noise` for its fraction of the cost `alone`, wrapping."""
     if law.kind == "gaussian":
-        whole = Fraction(law.sensitivity) ** 2 / (2 * exact(alone))
-        return gaussian_part(law, root_up(whole))
+        variance = Fraction(law.sensitivity) ** 2 / (2 * exact(alone))
+        return gaussian_part(law, root_up(variance))
     total = exact(exact_sum([part.epsilon for part in noise.laws]))
     epsilon = round_down(exact(law.epsilon) * exact(alone) / total)
     n, sensitivity = law.n_components, int(law.sensitivity)
@@ -308,18 +308,18 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
     The variances of the first l noises add up to scale^2 / levels[l - 1], with the margin: so many
     holders have together the noise of one release. Levels fall.
     """
-    whole = Fraction(scale) ** 2 * (1 + MARGIN)
+    variance = Fraction(scale) ** 2 * (1 + MARGIN)
     scales: list[float] = []
     covered = Fraction(0)
     for level in levels:
-        missing = whole / level - covered
-        if missing < MIN_SHARE**2:
+        part = variance / level - covered
+        if part < MIN_SHARE**2:
             raise ParameterError(
                 f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
                 "a design that has room for parts of its noise: planned with `n_holders=` as many "
                 "as take part, and `sharing='holders'`"
             )
-        scales.append(root_up(missing))
+        scales.append(root_up(part))
         covered += Fraction(scales[-1]) ** 2
     return tuple(scales)
 
