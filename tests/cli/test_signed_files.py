@@ -36,7 +36,7 @@ def home(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def quick_lock(monkeypatch):
     """A lock that takes no time, and no memory, to try."""
-    monkeypatch.setattr(encryption, "_COST", {"n": 16, "r": 1, "p": 1})
+    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
 
 
 @pytest.fixture

@@ -251,13 +251,15 @@ def require_count(name: str, value: object, what: str = "an integer of at least 
     raise ParameterError(name, value, f"expected {what}")
 
 
-MIN_SCALE, MAX_SCALE = 1e-100, 1e100  # of frequencies: their squares are finite floats
+MIN_FREQUENCY_SCALE, MAX_FREQUENCY_SCALE = 1e-100, 1e100  # their squares are finite floats
 
 
 def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
     """Return the lowest and highest scale of frequencies, or raise a ParameterError."""
     low, high = scales
-    if not (low <= high and all(MIN_SCALE <= scale <= MAX_SCALE for scale in scales)):
+    if not (
+        low <= high and all(MIN_FREQUENCY_SCALE <= scale <= MAX_FREQUENCY_SCALE for scale in scales)
+    ):
         expected = "expected positive numbers, low <= high, in the units of the records"
         raise ParameterError("frequency_scale", scales, expected)
     return float(low), float(high)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
 FORMAT_VERSION = 2  # as docs/format.md describes it
 MAX_JSON_BYTES = 64 * 2**20  # larger files are refused before they are read; by trial
-MAX_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
+MAX_SKETCH_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
 _OURS = "privsketch-"
-_NAMES = ("columns", "record")  # fields that hold names of columns
+_FIELDS_OF_NAMES = ("columns", "record")  # fields that hold names of columns
 _SPACES = "\u00a0\u202f\u2009"  # non-breaking and thin spaces
 _PREAMBLE = struct.Struct("<8sII")
 _DIGEST_BYTES = 32  # SHA-256
@@ -180,7 +180,9 @@ def _require_printable(value: Any, what: str) -> None:
 
 
 def _are_names(field: str, value: Any) -> bool:
-    return field in _NAMES and isinstance(value, list) and all(type(n) is str for n in value)
+    return (
+        field in _FIELDS_OF_NAMES and isinstance(value, list) and all(type(n) is str for n in value)
+    )
 
 
 def as_line(text: str) -> str:
@@ -275,7 +277,7 @@ def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Return all bytes of a plain file, unless it exceeds the largest privsketch file."""
-    largest = MAX_JSON_BYTES + 8 * MAX_VALUES
+    largest = MAX_JSON_BYTES + 8 * MAX_SKETCH_VALUES
     with plain_file(path, or_handed=True) as stream:
         size = os.fstat(stream.fileno()).st_size  # 0 for pipes
         data = stream.read(largest + 1) if size <= largest else b""

@@ -30,7 +30,7 @@ from privsketch._base.elementary import cosine_sine, natural_log
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
 from privsketch.facts.budget import is_name
-from privsketch.facts.domain import MAX_WIDTH, MIN_WIDTH
+from privsketch.facts.domain import MAX_DOMAIN_WIDTH, MIN_DOMAIN_WIDTH
 
 Rule = Literal["error", "drop", "center", "category"]
 RULES: tuple[Rule, ...] = ("error", "drop", "center")
@@ -269,7 +269,7 @@ class Number(Line):
             raise self._error(
                 "low", self.low, f"is not below high={self.high:g}", "are they swapped?"
             )
-        if not MIN_WIDTH < width < MAX_WIDTH:
+        if not MIN_DOMAIN_WIDTH < width < MAX_DOMAIN_WIDTH:
             raise self._error("high", self.high, "cannot be computed with", "use other units")
         require_one_of("scale", self.scale, ("linear", "log"))
         if self.scale == "log" and self.low < 0:
@@ -449,7 +449,7 @@ class Cycle(Column):
         super().__post_init__()
         for name in ("period", "start"):
             self._set(name, self._number(name, getattr(self, name)))
-        if not MIN_WIDTH < self.period < MAX_WIDTH:
+        if not MIN_DOMAIN_WIDTH < self.period < MAX_DOMAIN_WIDTH:
             raise self._error("period", self.period, "expected a number above 0")
         if self.fill is not None:
             self._set("fill", self._number("fill", self.fill))

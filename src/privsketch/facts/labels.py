@@ -14,10 +14,10 @@ from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Rule
 
 OTHER, MISSING = "other", "missing"
-MAX_LABELS = 1000  # each label is a coordinate
+MAX_CATEGORY_VALUES = 1000  # each label is a coordinate
 
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NO_NUMBERS = ("nan", "inf", "infinity")
 
 
@@ -37,7 +37,7 @@ def label_text(value: Any) -> str:
         except (TypeError, ValueError):
             return str(value)
     text = value.strip()
-    if _NUMBER.fullmatch(text):
+    if _NUMBER_PATTERN.fullmatch(text):
         return _number_text(float(text))
     return text.lower() if text.lower() in ("true", "false") else text
 
@@ -178,8 +178,8 @@ class Category(Labelled):
             raise self._error("values", repeated[0], "occurs twice")
         if any(key.lower().lstrip("+-") in NO_NUMBERS for key in keys):
             raise self._error("values", texts, "one of them means that there is no number")
-        if len(texts) > MAX_LABELS:
-            raise self._error("values", len(texts), f"more than {MAX_LABELS} of them")
+        if len(texts) > MAX_CATEGORY_VALUES:
+            raise self._error("values", len(texts), f"more than {MAX_CATEGORY_VALUES} of them")
         if not all(text and text.isprintable() for text in texts):
             raise self._error("values", "", "a value is empty, or no text that can be shown")
         self._set("values", texts)

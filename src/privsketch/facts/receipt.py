@@ -18,7 +18,7 @@ from privsketch.facts.budget import (
     NEIGHBOURS,
     ONE_RECORD,
     PERSON,
-    UNIT,
+    RECORD,
     Budget,
     Neighbours,
     Unit,
@@ -88,7 +88,7 @@ class Receipt:
     calibration: str = ""
     rho: float | None = None
     sampler: str = ""
-    unit: str = UNIT
+    unit: str = RECORD
     composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
     assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
@@ -123,8 +123,8 @@ class Receipt:
         if unit == ONE_RECORD:
             return self
         text, assumption = self.unit, self.assumption
-        if text.startswith(UNIT):
-            text = text.replace(UNIT, unit.text, 1)
+        if text.startswith(RECORD):
+            text = text.replace(RECORD, unit.text, 1)
         elif text.startswith(PERSON):  # a part made for as many records of any person
             text, assumption = unit.text, ""
         assumptions = [text for text in (assumption, unit.assumption) if text]
@@ -243,7 +243,7 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         parts,
         source,
         **_combined_costs(parts, exact_sum),
-        unit=_shared([part.unit for part in parts]) or UNIT,
+        unit=_shared([part.unit for part in parts]) or RECORD,
         composition="sequential",
         assumption=_shared([part.assumption for part in parts]),
     )

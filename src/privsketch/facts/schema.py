@@ -384,7 +384,9 @@ def schema_of(domain: Any) -> Schema | None:
     return Schema(tuple(Number(name, float(low), float(high)) for name, low, high in bounds))
 
 
-KINDS: dict[str, type[Column]] = {kind.KIND: kind for kind in (Number, Category, Flag, Date, Cycle)}
+COLUMN_KINDS: dict[str, type[Column]] = {
+    kind.KIND: kind for kind in (Number, Category, Flag, Date, Cycle)
+}
 
 
 def column_from_json(value: Any) -> Column:
@@ -394,16 +396,16 @@ def column_from_json(value: Any) -> Column:
     options = {name: item for name, item in value.items() if name not in ("kind", "note")}
     name, kind = options.get("name"), value.get("kind")
     where = f"column {name!r}" if isinstance(name, str) else "a column"
-    kinds = ", ".join(map(repr, KINDS))
+    kinds = ", ".join(map(repr, COLUMN_KINDS))
     if kind is None:
         raise ParameterError(f"{where}: its kind is open; write one of {kinds}")
-    if kind not in KINDS:
+    if kind not in COLUMN_KINDS:
         raise ParameterError(f"{where}: `kind={kind!r}` is none of {kinds}")
     empty = [key for key, item in options.items() if item is None]
     if empty:
         raise ParameterError(f"{where}: {empty[0]!r} is open; write a value, or leave it out")
     try:
-        return KINDS[kind](**options)
+        return COLUMN_KINDS[kind](**options)
     except TypeError:
         raise ParameterError(
             f"{where}: unknown or missing fields for a {kind}; it has {', '.join(options)}"

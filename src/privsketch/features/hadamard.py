@@ -42,8 +42,8 @@ from privsketch.features.stream import PublicStream, Purpose
 
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.
-MIN_SIZE = 64
-MAX_DIM = 2**15  # of a domain, for which squared norms are exact (features/fixedpoint.py)
+MIN_BLOCK_SIZE = 64
+MAX_STRUCTURED_DIM = 2**15  # squared norms of such domains are exact (features/fixedpoint.py)
 # At the widest scale, norm 1 / scale in steps of the integer radius. At 2, one frequency in 32
 # of that scale lies below half a step and is raised to one.
 MIN_STEPS = 2.0
@@ -134,8 +134,8 @@ def draw_blocks(
     features add blocks and keep the others.
     """
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
-    if dim > MAX_DIM:
-        raise ParameterError(f"`dim={dim}`: expected at most {MAX_DIM}")
+    if dim > MAX_STRUCTURED_DIM:
+        raise ParameterError(f"`dim={dim}`: expected at most {MAX_STRUCTURED_DIM}")
     law = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
     size = block_size(dim)
     integer_norm = half_width / TWO_PI * 2.0 ** (TURN_BITS - RECORD_BITS)  # of 1 rad per unit
@@ -175,7 +175,7 @@ def draw_blocks(
 
 def block_size(dim: int) -> int:
     """Return the size of a block: the power of two that holds a record, at least 64."""
-    return max(MIN_SIZE, 1 << (dim - 1).bit_length())
+    return max(MIN_BLOCK_SIZE, 1 << (dim - 1).bit_length())
 
 
 def common_half_width(domain: Domain) -> float:

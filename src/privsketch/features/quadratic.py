@@ -212,7 +212,7 @@ class QuadraticContribution(Contribution):
 
 MAX_SPLIT = 2500  # rows of the matrices up to which B2 is computed,
 MAX_SVEC = 2**27  # and entries of A; beyond, only B3 is
-MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
+EIGENVALUE_MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
 MAX_DUAL = 300  # rows of the matrices up to which B5 and B1 are computed as well
 
 
@@ -285,16 +285,18 @@ def round_up(bound: float) -> float:
 def spectral_bound(vectors: npt.NDArray[Any]) -> float:
     """Bound |Om|_2^2 of integer vectors (m, dim), equally on every processor."""
     wide = vectors.astype(np.float64)
-    return round_up(_largest(wide.T @ wide) * MARGIN)
+    return round_up(_largest(wide.T @ wide) * EIGENVALUE_MARGIN)
 
 
 def _unit_bounds(vectors: Floats) -> QuarticBounds:
     dim = vectors.shape[1]
     norms = np.einsum("jk,jk->j", vectors, vectors)
     spectral = _largest(vectors.T @ vectors)
-    b3 = math.sqrt(float(norms.max()) * spectral) * MARGIN
+    b3 = math.sqrt(float(norms.max()) * spectral) * EIGENVALUE_MARGIN
     if min(len(vectors), _size(dim)) > MAX_SPLIT or len(vectors) * _size(dim) > MAX_SVEC:
-        return QuarticBounds(spectral * MARGIN, math.inf, math.inf, b3, math.inf, math.inf)
+        return QuarticBounds(
+            spectral * EIGENVALUE_MARGIN, math.inf, math.inf, b3, math.inf, math.inf
+        )
     form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
     traceless = max(_largest(form.traceless), 0.0)
     weighted = (vectors * norms[:, None]).T @ vectors
@@ -306,12 +308,12 @@ def _unit_bounds(vectors: Floats) -> QuarticBounds:
     b1 = math.sqrt(_largest(form.quartic)) if affordable else math.inf
     b5 = form.dual() if affordable and not _is_tight(vectors, norms) else math.inf
     return QuarticBounds(
-        spectral=spectral * MARGIN,
-        b1=b1 * MARGIN,
-        b2=math.sqrt(max(split, 0.0)) * MARGIN,
+        spectral=spectral * EIGENVALUE_MARGIN,
+        b1=b1 * EIGENVALUE_MARGIN,
+        b2=math.sqrt(max(split, 0.0)) * EIGENVALUE_MARGIN,
         b3=b3,
-        b5=b5 * MARGIN,
-        traceless=traceless * MARGIN,
+        b5=b5 * EIGENVALUE_MARGIN,
+        traceless=traceless * EIGENVALUE_MARGIN,
     )
 
 

@@ -24,11 +24,17 @@ from typing import Any, Literal, NamedTuple
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import MIN_DELTA, exact
-from privsketch.ledger.cost import MAX_EPSILON, amounts_text, as_fraction, fraction_text, short_text
+from privsketch.ledger.cost import (
+    MAX_LEDGER_EPSILON,
+    amounts_text,
+    as_fraction,
+    fraction_text,
+    short_text,
+)
 
 Accounting = Literal["basic", "zcdp"]
 ACCOUNTINGS: tuple[Accounting, ...] = ("basic", "zcdp")
-_ROUND_UP = 1 + 1e-9  # bisections end far closer than this
+_BISECTION_MARGIN = 1 + 1e-9  # bisections end far closer than this
 _MIN_LOSS = 1e-60  # rho and epsilon below any that noise has
 
 
@@ -256,8 +262,8 @@ def stated_limit(
     )
     if limit.epsilon == 0:
         raise ParameterError("epsilon", epsilon, "expected a number above 0")
-    if limit.epsilon > MAX_EPSILON:
-        expected = f"expected at most {MAX_EPSILON:g}"
+    if limit.epsilon > MAX_LEDGER_EPSILON:
+        expected = f"expected at most {MAX_LEDGER_EPSILON:g}"
         raise ParameterError("epsilon", short_text(limit.epsilon), expected)
     if limit.delta >= 1:
         raise ParameterError("delta", delta, "expected a number below 1")
@@ -298,7 +304,9 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
     """Return the epsilon that rho implies at this delta, rounded up."""
     from privsketch.noise.calibration import log_delta_zcdp, round_down
 
-    loss = max(float(rho) * _ROUND_UP, _MIN_LOSS)  # some fractions are too small for a float
+    loss = max(
+        float(rho) * _BISECTION_MARGIN, _MIN_LOSS
+    )  # some fractions are too small for a float
     log_delta = math.log(round_down(delta))
     low, high = 0.0, 1.0
     while log_delta_zcdp(loss, high) > log_delta:
@@ -309,4 +317,4 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
             high = middle
         else:
             low = middle
-    return exact(high * _ROUND_UP)
+    return exact(high * _BISECTION_MARGIN)

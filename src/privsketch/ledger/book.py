@@ -43,7 +43,7 @@ from privsketch.ledger.contents import (
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks, Match, matches_elsewhere, readable_marks, recognised
 
-MAX_NAME = 200
+MAX_DATA_SET_NAME = 200
 MAX_NOTE = 10_000
 _HEAD = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _WARNED: set[Path] = set()  # ledgers whose holder this process has warned
@@ -161,8 +161,8 @@ class Ledger:
         """
         limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)
-        if not is_name(name) or len(name) > MAX_NAME:
-            expected = f"expected a printable name of 1 to {MAX_NAME} characters"
+        if not is_name(name) or len(name) > MAX_DATA_SET_NAME:
+            expected = f"expected a printable name of 1 to {MAX_DATA_SET_NAME} characters"
             raise ParameterError("name", name, expected)
         if not isinstance(note, str) or len(note) > MAX_NOTE or not _is_text(note):
             raise ParameterError("note", note, f"expected a text of at most {MAX_NOTE} characters")
@@ -456,7 +456,7 @@ class Ledger:
             number, head = log.head
             return {
                 "format": "privsketch-ledger-export",
-                "version": store.VERSION,
+                "version": store.LEDGER_VERSION,
                 "accounting": log.accounting,
                 "time": log.time,
                 "n_lines": number,

@@ -18,8 +18,8 @@ from privsketch._base.errors import BudgetError, ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, ONE_RECORD, Neighbours, Unit, exact, number_text
 
 _PRECISE = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
-_DIGITS = 6  # to which long numbers are rounded in texts
-MAX_EPSILON = 10**6  # far beyond any protection, and e^epsilon is still a Decimal
+_TEXT_DIGITS = 6  # to which long numbers are rounded in texts
+MAX_LEDGER_EPSILON = 10**6  # far beyond any protection, and e^epsilon is still a Decimal
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Cost:
     def __post_init__(self) -> None:
         epsilon, delta = as_fraction("epsilon", self.epsilon), as_fraction("delta", self.delta)
         rho = None if self.rho is None else as_fraction("rho", self.rho)
-        if epsilon > MAX_EPSILON:
-            raise ParameterError("epsilon", short_text(epsilon), f"above {MAX_EPSILON:g}")
-        if rho is not None and rho > MAX_EPSILON**2:
-            raise ParameterError("rho", short_text(rho), f"above {MAX_EPSILON**2:g}")
+        if epsilon > MAX_LEDGER_EPSILON:
+            raise ParameterError("epsilon", short_text(epsilon), f"above {MAX_LEDGER_EPSILON:g}")
+        if rho is not None and rho > MAX_LEDGER_EPSILON**2:
+            raise ParameterError("rho", short_text(rho), f"above {MAX_LEDGER_EPSILON**2:g}")
         if delta > 1:
             raise ParameterError("delta", float(delta), "expected at most 1")
         if delta == 0:  # Bun and Steinke, 2016, Proposition 1.4; a receipt has it rounded up
@@ -167,7 +167,7 @@ def exp_above(value: Fraction) -> Fraction:
     return Fraction(_PRECISE.next_plus(_PRECISE.exp(rounded)))
 
 
-def fraction_text(value: Fraction, *, up: bool = True, digits: int = _DIGITS) -> str:
+def fraction_text(value: Fraction, *, up: bool = True, digits: int = _TEXT_DIGITS) -> str:
     """Return a fraction as text: short decimals in full, others rounded up or down."""
     number = float(value)
     text = number_text(number)

@@ -38,8 +38,8 @@ from privsketch._base.formats import (
 )
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
-VERSION = 1
-KEY_BYTES = 32
+LEDGER_VERSION = 1
+MARKS_KEY_BYTES = 32
 BUSY_SECONDS = 120.0  # longest wait for others, whose operations take milliseconds each
 _MAX_PAUSE = 0.01  # seconds between two attempts to begin
 
@@ -106,13 +106,13 @@ class Log:
         if application != LEDGER_ID:
             raise FileError(f"{what}: not a privsketch ledger")
         (version,) = self._one("PRAGMA user_version")
-        if version > VERSION:
+        if version > LEDGER_VERSION:
             raise FileError(
-                f"{what}: a ledger of version {version}, this privsketch reads version {VERSION}; "
-                "install a newer privsketch"
+                f"{what}: a ledger of version {version}, this privsketch reads version "
+                f"{LEDGER_VERSION}; install a newer privsketch"
             )
         rows = self._connection.execute("SELECT accounting, time, key FROM ledger").fetchall()
-        if version != VERSION or len(rows) != 1 or rows[0][0] not in ACCOUNTINGS:
+        if version != LEDGER_VERSION or len(rows) != 1 or rows[0][0] not in ACCOUNTINGS:
             raise FileError(f"{what}: damaged; no ledger says so of itself")
         self.accounting: Accounting
         self.accounting, self.time, self.key = rows[0]
@@ -335,9 +335,9 @@ def _fill(path: Path, accounting: Accounting) -> None:
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute(f"PRAGMA application_id = {LEDGER_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {LEDGER_VERSION}")
         connection.executescript(_SCHEMA)
-        values = (1, accounting, now(), secrets.token_bytes(KEY_BYTES))
+        values = (1, accounting, now(), secrets.token_bytes(MARKS_KEY_BYTES))
         connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", values)
     finally:
         connection.close()

@@ -12,7 +12,7 @@ from privsketch.ledger.accounting import Amount, Total
 from privsketch.ledger.contents import DataSet, charge, stated
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
-from privsketch.ledger.store import KEY_BYTES, Line, Log, amount_of, content_of
+from privsketch.ledger.store import MARKS_KEY_BYTES, Line, Log, amount_of, content_of
 
 
 def problems(log: Log, head: str | None = None) -> list[str]:
@@ -20,7 +20,7 @@ def problems(log: Log, head: str | None = None) -> list[str]:
     texts = log.faults()
     if texts:
         return texts  # pages are damaged: further checks would mean nothing
-    if not isinstance(log.key, bytes) or len(log.key) != KEY_BYTES:
+    if not isinstance(log.key, bytes) or len(log.key) != MARKS_KEY_BYTES:
         texts.append("the key has an impossible length")
     replay, is_known = _Replay(log), head in (None, log.beginning)
     for line, faults in log.chained():

@@ -104,13 +104,13 @@ def kappa_discrete(epsilon: float, delta: float) -> float:
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
 
 
-MAX_SCALE = 2**500  # its square is a float; far beyond noise that fits 64-bit integers
+MAX_NOISE_SCALE = 2**500  # its square is a float; far beyond noise that fits 64-bit integers
 
 
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Return the scale b = sensitivity / epsilon, the least float that is not below it."""
     target = Fraction(l1_sensitivity) / exact(epsilon)  # exact: large integers are not floats
-    if target > MAX_SCALE:
+    if target > MAX_NOISE_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     scale = float(target)
     while scale < target:

@@ -35,7 +35,7 @@ _LOST_DELTA, _LOST_SHARE, _LOST_LOSS, _LOST_EPSILON = 1e-14, 1e-9, 5e-10, 1e-14
 # Below this epsilon, Renyi divergences of randomised response are differences of nearly equal
 # floats, some of them negative. They equal those of its rho up to some millionths.
 _SMALL_EPSILON = 1e-3
-_WHOLE = "releases about the same records"
+_SAME_RECORDS = "releases about the same records"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Composition:
         """Receipt of all releases, by basic composition, with the sum of rho."""
         sources = {receipt.source for receipt in self.receipts}
         source = sources.pop() if len(sources) == 1 else None
-        return compose_sequential(_WHOLE, self.receipts, source)
+        return compose_sequential(_SAME_RECORDS, self.receipts, source)
 
     def describe(self) -> str:
         """Describe all bounds in several lines."""

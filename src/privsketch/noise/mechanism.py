@@ -23,7 +23,7 @@ from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import INSECURE, Receipt
 from privsketch.noise.calibration import (
-    MAX_SCALE,
+    MAX_NOISE_SCALE,
     cube_variance,
     discrete_laplace_variance,
     laplace_scale,
@@ -46,7 +46,8 @@ NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
 _T = TypeVar("_T")
-MANY_VALUES = 4096  # length of vectors that are drawn in bulk: OpenDP takes 10 microseconds each
+# Length from which on vectors are drawn in bulk: OpenDP takes 10 microseconds for each number.
+MIN_BULK_VALUES = 4096
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class NoiseLaw:
             "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
             "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
         }[self.kind]
-        mechanism = f"{_NAMES[self.kind]} noise on {self.n_components} integers"
+        mechanism = f"{_NOISE_NAMES[self.kind]} noise on {self.n_components} integers"
         return mechanism, _NORMS[self.kind], calibration
 
     @classmethod
@@ -180,7 +181,7 @@ def gaussian_law(
         raise ParameterError("rho", rho, f"it does not imply epsilon={epsilon!r}, delta={delta!r}")
     sensitivity = round_up_sqrt(l2_squared)
     scale = sensitivity / math.sqrt(2 * rho)
-    if not scale < MAX_SCALE:
+    if not scale < MAX_NOISE_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
         scale = math.nextafter(scale, math.inf)
@@ -217,9 +218,13 @@ def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int
     return max(1, math.ceil(n_components * exact(epsilon) / linf_sensitivity))
 
 
-_NAMES = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian", "cube": "cube (K-norm)"}
-OPENDP = "exact integer sampler of OpenDP, operating-system entropy"
-OWN = "exact integer sampler of privsketch, operating-system entropy"
+_NOISE_NAMES = {
+    "laplace": "discrete Laplace",
+    "gaussian": "discrete Gaussian",
+    "cube": "cube (K-norm)",
+}
+OPENDP_SAMPLER = "exact integer sampler of OpenDP, operating-system entropy"
+OWN_SAMPLER = "exact integer sampler of privsketch, operating-system entropy"
 _NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component"}
 
 Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
@@ -227,7 +232,8 @@ Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
 
 REPLACED = f"{INSECURE}: replaced for a test"
 # Samplers that a receipt may name; older files have the third one for both of the first two.
-SAMPLERS = (OPENDP, OWN, "exact integer sampler, operating-system entropy", REPLACED)
+_OLD_SAMPLER = "exact integer sampler, operating-system entropy"
+SAMPLERS = (OPENDP_SAMPLER, OWN_SAMPLER, _OLD_SAMPLER, REPLACED)
 
 
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
@@ -313,7 +319,7 @@ def _require_usable(law: NoiseLaw) -> None:
 
 def _is_bulk(values: Integers, law: NoiseLaw) -> bool:
     """Return whether noise is drawn in arrays (noise/samplers.py)."""
-    is_long = len(values) >= MANY_VALUES and law.kind in ("laplace", "gaussian")
+    is_long = len(values) >= MIN_BULK_VALUES and law.kind in ("laplace", "gaussian")
     return values.ndim == 2 or is_long
 
 
@@ -327,10 +333,14 @@ def _sampler_name(values: Integers, law: NoiseLaw) -> str:
     if is_replaced():
         return REPLACED
     if law.kind == "choice":
-        return OPENDP
+        return OPENDP_SAMPLER
     if law.wraps:
-        return OWN
-    return OPENDP if law.kind in ("laplace", "gaussian") and not _is_bulk(values, law) else OWN
+        return OWN_SAMPLER
+    return (
+        OPENDP_SAMPLER
+        if law.kind in ("laplace", "gaussian") and not _is_bulk(values, law)
+        else OWN_SAMPLER
+    )
 
 
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:

@@ -148,9 +148,9 @@ def _coin(rate: Fraction, random_below: RandomBelow) -> bool:
 
 RandomBytes = Callable[[int], bytes]
 CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache
-_TABLE = 2**11  # values of the upper part before it starts again, which it does without memory
+_N_BOUNDS = 2**11  # values of the upper part before it starts again, which it does without memory
 _LOW_IN_WORD = 31  # low bits that fit a word beside a sign and twice 16 bits
-_CERTAIN = 2.0**-45  # above the rounding error of every probability computed in floats
+_FLOAT_ERROR = 2.0**-45  # above the rounding error of every probability computed in floats
 
 
 def discrete_laplace(count: int, scale: float, random_bytes: RandomBytes = os.urandom) -> Integers:
@@ -201,7 +201,7 @@ class _Geometric:
         # The upper part falls by a factor e within 32 to 64 steps, or at once for small scales.
         self.low_bits = max(0, math.frexp(float(scale))[1] - 6)
         self.rate = Fraction(2**self.low_bits) / self.scale
-        # Distribution function of the upper part at 1.._TABLE, rounded down to 64 bits.
+        # Distribution function of the upper part at 1.._N_BOUNDS, rounded down to 64 bits.
         self.bounds: Words = np.array(list(self._bounds()), dtype=np.uint64)
         first = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
         low = np.searchsorted(self.bounds, first, side="right")
@@ -215,11 +215,11 @@ class _Geometric:
         )
 
     def _bounds(self) -> Iterator[int]:
-        """Yield `bits_below` at 64 bits for 1.._TABLE, by powers of one number where certain."""
+        """Yield `bits_below` at 64 bits for 1.._N_BOUNDS, by powers of one number where certain."""
         with decimal.localcontext(decimal.Context(prec=80, traps=[])):
             factor = exp_minus(self.rate)
             power, error = Decimal(1), Decimal(10) ** -40
-            for j in range(1, _TABLE + 1):
+            for j in range(1, _N_BOUNDS + 1):
                 power *= factor
                 scaled = (1 - power) * 2**64
                 low, high = math.floor(scaled - error), math.floor(scaled + error)
@@ -296,8 +296,8 @@ def _upper(first: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers
         for index in tied:
             parts[index] = _settled_upper(int(words[index]), law, random_bytes)
         upper[unsure] = parts
-    beyond = np.flatnonzero(upper == _TABLE)
-    if len(beyond):  # given that it is at least _TABLE, the rest has the same law again
+    beyond = np.flatnonzero(upper == _N_BOUNDS)
+    if len(beyond):  # given that it is at least _N_BOUNDS, the rest has the same law again
         new_words = _words(len(beyond), random_bytes) >> np.uint64(48)
         upper[beyond] += _upper(new_words, law, random_bytes)
     return upper
@@ -331,8 +331,8 @@ def _coins(
     """
     probability = np.exp(-exponent(values))
     uniform = words.astype(np.float64) * 2.0**-bits
-    is_true = uniform < probability - (2.0**-bits + _CERTAIN)
-    undecided = np.flatnonzero(~is_true & (uniform < probability + _CERTAIN))
+    is_true = uniform < probability - (2.0**-bits + _FLOAT_ERROR)
+    undecided = np.flatnonzero(~is_true & (uniform < probability + _FLOAT_ERROR))
     for index in undecided:
         is_true[index] = _settled_coin(
             int(words[index]), bits, exact_exponent(int(values[index])), random_bytes

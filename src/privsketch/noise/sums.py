@@ -48,9 +48,9 @@ CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 SharingKind = Literal["holders", "tellers"]  # who adds the noise of a total (noise/sharing)
 SHARING_KINDS: tuple[SharingKind, ...] = ("holders", "tellers")
-MIN_SHARE = 8  # smallest scale of a part of Gaussian noise: sums are then Gaussian up to e^-631
+MIN_PART_SCALE = 8  # of a part of Gaussian noise: sums are then Gaussian up to e^-631
 MAX_RECORDS = int(MANY)
-MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # largest amount that a record adds to one number
+MAX_RECORD_WEIGHT = HEADROOM // MAX_RECORDS - 1  # largest amount that a record adds to one number
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
 # Second moments are divided by the count, so its error changes all variances and no direction. The
 # bound of Lemma 27, which is about the sums as a whole, would give the count too much. This share
@@ -288,13 +288,13 @@ def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> in
     """Return the public factor of integers with which this many parties can share the noise.
 
     Parts of Gaussian noise have variances of scale^2 / H and differences of two of these, which are
-    more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/total.py).
+    more than (scale / n_holders)^2: each must be `MIN_PART_SCALE` squared (noise/sharing/total.py).
     Tellers draw whole noises. But each holder adds noise for a larger epsilon, for which the
     sampler of the cube needs a factor.
     """
     law = noise.sums_law
     if sharing == "holders":
-        needed = MIN_SHARE * n_holders / law.scale
+        needed = MIN_PART_SCALE * n_holders / law.scale
         return 1 if needed <= 1 else 2 ** math.ceil(math.log2(needed * (1 + 1e-6)))
     if law.kind == "cube":
         alone = round_up(exact(law.inner) * floor_ratio(n_holders))
@@ -346,7 +346,7 @@ def _plan_sum_noise(
         extra = mean_l2_squared
         if released:
             norm = math.sqrt(single.l2_squared(masks, neighbours))
-            weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_WEIGHT)
+            weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_RECORD_WEIGHT)
             extra += (times * weight) ** 2
         sums_law = gaussian_noise(
             contribution, components + released, epsilon, budget.delta, neighbours, masks, extra
@@ -390,7 +390,7 @@ def _mean_share(
     else:
         norm = math.sqrt(contribution.l2_squared(None, "add-remove"))
         share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
-    weight = min(max(1, round(share)), MAX_WEIGHT // RECORD_MAX)
+    weight = min(max(1, round(share)), MAX_RECORD_WEIGHT // RECORD_MAX)
     factor = 1 if neighbours == "add-remove" else 2
     return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
 

@@ -38,10 +38,10 @@ from privsketch.sketching.sketch import Sketch
 from privsketch.testing.tape import neighbouring_tables, questions, replay, without_noise
 
 _DOMAIN = Box(-1.0, 1.0, dim=2)
-_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
+_TRUE_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
 _RELATIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
 _N_RECORDS = 400
-_CLOSE = 0.2  # centers of a noise-free sketch, a tenth of the domain's width
+_MAX_CENTER_ERROR = 0.2  # centers of a noise-free sketch, a tenth of the domain's width
 
 
 def check_engine(engine: Any) -> None:
@@ -187,7 +187,7 @@ def _design(neighbours: Neighbours, **options: Any) -> Design:
 def _records(n_records: int = _N_RECORDS) -> Floats:
     rng = np.random.default_rng(0)
     noise = 0.1 * rng.normal(size=(n_records, 2))
-    return np.asarray(_CENTERS[rng.integers(2, size=n_records)] + noise)
+    return np.asarray(_TRUE_CENTERS[rng.integers(2, size=n_records)] + noise)
 
 
 def _sketch(table: Floats, design: Design, engine: Any = None) -> Sketch:
@@ -225,8 +225,8 @@ def _check_refusal(release: Callable[[Floats], Any]) -> None:
 def _check_centers(exact: Sketch, options: dict[str, Any]) -> Any:
     model = learn_kmeans(exact, 2, random_state=0, **options)
     order = np.argsort(model.centers[:, 0])
-    distance = float(np.abs(model.centers[order] - _CENTERS).max())
-    _require(distance <= _CLOSE, f"two clear clusters are missed by {distance:.2g}")
+    distance = float(np.abs(model.centers[order] - _TRUE_CENTERS).max())
+    _require(distance <= _MAX_CENTER_ERROR, f"two clear clusters are missed by {distance:.2g}")
     _require(abs(float(model.weights.sum()) - 1) < 1e-6, "weights do not add up to 1")
     _check_file(model)
     return model

@@ -45,7 +45,7 @@ from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import epsilon_of_rho, round_down
 from privsketch.noise.mechanism import SAMPLERS, NoiseLaw, cube_law, laplace_law
 from privsketch.noise.sums import (
-    MIN_SHARE,
+    MIN_PART_SCALE,
     SHARING_KINDS,
     SharingKind,
     SumNoise,
@@ -277,7 +277,7 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
         ) from None
 
 
-MARGIN = Fraction(1, 2**40)
+VARIANCE_MARGIN = Fraction(1, 2**40)
 
 
 def require_margin(rho: float, n_noises: int, n_components: int) -> None:
@@ -286,8 +286,8 @@ def require_margin(rho: float, n_noises: int, n_components: int) -> None:
     With v (1 + m) for v, sensitivity / sqrt(v (1 + m)) <= sqrt(2 rho) (1 - m / 3); the rest of
     sqrt(2 rho) is what tau sqrt(D) may be. In logarithms, because both are beyond floats.
     """
-    log_tau = math.log(9 * n_noises) - math.pi**2 * MIN_SHARE**2
-    room = math.log(2 * rho) / 2 + math.log(MARGIN / 3)
+    log_tau = math.log(9 * n_noises) - math.pi**2 * MIN_PART_SCALE**2
+    room = math.log(2 * rho) / 2 + math.log(VARIANCE_MARGIN / 3)
     if log_tau + math.log(n_components) / 2 > room:
         raise ParameterError("noise: so much of it that its parts do not add up to it")
 
@@ -308,23 +308,24 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
     The variances of the first l noises add up to scale^2 / levels[l - 1], with the margin: so many
     holders have together the noise of one release. Levels fall.
     """
-    variance = Fraction(scale) ** 2 * (1 + MARGIN)
+    variance = Fraction(scale) ** 2 * (1 + VARIANCE_MARGIN)
     scales: list[float] = []
     covered = Fraction(0)
     for level in levels:
         part = variance / level - covered
-        if part < MIN_SHARE**2:
+        if part < MIN_PART_SCALE**2:
             raise ParameterError(
-                f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
-                "a design that has room for parts of its noise: planned with `n_holders=` as many "
-                "as take part, and `sharing='holders'`"
+                f"levels: noise for {level} holders has a part with a scale below "
+                f"{MIN_PART_SCALE}; use a design that has room for parts of its noise: planned with "
+                "`n_holders=` as many as take part, and `sharing='holders'`"
             )
         scales.append(root_up(part))
         covered += Fraction(scales[-1]) ** 2
     return tuple(scales)
 
 
-MAX_LEVELS = 16  # of a ballot, each as long as a sketch; a step from N to N / 2 then costs 5 %
+# Each level makes a ballot longer by a sketch. From N to N / 2 holders a step then costs 5 %.
+MAX_HOLDER_LEVELS = 16
 
 
 def plan_levels(scale: float, most: int, least: int) -> tuple[int, ...]:
@@ -336,9 +337,9 @@ def plan_levels(scale: float, most: int, least: int) -> tuple[int, ...]:
     if not 1 <= least <= most:
         raise ParameterError(f"levels: expected 1 <= {least} <= {most}")
     # Other machines may compute other last digits of the scale.
-    smallest = Fraction(MIN_SHARE) ** 2 * (1 + Fraction(1, 10**6))
+    smallest = Fraction(MIN_PART_SCALE) ** 2 * (1 + Fraction(1, 10**6))
     most = min(most, max(least, math.floor(Fraction(scale) ** 2 / smallest)))
-    for count in range(min(MAX_LEVELS, most - least + 1), 1, -1):
+    for count in range(min(MAX_HOLDER_LEVELS, most - least + 1), 1, -1):
         levels = _geometric(most, least, count)
         steps = zip(levels[1:], levels, strict=False)
         parts = [Fraction(1, few) - Fraction(1, many) for few, many in steps]

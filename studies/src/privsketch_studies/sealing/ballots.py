@@ -17,7 +17,7 @@ import numpy as np
 from privsketch._base.errors import FileError, PrivsketchError
 from privsketch._base.formats import canonical_json, read_file
 from privsketch.facts.receipt import Receipt
-from privsketch.noise.mechanism import OWN, REPLACED
+from privsketch.noise.mechanism import OWN_SAMPLER, REPLACED
 from privsketch.signing.encryption import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
@@ -166,14 +166,14 @@ class Ballot(SealedFile):
 BallotSource: TypeAlias = Ballot | str | os.PathLike[str]
 
 
-def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN) -> Ballot:
+def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN_SAMPLER) -> Ballot:
     """Encrypt words (n_levels, n_words), with check words, into a ballot."""
     return Ballot._make(study, words, key, sampler)
 
 
 def sampler_name(value: object, what: str) -> str:
     """Return the sampler in a file: the library's own, or one that a test replaced."""
-    for known in (OWN, REPLACED):
+    for known in (OWN_SAMPLER, REPLACED):
         if value == known:
             return known
     raise FileError(f"{what}: noise of an unknown origin")
@@ -186,7 +186,7 @@ def samplers_of(receipt: Receipt) -> list[str]:
 
 def insecure_of(samplers: Iterable[str]) -> str:
     """Return the insecure sampler if there is one among these, else the library's own."""
-    return REPLACED if REPLACED in samplers else OWN
+    return REPLACED if REPLACED in samplers else OWN_SAMPLER
 
 
 def each_source(

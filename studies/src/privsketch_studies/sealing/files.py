@@ -27,7 +27,7 @@ from privsketch._base.formats import (
     read_file,
     write_file,
 )
-from privsketch.signing.documents import VERSION, content, written
+from privsketch.signing.documents import KEY_FILE_VERSION, content, written
 from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import (
     KEY_BYTES,
@@ -183,7 +183,7 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
     text = canonical_json(header)
     body = b"".join(
         [
-            _PREAMBLE.pack(MAGIC[kind], VERSION, len(text)),
+            _PREAMBLE.pack(MAGIC[kind], KEY_FILE_VERSION, len(text)),
             text,
             content,
             key.public.identity,
@@ -210,8 +210,10 @@ def unpacked(
     ):
         raise SignatureError(f"{what}: the signature is wrong; the file was altered")
     _, version, n_bytes = _PREAMBLE.unpack_from(data)
-    if version != VERSION:
-        raise FileError(f"{what}: of version {version}; this privsketch reads version {VERSION}")
+    if version != KEY_FILE_VERSION:
+        raise FileError(
+            f"{what}: of version {version}; this privsketch reads version {KEY_FILE_VERSION}"
+        )
     if n_bytes > min(len(data) - _PREAMBLE.size - _TRAILER, MAX_JSON_BYTES):
         raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
     text = bytes(view[_PREAMBLE.size : _PREAMBLE.size + n_bytes])

@@ -18,7 +18,7 @@ import numpy as np
 
 from privsketch._base.errors import AccessError, FileError, PrivsketchError
 from privsketch._base.formats import beginning_of
-from privsketch.noise.mechanism import OWN
+from privsketch.noise.mechanism import OWN_SAMPLER
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch_studies.errors import StudyError
@@ -258,7 +258,7 @@ def _open_all(
     published: dict[int, dict[str, Words]],
 ) -> str:
     """Check all ballots of a list before the key is used, and return the sampler of their noise."""
-    waiting, samplers = dict(chosen.ballots), [OWN]
+    waiting, samplers = dict(chosen.ballots), [OWN_SAMPLER]
     number = study.teller_of(key.public)
     require_all_checked(study, {number, *published})
     others = [shares for teller, shares in published.items() if teller != number]
