@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 HEADING = 12  # width of the headings in the lines of a description
-MAX_TABLE_COLUMNS = 10  # columns of a table; wider ones are transposed
-MAX_TABLE_ROWS = 40  # rows of a table; by trial
+MAX_HTML_COLUMNS = 10  # fit the width of a notebook; tables with more are transposed
+MAX_HTML_ROWS = 40  # fill a screen
 _LINE_STYLE = "border:0;border-bottom:1px solid rgba(128,138,150,.35);"
 _CELL_STYLE = f"{_LINE_STYLE}padding:2px 10px 2px 0;vertical-align:top;background:none;"
 _LEFT_STYLE = f"{_CELL_STYLE}text-align:left;"
@@ -63,7 +63,7 @@ def table(
     corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> str:
     """Render rows of cells with row and column headings; many columns are transposed."""
-    if len(names) > MAX_TABLE_COLUMNS:
+    if len(names) > MAX_HTML_COLUMNS:
         turned = [[row[j] for row in rows] for j in range(len(names))]
         heads, names, rows = names, heads, turned
     head = "".join(f'<th style="{_RIGHT_STYLE}">{escape(name)}</th>' for name in names)
@@ -71,9 +71,9 @@ def table(
         f'<tr style="background:none"><th style="{_LEFT_STYLE}font-weight:400">{escape(name)}</th>'
         + "".join(f'<td style="{_RIGHT_STYLE}">{escape(cell)}</td>' for cell in row)
         + "</tr>"
-        for name, row in zip(heads[:MAX_TABLE_ROWS], rows[:MAX_TABLE_ROWS], strict=True)
+        for name, row in zip(heads[:MAX_HTML_ROWS], rows[:MAX_HTML_ROWS], strict=True)
     )
-    n_left_out = len(rows) - MAX_TABLE_ROWS
+    n_left_out = len(rows) - MAX_HTML_ROWS
     note = f"<div>{n_left_out} more rows</div>" if n_left_out > 0 else ""
     return (
         f'<table style="{_TABLE_STYLE}"><tr style="background:none"><th style="{_LEFT_STYLE}">'

@@ -299,7 +299,8 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
     if path is None:
         path = os.environ.get(LEDGER) or None
         if path is None and name is not None:
-            raise ParameterError("ledger", None, "a data set without a ledger", _ADVICE)
+            advice = f"state the ledger's file, here or as {LEDGER}"
+            raise ParameterError("ledger", None, "a data set without a ledger", advice)
     if path is None:
         return None
     if isinstance(path, Ledger):
@@ -326,9 +327,6 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
             )
         name = names[0]
     return book, name
-
-
-_ADVICE = f"state the ledger's file, here or as {LEDGER}"
 
 
 def cost_of_budget(budget: Budget) -> Cost:

@@ -1,7 +1,7 @@
 """Key pairs: a private key that signs, in a file with a passphrase, and its public half.
 
-Both files have a table of keys by kind (`_KEY_KINDS`). The Ed25519 key is the identity, whose digest
-is the fingerprint. Its own signature binds its name and its other keys to it. Only secrets are
+Both files have a table of keys by kind (`_KEY_KINDS`). The Ed25519 key is the identity. Its digest
+is the fingerprint, and its own signature binds its name and its other keys to it. Only secrets are
 encrypted, so a key file shows whose it is.
 
 A key for a study has an Ed25519 key of its own and two that decrypt messages. It is used for one

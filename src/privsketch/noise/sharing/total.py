@@ -316,8 +316,8 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
         if part < MIN_PART_SCALE**2:
             raise ParameterError(
                 f"levels: noise for {level} holders has a part with a scale below "
-                f"{MIN_PART_SCALE}; use a design that has room for parts of its noise: planned with "
-                "`n_holders=` as many as take part, and `sharing='holders'`"
+                f"{MIN_PART_SCALE}; use a design that has room for parts of its noise: planned "
+                "with `n_holders=` as many as take part, and `sharing='holders'`"
             )
         scales.append(root_up(part))
         covered += Fraction(scales[-1]) ** 2
