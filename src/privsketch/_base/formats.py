@@ -308,6 +308,16 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to disk, where the system supports it."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def temporary_beside(path: Path) -> Path:
     """Return an unused name in the folder of a file."""
     return path.parent / f".{secrets.token_hex(8)}.part"

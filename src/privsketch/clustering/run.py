@@ -139,7 +139,7 @@ class Run:
         """Note the records that the first pass reads in an entry of a ledger."""
         self.noter = noter_of(entry.key, self.schema)
         if self.noter is not None:
-            entry.saw(self.noter)
+            entry.set_marks_source(self.noter)
 
     def without_delta(self) -> None:
         """Spend no delta, for methods whose noise is pure."""

@@ -30,6 +30,7 @@ from privsketch.ledger.cost import (
     as_fraction,
     fraction_text,
     short_text,
+    texts_of,
 )
 
 Accounting = Literal["basic", "zcdp"]
@@ -86,15 +87,10 @@ class Total:
         """Return the total of these amounts."""
         return reduce(cls.plus, amounts, cls())
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str | None]:
         """Return the fields, with fractions as text."""
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rho": str(self.rho),
-            "epsilon_without_rho": str(self.epsilon_without_rho),
-            "delta_without_rho": str(self.delta_without_rho),
-        }
+        names = "epsilon", "delta", "rho", "epsilon_without_rho", "delta_without_rho"
+        return texts_of(self, *names)
 
 
 @dataclass(frozen=True)
@@ -118,10 +114,7 @@ class Left:
 
     def to_json(self) -> dict[str, str | None]:
         """Return the fields, with fractions as text."""
-        return {
-            name: None if (value := getattr(self, name)) is None else str(value)
-            for name in ("epsilon", "delta", "rho", "pure_epsilon")
-        }
+        return texts_of(self, "epsilon", "delta", "rho", "pure_epsilon")
 
 
 @dataclass(frozen=True)
@@ -241,13 +234,7 @@ class Limit:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
-        rho = self.rho
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rho": None if rho is None else str(rho),
-            "without_rho": str(self.without_rho),
-        }
+        return texts_of(self, "epsilon", "delta", "rho", "without_rho")
 
 
 def stated_limit(

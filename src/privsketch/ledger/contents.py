@@ -12,7 +12,7 @@ from privsketch._base.errors import ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
-from privsketch.ledger.cost import Cost
+from privsketch.ledger.cost import Cost, texts_of
 from privsketch.ledger.marks import Match
 
 MAX_REFUSALS = 10  # default for a data set
@@ -115,7 +115,6 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
-        epsilon, delta, rho = self.charged
         return {
             "id": self.id,
             "data_set": self.data_set,
@@ -123,11 +122,7 @@ class Entry:
             "time_committed": self.time_committed,
             "state": self.state,
             "cost": self.cost.to_json(),
-            "charged": {
-                "epsilon": str(epsilon),
-                "delta": str(delta),
-                "rho": None if rho is None else str(rho),
-            },
+            "charged": texts_of(self.charged, "epsilon", "delta", "rho"),
             "what": self.what,
             "source": self.source,
             "output": self.output,

@@ -104,9 +104,7 @@ class Cost:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as in the ledger's file, with fractions as text."""
         return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rho": None if self.rho is None else str(self.rho),
+            **texts_of(self, "epsilon", "delta", "rho"),
             "neighbours": self.neighbours,
             "unit": {"person": self.unit.person, "max_records": self.unit.max_records},
         }
@@ -121,6 +119,12 @@ class Cost:
             value["neighbours"],
             Unit(**value["unit"]),
         )
+
+
+def texts_of(amounts: object, *names: str) -> dict[str, str | None]:
+    """Return fractions of an object by name as text, "p/q"; None stays."""
+    values = {name: getattr(amounts, name) for name in names}
+    return {name: None if value is None else str(value) for name, value in values.items()}
 
 
 def short_text(value: Fraction) -> str:

@@ -108,12 +108,12 @@ class OpenEntry:
         """The reservation; None before noise is drawn, or without a ledger."""
         return self._reserved
 
-    def count(self) -> OpenEntry:
+    def counted(self) -> OpenEntry:
         """Let the process add up the cost of this release."""
         self._is_counted = True
         return self
 
-    def saw(self, source: MarksSource) -> None:
+    def set_marks_source(self, source: MarksSource) -> None:
         """Set the object that knows the marks of the records when noise is about to be drawn."""
         self._marks_source = source
 
@@ -286,7 +286,7 @@ def open_entry(
     choice = ledger.ledger if isinstance(ledger, Counted) else ledger
     book, name = named(choice) or (None, "")
     entry = OpenEntry(book, name, cost, what, source, alone, is_total)
-    return entry.count() if isinstance(ledger, Counted) else entry
+    return entry.counted() if isinstance(ledger, Counted) else entry
 
 
 def named(ledger: LedgerName) -> tuple[Ledger, str] | None:

@@ -34,6 +34,7 @@ from privsketch._base.formats import (
     canonical_json,
     ledgers_at_work,
     require_writable,
+    sync_folder,
     temporary_beside,
 )
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
@@ -327,7 +328,7 @@ def create(path: Path, accounting: Accounting) -> None:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
     with suppress(OSError):  # some systems cannot; the file is there in any case
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _fill(path: Path, accounting: Accounting) -> None:
@@ -355,11 +356,3 @@ def _rename_new(temporary: Path, path: Path) -> None:
         except FileExistsError:
             raise AccessError(f"{path} exists; a ledger is never replaced") from None
         os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from privsketch._base.errors import AccessError, FileError, ParameterError
-from privsketch._base.formats import parse_json, plain_file, require_fields
+from privsketch._base.formats import parse_json, plain_file, require_fields, sync_folder
 
 KEY_FILE_VERSION = 1
 MAX_BYTES = 64 * 2**10  # of such a file; keys for studies take a few thousand
@@ -176,16 +176,6 @@ def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
     except OSError as error:
         reason = "a link" if path.is_symlink() else error.strerror or "cannot be removed"
         raise AccessError(f"{path}: {reason}; it was kept") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to disk, where the system supports it."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def require_library() -> None:

@@ -189,7 +189,7 @@ def sketch(
             )
         if noter is not None:
             noter.add(found.marks)
-            entry.saw(noter)
+            entry.set_marks_source(noter)
         values, receipt = design.sum_noise.release(
             found.sums, found.n_records, n_kept=found.n_kept, source=source
         )

@@ -153,7 +153,7 @@ def seal(
         )
         if noter is not None:
             noter.add(found.marks)
-            entry.saw(noter)
+            entry.set_marks_source(noter)
         ballot = sealed_sums(study, found, key, holder)
         if entry.reserved is not None:
             keep_once(entry_slot(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
