@@ -132,17 +132,6 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Quote:
-    """The cost of a possible release, and whether the limit allows it."""
-
-    allowed: bool
-    charged: Amount
-    after: Total
-    left: Left
-    words: str
-
-
-@dataclass(frozen=True)
 class Reservation:
     """A cost that counts as spent.
 
@@ -182,6 +171,17 @@ class Reservation:
         return texts
 
 
+@dataclass(frozen=True)
+class Quote:
+    """The cost of a possible release, and whether the limit allows it."""
+
+    allowed: bool
+    charged: Amount
+    after: Total
+    left: Left
+    words: str
+
+
 def stated(line: store.Line, accounting: Accounting) -> DataSet:
     """Return a data set as it was added, from its line."""
     content = store.content_of(line)
@@ -189,7 +189,7 @@ def stated(line: store.Line, accounting: Accounting) -> DataSet:
     limit = Limit(epsilon, delta, accounting, Fraction(content["without_rho"]))
     neighbours = require_one_of("neighbours", content["neighbours"], NEIGHBOURS)
     unit = Unit(content["person"])
-    max_refusals = require_whole("max_refusals", content.get("max_refusals", MAX_REFUSALS))
+    max_refusals = require_not_negative("max_refusals", content.get("max_refusals", MAX_REFUSALS))
     return DataSet(
         line.data_set,
         limit,
@@ -201,7 +201,7 @@ def stated(line: store.Line, accounting: Accounting) -> DataSet:
     )
 
 
-def require_whole(name: str, value: object) -> int:
+def require_not_negative(name: str, value: object) -> int:
     """Return a whole number that is not negative; a ParameterError for other values."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ParameterError(name, value, "expected a whole number from 0 on")
