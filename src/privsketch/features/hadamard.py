@@ -77,11 +77,6 @@ class StructuredBlocks:
     n_features: int
 
     @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.radii)
-
-    @property
     def size(self) -> int:
         """Number of features of a whole block, a power of two."""
         return int(self.radii.shape[1])
@@ -90,6 +85,11 @@ class StructuredBlocks:
         """Return the slice of the features of a block."""
         first = block * self.size
         return slice(first, min(first + self.size, self.n_features))
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.radii)
 
     def phases(self, quantised: npt.NDArray[np.int16]) -> npt.NDArray[np.uint32]:
         """Return phases (n, n_features) of records (n, dim) in units of 2^-32 turns."""

@@ -264,14 +264,9 @@ def quartic_bounds(vectors: Floats) -> QuarticBounds:
         return QuarticBounds(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     unit = _unit_bounds(vectors / longest)
     square = longest**2
-    return QuarticBounds(
-        spectral=round_up(unit.spectral * square),
-        b1=round_up(unit.b1 * square),
-        b2=round_up(unit.b2 * square),
-        b3=round_up(unit.b3 * square),
-        b5=round_up(unit.b5 * square),
-        traceless=round_up(unit.traceless * square**2),
-    )
+    bounds = (unit.spectral, unit.b1, unit.b2, unit.b3, unit.b5)
+    spectral, b1, b2, b3, b5 = (round_up(bound * square) for bound in bounds)
+    return QuarticBounds(spectral, b1, b2, b3, b5, round_up(unit.traceless * square**2))
 
 
 def round_up(bound: float) -> float:

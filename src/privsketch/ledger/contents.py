@@ -19,6 +19,10 @@ MAX_REFUSALS = 10  # default for a data set
 _MAX_NAMED = 3  # data sets with the same records that cautions name
 
 
+def _values(facts: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(facts, name) for name in names}
+
+
 @dataclass(frozen=True)
 class DataSet:
     """A set of records with a limit, in its current state.
@@ -63,19 +67,14 @@ class DataSet:
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
         return {
-            "name": self.name,
-            "note": self.note,
-            "time": self.time,
-            "neighbours": self.neighbours,
+            **_values(self, "name", "note", "time", "neighbours"),
             "person": self.unit.person,
             "limit": self.limit.to_json(),
             "spent": self.spent.to_json(),
             "left": self.left.to_json(),
-            "n_entries": self.n_entries,
-            "n_open": self.n_open,
+            **_values(self, "n_entries", "n_open"),
             "alone": self.alone.to_json(),
-            "n_refusals": self.n_refusals,
-            "max_refusals": self.max_refusals,
+            **_values(self, "n_refusals", "max_refusals"),
         }
 
 
@@ -116,17 +115,10 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
         return {
-            "id": self.id,
-            "data_set": self.data_set,
-            "time": self.time,
-            "time_committed": self.time_committed,
-            "state": self.state,
+            **_values(self, "id", "data_set", "time", "time_committed", "state"),
             "cost": self.cost.to_json(),
             "charged": texts_of(self.charged, "epsilon", "delta", "rho"),
-            "what": self.what,
-            "source": self.source,
-            "output": self.output,
-            "receipt": self.receipt,
+            **_values(self, "what", "source", "output", "receipt"),
             "alone": None if self.alone is None else self.alone.to_json(),
         }
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
@@ -31,6 +31,7 @@ from privsketch._base.errors import (
     RecordError,
     TableError,
 )
+from privsketch._base.threads import variable_set
 from privsketch.design.cautions import warn_of
 from privsketch.facts.budget import Budget, Unit, cost_text, exact, exact_sum
 from privsketch.facts.receipt import Receipt
@@ -341,24 +342,14 @@ def cost_of_receipt(receipt: Receipt, unit: Unit) -> Cost:
     return Cost(exact(receipt.epsilon), exact(receipt.delta), rho, receipt.neighbours, unit)
 
 
-@contextmanager
-def writing_to(output: str | None) -> Iterator[None]:
+def writing_to(output: str | None) -> AbstractContextManager[None]:
     """Let entries of this block state where the result went."""
-    token = _output.set(output)
-    try:
-        yield
-    finally:
-        _output.reset(token)
+    return variable_set(_output, output)
 
 
-@contextmanager
-def watched_entries(listener: Callable[[], None]) -> Iterator[None]:
+def watched_entries(listener: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `listener` when a cost was reserved in this block."""
-    token = _listeners.set((*_listeners.get(), listener))
-    try:
-        yield
-    finally:
-        _listeners.reset(token)
+    return variable_set(_listeners, (*_listeners.get(), listener))
 
 
 _PROCESS_KEY = secrets.token_bytes(32)  # of the marks of this process

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from privsketch._base.errors import BudgetError, ParameterError
+from privsketch._base.threads import variable_set
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import INSECURE, Receipt
@@ -45,7 +46,6 @@ CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
-_T = TypeVar("_T")
 # Length from which on vectors are drawn in bulk: OpenDP takes 10 microseconds for each number.
 MIN_BULK_VALUES = 4096
 
@@ -275,22 +275,12 @@ LEDGER = "PRIVSKETCH_LEDGER"  # names the ledger file in which every release mus
 _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_entered", default=None)
 
 
-@contextmanager
-def _set(variable: ContextVar[_T], value: _T) -> Iterator[None]:
-    """Set a context variable inside a with block."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
 def entered_noise(reserve: Callable[[], None] | None) -> AbstractContextManager[None]:
     """Attribute noise inside the block to one ledger entry, or to none (ledger/entry.py).
 
     `reserve` is called each time before noise is drawn, and returns once its cost is on disk.
     """
-    return _set(_reserving, reserve)
+    return variable_set(_reserving, reserve)
 
 
 def _reserve() -> None:
@@ -411,7 +401,7 @@ def _insecure_sampler(sampler: Sampler) -> AbstractContextManager[None]:
 
     Releases made inside are marked INSECURE in their receipts.
     """
-    return _set(_sampler, sampler)
+    return variable_set(_sampler, sampler)
 
 
 _watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_watch", default=())
@@ -422,4 +412,4 @@ def watched_noise(watcher: Callable[[], None]) -> AbstractContextManager[None]:
 
     It sees neither values nor noise; it serves to know when a budget begins to be spent.
     """
-    return _set(_watchers, (*_watchers.get(), watcher))
+    return variable_set(_watchers, (*_watchers.get(), watcher))

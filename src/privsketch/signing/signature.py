@@ -122,14 +122,14 @@ class Signature:
     key: bytes
     signature: bytes
 
+    def fits(self, data: bytes) -> bool:
+        """Return whether the holder of the key signed these bytes as a file of this kind."""
+        return is_signature(self.key, self.signature, signed_message(self.kind, data))
+
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the key."""
         return key_fingerprint(self.key)
-
-    def fits(self, data: bytes) -> bool:
-        """Return whether the holder of the key signed these bytes as a file of this kind."""
-        return is_signature(self.key, self.signature, signed_message(self.kind, data))
 
     def to_bytes(self) -> bytes:
         """Return the bytes of a .sig file."""

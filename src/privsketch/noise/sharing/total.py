@@ -78,49 +78,6 @@ def require_alone(alone: object) -> None:
 
 
 @dataclass(frozen=True)
-class SharedCost:
-    """What a party can learn about one unit.
-
-    Attributes
-    ----------
-    who : str
-        Description of the party.
-    epsilon, delta : float
-        Cost against this party.
-    rho : float or None
-        The same in zCDP, for Gaussian noise.
-    """
-
-    who: str
-    epsilon: float
-    delta: float
-    rho: float | None
-
-    @property
-    def text(self) -> str:
-        """Epsilon and delta, rounded up to four digits."""
-        four = Context(prec=4, rounding=ROUND_CEILING)
-        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
-        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
-
-
-def cost_of_laws(who: str, laws: Sequence[NoiseLaw]) -> SharedCost:
-    """Return the cost of a release with these laws for its sums and its count."""
-    if laws[0].zcdp is not None and laws[0].kind == "gaussian":
-        return SharedCost(who, laws[0].epsilon, laws[0].delta, laws[0].zcdp)
-    return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
-
-
-def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
-    """Return the cost of one release with its rho multiplied."""
-    law = noise.sums_law
-    if law.zcdp is None or law.kind != "gaussian" or times == 1:
-        return cost_of_laws(who, noise.laws)
-    larger = round_up(exact(law.zcdp) * times)
-    return SharedCost(who, epsilon_of_rho(larger, law.delta), law.delta, larger)
-
-
-@dataclass(frozen=True)
 class SharedTotal:
     """Noise that several parties added to one total.
 
@@ -237,6 +194,49 @@ class SharedTotal:
         if not isinstance(value, Mapping) or set(value) != {field.name for field in fields(cls)}:
             raise ParameterError("shared: unknown or missing fields")
         return cls(**value)
+
+
+@dataclass(frozen=True)
+class SharedCost:
+    """What a party can learn about one unit.
+
+    Attributes
+    ----------
+    who : str
+        Description of the party.
+    epsilon, delta : float
+        Cost against this party.
+    rho : float or None
+        The same in zCDP, for Gaussian noise.
+    """
+
+    who: str
+    epsilon: float
+    delta: float
+    rho: float | None
+
+    @property
+    def text(self) -> str:
+        """Epsilon and delta, rounded up to four digits."""
+        four = Context(prec=4, rounding=ROUND_CEILING)
+        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
+        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
+
+
+def cost_of_laws(who: str, laws: Sequence[NoiseLaw]) -> SharedCost:
+    """Return the cost of a release with these laws for its sums and its count."""
+    if laws[0].zcdp is not None and laws[0].kind == "gaussian":
+        return SharedCost(who, laws[0].epsilon, laws[0].delta, laws[0].zcdp)
+    return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
+
+
+def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
+    """Return the cost of one release with its rho multiplied."""
+    law = noise.sums_law
+    if law.zcdp is None or law.kind != "gaussian" or times == 1:
+        return cost_of_laws(who, noise.laws)
+    larger = round_up(exact(law.zcdp) * times)
+    return SharedCost(who, epsilon_of_rho(larger, law.delta), law.delta, larger)
 
 
 def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
