@@ -49,7 +49,7 @@ class Column:
 
     KIND: ClassVar[str]
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop")
-    READS_TEXT: ClassVar[bool] = False  # whether cells of text files may be other than numbers
+    READS_TEXT: ClassVar[bool] = False  # whether cells of text files may hold other than numbers
 
     name: str
     weight: float
@@ -136,7 +136,7 @@ class Column:
         """Parse a value that a person wrote, as `encode` expects it."""
         return self._number("fill", text)
 
-    def known(self, values: Floats) -> Floats:
+    def encodable(self, values: Floats) -> Floats:
         """Return values (n,), with NaN where one cannot be encoded."""
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -344,12 +344,8 @@ class Date(Line):
     format : str, optional
         Format of dates in text files, as for `datetime.strptime`: "%d.%m.%Y". ISO dates, like
         2020-01-31 or 2020-01-31 12:30:00, if left out.
-    weight : float
-        Weight of the column in distances.
-    missing : {"error", "drop", "center"}, optional
-        What to do with missing values; the table's rule if left out.
-    fill : str or date, optional
-        Public date that replaces missing dates.
+    weight, missing, fill : optional
+        As for a number; `fill` is a date.
     """
 
     KIND: ClassVar[str] = "date"
@@ -428,12 +424,8 @@ class Cycle(Column):
         Public period; 24 for hours, so that 23 lies next to 0.
     start : float
         Smallest value in results: months run from 1 to 13, where 13 is 1 again.
-    weight : float
-        Weight of the column in distances.
-    missing : {"error", "drop"}, optional
-        What to do with missing values; the table's rule if left out.
-    fill : float, optional
-        Public value that replaces missing values.
+    weight, missing, fill : optional
+        As for a number; `missing` is not "center", because a cycle has no middle.
     """
 
     KIND: ClassVar[str] = "cycle"
@@ -464,7 +456,7 @@ class Cycle(Column):
         """Name of the column."""
         return (self.name,)
 
-    def known(self, values: Floats) -> Floats:
+    def encodable(self, values: Floats) -> Floats:
         """Return values (n,), with NaN where one is too large to have a phase."""
         with np.errstate(over="ignore"):
             turns = (values - self.start) / self.period

@@ -15,8 +15,6 @@ from privsketch.facts.columns import Column, Rule
 
 OTHER, MISSING = "other", "missing"
 MAX_CATEGORY_VALUES = 1000  # each label is a coordinate
-
-
 _NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NO_NUMBERS = ("nan", "inf", "infinity")
 
@@ -141,13 +139,9 @@ class Category(Labelled):
         Name of the column in the table.
     values : list of str, int or bool
         Public list of the values. Any other value counts as "other".
-    weight : float
-        Weight of the column in distances.
-    missing : {"error", "drop", "category"}, optional
-        What to do with missing values; "category" makes them a value of their own. The
-        table's rule if left out.
-    fill : optional
-        One of the values, or "other", that replaces missing values.
+    weight, missing, fill : optional
+        As for a number. With `missing="category"`, missing values are a value of their own. `fill`
+        is one of the values, or "other".
 
     Examples
     --------

@@ -145,14 +145,9 @@ def check_method(name: str, **options: Any) -> None:
 
 
 def check_decoder(name: str, **options: Any) -> None:
-    """Check a decoder of k-means: centers, weights, files, and that results are reproducible.
+    """Check a registered decoder of k-means: centers, weights, files, and reproducible results.
 
-    Parameters
-    ----------
-    name : str
-        The registered name.
-    **options
-        Further parameters of `learn_kmeans`.
+    Options are further parameters of `learn_kmeans`.
 
     Examples
     --------
