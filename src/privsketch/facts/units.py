@@ -28,7 +28,7 @@ MAX_PHASE_ERROR = 0.9
 MIN_STRENGTH = 0.1
 
 
-def is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool:
+def has_no_phase(column: Cycle, coordinates: Floats, error: float | None) -> bool:
     """Return whether the phase of a cycle is unknown, from its coordinates (2,)."""
     if error is None:
         return float(column.strength(coordinates[np.newaxis])[0]) < MIN_STRENGTH
@@ -58,7 +58,7 @@ def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
-def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
+def field_positions(schema: Schema, points: npt.ArrayLike) -> Floats:
     """Return the positions of fields (n, n_fields) between their public bounds, 0 to 1.
 
     Shares are their own positions; cycles have no bounds and give NaN.
@@ -168,7 +168,7 @@ def frame(columns: Mapping[str, Any]) -> Any:
     return pd.DataFrame(dict(columns))
 
 
-def written(column: Column, value: float, error: float | None = None) -> str:
+def field_text(column: Column, value: float, error: float | None = None) -> str:
     """Format a field with the digits that its error supports."""
     if isinstance(column, Date):
         return str(as_dates(np.array([value]))[0])

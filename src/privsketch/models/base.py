@@ -30,10 +30,10 @@ from privsketch.facts.schema import Schema
 from privsketch.facts.units import (
     field_columns,
     field_errors,
+    field_text,
     field_values,
     frame,
     frame_of,
-    written,
 )
 
 
@@ -125,7 +125,7 @@ class Model:
             for j in range(positions.start, positions.stop):
                 for i, row in enumerate(rows):
                     error = None if spread is None else float(spread[i, j])
-                    row.append(written(column, float(values[i, j]), error).removesuffix(unit))
+                    row.append(field_text(column, float(values[i, j]), error).removesuffix(unit))
         return names, rows
 
     def closing_lines(self) -> list[str]:

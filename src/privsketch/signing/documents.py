@@ -41,16 +41,16 @@ _INVISIBLE = frozenset(
 )
 
 
-def written(kind: str, content: dict[str, Any]) -> bytes:
+def document_bytes(kind: str, content: dict[str, Any]) -> bytes:
     """Return the bytes of a file of this kind."""
     fields = {"format": f"privsketch-{kind}", "version": KEY_FILE_VERSION, **content}
     return json.dumps(fields, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
-def content(
+def document_fields(
     data: bytes, kind: str, fields: Sequence[str], what: str, *, max_bytes: int = MAX_BYTES
 ) -> dict[str, Any]:
-    """Return the fields that `written` wrote, in order; raise a FileError for any other byte."""
+    """Return the fields of `document_bytes`, in order; raise a FileError for any other byte."""
     if len(data) > max_bytes:
         raise FileError(f"{what}: larger than any privsketch {kind} file")
     fields_read = parse_json(data, what)
@@ -62,7 +62,7 @@ def content(
     if version > KEY_FILE_VERSION:
         raise FileError(f"{what}: of version {version}; install a newer privsketch")
     require_fields(fields_read, fields, what)
-    if written(kind, {name: fields_read[name] for name in fields}) != data:
+    if document_bytes(kind, {name: fields_read[name] for name in fields}) != data:
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
     return fields_read
 

@@ -27,13 +27,13 @@ from privsketch._base.formats import (
 )
 from privsketch.signing.documents import (
     checked_name,
-    content,
     destroy_file,
+    document_bytes,
+    document_fields,
     hex_bytes,
     read_small,
     require_library,
     write_new,
-    written,
 )
 from privsketch.signing.encryption import (
     MLKEM_PUBLIC,
@@ -180,12 +180,12 @@ class PublicKey:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of a .pub file."""
-        return written("public-key", _public_content(self))
+        return document_bytes("public-key", _public_content(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "public key") -> PublicKey:
         """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
-        return _public_from(content(data, "public-key", _PUBLIC_FIELDS, what), what)
+        return _public_from(document_fields(data, "public-key", _PUBLIC_FIELDS, what), what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the public key to a file, which anybody may have."""
@@ -312,13 +312,13 @@ class Key:
         if passphrase is not None:
             header["lock"] = new_lock()
             secret = lock_secret(secret, require_passphrase(passphrase), header)
-        return written("key", {**header, "secrets": secret.hex()})
+        return document_bytes("key", {**header, "secrets": secret.hex()})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, passphrase: str | None = None, what: str = "key") -> Key:
         """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
         require_library()
-        header = content(data, "key", _KEY_FIELDS, what)
+        header = document_fields(data, "key", _KEY_FIELDS, what)
         secret = hex_bytes(header.pop("secrets"), None, what)
         if header["lock"] is not None:
             require_lock(header["lock"], what)
@@ -355,7 +355,8 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
     """Return whether a key file needs a passphrase; refuse files that others may read."""
     require_library()  # before anybody is asked for a passphrase
     what = os.fspath(path)
-    return content(read_small(path, secret=True), "key", _KEY_FIELDS, what)["lock"] is not None
+    fields = document_fields(read_small(path, secret=True), "key", _KEY_FIELDS, what)
+    return fields["lock"] is not None
 
 
 def fingerprint_of_file(path: str | os.PathLike[str]) -> str:
@@ -372,7 +373,7 @@ def destroy_key(path: str | os.PathLike[str], fingerprint: str) -> None:
 
 
 def _stated(data: bytes, path: str | os.PathLike[str]) -> str:
-    return str(content(data, "key", _KEY_FIELDS, os.fspath(path))["fingerprint"])
+    return str(document_fields(data, "key", _KEY_FIELDS, os.fspath(path))["fingerprint"])
 
 
 def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:

@@ -22,11 +22,11 @@ from privsketch._base.formats import (
 )
 from privsketch.signing.documents import (
     checked_name,
-    content,
+    document_bytes,
+    document_fields,
     hex_bytes,
     read_small,
     require_library,
-    written,
 )
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
@@ -134,7 +134,7 @@ class Signature:
     def to_bytes(self) -> bytes:
         """Return the bytes of a .sig file."""
         facts = (self.kind, self.name, self.key.hex(), self.signature.hex())
-        return written("signature", dict(zip(_SIGNATURE_FIELDS, facts, strict=True)))
+        return document_bytes("signature", dict(zip(_SIGNATURE_FIELDS, facts, strict=True)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the signature; the file appears only when it is complete."""
@@ -144,7 +144,7 @@ class Signature:
     def from_bytes(cls, data: bytes, what: str = "signature") -> Signature:
         """Rebuild the signature from `to_bytes`; raise a SignatureError for any other bytes."""
         try:
-            fields = content(data, "signature", _SIGNATURE_FIELDS, what)
+            fields = document_fields(data, "signature", _SIGNATURE_FIELDS, what)
             if not isinstance(fields["kind"], str) or not _KIND.fullmatch(fields["kind"]):
                 raise FileError(f"{what}: not as privsketch writes it; the file was altered")
             return cls(

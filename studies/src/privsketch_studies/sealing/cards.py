@@ -15,7 +15,7 @@ from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
-from privsketch.signing.documents import alike, written
+from privsketch.signing.documents import alike, document_bytes
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
@@ -162,14 +162,14 @@ class Card(SealedFile):
         """Read the values of `to_json`; raise FileError for any other values."""
         require_fields(value, _SIGNED_FIELDS, what)
         try:
-            data = written("card", {name: value[name] for name in _SIGNED_FIELDS})
+            data = document_bytes("card", {name: value[name] for name in _SIGNED_FIELDS})
         except (TypeError, ValueError, RecursionError):
             raise FileError(f"{what}: not a card") from None
         return cls.from_bytes(data, what)
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        return written("card", self.to_json())
+        return document_bytes("card", self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str | None = None) -> Card:

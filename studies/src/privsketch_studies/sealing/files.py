@@ -27,7 +27,7 @@ from privsketch._base.formats import (
     read_file,
     write_file,
 )
-from privsketch.signing.documents import KEY_FILE_VERSION, content, written
+from privsketch.signing.documents import KEY_FILE_VERSION, document_bytes, document_fields
 from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import (
     KEY_BYTES,
@@ -145,9 +145,9 @@ class Signed(NamedTuple):
 def signed_json(kind: str, content: dict[str, Any], key: Key) -> bytes:
     """Return the bytes of a signed JSON file."""
     fields = {**content, "signer": key.public.identity.hex(), "signature": "0" * 128}
-    body = written(kind, fields)[:-_UNSIGNED_BYTES]
+    body = document_bytes(kind, fields)[:-_UNSIGNED_BYTES]
     signature = signature_within_rules(key, body, kind).signature
-    return written(kind, {**fields, "signature": signature.hex()})
+    return document_bytes(kind, {**fields, "signature": signature.hex()})
 
 
 def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
@@ -166,13 +166,13 @@ def read_signed_json(
 ) -> tuple[bytes, dict[str, Any]]:
     """Return signer and fields of a JSON file, after verifying its signature."""
     signer = signer_of_json(data, kind, what)
-    values = content(data, kind, (*fields, *_SIGNED_FIELDS), what, max_bytes=MAX_JSON_BYTES)
+    values = document_fields(data, kind, (*fields, *_SIGNED_FIELDS), what, max_bytes=MAX_JSON_BYTES)
     return signer, {name: values[name] for name in fields}
 
 
 def read_json(data: bytes, kind: str, fields: Fields, what: str) -> dict[str, Any]:
     """Return the fields of a JSON file whose signatures are in files beside it."""
-    return content(data, kind, fields, what, max_bytes=MAX_JSON_BYTES)
+    return document_fields(data, kind, fields, what, max_bytes=MAX_JSON_BYTES)
 
 
 # ---------------------------------------------------------------- binary files

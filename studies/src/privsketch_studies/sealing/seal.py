@@ -22,7 +22,7 @@ from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import LedgerName, named, open_entry
 from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.trusted import found_key, pinned_keys
+from privsketch.signing.trusted import pinned_keys, resolve_key
 from privsketch.sketching.build import cost_of_design, engine_sums
 from privsketch.sketching.sums import ExactSums
 from privsketch.tables.marks import noter_of
@@ -194,7 +194,7 @@ def require_sealable(
     alone = checked_alone(accept_alone)
     holder = study.holders[study.place_of(key.public)]
     study.require_open()
-    keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
+    keys = pinned_keys() if trusted is None else [resolve_key(item) for item in trusted]
     known = {one.identity for one in keys} | {key.public.identity}
     if not any(card.key.identity in known for card in study.tellers):
         raise StudyError(
