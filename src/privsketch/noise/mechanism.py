@@ -46,7 +46,8 @@ CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
-# Length from which on vectors are drawn in bulk: OpenDP takes 10 microseconds for each number.
+# Length from which on vectors are drawn in bulk: OpenDP takes 10 microseconds for each number
+# (python -m benchmarks constants noise MIN_BULK_VALUES).
 MIN_BULK_VALUES = 4096
 
 

@@ -147,8 +147,9 @@ def _coin(rate: Fraction, random_below: RandomBelow) -> bool:
 
 
 RandomBytes = Callable[[int], bytes]
-CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache
-_N_BOUNDS = 2**11  # values of the upper part before it starts again, which it does without memory
+# Numbers drawn together: their arrays stay in the cache (python -m benchmarks constants noise).
+CHUNK = 2**15
+_N_BOUNDS = 2**11  # a guard: the upper part starts again beyond it, with a chance below e^-32
 _LOW_IN_WORD = 31  # low bits that fit a word beside a sign and twice 16 bits
 _FLOAT_ERROR = 2.0**-45  # above the rounding error of every probability computed in floats
 

@@ -51,7 +51,10 @@ SHARING_KINDS: tuple[SharingKind, ...] = ("holders", "tellers")
 MIN_PART_SCALE = 8  # of a part of Gaussian noise: sums are then Gaussian up to e^-631
 MAX_RECORDS = int(MANY)
 MAX_RECORD_WEIGHT = HEADROOM // MAX_RECORDS - 1  # largest amount that a record adds to one number
-COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
+# The count's weight costs 0.5 % of the Gaussian scale; the mean's costs 3 % of Gaussian and 25 % of
+# Laplace noise. python -m benchmarks constants noise prints what other shares cost.
+COUNT_SHARE_OF_SENSITIVITY = 0.1
+MEAN_SHARE_OF_SENSITIVITY = 0.25
 # Second moments are divided by the count, so its error changes all variances and no direction. The
 # bound of Lemma 27, which is about the sums as a whole, would give the count too much. This share
 # of epsilon adds 2 % to the Laplace noise of the sums.
@@ -59,7 +62,6 @@ COUNT_SHARE_OF_MOMENTS = 0.02
 # Squared norm of the average record over that of a record, for the papers' mixtures and
 # frequencies. A tenth of it would halve the count's share.
 SIGNAL_OF_WAVES = 0.35
-MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 
 
 @dataclass(frozen=True)

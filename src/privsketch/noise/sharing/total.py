@@ -324,7 +324,8 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
     return tuple(scales)
 
 
-# Each level makes a ballot longer by a sketch. From N to N / 2 holders a step then costs 5 %.
+# Each level makes a ballot longer by a sketch. From N to N / 2 holders a step then costs 5 %
+# (python -m benchmarks constants noise MAX_HOLDER_LEVELS).
 MAX_HOLDER_LEVELS = 16
 
 
