@@ -156,7 +156,7 @@ def test_a_head_shows_that_an_older_copy_was_brought_back(path, tmp_path):
     result = run("ledger", "check", path, "--head", head, "--json")
     assert result.exit_code == INTEGRITY
     (problem,) = validated("ledger-check", result)["problems"]
-    assert "an older copy was brought back" in problem
+    assert "an older copy was restored" in problem
     assert "enter again what was released since" in problem
     assert "--head" in refused(tmp_path, "ledger", "check", path, "--head", "abc")
 

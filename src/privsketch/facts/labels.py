@@ -125,7 +125,7 @@ class Labelled(Column):
         """Return the index of a value among the labels."""
         keys = [label_text(label) for label in self.labels]
         if label_text(text) not in keys:
-            raise self._error("fill", text, "is none of its values")
+            raise self._error("fill", text, "is not one of its values")
         return float(keys.index(label_text(text)))
 
 
@@ -171,11 +171,11 @@ class Category(Labelled):
         if repeated:
             raise self._error("values", repeated[0], "occurs twice")
         if any(key.lower().lstrip("+-") in NO_NUMBERS for key in keys):
-            raise self._error("values", texts, "one of them means that there is no number")
+            raise self._error("values", texts, "one of them would be read as a missing number")
         if len(texts) > MAX_CATEGORY_VALUES:
             raise self._error("values", len(texts), f"more than {MAX_CATEGORY_VALUES} of them")
         if not all(text and text.isprintable() for text in texts):
-            raise self._error("values", "", "a value is empty, or no text that can be shown")
+            raise self._error("values", "", "a value is empty or not printable")
         self._set("values", texts)
         if self.fill is not None:
             self._set("fill", self.labels[int(self.value_of(self.fill))])
@@ -227,7 +227,7 @@ class Flag(Labelled):
                 raise self._error(name, word, "expected a word")
         words = [label_text(w).lower() for w in (self.true, self.false) if w is not None]
         if len(words) == 2 and words[0] == words[1]:
-            raise self._error("true", self.true, "is the word for false, too")
+            raise self._error("true", self.true, "is also the word for false")
         if self.fill is not None and not isinstance(self.fill, bool):
             raise self._error("fill", self.fill, "expected True or False")
 

@@ -409,6 +409,6 @@ def _receipt_from_json(value: Any, depth: int) -> Receipt:
     if not (0 < value["epsilon"] < _COST_LIMIT and 0 <= value["delta"] < _COST_LIMIT):
         raise ParameterError("receipt: epsilon or delta out of range")
     if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
-        raise ParameterError("receipt: parts must be a list, and not nested for ever")
+        raise ParameterError(f"receipt: parts must be a list, nested at most {_MAX_NESTING} times")
     parts = tuple(_receipt_from_json(part, depth + 1) for part in value["parts"])
     return Receipt(**{**value, "parts": parts})

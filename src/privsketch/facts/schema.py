@@ -303,8 +303,8 @@ class Schema:
             )
         unknown = set(value) - {"columns", "note", *_DEFAULTS}
         if unknown:
-            fields_text = ", ".join(["columns", *_DEFAULTS])
-            raise ParameterError(f"{sorted(unknown)[0]!r} is no part of a schema: {fields_text}")
+            names = ", ".join(["columns", *_DEFAULTS])
+            raise ParameterError(f"{sorted(unknown)[0]!r} is not a field of a schema: {names}")
         rules = {name: value[name] for name in _DEFAULTS if name in value}
         return cls(tuple(column_from_json(column) for column in value["columns"]), **rules)
 

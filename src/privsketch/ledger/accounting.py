@@ -229,8 +229,8 @@ class Limit:
         if self.rho is None:
             return words
         words += f" (rho = {fraction_text(self.rho, up=False)}"
-        share_text = f"; {fraction_text(self.without_rho)} of it apart" if self.without_rho else ""
-        return f"{words}{share_text})"
+        share = fraction_text(self.without_rho)
+        return f"{words}; {share} of it reserved)" if self.without_rho else f"{words})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""

@@ -448,8 +448,7 @@ class Ledger:
         for _, faults in log.chained():
             if faults:
                 raise FileError(
-                    f"{self._path}: {faults[0]}; not a whole ledger, do not use it, and bring back "
-                    "a copy"
+                    f"{self._path}: {faults[0]}; not a whole ledger: do not use it, restore a copy"
                 )
 
     def _data_set(self, log: store.Log, name: object) -> DataSet:

@@ -254,7 +254,7 @@ def refusal_text(data_set: DataSet, cost: Cost, charged: Amount) -> str:
     if limit.accounting == "zcdp":
         words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
     if charged.epsilon != cost.epsilon:
-        words += " (twice and more under the data set's neighbours, replace)"
+        words += " (at least twice that under the data set's neighbours, replace)"
     words += f"; left are {limit.left_text(data_set.spent)}, of the limit {limit.text}"
     if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
         words += "; a release without a rho needs a data set with a share apart (`without_rho`)"

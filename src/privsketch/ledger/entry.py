@@ -211,7 +211,7 @@ def require_refusable(ledger: Ledger, name: str) -> None:
     if data_set.n_refusals >= data_set.max_refusals:
         raise BudgetError(
             f"data set {name!r}: {data_set.n_refusals} releases were refused because of what "
-            f"records say, and {data_set.max_refusals} may be; each tells something of them. Use a "
+            f"records say, and {data_set.max_refusals} may be; each reveals something. Use a "
             "schema by which no record stops a release: `unreadable='missing'`, and no rule that "
             "is 'error' (privsketch schema check says which are)"
         )

@@ -114,7 +114,7 @@ class Log:
             )
         rows = self._connection.execute("SELECT accounting, time, key FROM ledger").fetchall()
         if version != LEDGER_VERSION or len(rows) != 1 or rows[0][0] not in ACCOUNTINGS:
-            raise FileError(f"{what}: damaged; no ledger says so of itself")
+            raise FileError(f"{what}: damaged: its header is not that of a ledger")
         self.accounting: Accounting
         self.accounting, self.time, self.key = rows[0]
 
@@ -264,9 +264,8 @@ def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
                 raise
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        time.sleep(
-            _MAX_PAUSE * secrets.randbelow(1000) / 1000
-        )  # random, so that not all retry at once
+        # Random, so that not all retry at once.
+        time.sleep(_MAX_PAUSE * secrets.randbelow(1000) / 1000)
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
@@ -277,7 +276,7 @@ def _name(error: sqlite3.Error) -> str:
 
 _REASONS = {
     "SQLITE_NOTADB": "not a privsketch ledger",
-    "SQLITE_CORRUPT": "damaged; bring back a copy, and count what was released since as spent",
+    "SQLITE_CORRUPT": "damaged; restore a copy, and count what was released since as spent",
     "SQLITE_BUSY": f"other processes kept the ledger for {BUSY_SECONDS:.0f} seconds; try again",
     "SQLITE_FULL": "no space is left for it; nothing was entered",
     "SQLITE_READONLY": "the file or its folder cannot be written; nothing was entered",

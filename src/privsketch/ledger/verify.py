@@ -2,7 +2,7 @@
 
 Hashes reveal damage and edits by hand. They do not reveal that somebody recomputed them for the
 whole file, or removed lines from its end, as in an older copy. A head that was kept elsewhere
-reveals this: it stays the hash of a line forever.
+reveals this, because it stays the hash of a line.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def problems(log: Log, head: str | None = None) -> list[str]:
             texts.append(f"data set {name!r}: marks of impossible length")
     if not is_known:
         texts.append(
-            "no line has the head that was kept: an older copy was brought back, or the file "
-            "was written anew; enter again what was released since"
+            "no line has the given head: an older copy was restored, or the file was rewritten; "
+            "enter again what was released since"
         )
     return texts
 
@@ -73,7 +73,7 @@ class _Replay:
             return self._reserve(line)
         if line.kind == "commit":
             return self._commit(line)
-        return ["of an unknown kind"]
+        return ["unknown kind of line"]
 
     def _add(self, line: Line) -> list[str]:
         if line.data_set in self.data_sets:
@@ -103,7 +103,7 @@ class _Replay:
         entry = str(line.entry)
         reserved = self._amounts[line.data_set].get(entry)
         if reserved is None or entry in self._committed:
-            return ["no entry of this data set waits for it"]
+            return ["no open entry of this data set matches it"]
         self._committed.add(entry)
         amount = amount_of(line.epsilon, line.delta, line.rho)
         self._amounts[line.data_set][entry] = amount

@@ -3,8 +3,8 @@
 One function per kind of noise, one line per cell of the table in docs/theory.md (CLP
 Tables 1 and 2, corrected). Combinations for which no proof is known to us are refused.
 
-`extra` is what a record adds to the same release besides: an L1 norm for Laplace noise, a
-squared L2 norm for Gaussian noise. It is not masked, but is left out together with the record.
+`extra` is what a record adds to the release beside its features: an L1 norm for Laplace noise, a
+squared L2 norm for Gaussian noise. Masks of features do not apply to it; masks of records do.
 
 Secret masks allow for a larger "inner" epsilon (or epsilon and delta): noise that would cost that
 much without sampling costs the stated budget with it. `amplified` and the functions after it
@@ -219,7 +219,7 @@ def _log_expm1(x: float) -> float:
 def amplified_both(epsilon: float, n_features: int, alpha: float, beta: float) -> float:
     """Return the inner epsilon per feature for Poisson features and records, "replace" (PD).
 
-    The c with (1 - beta + beta u) / (1 - beta + beta l) = e^epsilon, where
+    It is the c with (1 - beta + beta u) / (1 - beta + beta l) = e^epsilon, where
     u, l = (1 - alpha + alpha e^(+-c))^m.
     """
 
@@ -236,7 +236,7 @@ def amplified_both(epsilon: float, n_features: int, alpha: float, beta: float) -
 
 
 def _log_mixture(log_ratio: float, rate: float) -> float:
-    """ln(1 - rate + rate e^log_ratio) without overflow or cancellation."""
+    """Return ln(1 - rate + rate e^log_ratio) without overflow or cancellation."""
     if log_ratio > 1:
         log_rest = math.log1p(-rate) if rate < 1 else -math.inf
         return float(np.logaddexp(log_rest, math.log(rate) + log_ratio))

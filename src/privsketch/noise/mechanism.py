@@ -59,10 +59,9 @@ class NoiseLaw:
     component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
     of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is the rho that the
     release is known to satisfy, None where its cost was derived otherwise. `inner` is the cost of
-    pure noise by itself: epsilon, or more under masks, which make up the
-    difference (noise/laws.py); `masking` describes them. Noise that `wraps` is added
-    modulo 2^64: such sums go on being added up (noise/sharing), and a sum of terms that stopped at
-    the ends of int64 is no function of a noisy sum.
+    pure noise by itself: epsilon, or more under masks (noise/laws.py), which `masking` describes.
+    Noise that `wraps` is added modulo 2^64, for sums that are terms of a total (noise/sharing):
+    saturated terms would not add up to the noisy total.
     """
 
     kind: NoiseKind | ChoiceKind

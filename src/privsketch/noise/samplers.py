@@ -195,7 +195,7 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
 
 
 class _Geometric:
-    """P(g) ~ exp(-g / scale) on 0, 1, ..., as 2^low_bits * upper + low."""
+    """Law P(g) ~ exp(-g / scale) on 0, 1, ..., of numbers g = 2^low_bits * upper + low."""
 
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale

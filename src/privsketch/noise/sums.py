@@ -68,9 +68,9 @@ SIGNAL_OF_WAVES = 0.35
 class SumNoise:
     """Noise of one design: laws, and the meaning of the released integers.
 
-    A released sum is `factor` times the integer sum plus noise, the mean of the records
-    `mean_weight` times their integer sum, if that is not 0. A released count is
-    `count_weight` times the number of records plus noise; `count_law` is None when the count is
+    A released sum is `factor` times the integer sum plus noise. Sums of the records' coordinates
+    are multiplied by `mean_weight`, and released unless that is 0. A released count is
+    `count_weight` times the number of records plus noise. `count_law` is None when the count is
     part of the sums' release or is not released. `record_rate` is the share of records kept.
     """
 

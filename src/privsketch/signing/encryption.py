@@ -66,10 +66,9 @@ def require_lock(lock: Any, what: str) -> None:
     """Refuse any lock but those that `new_lock` makes."""
     require_fields(lock, (*_ALGORITHMS, *_SCRYPT, "salt", "nonce"), what)
     parameters = {name: lock[name] for name in (*_ALGORITHMS, *_SCRYPT)}
-    if canonical_json(parameters) != canonical_json(
-        {**_ALGORITHMS, **_SCRYPT}
-    ):  # 1, not 1.0 or true
-        raise FileError(f"{what}: its secrets are locked in a way that this privsketch refuses")
+    expected = {**_ALGORITHMS, **_SCRYPT}
+    if canonical_json(parameters) != canonical_json(expected):  # 1, not 1.0 or true
+        raise FileError(f"{what}: its secrets are encrypted with unsupported parameters")
     hex_bytes(lock["salt"], _SALT_BYTES, what)
     hex_bytes(lock["nonce"], _NONCE_BYTES, what)
 

@@ -281,7 +281,7 @@ def moved(
         return total / (factor * sensitivity), total / scale
     require(sensitivity <= scale * exact(law.inner), "a scale below its law's")
     if isinstance(law, ZoomLaw):
-        require(answer is not None, "two looks without their answer")
+        require(answer is not None, "two noisy counts without their answer")
         heavy = [] if answer is None else law.is_heavy(answer[0]).tolist()
         halves = sum(far * (1 if one else 2) for far, one in zip(sizes, heavy, strict=True))
         return sum(sizes) / sensitivity, halves / (2 * scale)

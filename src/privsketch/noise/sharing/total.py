@@ -68,7 +68,7 @@ ALL_OTHERS = {
     "tellers": "all tellers together",
 }
 
-_SIZES = 1e-100, 1e100  # of `alone`: beyond, a number is no cost, and its square no float
+_SIZES = 1e-100, 1e100  # range of `alone`: beyond, a square is not a float
 
 
 def require_alone(alone: object) -> None:
