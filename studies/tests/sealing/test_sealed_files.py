@@ -239,7 +239,7 @@ def test_signatures_come_before_parsing(monkeypatch):
     key = ps.Key.generate("x")
     data = signed_json("card", {"a": 1}, key)
     binary = packed("tally", {"a": 1}, b"", key)
-    monkeypatch.setattr(module, "content", None)
+    monkeypatch.setattr(module, "document_fields", None)
     monkeypatch.setattr(module, "parse_json", None)
     with pytest.raises(SignatureError):
         module.read_signed_json(data.replace(b'"a": 1', b'"a": 2'), "card", ("a",), "x")
