@@ -155,7 +155,7 @@ def made() -> dict[str, Example]:
 def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
     """A value changed, and signed again by the same maker."""
     from privsketch._base.formats import canonical_json
-    from privsketch.signing.documents import written
+    from privsketch.signing.documents import document_bytes
     from privsketch_studies.sealing.files import kind_of_bytes, packed, signed_json
 
     kind = kind_of_bytes(data)
@@ -175,7 +175,7 @@ def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
     whole.pop("version")
     if key is None:  # a study
         found = changed(whole, rng)
-        return written(name, found if isinstance(found, dict) else {"x": found})
+        return document_bytes(name, found if isinstance(found, dict) else {"x": found})
     for field in ("signer", "signature"):
         whole.pop(field)
     found = changed(whole, rng)

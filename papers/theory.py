@@ -28,10 +28,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
 from privsketch._base.errors import ParameterError
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.design.request import RECORDS_PER_UNKNOWN
-from privsketch.noise.calibration import cube_variance, icassp_noise, sums_share
+from privsketch.noise.calibration import cube_variance, sums_share
 from privsketch.noise.laws import amplified
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import SIGNAL_OF_WAVES
@@ -42,6 +45,44 @@ ICASSP_UNKNOWNS = 100.0  # ICASSP: signal-to-noise times m / (k d) at least 100,
 ICASSP_LEAST_SIZE = 10.0  # m / (k d), as above
 ICASSP_SIGNAL = SIGNAL_OF_WAVES  # |z|^2 of the papers' mixtures and frequencies, features of norm 1
 STRATEGIES = ("none", "uniform", "block", "poisson", "records", "combined")
+_ROUND_UP = 1.0 + 1e-11  # far above the error of a root
+
+
+def log_delta_continuous(sigma: float, epsilon: float) -> float:
+    """Return ln delta of continuous Gaussian noise at L2 sensitivity 1 (Balle and Wang, 2018)."""
+    first = float(log_ndtr(1 / (2 * sigma) - epsilon * sigma))
+    second = epsilon + float(log_ndtr(-1 / (2 * sigma) - epsilon * sigma))
+    if second >= first:  # the difference is below rounding
+        return -math.inf
+    return first + math.log1p(-math.exp(second - first))
+
+
+def kappa(epsilon: float, delta: float) -> float:
+    """Return the least standard deviation of continuous Gaussian noise at L2 sensitivity 1."""
+    low = high = 1.0
+    while log_delta_continuous(high, epsilon) > math.log(delta):
+        high *= 2
+    while log_delta_continuous(low, epsilon) <= math.log(delta):
+        low /= 2
+    # log_delta reaches -inf for large sigma: clip it so that the root finder stays finite.
+    root = brentq(
+        lambda s: max(log_delta_continuous(s, epsilon), -1e4) - math.log(delta),
+        low,
+        high,
+        xtol=1e-15,
+        rtol=1e-14,
+    )
+    return float(root) * _ROUND_UP
+
+
+def icassp_noise(n_records: float, n_features: int, alpha: float, epsilon: float) -> float:
+    """Return sigma_xi of the ICASSP paper (replace): 4 sqrt(2 alpha) m / (sqrt(n) epsilon)."""
+    return 4 * math.sqrt(2 * alpha) * n_features / (math.sqrt(n_records) * epsilon)
+
+
+def icassp_to_laplace_scale(sigma_xi: float, n_records: float, alpha: float) -> float:
+    """Return the noise of ICASSP as Laplace scale b on the unnormalised sums of CLP."""
+    return sigma_xi / 2 * math.sqrt(n_records / alpha)
 
 
 def entry_variance(

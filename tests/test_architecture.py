@@ -78,7 +78,7 @@ def room(name):
 MODULES = {
     "privsketch." + path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
     for path in FILES
-    if path not in ("__init__.py", "__main__.py")
+    if path != "__init__.py"
 }
 
 

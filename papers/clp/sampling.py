@@ -188,7 +188,7 @@ def paper_ratio(
 
     With Gaussian noise the paper has the worst mask: all m features for coin flips.
     """
-    from privsketch.noise.calibration import kappa
+    from papers.theory import kappa
 
     beta = rate if strategy == "records" else 1.0
     if noise == "laplace":

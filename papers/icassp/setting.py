@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from papers.theory import ICASSP_SIGNAL, icassp_snr
+from papers.theory import ICASSP_SIGNAL, icassp_noise, icassp_snr
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
 from privsketch.design.recipe import Design
@@ -28,7 +28,6 @@ from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Box
 from privsketch.features.masks import Masks
 from privsketch.learning.kmeans.learner import learn_kmeans
-from privsketch.noise.calibration import icassp_noise
 from privsketch.noise.mechanism import add_noise, saturating_add
 from privsketch.sketching.sketch import Sketch, merged_receipt
 

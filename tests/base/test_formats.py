@@ -258,7 +258,7 @@ def test_files_of_one_kind_are_not_read_as_another(design, model, sketch, tmp_pa
 @pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.ClusterModel])
 def test_an_oversized_file_is_refused_before_it_is_read(kind, monkeypatch, tmp_path):
     monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
-    monkeypatch.setattr(formats, "MAX_VALUES", 10)
+    monkeypatch.setattr(formats, "MAX_SKETCH_VALUES", 10)
     path = tmp_path / "large"
     path.write_bytes(bytes(1081))
 
@@ -862,7 +862,7 @@ def test_an_error_keeps_no_table():
 def test_what_has_no_end_is_refused(folder, monkeypatch):
     """A link in a shared folder may lead anywhere; its size says 0."""
     monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
-    monkeypatch.setattr(formats, "MAX_VALUES", 1000)
+    monkeypatch.setattr(formats, "MAX_SKETCH_VALUES", 1000)
     os.symlink("/dev/zero", "site-1.sketch")
     with pytest.raises(AccessError, match="not a plain file"):
         ps.load("site-1.sketch")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.notebook import MAX_DOWN, described, shown, table
+from privsketch._base.notebook import MAX_HTML_ROWS, described, shown, table
 from tests.html_page import Page
 
 EVIL = "<script>alert('x')</script>"
@@ -82,11 +82,11 @@ def test_numbers_are_those_of_the_model(results):
 def test_many_columns_are_rows_and_very_many_are_counted():
     upright = table("cluster", ["1"], ["a", "b"], [["x", "y"]])
     assert upright.index(">b<") < upright.index(">1<")
-    names = [f"column {j}" for j in range(MAX_DOWN + 3)]
-    turned = table("cluster", ["1"], names, [[f"cell {j}" for j in range(MAX_DOWN + 3)]])
+    names = [f"column {j}" for j in range(MAX_HTML_ROWS + 3)]
+    turned = table("cluster", ["1"], names, [[f"cell {j}" for j in range(MAX_HTML_ROWS + 3)]])
     assert turned.index(">1<") < turned.index(">column 0<") < turned.index(">cell 0<")
-    assert f"column {MAX_DOWN - 1}<" in turned
-    assert f"column {MAX_DOWN}<" not in turned
+    assert f"column {MAX_HTML_ROWS - 1}<" in turned
+    assert f"column {MAX_HTML_ROWS}<" not in turned
     assert "3 more rows" in turned
 
 

@@ -156,7 +156,7 @@ def test_a_head_shows_that_an_older_copy_was_brought_back(path, tmp_path):
     result = run("ledger", "check", path, "--head", head, "--json")
     assert result.exit_code == INTEGRITY
     (problem,) = validated("ledger-check", result)["problems"]
-    assert "an older copy was brought back" in problem
+    assert "an older copy was restored" in problem
     assert "enter again what was released since" in problem
     assert "--head" in refused(tmp_path, "ledger", "check", path, "--head", "abc")
 
@@ -203,7 +203,7 @@ def test_the_page_has_pictures_and_escapes_names(tmp_path, path):
 
 
 def test_terminals_without_blocks(path):
-    command = [sys.executable, "-m", "privsketch", "ledger", "show", str(path)]
+    command = [sys.executable, "-m", "privsketch.cli.main", "ledger", "show", str(path)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run(command, capture_output=True, check=True, env=environment)
     assert b"##" in done.stdout

@@ -36,7 +36,7 @@ def home(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def quick_lock(monkeypatch):
     """A lock that takes no time, and no memory, to try."""
-    monkeypatch.setattr(encryption, "_COST", {"n": 16, "r": 1, "p": 1})
+    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_a_passphrase_that_others_can_read_is_refused(study, folder, monkeypatch
 
 @pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
 def test_a_file_on_standard_input_is_refused_as_a_named_one_is(study, folder):
-    command = [sys.executable, "-m", "privsketch", "key", "sign", "study.json", "--force"]
+    command = [sys.executable, "-m", "privsketch.cli.main", "key", "sign", "study.json", "--force"]
     command += ["--key", "site-1.key", "--passphrase-file", "-"]
     for mode in (0o640, 0o604, 0o600):
         (folder / "pass").chmod(mode)
@@ -255,7 +255,7 @@ def test_passphrases_from_a_pipe_that_a_shell_hands_over(study, folder):
 
 
 def test_passphrases_from_standard_input_and_from_a_descriptor(study, folder):
-    command = [sys.executable, "-m", "privsketch", "key", "sign", "study.json", "--force"]
+    command = [sys.executable, "-m", "privsketch.cli.main", "key", "sign", "study.json", "--force"]
     command += ["--key", "robot.key", "--passphrase-file"]
     ps.Key.generate("robot").save("robot.key", passphrase=None)
     signed = subprocess.run([*command, "-"], input="ignored", capture_output=True, text=True)
@@ -289,7 +289,7 @@ def on_terminal(command, *lines):
     """What a command shows on a terminal on which these lines are typed."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "privsketch", *command])
+        os.execv(sys.executable, [sys.executable, "-m", "privsketch.cli.main", *command])
     shown = b""
     waiting = list(lines)
     while True:

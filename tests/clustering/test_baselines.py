@@ -21,7 +21,7 @@ from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact
 from privsketch.kernels.nearest import ReferenceClusters
 from privsketch.noise.account import Shares
-from privsketch.noise.mechanism import OPENDP, OWN
+from privsketch.noise.mechanism import OPENDP_SAMPLER, OWN_SAMPLER
 from privsketch.testing import Tape, questions, replay
 
 PURE = ("laplace-joint", "laplace", "cube")
@@ -301,7 +301,7 @@ def test_it_finds_clear_clusters(kind, neighbours, mixture):
     assert (gaps.min(axis=0) < 0.2).all()
     assert np.abs(found.weights - 0.25).max() < 0.2
     assert found.receipt.source == "a"
-    assert found.receipt.sampler == (OWN if kind == "cube" else OPENDP)
+    assert found.receipt.sampler == (OWN_SAMPLER if kind == "cube" else OPENDP_SAMPLER)
     assert sum(done) == 5 * len(records)
 
 
@@ -459,7 +459,7 @@ def test_the_grid_finds_clear_clusters(mixture):
     assert found.n_records == pytest.approx(8000, abs=500)
     assert (found.receipt.epsilon, found.receipt.delta) == (4.0, 0.0)
     assert found.receipt.source == "a"
-    assert found.receipt.sampler in (OWN, OPENDP)
+    assert found.receipt.sampler in (OWN_SAMPLER, OPENDP_SAMPLER)
 
 
 @pytest.mark.usefixtures("no_noise")

@@ -8,7 +8,7 @@ import privsketch as ps
 from privsketch.facts.budget import Unit
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.sharing.plan import plan_sharing, planned_noises
-from privsketch.noise.sums import MIN_SHARE
+from privsketch.noise.sums import MIN_PART_SCALE
 
 DELTA, PURE = ps.Budget(epsilon=0.1, delta=1e-6), ps.Budget(epsilon=0.1)
 
@@ -66,10 +66,10 @@ def test_integers_have_room_for_all_parts(feature_map, n_holders):
     design = plan(feature_map=feature_map, n_holders=n_holders, sharing="holders", n_records=100)
     factor = design.sum_noise.factor
     assert factor & (factor - 1) == 0
-    assert (factor > 1) == (design.sum_noise.sums_law.scale / factor < MIN_SHARE * n_holders)
+    assert (factor > 1) == (design.sum_noise.sums_law.scale / factor < MIN_PART_SCALE * n_holders)
     finest = plan_sharing(design.sum_noise, n_holders=n_holders, colluding=0, min_holders=1)
     assert finest.levels[0] == n_holders
-    assert all(laws[0].scale >= MIN_SHARE for laws in finest.holder_laws)
+    assert all(laws[0].scale >= MIN_PART_SCALE for laws in finest.holder_laws)
     # The factor changes no noise in records but by the rounding of the count's weight.
     same = plan(feature_map=feature_map, n_features=design.n_features, noise="gaussian")
     if design.cells is None:

@@ -22,9 +22,11 @@ from papers.theory import (
     gamma_of_bound,
     gamma_star,
     gamma_star_closed_form,
+    icassp_noise,
     icassp_snr,
     icassp_snr_of_budget,
     icassp_succeeds,
+    icassp_to_laplace_scale,
     laplace_scale_to_icassp,
     price_of_kept_features,
     price_of_poisson_features,
@@ -51,7 +53,6 @@ from privsketch.design.noise_to_signal import (
     noise_parts,
 )
 from privsketch.design.request import enough_records
-from privsketch.noise.calibration import icassp_noise, icassp_to_laplace_scale
 from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
 from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
 from privsketch.testing import without_noise

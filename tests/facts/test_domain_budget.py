@@ -8,13 +8,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.facts.domain import domain_from_json, domain_to_json
-from privsketch.facts.receipt import (
-    Receipt,
-    compose_parallel,
-    compose_sequential,
-    receipt_from_json,
-    receipt_to_json,
-)
+from privsketch.facts.receipt import Receipt, compose_parallel, compose_sequential
 
 
 @pytest.mark.parametrize(
@@ -123,10 +117,10 @@ def test_receipts_survive_json():
     total = compose_parallel(
         "all", [receipt(0.1), compose_sequential("x", [receipt(0.2)], "b")], None
     )
-    assert receipt_from_json(receipt_to_json(total)) == total
-    for broken in ({}, {"mechanism": "x"}, receipt_to_json(total) | {"extra": 1}, [], None):
+    assert Receipt.from_json(total.to_json()) == total
+    for broken in ({}, {"mechanism": "x"}, total.to_json() | {"extra": 1}, [], None):
         with pytest.raises(ps.PrivsketchError):
-            receipt_from_json(broken)
+            Receipt.from_json(broken)
 
 
 def test_receipts_are_read_as_words():

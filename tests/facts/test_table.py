@@ -82,7 +82,7 @@ FILES = {
         {"columns": [{"name": "a", "kind": "number", "lo": 0, "high": 1}]},
         "unknown or missing",
     ),
-    "unknown part": ({"columns": [], "persons": "x"}, "no part of a schema"),
+    "unknown part": ({"columns": [], "persons": "x"}, "not a field of a schema"),
     "no columns": ({"missing": "drop"}, "columns"),
     "swapped": (
         {"columns": [{"name": "a", "kind": "number", "low": 2, "high": 1}]},

@@ -70,7 +70,7 @@ def test_the_package_installs_and_its_test_passes(blocks, tmp_path):
     )
     design += " budget=ps.Budget(1.0), feature_map='triangle', random_state=0).save(sys.argv[1])"
     subprocess.run([sys.executable, "-c", design, tmp_path / "d.json"], env=environment, check=True)
-    command = [sys.executable, "-m", "privsketch", "inspect", tmp_path / "d.json"]
+    command = [sys.executable, "-m", "privsketch.cli.main", "inspect", tmp_path / "d.json"]
     missing = subprocess.run(command, capture_output=True, text=True)  # without the package
     assert missing.returncode == 5
     assert "triangle" in missing.stderr

@@ -114,7 +114,7 @@ def test_a_missing_value_is_found_wherever_it_is(number, order, bad):
                 x[place] = bad
                 with pytest.raises(MissingError) as caught:
                     refusing.whole_numbers(x)
-                assert caught.value.place == place[1]
+                assert caught.value.index == place[1]
                 assert np.array_equal(moving(x), definition(domain, x, missing_to_center=True))
                 x[place] = 0
                 with pytest.raises(MissingError) as known:

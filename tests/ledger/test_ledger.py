@@ -132,7 +132,7 @@ def test_relations_and_units_of_a_data_set_decide(ledger):
     total = ledger.total("persons")
     assert total.epsilon == Fraction(1, 2)
     assert total.delta > 2 * Fraction(1, 10**7)
-    with pytest.raises(BudgetError, match="twice and more"):
+    with pytest.raises(BudgetError, match="at least twice that"):
         ledger.reserve("persons", Cost(0.3, unit=unit), what="a sketch")
     with pytest.raises(BudgetError, match="nothing was spent"):
         ledger.reserve("persons", Cost(0.1), what="a sketch")
@@ -285,7 +285,7 @@ def test_a_head_that_was_kept_shows_a_rollback(ledger, tmp_path):
     copy = Ledger(older)
     assert copy.check() == []
     assert [bool(copy.check(head=head)) for head in heads] == [False, False, False, True]
-    assert "an older copy was brought back" in copy.check(head=heads[-1])[0]
+    assert "an older copy was restored" in copy.check(head=heads[-1])[0]
     copy.reserve("visits", Cost(0.1), what="2")  # goes on, as if nothing had been
     assert copy.check() == []
     assert copy.check(head=heads[-1])

@@ -189,9 +189,9 @@ def test_beyond_the_table_the_law_starts_again():
     # A uniform number within 2^-128 of 1 lies beyond the table, the next one, near 0, adds 0.
     first = np.array([2**16 - 1], dtype=np.uint64)
     ones = [2**64 - 1] * 2
-    assert samplers._upper(first, law, bytes_of(*ones, 0, 0))[0] == samplers._TABLE
+    assert samplers._upper(first, law, bytes_of(*ones, 0, 0))[0] == samplers._N_BOUNDS
     assert (
-        samplers._upper(first, law, bytes_of(*ones, 2**63, 0))[0] == samplers._TABLE + 22
+        samplers._upper(first, law, bytes_of(*ones, 2**63, 0))[0] == samplers._N_BOUNDS + 22
     )  # ln(2) 32
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from papers.theory import gamma_star
+from papers.theory import gamma_star, icassp_noise, icassp_to_laplace_scale, kappa
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Budget, exact, exact_sum
 from privsketch.features.cells import CellContribution
@@ -18,9 +18,6 @@ from privsketch.features.masks import Masks
 from privsketch.noise.calibration import (
     cube_variance,
     discrete_laplace_variance,
-    icassp_noise,
-    icassp_to_laplace_scale,
-    kappa,
     kappa_discrete,
     laplace_scale,
     log_delta_zcdp,
@@ -330,7 +327,7 @@ def test_designs_without_headroom_are_refused():
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1])
 def test_gaussian_noise_needs_a_delta(delta):
-    for formula in (kappa, rho_of_budget):
+    for formula in (kappa_discrete, rho_of_budget):
         with pytest.raises(ParameterError, match="delta"):
             formula(1.0, delta)
 

@@ -14,7 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 import privsketch as ps
-from privsketch.facts.receipt import Receipt, receipt_from_json
+from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import epsilon_of_rho, log_delta_zcdp, rho_of_budget
 from privsketch.noise.composition import loss_distribution
 from privsketch.noise.mechanism import gaussian_law, laplace_law
@@ -255,7 +255,7 @@ def test_epsilon_of_rho_is_the_least_one():
 @pytest.mark.parametrize("name", RECEIPTS | BARE)
 def test_receipts_are_data(receipts, name):
     receipt = receipts[name]
-    again = receipt_from_json(json.loads(json.dumps(receipt.to_json())))
+    again = Receipt.from_json(json.loads(json.dumps(receipt.to_json())))
     assert again == receipt
     for leaf in leaves(receipt):
         if leaf.law in ("laplace", "cube") and leaf.delta == 0 and "mask" not in leaf.calibration:
@@ -270,7 +270,7 @@ def test_receipts_are_data(receipts, name):
 @pytest.mark.parametrize("value", ["1", -1.0, True, math.inf, math.nan, 1])
 def test_numbers_of_receipts_are_checked(receipts, field, value):
     with pytest.raises(ps.PrivsketchError, match=field):
-        receipt_from_json({**receipts["gaussian"].to_json(), field: value})
+        Receipt.from_json({**receipts["gaussian"].to_json(), field: value})
 
 
 @pytest.mark.parametrize("field", ["epsilon", "delta"])
@@ -278,7 +278,7 @@ def test_numbers_of_receipts_are_checked(receipts, field, value):
 @pytest.mark.parametrize("name", ["gaussian", "laplace with a count"])
 def test_costs_of_receipts_are_checked(receipts, name, field, value):
     with pytest.raises(ps.PrivsketchError, match=field):
-        receipt_from_json({**receipts[name].to_json(), field: value, "rho": None})
+        Receipt.from_json({**receipts[name].to_json(), field: value, "rho": None})
 
 
 def test_a_sketch_with_another_rho_is_refused(tmp_path):

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from papers.theory import kappa
 from privsketch._base.errors import ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import TableContribution, feature_map
 from privsketch.features.masks import Masks
 from privsketch.features.quadratic import QuadraticContribution, quartic_bounds
 from privsketch.features.waves import fourier_table
-from privsketch.noise.calibration import kappa, rho_of_budget
+from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.laws import (
     amplified,
     amplified_both,
@@ -347,7 +348,7 @@ def test_replacing_is_not_adding_for_quadratic_features():
 
 
 def test_icassp_noise_is_the_replace_cell():
-    from privsketch.noise.calibration import icassp_noise, icassp_to_laplace_scale
+    from papers.theory import icassp_noise, icassp_to_laplace_scale
 
     sigma = icassp_noise(1e5, 1000, 0.1, 1.0)
     assert sigma == pytest.approx(5.65685425, rel=1e-8)

@@ -18,9 +18,9 @@ from privsketch.facts.budget import exact
 from privsketch.facts.receipt import compose_sequential
 from privsketch.noise import mechanism
 from privsketch.noise.mechanism import (
-    MANY_VALUES,
-    OPENDP,
-    OWN,
+    MIN_BULK_VALUES,
+    OPENDP_SAMPLER,
+    OWN_SAMPLER,
     NoiseLaw,
     _insecure_sampler,
     add_noise,
@@ -256,18 +256,18 @@ def test_receipts_name_the_sampler_that_drew():
         lambda n: gaussian_law(1, n, 1.0, 1e-6, "add-remove"),
     ):
         assert "OpenDP" in sampler(make(10), 10)
-        assert "OpenDP" in sampler(make(MANY_VALUES - 1), MANY_VALUES - 1)
-        assert "privsketch" in sampler(make(MANY_VALUES), MANY_VALUES)
+        assert "OpenDP" in sampler(make(MIN_BULK_VALUES - 1), MIN_BULK_VALUES - 1)
+        assert "privsketch" in sampler(make(MIN_BULK_VALUES), MIN_BULK_VALUES)
     assert "privsketch" in sampler(cube_law(10, 4, 1.0, "add-remove"), 4)
 
 
 def test_parts_with_different_samplers_name_both():
     parts = [
         add_noise(np.zeros(n, dtype=np.int64), laplace_law(1, n, 0.5, "add-remove"), source=None)[1]
-        for n in (1, MANY_VALUES, 1)
+        for n in (1, MIN_BULK_VALUES, 1)
     ]
     named = compose_sequential("both", parts, None).sampler
-    assert named == f"{OPENDP}; {OWN}"
+    assert named == f"{OPENDP_SAMPLER}; {OWN_SAMPLER}"
     with _insecure_sampler(lambda values, law: (values, law.scale)):
         parts.append(
             add_noise(
@@ -288,7 +288,7 @@ def test_a_long_sketch_with_a_count_keeps_its_receipt(tmp_path):
         random_state=0,
     )
     released = ps.sketch(np.zeros((5, 2)), design)
-    assert [part.sampler for part in released.receipt.parts] == [OWN, OPENDP]
+    assert [part.sampler for part in released.receipt.parts] == [OWN_SAMPLER, OPENDP_SAMPLER]
     released.save(tmp_path / "x.sketch")
     assert ps.Sketch.load(tmp_path / "x.sketch").receipt == released.receipt
 

@@ -10,10 +10,9 @@ import privsketch as ps
 from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
-from papers.theory import icassp_snr
+from papers.theory import icassp_snr, icassp_to_laplace_scale
 from privsketch._base.errors import ParameterError
-from privsketch.noise.calibration import icassp_to_laplace_scale
-from privsketch.noise.mechanism import OPENDP, OWN
+from privsketch.noise.mechanism import OPENDP_SAMPLER, OWN_SAMPLER
 from privsketch.sketching.sums import exact_sums
 
 
@@ -147,8 +146,8 @@ def test_devices_are_holders_whose_sketches_are_merged():
     assert (own.receipt.epsilon, own.receipt.delta) == (0.5, 0.0)
     # The same receipt that a merge writes, and a file that the library takes.
     # Rows of all devices are drawn at once, by another sampler than one short vector.
-    assert {part.sampler for part in own.receipt.parts} == {OWN}
-    assert {part.sampler for part in merged.receipt.parts} == {OPENDP}
+    assert {part.sampler for part in own.receipt.parts} == {OWN_SAMPLER}
+    assert {part.sampler for part in merged.receipt.parts} == {OPENDP_SAMPLER}
     ours, theirs = (
         sorted(repr(replace(part, sampler="")) for part in s.receipt.parts) for s in (own, merged)
     )

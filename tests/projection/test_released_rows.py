@@ -15,8 +15,9 @@ import pytest
 from scipy import optimize, special, stats
 
 import privsketch as ps
+from papers.theory import kappa, log_delta_continuous
 from privsketch.noise import fresh
-from privsketch.noise.calibration import kappa, kappa_discrete, log_delta_continuous
+from privsketch.noise.calibration import kappa_discrete
 from privsketch.projection import matrix as norms
 from privsketch.projection.calibration import realised_gaussian, realised_laplace
 from privsketch.projection.matrix import (

@@ -16,7 +16,7 @@ from privsketch.signing.signature import (
     signed_message,
     spoken,
 )
-from privsketch.signing.trusted import forget, found_key, pin, pinned_keys, pins_folder
+from privsketch.signing.trusted import forget, pin, pinned_keys, pins_folder, resolve_key
 
 # RFC 8032, 7.1, tests 1 to 3 and SHA(abc): secret key, public key, message, signature.
 VECTORS = [
@@ -372,7 +372,7 @@ def test_pinned_keys_are_found_by_name_and_fingerprint(study, key, home):
     assert pinned_keys() == [key.public]
     assert ps.verify("study.json") == key.public
     for text in ("designer", key.fingerprint, spoken(key.fingerprint).upper()):
-        assert found_key(text) == key.public
+        assert resolve_key(text) == key.public
         assert ps.verify("study.json", [text]) == key.public
     assert forget(spoken(key.fingerprint)) == key.public
     assert pinned_keys() == []
@@ -417,9 +417,9 @@ def test_a_file_does_not_stand_in_for_a_pinned_name(folder, key):
     """Somebody who can write into this folder cannot say who is trusted."""
     ps.Key.generate("stranger").public.save("designer")
     with pytest.raises(ParameterError, match="no key is pinned"):
-        found_key("designer")
+        resolve_key("designer")
     pin(key.public)
-    assert found_key("designer") == key.public
+    assert resolve_key("designer") == key.public
 
 
 def test_a_fingerprint_finds_no_key_by_its_name(key):
@@ -428,17 +428,17 @@ def test_a_fingerprint_finds_no_key_by_its_name(key):
         with pytest.raises(ParameterError, match="no fingerprint"):
             ps.Key.generate(name)
     pin(key.public)
-    assert found_key(key.fingerprint) == key.public
+    assert resolve_key(key.fingerprint) == key.public
     assert forget(key.fingerprint) == key.public
     for text in (key.fingerprint, "0" * 32):
         with pytest.raises(ParameterError, match="no key is pinned"):
-            found_key(text)
+            resolve_key(text)
 
 
 def test_a_part_of_a_fingerprint_is_not_enough(key):
     pin(key.public)
     with pytest.raises(ParameterError):
-        found_key(key.fingerprint[:16])
+        resolve_key(key.fingerprint[:16])
 
 
 def test_a_pin_that_was_exchanged_is_refused(key, home):

@@ -44,7 +44,7 @@ class PrivsketchError(ValueError):
         """Message with its backquotes, from which another error can be made."""
         return self._text
 
-    def told(self, words: Callable[[str, str | None], str]) -> str:
+    def rendered(self, words: Callable[[str, str | None], str]) -> str:
         """Return the message with every parameter as `words(name, value)` writes it.
 
         The value is Python's `repr`, or None where only the name is marked.
@@ -55,7 +55,7 @@ class PrivsketchError(ValueError):
             parts[index] = words(name, value or None)
         return "".join(parts)
 
-    def alone(self) -> Self:
+    def without_causes(self) -> Self:
         """Return this error without its causes: frames and foreign errors may hold records."""
         return _rebuild(type(self), self._text, self.__dict__)  # `copy` may keep causes
 
@@ -139,20 +139,20 @@ class MissingError(RecordError):
 
     Parameters
     ----------
-    place : int, optional
+    index : int, optional
         Number of the column in a record; None if it is not known.
     column : str or int, optional
         Name or number of the column in the table.
     """
 
-    def __init__(self, place: int | None = None, column: str | int | None = None) -> None:
+    def __init__(self, index: int | None = None, column: str | int | None = None) -> None:
         super().__init__()
-        self.find(place, column)
+        self.locate(index, column)
 
-    def find(self, place: int | None, column: str | int | None) -> None:
+    def locate(self, index: int | None, column: str | int | None) -> None:
         """Name the column in the message, once it is known."""
-        self.place, self.column = place, column
-        number = place if column is None else column
+        self.index, self.column = index, column
+        number = index if column is None else column
         which = "a record" if number is None else f"column number {number} (from 0)"
         if isinstance(column, str):
             which = f"column {column!r}"
@@ -251,13 +251,15 @@ def require_count(name: str, value: object, what: str = "an integer of at least 
     raise ParameterError(name, value, f"expected {what}")
 
 
-MIN_SCALE, MAX_SCALE = 1e-100, 1e100  # of frequencies: their squares are finite floats
+MIN_FREQUENCY_SCALE, MAX_FREQUENCY_SCALE = 1e-100, 1e100  # their squares are finite floats
 
 
 def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
     """Return the lowest and highest scale of frequencies, or raise a ParameterError."""
     low, high = scales
-    if not (low <= high and all(MIN_SCALE <= scale <= MAX_SCALE for scale in scales)):
+    if not (
+        low <= high and all(MIN_FREQUENCY_SCALE <= scale <= MAX_FREQUENCY_SCALE for scale in scales)
+    ):
         expected = "expected positive numbers, low <= high, in the units of the records"
         raise ParameterError("frequency_scale", scales, expected)
     return float(low), float(high)

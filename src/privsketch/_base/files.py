@@ -74,7 +74,7 @@ def with_neighbours(content: Any, path: str | os.PathLike[str]) -> Any:
 def from_bytes(data: bytes, what: str) -> Any:
     """Read the bytes of a file; `what` names it in errors."""
     if data.startswith(_LEDGER_MAGIC):
-        raise FileError(f"{what}: a database, as ledgers are; privsketch ledger show tells it")
+        raise FileError(f"{what}: a SQLite database, such as a ledger; use privsketch ledger show")
     kind = kind_of(data, what)
     if kind in _NOT_LOADED:
         raise FileError(f"{what}: {_NOT_LOADED[kind]}")

@@ -21,16 +21,10 @@ from privsketch._base.errors import ParameterError
 
 @dataclass(frozen=True)
 class Plugin:
-    """A part of another package, and the distribution that registers it.
+    """A part of another package.
 
-    Attributes
-    ----------
-    name : str
-        Name that a design or a caller uses.
-    part : object
-        Object of the entry point: a function, a class or a command.
-    distribution, version : str
-        Distribution that registers it, for receipts and messages.
+    `part` is the object of the entry point `name`: a function, a class or a command. `distribution`
+    registers it.
     """
 
     name: str
@@ -40,7 +34,7 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """Distribution and version in one text."""
+        """Distribution and version in one text, for receipts and messages."""
         return f"{self.distribution} {self.version}"
 
 
@@ -49,9 +43,9 @@ def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of a group by name, read once per process."""
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"privsketch.{group}"):
-        known = points.get(point.name, ())
-        if all(point.value != other.value for other in known):
-            points[point.name] = (*known, point)
+        same_name = points.get(point.name, ())
+        if all(point.value != other.value for other in same_name):
+            points[point.name] = (*same_name, point)
     return points
 
 

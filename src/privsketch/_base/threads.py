@@ -10,7 +10,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from functools import cache, wraps
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
@@ -30,6 +31,7 @@ class Piece(Protocol):
 
 
 _Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
 _Piece = TypeVar("_Piece", bound=Piece)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 # Values and pieces that may wait for a thread. A block of any reader (16 MB of float64) keeps
@@ -66,6 +68,16 @@ def in_threads(
             yield waiting.popleft()[0].result()
     finally:
         pool.shutdown(cancel_futures=True)  # after an error, drop the rest
+
+
+@contextmanager
+def variable_set(variable: ContextVar[_Value], value: _Value) -> Iterator[None]:
+    """Set a context variable inside a with block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:

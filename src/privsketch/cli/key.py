@@ -147,11 +147,11 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     from privsketch._base.errors import AccessError, PrivsketchError, SignatureError
     from privsketch.cli.shell.facts import key_facts
     from privsketch.signing.signature import kind_of_file, spoken
-    from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
+    from privsketch.signing.trusted import pinned_keys, resolve_key, verified_bytes
 
     if file_kind(files[0]) == "study":
         raise click.UsageError(f"{files[0]} is a sealed study; use `privsketch study check`")
-    keys = [found_key(text) for text in trusted] or pinned_keys()
+    keys = [resolve_key(text) for text in trusted] or pinned_keys()
     if not keys:
         raise click.UsageError(
             "no key is trusted: give --trust FILE.pub, or pin one with `privsketch key trust`"

@@ -117,3 +117,6 @@ def main() -> None:
 for _commands in _SECTIONS.values():
     for _command in _commands:
         main.add_command(_command)
+
+if __name__ == "__main__":
+    main(prog_name="privsketch")

@@ -115,14 +115,14 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
         described = Schema.from_json(content)
         say(described.describe(), None)
         say(f"{'record':<12} {described.dim} numbers", None)
-        stops = [ParameterError(text).told(_field) for text in described.stops()]
+        stops = [ParameterError(text).rendered(_field) for text in described.stops()]
         for text in stops:
             say(f"careful      one record can stop a release: {text}", None)
         facts = {"schema": described.to_json(), "dim": described.dim, "stops": stops}
         failing, format = RecordError, FileFormat(**written)
         words = shell_words(click.get_current_context().command)
         unfit = [text for path in data for text in misfits(described, path, format)]
-        found = [RecordError(text).told(words) for text in unfit]
+        found = [RecordError(text).rendered(words) for text in unfit]
     for text in found:
         say(f"open         {text}", None)
     answer(ready=not found, open=found, **facts)

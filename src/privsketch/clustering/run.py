@@ -27,7 +27,7 @@ from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import public_seed
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, entered
+from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, open_entry
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
@@ -139,7 +139,7 @@ class Run:
         """Note the records that the first pass reads in an entry of a ledger."""
         self.noter = noter_of(entry.key, self.schema)
         if self.noter is not None:
-            entry.saw(self.noter)
+            entry.set_marks_source(self.noter)
 
     def without_delta(self) -> None:
         """Spend no delta, for methods whose noise is pure."""
@@ -398,13 +398,13 @@ def clustered(
     stated = (run.columns, run.names) if is_plain else (None, None)
     with (
         naming_columns(data, chosen_columns(dim, *stated, run.format, run.schema)),
-        entered(
+        open_entry(
             run.ledger,
             run.cost,
             what="run",
             source=run.source,
             is_total=stops_nothing(run.schema, run.format, to_center=run.missing_to_center),
-        ) as entry,
+        ).entered() as entry,
     ):
         run.note_for(entry)
         model = method(run, n_clusters, **options)

@@ -24,7 +24,7 @@ WEAK_DELTA = 1e-3  # 1 / number of records of the smallest studies, a thousand r
 # budget may be a trillion times smaller, and must not fail where the whole budget did not. A delta
 # below 1e-100 is surely meant as 0. Formulas are tested down to these values.
 MIN_EPSILON, MIN_DELTA = 1e-30, 1e-100
-UNIT = "one record"
+RECORD = "one record"
 PERSON = "one person"
 
 
@@ -54,7 +54,9 @@ class Unit:
         """Description of what is protected."""
         if self.person is not None:
             return f"{PERSON} ({self.person})"
-        return UNIT if self.max_records == 1 else f"{PERSON} (at most {self.max_records} rows each)"
+        return (
+            RECORD if self.max_records == 1 else f"{PERSON} (at most {self.max_records} rows each)"
+        )
 
     @property
     def assumption(self) -> str:
@@ -79,8 +81,8 @@ def is_name(value: object) -> bool:
 
 def meaning_of(neighbours: str, unit: str) -> str:
     """Describe what is hidden; less than a record if the unit is less."""
-    for known, thing in ((UNIT, "record"), (PERSON, "person")):
-        if unit.startswith(known):
+    for name, thing in ((RECORD, "record"), (PERSON, "person")):
+        if unit.startswith(name):
             return {
                 "add-remove": f"add-remove (hides whether a {thing} is there)",
                 "replace": f"replace (hides what a {thing} says; the number of {thing}s is public)",
@@ -126,7 +128,7 @@ def _as_float(name: str, value: object) -> float:
     return number
 
 
-def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
+def epsilon_caution(epsilon: float, unit: str = RECORD) -> str | None:
     """Explain an epsilon that hides next to nothing; return None for others."""
     if epsilon <= WEAK_EPSILON:
         return None

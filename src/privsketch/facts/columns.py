@@ -30,7 +30,7 @@ from privsketch._base.elementary import cosine_sine, natural_log
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
 from privsketch.facts.budget import is_name
-from privsketch.facts.domain import MAX_WIDTH, MIN_WIDTH
+from privsketch.facts.domain import MAX_DOMAIN_WIDTH, MIN_DOMAIN_WIDTH
 
 Rule = Literal["error", "drop", "center", "category"]
 RULES: tuple[Rule, ...] = ("error", "drop", "center")
@@ -49,7 +49,7 @@ class Column:
 
     KIND: ClassVar[str]
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop")
-    READS_TEXT: ClassVar[bool] = False  # whether cells of text files may be other than numbers
+    READS_TEXT: ClassVar[bool] = False  # whether cells of text files may hold other than numbers
 
     name: str
     weight: float
@@ -136,7 +136,7 @@ class Column:
         """Parse a value that a person wrote, as `encode` expects it."""
         return self._number("fill", text)
 
-    def known(self, values: Floats) -> Floats:
+    def encodable(self, values: Floats) -> Floats:
         """Return values (n,), with NaN where one cannot be encoded."""
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -166,8 +166,8 @@ class Column:
 
 def plain(value: float) -> str:
     """Return a bound as people write it."""
-    whole = float(value).is_integer() and abs(value) < 1e15
-    return f"{int(value):,}" if whole else f"{value:g}"
+    is_whole = float(value).is_integer() and abs(value) < 1e15
+    return f"{int(value):,}" if is_whole else f"{value:g}"
 
 
 MISSING_WORDS: dict[str, str] = {
@@ -269,7 +269,7 @@ class Number(Line):
             raise self._error(
                 "low", self.low, f"is not below high={self.high:g}", "are they swapped?"
             )
-        if not MIN_WIDTH < width < MAX_WIDTH:
+        if not MIN_DOMAIN_WIDTH < width < MAX_DOMAIN_WIDTH:
             raise self._error("high", self.high, "cannot be computed with", "use other units")
         require_one_of("scale", self.scale, ("linear", "log"))
         if self.scale == "log" and self.low < 0:
@@ -290,11 +290,11 @@ class Number(Line):
         if self.scale == "linear":
             return super().encode(values)
         low, high = self.low, self.high
-        known = np.where(np.isnan(values), high, np.clip(values, low, high))
+        clipped = np.where(np.isnan(values), high, np.clip(values, low, high))
         if low > 0:
-            shifted, ends = known, np.array([low, high])
+            shifted, ends = clipped, np.array([low, high])
         else:
-            shifted, ends = known / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
+            shifted, ends = clipped / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
         bottom, top = natural_log(ends)
         position = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
         return self._scaled(np.where(np.isnan(values), np.nan, position))
@@ -344,12 +344,8 @@ class Date(Line):
     format : str, optional
         Format of dates in text files, as for `datetime.strptime`: "%d.%m.%Y". ISO dates, like
         2020-01-31 or 2020-01-31 12:30:00, if left out.
-    weight : float
-        Weight of the column in distances.
-    missing : {"error", "drop", "center"}, optional
-        What to do with missing values; the table's rule if left out.
-    fill : str or date, optional
-        Public date that replaces missing dates.
+    weight, missing, fill : optional
+        As for a number; `fill` is a date.
     """
 
     KIND: ClassVar[str] = "date"
@@ -428,12 +424,8 @@ class Cycle(Column):
         Public period; 24 for hours, so that 23 lies next to 0.
     start : float
         Smallest value in results: months run from 1 to 13, where 13 is 1 again.
-    weight : float
-        Weight of the column in distances.
-    missing : {"error", "drop"}, optional
-        What to do with missing values; the table's rule if left out.
-    fill : float, optional
-        Public value that replaces missing values.
+    weight, missing, fill : optional
+        As for a number; `missing` is not "center", because a cycle has no middle.
     """
 
     KIND: ClassVar[str] = "cycle"
@@ -449,7 +441,7 @@ class Cycle(Column):
         super().__post_init__()
         for name in ("period", "start"):
             self._set(name, self._number(name, getattr(self, name)))
-        if not MIN_WIDTH < self.period < MAX_WIDTH:
+        if not MIN_DOMAIN_WIDTH < self.period < MAX_DOMAIN_WIDTH:
             raise self._error("period", self.period, "expected a number above 0")
         if self.fill is not None:
             self._set("fill", self._number("fill", self.fill))
@@ -464,7 +456,7 @@ class Cycle(Column):
         """Name of the column."""
         return (self.name,)
 
-    def known(self, values: Floats) -> Floats:
+    def encodable(self, values: Floats) -> Floats:
         """Return values (n,), with NaN where one is too large to have a phase."""
         with np.errstate(over="ignore"):
             turns = (values - self.start) / self.period

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 
 # Bounds of half-widths: their inverses, and squares of records in units of them, must be finite.
-MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
+MIN_DOMAIN_WIDTH, MAX_DOMAIN_WIDTH = 1e-140, 1e140
 Numbers = float | Sequence[float] | npt.NDArray[np.floating[Any]]
 
 
@@ -127,10 +127,10 @@ class Box(_Region):
             raise ParameterError(
                 f"`low={low!r}`, `high={high!r}`: every low must be below its high"
             )
-        if not ((width > MIN_WIDTH) & (width < MAX_WIDTH)).all():
+        if not ((width > MIN_DOMAIN_WIDTH) & (width < MAX_DOMAIN_WIDTH)).all():
             raise ParameterError(
-                f"`low={low!r}`, `high={high!r}`: widths beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} "
-                "cannot be computed with; use other units"
+                f"`low={low!r}`, `high={high!r}`: widths beyond {MIN_DOMAIN_WIDTH:g} to "
+                f"{MAX_DOMAIN_WIDTH:g} cannot be computed with; use other units"
             )
 
     @property
@@ -183,8 +183,8 @@ class Box(_Region):
             return f"box [{self.low:g}, {self.high:g}] in {self.dim} dimensions"
         center, half = self.center_vector, self.half_widths
         sides = [f"[{c - h:g}, {c + h:g}]" for c, h in zip(center[:6], half[:6], strict=True)]
-        more = f" x ... ({self.dim} columns)" if len(half) > 6 else ""
-        return "box " + " x ".join(sides) + more
+        rest_text = f" x ... ({self.dim} columns)" if len(half) > 6 else ""
+        return "box " + " x ".join(sides) + rest_text
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,10 @@ class Ball(_Region):
             raise ParameterError(
                 "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
             )
-        if not MIN_WIDTH < radius_ < MAX_WIDTH:
-            limits = f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with"
-            raise ParameterError("radius", radius, limits, "use other units")
+        if not MIN_DOMAIN_WIDTH < radius_ < MAX_DOMAIN_WIDTH:
+            limits = f"{MIN_DOMAIN_WIDTH:g} to {MAX_DOMAIN_WIDTH:g}"
+            beyond = f"beyond {limits} it cannot be computed with"
+            raise ParameterError("radius", radius, beyond, "use other units")
         center_ = _as_public_numbers("center", center)
         object.__setattr__(self, "radius", radius_)
         object.__setattr__(self, "center", center_)

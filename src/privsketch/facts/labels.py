@@ -14,10 +14,8 @@ from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Rule
 
 OTHER, MISSING = "other", "missing"
-MAX_LABELS = 1000  # each label is a coordinate
-
-
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MAX_CATEGORY_VALUES = 1000  # each label is a coordinate
+_NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NO_NUMBERS = ("nan", "inf", "infinity")
 
 
@@ -37,7 +35,7 @@ def label_text(value: Any) -> str:
         except (TypeError, ValueError):
             return str(value)
     text = value.strip()
-    if _NUMBER.fullmatch(text):
+    if _NUMBER_PATTERN.fullmatch(text):
         return _number_text(float(text))
     return text.lower() if text.lower() in ("true", "false") else text
 
@@ -127,7 +125,7 @@ class Labelled(Column):
         """Return the index of a value among the labels."""
         keys = [label_text(label) for label in self.labels]
         if label_text(text) not in keys:
-            raise self._error("fill", text, "is none of its values")
+            raise self._error("fill", text, "is not one of its values")
         return float(keys.index(label_text(text)))
 
 
@@ -141,13 +139,9 @@ class Category(Labelled):
         Name of the column in the table.
     values : list of str, int or bool
         Public list of the values. Any other value counts as "other".
-    weight : float
-        Weight of the column in distances.
-    missing : {"error", "drop", "category"}, optional
-        What to do with missing values; "category" makes them a value of their own. The
-        table's rule if left out.
-    fill : optional
-        One of the values, or "other", that replaces missing values.
+    weight, missing, fill : optional
+        As for a number. With `missing="category"`, missing values are a value of their own. `fill`
+        is one of the values, or "other".
 
     Examples
     --------
@@ -173,15 +167,15 @@ class Category(Labelled):
             raise self._error("values", self.values, "expected texts or whole numbers")
         texts = tuple(v.strip() if isinstance(v, str) else label_text(v) for v in self.values)
         keys = [label_text(text) for text in texts]
-        twice = [text for text, key in zip(texts, keys, strict=True) if keys.count(key) > 1]
-        if twice:
-            raise self._error("values", twice[0], "occurs twice")
+        repeated = [text for text, key in zip(texts, keys, strict=True) if keys.count(key) > 1]
+        if repeated:
+            raise self._error("values", repeated[0], "occurs twice")
         if any(key.lower().lstrip("+-") in NO_NUMBERS for key in keys):
-            raise self._error("values", texts, "one of them means that there is no number")
-        if len(texts) > MAX_LABELS:
-            raise self._error("values", len(texts), f"more than {MAX_LABELS} of them")
+            raise self._error("values", texts, "one of them would be read as a missing number")
+        if len(texts) > MAX_CATEGORY_VALUES:
+            raise self._error("values", len(texts), f"more than {MAX_CATEGORY_VALUES} of them")
         if not all(text and text.isprintable() for text in texts):
-            raise self._error("values", "", "a value is empty, or no text that can be shown")
+            raise self._error("values", "", "a value is empty or not printable")
         self._set("values", texts)
         if self.fill is not None:
             self._set("fill", self.labels[int(self.value_of(self.fill))])
@@ -194,8 +188,8 @@ class Category(Labelled):
     @property
     def labels(self) -> tuple[str, ...]:
         """Values, then "other", and "missing" if that is a label."""
-        more = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
-        return (*self.values, *(label for label in more if label not in self.values))
+        additional = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
+        return (*self.values, *(label for label in additional if label not in self.values))
 
     def _words(self) -> str:
         shown = ", ".join(self.values[:6]) + (", ..." if len(self.values) > 6 else "")
@@ -233,7 +227,7 @@ class Flag(Labelled):
                 raise self._error(name, word, "expected a word")
         words = [label_text(w).lower() for w in (self.true, self.false) if w is not None]
         if len(words) == 2 and words[0] == words[1]:
-            raise self._error("true", self.true, "is the word for false, too")
+            raise self._error("true", self.true, "is also the word for false")
         if self.fill is not None and not isinstance(self.fill, bool):
             raise self._error("fill", self.fill, "expected True or False")
 

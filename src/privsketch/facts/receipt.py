@@ -18,7 +18,7 @@ from privsketch.facts.budget import (
     NEIGHBOURS,
     ONE_RECORD,
     PERSON,
-    UNIT,
+    RECORD,
     Budget,
     Neighbours,
     Unit,
@@ -88,7 +88,7 @@ class Receipt:
     calibration: str = ""
     rho: float | None = None
     sampler: str = ""
-    unit: str = UNIT
+    unit: str = RECORD
     composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
     assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
@@ -123,8 +123,8 @@ class Receipt:
         if unit == ONE_RECORD:
             return self
         text, assumption = self.unit, self.assumption
-        if text.startswith(UNIT):
-            text = text.replace(UNIT, unit.text, 1)
+        if text.startswith(RECORD):
+            text = text.replace(RECORD, unit.text, 1)
         elif text.startswith(PERSON):  # a part made for as many records of any person
             text, assumption = unit.text, ""
         assumptions = [text for text in (assumption, unit.assumption) if text]
@@ -155,12 +155,15 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as plain JSON values."""
-        return receipt_to_json(self)
+        values = {name: getattr(self, name) for name in Receipt.__dataclass_fields__}
+        values["parts"] = [part.to_json() for part in self.parts]
+        plugins = values.pop("plugins")
+        return {**values, "plugins": list(plugins)} if plugins else values
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Receipt:
+    def from_json(cls, value: Any) -> Receipt:
         """Rebuild a receipt from `to_json`; raise for anything else."""
-        return receipt_from_json(value)
+        return _receipt_from_json(value, 0)
 
     def dp_event(self) -> Any:
         """Return the release as an event for dp-accounting's accountants.
@@ -243,7 +246,7 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         parts,
         source,
         **_combined_costs(parts, exact_sum),
-        unit=_shared([part.unit for part in parts]) or UNIT,
+        unit=_shared([part.unit for part in parts]) or RECORD,
         composition="sequential",
         assumption=_shared([part.assumption for part in parts]),
     )
@@ -289,7 +292,7 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
     every part is public, and the statement is about replacing a record by another one of
     the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
     """
-    stated = [part.assumption for part in parts if part.assumption]
+    assumptions = [part.assumption for part in parts if part.assumption]
     return _composed(
         mechanism,
         parts,
@@ -297,7 +300,7 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         **_combined_costs(parts, max),
         unit=_common_unit(parts),
         composition="parallel",
-        assumption="; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *stated])),
+        assumption="; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *assumptions])),
     )
 
 
@@ -372,28 +375,17 @@ def _common_sampler(parts: Sequence[Receipt]) -> str:
     return insecure[0] if insecure else "; ".join(dict.fromkeys(names))
 
 
-def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    """Return the receipt as plain JSON values."""
-    values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
-    values["parts"] = [receipt_to_json(part) for part in receipt.parts]
-    plugins = values.pop("plugins")
-    return {**values, "plugins": list(plugins)} if plugins else values
-
-
 _COST_LIMIT = 1e100  # beyond any cost; its square is a float
 _MAX_NESTING = 8  # twice the depth of a partition tree, the deepest; files cannot exhaust the stack
 
 
-def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
-    """Rebuild a receipt from `receipt_to_json`; raise for anything else."""
+def _receipt_from_json(value: Any, depth: int) -> Receipt:
+    """Rebuild a receipt that is part of `depth` others."""
     if not isinstance(value, dict):
         raise ParameterError("receipt: unknown or missing fields")
     plugins = value.get("plugins", ["none"])  # written only where there are some
-    if (
-        not isinstance(plugins, list)
-        or not plugins
-        or not all(type(name) is str for name in plugins)
-    ):
+    is_list = isinstance(plugins, list) and len(plugins) > 0
+    if not is_list or not all(type(name) is str for name in plugins):
         raise ParameterError("receipt: plugins must be a list of texts")
     value = {**value, "plugins": tuple(value.get("plugins", ()))}
     if set(value) != set(Receipt.__dataclass_fields__):
@@ -417,6 +409,6 @@ def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
     if not (0 < value["epsilon"] < _COST_LIMIT and 0 <= value["delta"] < _COST_LIMIT):
         raise ParameterError("receipt: epsilon or delta out of range")
     if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
-        raise ParameterError("receipt: parts must be a list, and not nested for ever")
-    parts = tuple(receipt_from_json(part, depth + 1) for part in value["parts"])
+        raise ParameterError(f"receipt: parts must be a list, nested at most {_MAX_NESTING} times")
+    parts = tuple(_receipt_from_json(part, depth + 1) for part in value["parts"])
     return Receipt(**{**value, "parts": parts})

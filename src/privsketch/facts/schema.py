@@ -85,9 +85,9 @@ class Schema:
         if not columns or not all(isinstance(column, Column) for column in columns):
             raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")
         names = [column.name for column in columns]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise ParameterError(f"columns: {twice[0]!r} occurs twice")
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise ParameterError(f"columns: {repeated[0]!r} occurs twice")
         coordinates = self.coordinates
         if len(set(coordinates)) < len(coordinates):
             raise ParameterError("columns: two coordinates would have the same name; rename one")
@@ -267,8 +267,8 @@ class Schema:
         if self.person is None:
             return ", which is taken on trust"
         count = "one record" if self.max_records == 1 else f"up to {self.max_records} records"
-        others = _WITHOUT_PERSON[self.missing_person]
-        return f": {count} of each counts{others}"
+        unnamed = _WITHOUT_PERSON[self.missing_person]
+        return f": {count} of each counts{unnamed}"
 
     def unit_words(self) -> str:
         """Describe what is protected, and how many of its records count."""
@@ -303,8 +303,8 @@ class Schema:
             )
         unknown = set(value) - {"columns", "note", *_DEFAULTS}
         if unknown:
-            known = ", ".join(["columns", *_DEFAULTS])
-            raise ParameterError(f"{sorted(unknown)[0]!r} is no part of a schema: {known}")
+            names = ", ".join(["columns", *_DEFAULTS])
+            raise ParameterError(f"{sorted(unknown)[0]!r} is not a field of a schema: {names}")
         rules = {name: value[name] for name in _DEFAULTS if name in value}
         return cls(tuple(column_from_json(column) for column in value["columns"]), **rules)
 
@@ -384,7 +384,9 @@ def schema_of(domain: Any) -> Schema | None:
     return Schema(tuple(Number(name, float(low), float(high)) for name, low, high in bounds))
 
 
-KINDS: dict[str, type[Column]] = {kind.KIND: kind for kind in (Number, Category, Flag, Date, Cycle)}
+COLUMN_KINDS: dict[str, type[Column]] = {
+    kind.KIND: kind for kind in (Number, Category, Flag, Date, Cycle)
+}
 
 
 def column_from_json(value: Any) -> Column:
@@ -394,16 +396,16 @@ def column_from_json(value: Any) -> Column:
     options = {name: item for name, item in value.items() if name not in ("kind", "note")}
     name, kind = options.get("name"), value.get("kind")
     where = f"column {name!r}" if isinstance(name, str) else "a column"
-    known = ", ".join(map(repr, KINDS))
+    kinds = ", ".join(map(repr, COLUMN_KINDS))
     if kind is None:
-        raise ParameterError(f"{where}: its kind is open; write one of {known}")
-    if kind not in KINDS:
-        raise ParameterError(f"{where}: `kind={kind!r}` is none of {known}")
+        raise ParameterError(f"{where}: its kind is open; write one of {kinds}")
+    if kind not in COLUMN_KINDS:
+        raise ParameterError(f"{where}: `kind={kind!r}` is none of {kinds}")
     empty = [key for key, item in options.items() if item is None]
     if empty:
         raise ParameterError(f"{where}: {empty[0]!r} is open; write a value, or leave it out")
     try:
-        return KINDS[kind](**options)
+        return COLUMN_KINDS[kind](**options)
     except TypeError:
         raise ParameterError(
             f"{where}: unknown or missing fields for a {kind}; it has {', '.join(options)}"

@@ -28,7 +28,7 @@ MAX_PHASE_ERROR = 0.9
 MIN_STRENGTH = 0.1
 
 
-def is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool:
+def has_no_phase(column: Cycle, coordinates: Floats, error: float | None) -> bool:
     """Return whether the phase of a cycle is unknown, from its coordinates (2,)."""
     if error is None:
         return float(column.strength(coordinates[np.newaxis])[0]) < MIN_STRENGTH
@@ -49,29 +49,29 @@ def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
     """Return fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
     rows = np.asarray(points, dtype=np.float64)
     parts = []
-    for column, place in schema.places():
-        values = column.decode(rows[:, place])
+    for column, indices in schema.places():
+        values = column.decode(rows[:, indices])
         if isinstance(column, Cycle):  # points spread around the circle have no mean phase
-            is_weak = column.strength(rows[:, place])[:, np.newaxis] < MIN_STRENGTH
+            is_weak = column.strength(rows[:, indices])[:, np.newaxis] < MIN_STRENGTH
             values = np.where(is_weak, np.nan, values)
         parts.append(values)
     return np.concatenate(parts, axis=1)
 
 
-def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
+def field_positions(schema: Schema, points: npt.ArrayLike) -> Floats:
     """Return the positions of fields (n, n_fields) between their public bounds, 0 to 1.
 
     Shares are their own positions; cycles have no bounds and give NaN.
     """
     rows = np.asarray(points, dtype=np.float64)
     parts = []
-    for column, place in schema.places():
+    for column, indices in schema.places():
         if isinstance(column, Cycle):
             parts.append(np.full((len(rows), 1), np.nan))
         elif isinstance(column, Category | Flag):
-            parts.append(column.decode(rows[:, place]))
+            parts.append(column.decode(rows[:, indices]))
         else:
-            parts.append((rows[:, place] / column.weight + 1) / 2)
+            parts.append((rows[:, indices] / column.weight + 1) / 2)
     return np.asarray(np.clip(np.concatenate(parts, axis=1), 0.0, 1.0))
 
 
@@ -80,10 +80,10 @@ def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
 
     Fields of dates are in days.
     """
-    at = np.asarray(point, dtype=np.float64)
+    position = np.asarray(point, dtype=np.float64)
     derivatives = np.zeros((len(field_names(schema)), schema.dim))
-    for (column, place), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
-        derivatives[fields, place] = column.slopes(at[place])
+    for (column, indices), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
+        derivatives[fields, indices] = column.slopes(position[indices])
     return derivatives
 
 
@@ -126,20 +126,20 @@ def records_of(
     rows = np.asarray(points, dtype=np.float64)
     centers = None if means is None else np.asarray(means, dtype=np.float64)
     table: dict[str, npt.NDArray[Any]] = {}
-    for column, place in schema.places():
-        here = rows[:, place]
+    for column, indices in schema.places():
+        coordinates = rows[:, indices]
         if isinstance(column, Category | Flag):
-            label = column.shares(here).argmax(axis=1)
+            label = column.shares(coordinates).argmax(axis=1)
             if centers is not None and rng is not None:
-                up_to = np.cumsum(column.shares(centers[:, place]), axis=1)
-                drawn = rng.random((len(rows), 1)) * up_to[:, -1:]
-                label = np.minimum((drawn >= up_to).sum(axis=1), up_to.shape[1] - 1)
+                up_to = np.cumsum(column.shares(centers[:, indices]), axis=1)
+                thresholds = rng.random((len(rows), 1)) * up_to[:, -1:]
+                label = np.minimum((thresholds >= up_to).sum(axis=1), up_to.shape[1] - 1)
             if isinstance(column, Flag) and column.is_line:
                 table[column.name] = label == 1
             else:
                 table[column.name] = np.array(column.labels, dtype=object)[label]
         else:
-            values = column.decode(here)[:, 0]
+            values = column.decode(coordinates)[:, 0]
             table[column.name] = as_dates(values) if isinstance(column, Date) else values
     return table
 
@@ -152,8 +152,8 @@ def as_dates(seconds: Floats) -> npt.NDArray[np.datetime64]:
 def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
     """Return a pandas frame of fields (n, n_fields); errors and widths of dates are in days."""
     columns: dict[str, Any] = {}
-    for column, place in field_columns(schema):
-        for name, numbers in zip(column.fields, values[:, place].T, strict=True):
+    for column, indices in field_columns(schema):
+        for name, numbers in zip(column.fields, values[:, indices].T, strict=True):
             is_date = isinstance(column, Date) and not spread
             columns[name] = as_dates(numbers).astype("datetime64[s]") if is_date else numbers
     return frame(columns)
@@ -168,7 +168,7 @@ def frame(columns: Mapping[str, Any]) -> Any:
     return pd.DataFrame(dict(columns))
 
 
-def written(column: Column, value: float, error: float | None = None) -> str:
+def field_text(column: Column, value: float, error: float | None = None) -> str:
     """Format a field with the digits that its error supports."""
     if isinstance(column, Date):
         return str(as_dates(np.array([value]))[0])
@@ -297,5 +297,5 @@ def conversion(source: str, target: str) -> tuple[float, float]:
     >>> conversion("degrees Celsius", "degrees Fahrenheit")
     (1.8, 32.0)
     """
-    unit, wanted = MEASURES[source], MEASURES[target]
-    return float(unit.factor / wanted.factor), float((unit.offset - wanted.offset) / wanted.factor)
+    origin, goal = MEASURES[source], MEASURES[target]
+    return float(origin.factor / goal.factor), float((origin.offset - goal.offset) / goal.factor)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
-from privsketch.features.contribution import NoBoundByMask
+from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
@@ -44,15 +43,15 @@ def checked_cells(cells: object, dim: int) -> tuple[int, ...]:
 def cell_counts(quantised: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the number of quantised records (n, dim) in each cell, (n_cells,)."""
     # Products stay below 2^31, and 32-bit numbers are divided twice as fast.
-    whole = np.int32 if max(shape) < 2**15 else np.int64
-    index: Any = np.zeros(len(quantised), dtype=whole)
+    dtype = np.int32 if max(shape) < 2**15 else np.int64
+    index: Any = np.zeros(len(quantised), dtype=dtype)
     for column, g in zip(quantised.T, shape, strict=True):
-        along = column.astype(whole)
-        along += RECORD_MAX
-        along *= g
-        along //= N_VALUES
+        position = column.astype(dtype)
+        position += RECORD_MAX
+        position *= g
+        position //= N_VALUES
         index *= g
-        index += along
+        index += position
     return np.bincount(index, minlength=math.prod(shape))
 
 
@@ -70,17 +69,13 @@ def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.fl
     return edges
 
 
-@dataclass(frozen=True)
-class CellContribution(NoBoundByMask):
+class CellContribution(Contribution):
     """Contribution of a record that lies in one cell."""
 
-    n_values: int
-    dim: int
     signed = False
-    maskable = False
-    divided_by_count = False
-    largest = 1
-    feature_l1 = 1
+
+    def __init__(self, n_values: int, dim: int) -> None:
+        super().__init__(n_values, dim, largest=1, feature_l1=1)
 
     def l1(self, masks: Masks | None) -> int:
         """Return 1: a record is in one cell."""

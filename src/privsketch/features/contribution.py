@@ -1,67 +1,58 @@
-"""Bounds on what one record adds to the sums of a sketch: their interface and common defaults."""
+"""Bounds on what one record adds to the sums of a sketch: the base class of all maps' bounds."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from privsketch.facts.budget import Neighbours
 from privsketch.features.masks import Masks
 
 
-class Contribution(Protocol):
-    """Bounds of what one record adds to the sums, before noise."""
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """Bounds of what one record adds to the sums, before noise.
 
-    @property
-    def n_values(self) -> int:
-        """Number of integers of a sketch, without mean and count."""
+    `signed` says whether a record can add the opposite of what another one adds, `maskable` whether
+    features can be masked, `divided_by_count` whether learners divide the sums by the number of
+    records.
 
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
+    Attributes
+    ----------
+    n_values : int
+        Number of integers of a sketch, without mean and count.
+    dim : int
+        Number of columns.
+    largest : int
+        Largest component of one record.
+    feature_l1 : int
+        Largest L1 norm of one feature.
+    """
 
-    @property
-    def signed(self) -> bool:
-        """Whether a record can add the opposite of what another one adds."""
+    n_values: int
+    dim: int
+    largest: int
+    feature_l1: int
 
-    @property
-    def maskable(self) -> bool:
-        """Whether features can be masked; bounds of second moments need all of them."""
-
-    @property
-    def divided_by_count(self) -> bool:
-        """Whether learners divide the sums by the number of records."""
-
-    @property
-    def largest(self) -> int:
-        """The largest component of one record."""
-
-    @property
-    def feature_l1(self) -> int:
-        """The largest L1 norm of one feature."""
+    signed = True
+    maskable = False
+    divided_by_count = False
 
     def l1(self, masks: Masks | None) -> int:
         """Return the largest L1 norm of a masked record."""
+        raise NotImplementedError
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Return the largest squared L2 norm of a masked record, or of a difference of two."""
+        raise NotImplementedError
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest component of a record, or of a difference of two."""
+        raise NotImplementedError
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
         """Return the largest L1 norm for each of a few equally likely masks; None otherwise."""
-
-    def feature_l2_squared(self) -> int | None:
-        """Return the largest squared L2 norm of a feature, if all can attain it at once."""
-
-
-class NoBoundByMask:
-    """Defaults of contributions that have no bounds for single masks or features."""
-
-    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Return None: all masks have the same bound, or none is allowed."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """Return None: no record has all features at their largest."""
+        """Return the largest squared L2 norm of a feature, if all can attain it at once."""
         return None

@@ -50,7 +50,7 @@ FOURIER_LAWS = (*DENSE_LAWS, "structured")
 NO_LAW = "none"  # for maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
 MAX_FEATURES = 2**20  # with two numbers each, a sketch file has 16 MB
-MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
+MAX_MATRIX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
 FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
@@ -208,10 +208,10 @@ def _turns(
 
 
 def _require_size(recipe: Frequencies, dim: int) -> None:
-    if recipe.law != NO_LAW and recipe.n_features * dim > MAX_ENTRIES:
+    if recipe.law != NO_LAW and recipe.n_features * dim > MAX_MATRIX_ENTRIES:
         raise ParameterError(
             f"`n_features={recipe.n_features}`: with {dim} columns at most "
-            f"{MAX_ENTRIES // dim} features are supported"
+            f"{MAX_MATRIX_ENTRIES // dim} features are supported"
         )
 
 
@@ -285,14 +285,14 @@ def _require_drawn(recipe: Frequencies) -> None:
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
     """Return the recipe as plain JSON values, with `tail` only if there is one."""
     _require_drawn(recipe)
-    values = {name: getattr(recipe, name) for name in _FIELDS}
+    values = {name: getattr(recipe, name) for name in _RECIPE_FIELDS}
     values["scales"] = list(recipe.scales)
     if recipe.tail is not None:
         values["tail"] = [recipe.tail.share, recipe.tail.below]
     return values
 
 
-_FIELDS = {
+_RECIPE_FIELDS = {
     "law": str,
     "n_features": int,
     "scales": list,
@@ -305,8 +305,8 @@ _FIELDS = {
 
 def frequencies_from_json(value: Any) -> Frequencies:
     """Rebuild the recipe from `frequencies_to_json`; raise for anything else."""
-    kinds = {**_FIELDS, "tail": list}
-    if not isinstance(value, dict) or not set(_FIELDS) <= set(value) <= set(kinds):
+    kinds = {**_RECIPE_FIELDS, "tail": list}
+    if not isinstance(value, dict) or not set(_RECIPE_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
     for name in value:
         if type(value[name]) is not kinds[name]:
@@ -320,7 +320,7 @@ def frequencies_from_json(value: Any) -> Frequencies:
     low_bits, high_bits = (MIN_TURN_BITS, MAX_TURN_BITS) if is_fourier else (0, VECTOR_BITS)
     if not low_bits <= value["turn_bits"] <= high_bits:
         raise ParameterError("frequencies: turn_bits out of range")
-    recipe = Frequencies(**{name: value[name] for name in _FIELDS})
+    recipe = Frequencies(**{name: value[name] for name in _RECIPE_FIELDS})
     seed = public_seed(value["seed"])
     return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed)
 

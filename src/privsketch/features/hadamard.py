@@ -42,8 +42,8 @@ from privsketch.features.stream import PublicStream, Purpose
 
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.
-MIN_SIZE = 64
-MAX_DIM = 2**15  # of a domain, for which squared norms are exact (features/fixedpoint.py)
+MIN_BLOCK_SIZE = 64
+MAX_STRUCTURED_DIM = 2**15  # squared norms of such domains are exact (features/fixedpoint.py)
 # At the widest scale, norm 1 / scale in steps of the integer radius. At 2, one frequency in 32
 # of that scale lies below half a step and is raised to one.
 MIN_STEPS = 2.0
@@ -77,11 +77,6 @@ class StructuredBlocks:
     n_features: int
 
     @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.radii)
-
-    @property
     def size(self) -> int:
         """Number of features of a whole block, a power of two."""
         return int(self.radii.shape[1])
@@ -90,6 +85,11 @@ class StructuredBlocks:
         """Return the slice of the features of a block."""
         first = block * self.size
         return slice(first, min(first + self.size, self.n_features))
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.radii)
 
     def phases(self, quantised: npt.NDArray[np.int16]) -> npt.NDArray[np.uint32]:
         """Return phases (n, n_features) of records (n, dim) in units of 2^-32 turns."""
@@ -134,8 +134,8 @@ def draw_blocks(
     features add blocks and keep the others.
     """
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
-    if dim > MAX_DIM:
-        raise ParameterError(f"`dim={dim}`: expected at most {MAX_DIM}")
+    if dim > MAX_STRUCTURED_DIM:
+        raise ParameterError(f"`dim={dim}`: expected at most {MAX_STRUCTURED_DIM}")
     law = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
     size = block_size(dim)
     integer_norm = half_width / TWO_PI * 2.0 ** (TURN_BITS - RECORD_BITS)  # of 1 rad per unit
@@ -154,20 +154,20 @@ def draw_blocks(
         0, 1
     )
     radius, scale = law.drawn(for_scale, for_radius)
-    wanted = radius / scale * integer_norm
-    if not wanted.max() <= MAX_INTEGER_NORM:
+    lengths = radius / scale * integer_norm
+    if not lengths.max() <= MAX_INTEGER_NORM:
         raise ParameterError(
             "frequency_scale",
             law.scales,
             "too fine for this domain (a frequency of "
-            f"{wanted.max() / 2.0 ** (TURN_BITS - RECORD_BITS):.3g} turns per half-width does "
+            f"{lengths.max() / 2.0 ** (TURN_BITS - RECORD_BITS):.3g} turns per half-width does "
             "not fit the fixed-point format)",
             "use a larger scale",
         )
     signs1, signs2 = _signs(for_signs1), _signs(for_signs2)
     signs1[:, -1] *= -signs1.prod(axis=1, dtype=np.int8)  # an odd number of minus signs
     norms = np.sqrt(squared_row_norms(signs1, dim).astype(np.float64))
-    radii = np.maximum(np.rint(wanted / norms), 1.0).astype(np.int32)
+    radii = np.maximum(np.rint(lengths / norms), 1.0).astype(np.int32)
     for array in (signs1, signs2, radii):
         array.flags.writeable = False
     return StructuredBlocks(signs1, signs2, radii, dim, n_features)
@@ -175,7 +175,7 @@ def draw_blocks(
 
 def block_size(dim: int) -> int:
     """Return the size of a block: the power of two that holds a record, at least 64."""
-    return max(MIN_SIZE, 1 << (dim - 1).bit_length())
+    return max(MIN_BLOCK_SIZE, 1 << (dim - 1).bit_length())
 
 
 def common_half_width(domain: Domain) -> float:

@@ -6,7 +6,7 @@ frequencies: no assumption about the data, no rounding argument. Other packages 
 maps. Quadratic features and second moments have no table; their bounds follow from the vectors and
 the radius of the ball that records are clipped to. With cells, a record is in one of them.
 
-`Contribution` is the common interface of these bounds, in the norms that noise needs. Masks only
+`Contribution` is the base class of these bounds, in the norms that noise needs. Masks only
 remove features, so a bound over masks is the largest over what can be kept (docs/theory.md).
 """
 
@@ -24,7 +24,7 @@ from privsketch._base.plugins import Plugin, find_plugin, plugin_names
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
-from privsketch.features.contribution import Contribution, NoBoundByMask
+from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
 from privsketch.features.masks import Masks
@@ -123,11 +123,11 @@ def _registered_map(name: str) -> FeatureMap:
     """
     plugin = find_plugin("feature_maps", name)
     if plugin is None:
-        known = ", ".join(map(repr, [*FEATURE_MAPS, *plugin_names("feature_maps")]))
+        names = ", ".join(map(repr, [*FEATURE_MAPS, *plugin_names("feature_maps")]))
         raise ParameterError(
             "feature_map",
             name,
-            f"expected one of {known}",
+            f"expected one of {names}",
             "install the package that registers this map, if there is one",
         )
     part = _checked_part(plugin)
@@ -193,31 +193,14 @@ def require_known_harmonics(feature_map: FeatureMap) -> None:
         )
 
 
-@dataclass(frozen=True)
-class TableContribution(NoBoundByMask):
-    """Contribution of features that are pairs from a table."""
+class TableContribution(Contribution):
+    """Contribution of features that are pairs from a table: a cosine and a sine for each."""
 
-    bounds: PairBounds
-    n_features: int
-    dim: int
-    signed = True
     maskable = True
-    divided_by_count = False
 
-    @property
-    def n_values(self) -> int:
-        """Number of integers: a cosine and a sine for each feature."""
-        return 2 * self.n_features
-
-    @property
-    def largest(self) -> int:
-        """Largest entry of the table."""
-        return self.bounds.linf
-
-    @property
-    def feature_l1(self) -> int:
-        """Largest L1 norm of a pair."""
-        return self.bounds.l1
+    def __init__(self, bounds: PairBounds, n_features: int, dim: int) -> None:
+        super().__init__(2 * n_features, dim, largest=bounds.linf, feature_l1=bounds.l1)
+        self.bounds, self.n_features = bounds, n_features
 
     def l1(self, masks: Masks | None) -> int:
         """Return the bound for the features kept; masks keep equally many, except Poisson ones."""
@@ -240,47 +223,18 @@ class TableContribution(NoBoundByMask):
         return self.n_features if masks is None or masks.kept is None else masks.kept
 
 
-@dataclass(frozen=True)
-class RepeatedContribution(NoBoundByMask):
+class RepeatedContribution(Contribution):
     """Contribution of up to `times` records of one person: every norm that many times.
 
     The bound is attained by equal records. Masks and replacements have no known bound; both are
-    refused before.
+    refused before. `largest` stays that of one record: sums are bounded by the number of records.
     """
 
-    single: Contribution
-    times: int
-    maskable = False
-
-    @property
-    def n_values(self) -> int:
-        """Number of integers, as of one record."""
-        return self.single.n_values
-
-    @property
-    def dim(self) -> int:
-        """Number of columns, as of one record."""
-        return self.single.dim
-
-    @property
-    def signed(self) -> bool:
-        """Whether values have both signs, as of one record."""
-        return self.single.signed
-
-    @property
-    def divided_by_count(self) -> bool:
-        """Whether sums are divided by the count, as of one record."""
-        return self.single.divided_by_count
-
-    @property
-    def largest(self) -> int:
-        """Largest component of one record: sums are bounded by the number of records."""
-        return self.single.largest
-
-    @property
-    def feature_l1(self) -> int:
-        """Largest L1 norm of a feature, over all records together."""
-        return self.times * self.single.feature_l1
+    def __init__(self, single: Contribution, times: int) -> None:
+        feature_l1 = times * single.feature_l1
+        super().__init__(single.n_values, single.dim, single.largest, feature_l1)
+        self.single, self.times = single, times
+        self.signed, self.divided_by_count = single.signed, single.divided_by_count
 
     def l1(self, masks: Masks | None) -> int:
         """Return the L1 norm of all records together."""

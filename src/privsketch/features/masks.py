@@ -59,8 +59,8 @@ class Masks:
 
     def __post_init__(self) -> None:
         if self.features not in FEATURE_MASKS:
-            known = ", ".join(map(repr, FEATURE_MASKS))
-            raise ParameterError(f"masks: `features={self.features!r}`, expected one of {known}")
+            names = ", ".join(map(repr, FEATURE_MASKS))
+            raise ParameterError(f"masks: `features={self.features!r}`, expected one of {names}")
         if self.features in ("uniform", "block"):
             object.__setattr__(self, "kept", require_count("masks: kept", self.kept))
         elif self.kept is not None:
@@ -101,11 +101,11 @@ class Masks:
                 f"masks: `kept={kept}` of {n_features} features; keep at most all of them"
             )
         if self.features == "block" and (n_features % block or kept % block):
-            near = max(1, round(kept / block)) * block
+            nearest = max(1, round(kept / block)) * block
             raise ParameterError(
                 f"masks: blocks have {block} features in this design; `kept={kept}` and "
-                f"`n_features={n_features}` must be multiples of it, such as {near} of "
-                f"{max(-(-n_features // block) * block, near)}"
+                f"`n_features={n_features}` must be multiples of it, such as {nearest} of "
+                f"{max(-(-n_features // block) * block, nearest)}"
             )
         return self
 

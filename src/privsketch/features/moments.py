@@ -13,7 +13,6 @@ subtract. `MomentContribution` bounds how far one record can move the sums.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import NoBoundByMask
+from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
@@ -71,34 +70,19 @@ def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     for up to 2^33 records at a time.
     """
     coarse = coarse_records(quantised)
-    places, weights = _triangle(coarse.shape[1])
-    entries = (coarse.T @ coarse).reshape(-1)[places]
+    indices, weights = _triangle(coarse.shape[1])
+    entries = (coarse.T @ coarse).reshape(-1)[indices]
     return np.asarray(entries.astype(np.int64) * weights)
 
 
-@dataclass(frozen=True)
-class MomentContribution(NoBoundByMask):
+class MomentContribution(Contribution):
     """Contribution of weighted second moments of records of norm at most MOMENT_RADIUS."""
 
-    dim: int
-    signed = True
-    maskable = False
     divided_by_count = True
 
-    @property
-    def n_values(self) -> int:
-        """Number of entries of the upper triangle."""
-        return moment_count(self.dim)
-
-    @property
-    def largest(self) -> int:
-        """Largest entry: 5 x_i^2 at x = e_i."""
-        return DIAGONAL * MOMENT_RADIUS**2
-
-    @property
-    def feature_l1(self) -> int:
-        """Largest value of one entry."""
-        return self.largest
+    def __init__(self, dim: int) -> None:
+        largest = DIAGONAL * MOMENT_RADIUS**2  # 5 x_i^2 at x = e_i
+        super().__init__(moment_count(dim), dim, largest=largest, feature_l1=largest)
 
     def l1(self, masks: Masks | None) -> int:
         """Return 5 |x|_2^2 + 7 (|x|_1^2 - |x|_2^2) / 2 at its largest, |x|_1^2 = dim |x|_2^2."""

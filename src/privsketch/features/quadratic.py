@@ -45,7 +45,7 @@ import numpy.typing as npt
 
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import NoBoundByMask
+from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
 from privsketch.features.masks import Masks
 from privsketch.features.stream import PublicStream
@@ -118,54 +118,34 @@ def _orthonormal(rows: Floats) -> Floats:
     for i in range(len(rows)):
         row = rows[i]
         row /= np.sqrt(np.add.accumulate(row * row)[-1])
-        rest = rows[i + 1 :]
-        rest -= np.add.accumulate(rest * row, axis=1)[:, -1:] * row
+        later_rows = rows[i + 1 :]
+        later_rows -= np.add.accumulate(later_rows * row, axis=1)[:, -1:] * row
     return rows
 
 
-@dataclass(frozen=True, eq=False)
-class QuadraticContribution(NoBoundByMask):
-    """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX."""
+class QuadraticContribution(Contribution):
+    """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX.
 
-    vectors: npt.NDArray[np.int16]
+    `shift` is the number of bits dropped from a square, `per_feature` the largest value of each
+    feature: (|w_j| |x|)^2 by Cauchy and Schwarz.
+    """
+
     signed = False
     maskable = True
     divided_by_count = True
 
-    @property
-    def n_values(self) -> int:
-        """Number of integers, one for each feature."""
-        return len(self.vectors)
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return int(self.vectors.shape[1])
-
-    @cached_property
-    def shift(self) -> int:
-        """Number of bits dropped from a square."""
-        return value_shift(self.vectors)
-
-    @cached_property
-    def per_feature(self) -> tuple[int, ...]:
-        """Largest value of each feature: (|w_j| |x|)^2 by Cauchy and Schwarz."""
-        return tuple(norm * RECORD_MAX**2 >> self.shift for norm in squared_norms(self.vectors))
+    def __init__(self, vectors: npt.NDArray[np.int16]) -> None:
+        self.vectors = vectors
+        self.shift = value_shift(vectors)
+        squares = (norm * RECORD_MAX**2 for norm in squared_norms(vectors))
+        self.per_feature = tuple(square >> self.shift for square in squares)
+        (n_values, dim), largest = vectors.shape, max(self.per_feature)
+        super().__init__(n_values, dim, largest=largest, feature_l1=largest)
 
     @cached_property
     def bounds(self) -> QuarticBounds:
         """Bounds of the vectors in their own units."""
         return quartic_bounds(self.vectors.astype(np.float64))
-
-    @property
-    def largest(self) -> int:
-        """Largest value of any feature."""
-        return max(self.per_feature)
-
-    @property
-    def feature_l1(self) -> int:
-        """Largest value of any feature."""
-        return self.largest
 
     def l1(self, masks: Masks | None) -> int:
         """Bound |Om_h|_2^2 R^2 over masks h by all features, or by the longest vectors."""
@@ -180,17 +160,17 @@ class QuadraticContribution(NoBoundByMask):
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Bound S4 over masks, which only lower it; r features reach sqrt(r) times the longest."""
-        whole = self._floor_squared(self.bounds.s4**2)
+        bound = self._floor_squared(self.bounds.s4**2)
         if masks is not None and masks.features != "all":
             if masks.kept is not None:
-                whole = min(whole, masks.kept * self.largest**2)
-            return whole if neighbours == "add-remove" else 2 * whole
+                bound = min(bound, masks.kept * self.largest**2)
+            return bound if neighbours == "add-remove" else 2 * bound
         if neighbours == "add-remove":
-            return whole
+            return bound
         # Floors move a difference by less than 1 each way; two floored records have no
         # negative values, so twice the squared norm holds without that.
         apart = math.sqrt(self._floor_squared(self.bounds.replace_squared) + 1)
-        return min(2 * whole, math.ceil((apart + math.sqrt(self.n_values)) ** 2))
+        return min(2 * bound, math.ceil((apart + math.sqrt(self.n_values)) ** 2))
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest value for both relations: values are not negative."""
@@ -203,8 +183,8 @@ class QuadraticContribution(NoBoundByMask):
         if masks.features == "uniform" and masks.kept == 1:
             return self.per_feature
         n_blocks, n_kept = self.n_values // self.dim, masks.kept // self.dim
-        most = min(MAX_MASKS, MAX_WORK // self.dim**3)
-        if masks.features != "block" or n_blocks > most or math.comb(n_blocks, n_kept) > most:
+        limit = min(MAX_MASKS, MAX_WORK // self.dim**3)
+        if masks.features != "block" or n_blocks > limit or math.comb(n_blocks, n_kept) > limit:
             return None
         return tuple(self._subset_norm(subset) for subset in combinations(range(n_blocks), n_kept))
 
@@ -230,10 +210,11 @@ class QuadraticContribution(NoBoundByMask):
         return math.floor(quartic * float(RECORD_MAX**4) * 4.0**-self.shift)
 
 
-MAX_SPLIT = 2500  # rows of the matrices up to which B2 is computed,
-MAX_SVEC = 2**27  # and entries of A; beyond, only B3 is
-MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
-MAX_DUAL = 300  # rows of the matrices up to which B5 and B1 are computed as well
+# Rows of the matrices up to which B2, and B5 and B1 as well, are computed in seconds: python -m
+# benchmarks constants features. Beyond them, or with more entries of A (1 GB), only B3 is.
+MAX_SPLIT, MAX_DUAL = 2500, 300
+MAX_SVEC = 2**27
+EIGENVALUE_MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
 
 
 @dataclass(frozen=True)
@@ -284,14 +265,9 @@ def quartic_bounds(vectors: Floats) -> QuarticBounds:
         return QuarticBounds(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     unit = _unit_bounds(vectors / longest)
     square = longest**2
-    return QuarticBounds(
-        spectral=round_up(unit.spectral * square),
-        b1=round_up(unit.b1 * square),
-        b2=round_up(unit.b2 * square),
-        b3=round_up(unit.b3 * square),
-        b5=round_up(unit.b5 * square),
-        traceless=round_up(unit.traceless * square**2),
-    )
+    bounds = (unit.spectral, unit.b1, unit.b2, unit.b3, unit.b5)
+    spectral, b1, b2, b3, b5 = (round_up(bound * square) for bound in bounds)
+    return QuarticBounds(spectral, b1, b2, b3, b5, round_up(unit.traceless * square**2))
 
 
 def round_up(bound: float) -> float:
@@ -305,16 +281,18 @@ def round_up(bound: float) -> float:
 def spectral_bound(vectors: npt.NDArray[Any]) -> float:
     """Bound |Om|_2^2 of integer vectors (m, dim), equally on every processor."""
     wide = vectors.astype(np.float64)
-    return round_up(_largest(wide.T @ wide) * MARGIN)
+    return round_up(_largest(wide.T @ wide) * EIGENVALUE_MARGIN)
 
 
 def _unit_bounds(vectors: Floats) -> QuarticBounds:
     dim = vectors.shape[1]
     norms = np.einsum("jk,jk->j", vectors, vectors)
     spectral = _largest(vectors.T @ vectors)
-    b3 = math.sqrt(float(norms.max()) * spectral) * MARGIN
+    b3 = math.sqrt(float(norms.max()) * spectral) * EIGENVALUE_MARGIN
     if min(len(vectors), _size(dim)) > MAX_SPLIT or len(vectors) * _size(dim) > MAX_SVEC:
-        return QuarticBounds(spectral * MARGIN, math.inf, math.inf, b3, math.inf, math.inf)
+        return QuarticBounds(
+            spectral * EIGENVALUE_MARGIN, math.inf, math.inf, b3, math.inf, math.inf
+        )
     form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
     traceless = max(_largest(form.traceless), 0.0)
     weighted = (vectors * norms[:, None]).T @ vectors
@@ -326,12 +304,12 @@ def _unit_bounds(vectors: Floats) -> QuarticBounds:
     b1 = math.sqrt(_largest(form.quartic)) if affordable else math.inf
     b5 = form.dual() if affordable and not _is_tight(vectors, norms) else math.inf
     return QuarticBounds(
-        spectral=spectral * MARGIN,
-        b1=b1 * MARGIN,
-        b2=math.sqrt(max(split, 0.0)) * MARGIN,
+        spectral=spectral * EIGENVALUE_MARGIN,
+        b1=b1 * EIGENVALUE_MARGIN,
+        b2=math.sqrt(max(split, 0.0)) * EIGENVALUE_MARGIN,
         b3=b3,
-        b5=b5 * MARGIN,
-        traceless=traceless * MARGIN,
+        b5=b5 * EIGENVALUE_MARGIN,
+        traceless=traceless * EIGENVALUE_MARGIN,
     )
 
 
@@ -396,11 +374,11 @@ def _gram_form(vectors: Floats, norms: Floats) -> _Form:
     """
     m, dim = vectors.shape
     inner = np.square(vectors @ vectors.T)
-    whole = np.empty((m + 1, m + 1))
-    whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = inner, norms, norms, dim
+    gram = np.empty((m + 1, m + 1))
+    gram[:m, :m], gram[m, :m], gram[:m, m], gram[m, m] = inner, norms, norms, dim
     if m > MAX_DUAL:
-        return _Form(inner, inner - np.outer(norms, norms) / dim, whole, norms)
-    values, basis = np.linalg.eigh(whole)
+        return _Form(inner, inner - np.outer(norms, norms) / dim, gram, norms)
+    values, basis = np.linalg.eigh(gram)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T
     return _Form(
         inner, inner - np.outer(norms, norms) / dim, root[:, :m] @ root[:, :m].T, root[:, m]

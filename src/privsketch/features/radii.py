@@ -76,21 +76,21 @@ class RadialLaw:
         share, middle = self.tail.share, self.tail.below
         return [(share, low, middle), (1.0 - share, middle, high)]
 
-    def drawn(self, for_scale: Floats, for_radius: Floats) -> tuple[Floats, Floats]:
+    def drawn(self, scale_uniform: Floats, radius_uniform: Floats) -> tuple[Floats, Floats]:
         """Return radius and scale, whose quotient is the length, from two uniform numbers each.
 
         It uses operations with the same bits everywhere, which docs/format.md specifies.
         """
         low, high = natural_log(np.array(self.scales))
         if self.tail is None:
-            scale = exponential(low + (high - low) * for_scale)
+            scale = exponential(low + (high - low) * scale_uniform)
         else:
             share = self.tail.share
             middle = natural_log(np.array([self.tail.below]))[0]
-            fine = low + (middle - low) * (for_scale / share)
-            main = middle + (high - middle) * ((for_scale - share) / (1.0 - share))
-            scale = exponential(np.where(for_scale < share, fine, main))
-        return np.sqrt(-2.0 * natural_log(for_radius)), scale
+            fine = low + (middle - low) * (scale_uniform / share)
+            main = middle + (high - middle) * ((scale_uniform - share) / (1.0 - share))
+            scale = exponential(np.where(scale_uniform < share, fine, main))
+        return np.sqrt(-2.0 * natural_log(radius_uniform)), scale
 
     # With x = |w|^2 width^2, means over the law: at one scale x has an exponential law of mean
     # q = 2 (width / scale)^2; over log-uniform scales, means are integrals of dq / (2 q) over the
@@ -117,9 +117,9 @@ class RadialLaw:
         """Average a share over the law: `at` one scale, and its integral over dq / (2 q)."""
         total = 0.0
         for share, low, high in self.bands:
-            most, least = 2 * (width / low) ** 2, 2 * (width / high) ** 2
+            q_low, q_high = 2 * (width / low) ** 2, 2 * (width / high) ** 2
             if low == high:
-                total += share * at(least)
+                total += share * at(q_high)
             else:
-                total += share * (integral(most) - integral(least)) / math.log(high / low)
+                total += share * (integral(q_low) - integral(q_high)) / math.log(high / low)
         return total

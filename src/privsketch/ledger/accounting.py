@@ -24,11 +24,18 @@ from typing import Any, Literal, NamedTuple
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import MIN_DELTA, exact
-from privsketch.ledger.cost import MAX_EPSILON, amounts_text, as_fraction, fraction_text, short_text
+from privsketch.ledger.cost import (
+    MAX_LEDGER_EPSILON,
+    amounts_text,
+    as_fraction,
+    fraction_text,
+    short_text,
+    texts_of,
+)
 
 Accounting = Literal["basic", "zcdp"]
 ACCOUNTINGS: tuple[Accounting, ...] = ("basic", "zcdp")
-_ROUND_UP = 1 + 1e-9  # bisections end far closer than this
+_BISECTION_MARGIN = 1 + 1e-9  # bisections end far closer than this
 _MIN_LOSS = 1e-60  # rho and epsilon below any that noise has
 
 
@@ -80,15 +87,10 @@ class Total:
         """Return the total of these amounts."""
         return reduce(cls.plus, amounts, cls())
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str | None]:
         """Return the fields, with fractions as text."""
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rho": str(self.rho),
-            "epsilon_without_rho": str(self.epsilon_without_rho),
-            "delta_without_rho": str(self.delta_without_rho),
-        }
+        names = "epsilon", "delta", "rho", "epsilon_without_rho", "delta_without_rho"
+        return texts_of(self, *names)
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,7 @@ class Left:
 
     def to_json(self) -> dict[str, str | None]:
         """Return the fields, with fractions as text."""
-        return {
-            name: None if (value := getattr(self, name)) is None else str(value)
-            for name in ("epsilon", "delta", "rho", "pure_epsilon")
-        }
+        return texts_of(self, "epsilon", "delta", "rho", "pure_epsilon")
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,8 @@ class Limit:
         """Largest sum of rho; None for basic accounting."""
         if self.accounting == "basic":
             return None
-        rest = 1 - self.without_rho
-        return _largest_rho(self.epsilon * rest, self.delta * rest)
+        share = 1 - self.without_rho
+        return _largest_rho(self.epsilon * share, self.delta * share)
 
     def allows(self, total: Total) -> bool:
         """Return whether a total is within the limit."""
@@ -190,8 +189,8 @@ class Limit:
             return amounts_text(left.epsilon, left.delta, up=False)
         words = f"rho = {fraction_text(left.rho, up=False)}"
         if self.without_rho:
-            apart = amounts_text(left.epsilon, left.delta, up=False)
-            words += f", and {apart} for what has no rho"
+            without_rho = amounts_text(left.epsilon, left.delta, up=False)
+            words += f", and {without_rho} for what has no rho"
         if left.pure_epsilon is not None:
             pure = fraction_text(left.pure_epsilon, up=False)
             words += f"; or epsilon = {pure} if all of it is pure"
@@ -206,8 +205,8 @@ class Limit:
         if implied is not None:
             words += f" (epsilon = {fraction_text(implied)} at the limit's delta)"
         if total.epsilon_without_rho or total.delta_without_rho:
-            apart = amounts_text(total.epsilon_without_rho, total.delta_without_rho)
-            words += f", and {apart} of what has no rho"
+            without_rho = amounts_text(total.epsilon_without_rho, total.delta_without_rho)
+            words += f", and {without_rho} of what has no rho"
         return words
 
     def charged_text(self, amount: Amount) -> str:
@@ -230,18 +229,12 @@ class Limit:
         if self.rho is None:
             return words
         words += f" (rho = {fraction_text(self.rho, up=False)}"
-        apart = f"; {fraction_text(self.without_rho)} of it apart" if self.without_rho else ""
-        return f"{words}{apart})"
+        share = fraction_text(self.without_rho)
+        return f"{words}; {share} of it reserved)" if self.without_rho else f"{words})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
-        rho = self.rho
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rho": None if rho is None else str(rho),
-            "without_rho": str(self.without_rho),
-        }
+        return texts_of(self, "epsilon", "delta", "rho", "without_rho")
 
 
 def stated_limit(
@@ -256,8 +249,8 @@ def stated_limit(
     )
     if limit.epsilon == 0:
         raise ParameterError("epsilon", epsilon, "expected a number above 0")
-    if limit.epsilon > MAX_EPSILON:
-        expected = f"expected at most {MAX_EPSILON:g}"
+    if limit.epsilon > MAX_LEDGER_EPSILON:
+        expected = f"expected at most {MAX_LEDGER_EPSILON:g}"
         raise ParameterError("epsilon", short_text(limit.epsilon), expected)
     if limit.delta >= 1:
         raise ParameterError("delta", delta, "expected a number below 1")
@@ -278,8 +271,8 @@ def stated_limit(
     return limit
 
 
-def _share(part: Fraction, whole: Fraction) -> Fraction:
-    return part / whole if part else Fraction(0)
+def _share(part: Fraction, total: Fraction) -> Fraction:
+    return part / total if part else Fraction(0)
 
 
 @lru_cache(maxsize=256)
@@ -298,7 +291,9 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
     """Return the epsilon that rho implies at this delta, rounded up."""
     from privsketch.noise.calibration import log_delta_zcdp, round_down
 
-    loss = max(float(rho) * _ROUND_UP, _MIN_LOSS)  # some fractions are too small for a float
+    loss = max(
+        float(rho) * _BISECTION_MARGIN, _MIN_LOSS
+    )  # some fractions are too small for a float
     log_delta = math.log(round_down(delta))
     low, high = 0.0, 1.0
     while log_delta_zcdp(loss, high) > log_delta:
@@ -309,4 +304,4 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
             high = middle
         else:
             low = middle
-    return exact(high * _ROUND_UP)
+    return exact(high * _BISECTION_MARGIN)

@@ -36,14 +36,14 @@ from privsketch.ledger.contents import (
     charge,
     entries_of,
     refusal_text,
-    require_whole,
+    require_not_negative,
     stated,
     total_alone,
 )
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks, Match, matches_elsewhere, readable_marks, recognised
 
-MAX_NAME = 200
+MAX_DATA_SET_NAME = 200
 MAX_NOTE = 10_000
 _HEAD = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _WARNED: set[Path] = set()  # ledgers whose holder this process has warned
@@ -161,17 +161,17 @@ class Ledger:
         """
         limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)
-        if not is_name(name) or len(name) > MAX_NAME:
-            expected = f"expected a printable name of 1 to {MAX_NAME} characters"
+        if not is_name(name) or len(name) > MAX_DATA_SET_NAME:
+            expected = f"expected a printable name of 1 to {MAX_DATA_SET_NAME} characters"
             raise ParameterError("name", name, expected)
-        if not isinstance(note, str) or len(note) > MAX_NOTE or not _is_text(note):
+        if not _is_text(note) or len(note) > MAX_NOTE:
             raise ParameterError("note", note, f"expected a text of at most {MAX_NOTE} characters")
         unit = Unit(person)
         content = {
             "neighbours": neighbours,
             "person": unit.person,
             "without_rho": str(limit.without_rho),
-            "max_refusals": require_whole("max_refusals", max_refusals),
+            "max_refusals": require_not_negative("max_refusals", max_refusals),
             "note": note,
         }
         with store.opened(self._path, write=True) as log:
@@ -182,19 +182,16 @@ class Ledger:
             log.append("add", name, None, Amount(limit.epsilon, limit.delta, None), content)
 
     def _repr_html_(self) -> str:
-        data_sets = self.datasets()
-        rows = [
-            [
-                d.limit.text,
-                d.limit.spent_text(d.spent),
-                d.limit.left_text(d.spent),
-                str(d.n_entries),
-            ]
-            for d in data_sets
-        ]
         title = f"Ledger {self._path.name}, accounting {self._accounting}: for its holder alone"
-        columns = ["limit", "spent", "left", "entries"]
-        return shown(title, [], table("data set", [d.name for d in data_sets], columns, rows))
+        names, rows = [], []
+        for data_set in self.datasets():
+            limit, spent = data_set.limit, data_set.spent
+            names.append(data_set.name)
+            texts = limit.text, limit.spent_text(spent), limit.left_text(spent)
+            rows.append([*texts, str(data_set.n_entries)])
+        return shown(
+            title, [], table("data set", names, ["limit", "spent", "left", "entries"], rows)
+        )
 
     def datasets(self) -> list[DataSet]:
         """Return all data sets in their current state, in the order in which they were added."""
@@ -220,28 +217,20 @@ class Ledger:
             return total_alone(self._data_set(log, name), entries_of(log.lines(name)))
 
     def quote(self, name: str, cost: Cost) -> Quote:
-        """Return what a release would cost and whether it would be allowed; nothing changes.
-
-        Parameters
-        ----------
-        name : str
-            Name of the data set.
-        cost : Cost
-        """
+        """Return what a release would cost and whether it would be allowed; nothing changes."""
         with store.opened(self._path) as log:
-            self._require_whole(log)
+            self._require_intact(log)
             data_set = self._data_set(log, name)
         try:
             charged = charge(cost, data_set)
         except BudgetError as error:
             return Quote(False, _NOTHING, data_set.spent, data_set.left, f"refused: {error}")
         after = data_set.spent.plus(charged)
-        allowed = data_set.limit.allows(after)
-        if allowed:
-            words = f"allowed; {data_set.limit.left_text(after)} would be left"
-        else:
+        if not data_set.limit.allows(after):
             words = f"refused: {refusal_text(data_set, cost, charged)}"
-        return Quote(allowed, charged, after, data_set.left, words)
+            return Quote(False, charged, after, data_set.left, words)
+        words = f"allowed; {data_set.limit.left_text(after)} would be left"
+        return Quote(True, charged, after, data_set.left, words)
 
     def reserve(
         self,
@@ -278,7 +267,7 @@ class Ledger:
         FileError
             A line of the ledger was altered or removed: the remainder is not known.
         """
-        if not isinstance(what, str) or not _is_text(what):
+        if not _is_text(what):
             raise ParameterError("what", what, "expected a text")
         if source is not None:
             checked_source(source)
@@ -287,16 +276,14 @@ class Ledger:
             content["alone"] = alone.to_json()
         entry = secrets.token_hex(8)
         with store.opened(self._path, write=True) as log:
-            self._require_whole(log)
+            self._require_intact(log)
             data_set = self._data_set(log, name)
             try:
                 charged = charge(cost, data_set)
+                if not data_set.limit.allows(data_set.spent.plus(charged)):
+                    raise BudgetError(refusal_text(data_set, cost, charged))
             except BudgetError as error:
                 raise BudgetError(f"data set {name!r}: {error.text}; nothing was spent") from None
-            if not data_set.limit.allows(data_set.spent.plus(charged)):
-                raise BudgetError(
-                    f"data set {name!r}: {refusal_text(data_set, cost, charged)}; nothing was spent"
-                )
             log.append("reserve", name, entry, charged, content)
             if marks is None:
                 return Reservation(entry, name, charged)
@@ -310,12 +297,8 @@ class Ledger:
 
         Parameters
         ----------
-        name : str
-            Name of the data set.
-        what : str
-            What would have been released, for people.
-        source : str, optional
-            Name of the records in receipts.
+        name, what, source
+            As in `reserve`.
 
         Returns
         -------
@@ -356,7 +339,7 @@ class Ledger:
             It then costs nothing.
         """
         entry = entry.id if isinstance(entry, Reservation) else entry
-        if output is not None and not (isinstance(output, str) and _is_text(output)):
+        if output is not None and not _is_text(output):
             raise ParameterError("output", output, "expected a text")
         try:
             canonical_json(receipt)
@@ -412,15 +395,7 @@ class Ledger:
         return recognised(marks, readable_marks(stored))
 
     def cautions(self, name: str, marks: Marks) -> list[str]:
-        """Return what the holder should know before records are released as a data set.
-
-        Parameters
-        ----------
-        name : str
-            Name of the data set.
-        marks : Marks
-            Marks of the records.
-        """
+        """Return what the holder should know before records with these marks are released."""
         with store.opened(self._path) as log:
             stored = log.marks()
         return Reservation("", name, _NOTHING, *matches_elsewhere(name, marks, stored)).cautions
@@ -456,7 +431,7 @@ class Ledger:
             number, head = log.head
             return {
                 "format": "privsketch-ledger-export",
-                "version": store.VERSION,
+                "version": store.LEDGER_VERSION,
                 "accounting": log.accounting,
                 "time": log.time,
                 "n_lines": number,
@@ -465,7 +440,7 @@ class Ledger:
                 "entries": [entry.to_json() for entry in entries_of(log.lines())],
             }
 
-    def _require_whole(self, log: store.Log) -> None:
+    def _require_intact(self, log: store.Log) -> None:
         """Refuse a ledger that was edited: its remainder may be too large.
 
         This is the part of `check` that is fast enough for every release.
@@ -473,8 +448,7 @@ class Ledger:
         for _, faults in log.chained():
             if faults:
                 raise FileError(
-                    f"{self._path}: {faults[0]}; not a whole ledger, do not use it, and bring back "
-                    "a copy"
+                    f"{self._path}: {faults[0]}; not a whole ledger: do not use it, restore a copy"
                 )
 
     def _data_set(self, log: store.Log, name: object) -> DataSet:
@@ -510,10 +484,6 @@ class Ledger:
         )
 
 
-def _is_text(value: str) -> bool:
-    """Return whether a text can be encoded: it has no lone surrogates."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _is_text(value: object) -> bool:
+    """Return whether a value is a text that can be encoded: one without lone surrogates."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)

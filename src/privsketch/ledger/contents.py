@@ -12,11 +12,15 @@ from privsketch._base.errors import ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
-from privsketch.ledger.cost import Cost
+from privsketch.ledger.cost import Cost, texts_of
 from privsketch.ledger.marks import Match
 
 MAX_REFUSALS = 10  # default for a data set
 _MAX_NAMED = 3  # data sets with the same records that cautions name
+
+
+def _values(facts: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(facts, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -63,19 +67,14 @@ class DataSet:
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
         return {
-            "name": self.name,
-            "note": self.note,
-            "time": self.time,
-            "neighbours": self.neighbours,
+            **_values(self, "name", "note", "time", "neighbours"),
             "person": self.unit.person,
             "limit": self.limit.to_json(),
             "spent": self.spent.to_json(),
             "left": self.left.to_json(),
-            "n_entries": self.n_entries,
-            "n_open": self.n_open,
+            **_values(self, "n_entries", "n_open"),
             "alone": self.alone.to_json(),
-            "n_refusals": self.n_refusals,
-            "max_refusals": self.max_refusals,
+            **_values(self, "n_refusals", "max_refusals"),
         }
 
 
@@ -115,36 +114,13 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with fractions as text."""
-        epsilon, delta, rho = self.charged
         return {
-            "id": self.id,
-            "data_set": self.data_set,
-            "time": self.time,
-            "time_committed": self.time_committed,
-            "state": self.state,
+            **_values(self, "id", "data_set", "time", "time_committed", "state"),
             "cost": self.cost.to_json(),
-            "charged": {
-                "epsilon": str(epsilon),
-                "delta": str(delta),
-                "rho": None if rho is None else str(rho),
-            },
-            "what": self.what,
-            "source": self.source,
-            "output": self.output,
-            "receipt": self.receipt,
+            "charged": texts_of(self.charged, "epsilon", "delta", "rho"),
+            **_values(self, "what", "source", "output", "receipt"),
             "alone": None if self.alone is None else self.alone.to_json(),
         }
-
-
-@dataclass(frozen=True)
-class Quote:
-    """The cost of a possible release, and whether the limit allows it."""
-
-    allowed: bool
-    charged: Amount
-    after: Total
-    left: Left
-    words: str
 
 
 @dataclass(frozen=True)
@@ -175,16 +151,27 @@ class Reservation:
             f"{match.words}; their costs add up, and the ledger counts them apart"
             for match in self.matches[:_MAX_NAMED]
         ]
-        more = len(self.matches) - _MAX_NAMED
-        if more > 0:
-            sets = "data set has" if more == 1 else "data sets have"
-            texts.append(f"{more} more {sets} these records, or many of them; costs add up")
+        n_unnamed = len(self.matches) - _MAX_NAMED
+        if n_unnamed > 0:
+            sets = "data set has" if n_unnamed == 1 else "data sets have"
+            texts.append(f"{n_unnamed} more {sets} these records, or many of them; costs add up")
         if self.is_unlike:
             texts.append(
                 f"no record of data set {self.data_set!r} was recognised among these: is it the "
                 "right name?"
             )
         return texts
+
+
+@dataclass(frozen=True)
+class Quote:
+    """The cost of a possible release, and whether the limit allows it."""
+
+    allowed: bool
+    charged: Amount
+    after: Total
+    left: Left
+    words: str
 
 
 def stated(line: store.Line, accounting: Accounting) -> DataSet:
@@ -194,7 +181,7 @@ def stated(line: store.Line, accounting: Accounting) -> DataSet:
     limit = Limit(epsilon, delta, accounting, Fraction(content["without_rho"]))
     neighbours = require_one_of("neighbours", content["neighbours"], NEIGHBOURS)
     unit = Unit(content["person"])
-    max_refusals = require_whole("max_refusals", content.get("max_refusals", MAX_REFUSALS))
+    max_refusals = require_not_negative("max_refusals", content.get("max_refusals", MAX_REFUSALS))
     return DataSet(
         line.data_set,
         limit,
@@ -206,7 +193,7 @@ def stated(line: store.Line, accounting: Accounting) -> DataSet:
     )
 
 
-def require_whole(name: str, value: object) -> int:
+def require_not_negative(name: str, value: object) -> int:
     """Return a whole number that is not negative; a ParameterError for other values."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ParameterError(name, value, "expected a whole number from 0 on")
@@ -240,16 +227,16 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
                 alone=Cost.from_json(content["alone"]) if "alone" in content else None,
             )
             continue
-        before = entries[line.entry]
+        reserved = entries[line.entry]
         entries[line.entry] = replace(
-            before,
+            reserved,
             state="committed",
             time_committed=content["time"],
-            cost=before.cost if content["cost"] is None else Cost.from_json(content["cost"]),
+            cost=reserved.cost if content["cost"] is None else Cost.from_json(content["cost"]),
             charged=charged,
             receipt=content["receipt"],
             output=content["output"],
-            alone=None if content.get("void") else before.alone,
+            alone=None if content.get("void") else reserved.alone,
         )
     return list(entries.values())
 
@@ -267,7 +254,7 @@ def refusal_text(data_set: DataSet, cost: Cost, charged: Amount) -> str:
     if limit.accounting == "zcdp":
         words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
     if charged.epsilon != cost.epsilon:
-        words += " (twice and more under the data set's neighbours, replace)"
+        words += " (at least twice that under the data set's neighbours, replace)"
     words += f"; left are {limit.left_text(data_set.spent)}, of the limit {limit.text}"
     if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
         words += "; a release without a rho needs a data set with a share apart (`without_rho`)"

@@ -18,8 +18,8 @@ from privsketch._base.errors import BudgetError, ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, ONE_RECORD, Neighbours, Unit, exact, number_text
 
 _PRECISE = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
-_DIGITS = 6  # to which long numbers are rounded in texts
-MAX_EPSILON = 10**6  # far beyond any protection, and e^epsilon is still a Decimal
+_TEXT_DIGITS = 6  # to which long numbers are rounded in texts
+MAX_LEDGER_EPSILON = 10**6  # far beyond any protection, and e^epsilon is still a Decimal
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Cost:
     def __post_init__(self) -> None:
         epsilon, delta = as_fraction("epsilon", self.epsilon), as_fraction("delta", self.delta)
         rho = None if self.rho is None else as_fraction("rho", self.rho)
-        if epsilon > MAX_EPSILON:
-            raise ParameterError("epsilon", short_text(epsilon), f"above {MAX_EPSILON:g}")
-        if rho is not None and rho > MAX_EPSILON**2:
-            raise ParameterError("rho", short_text(rho), f"above {MAX_EPSILON**2:g}")
+        if epsilon > MAX_LEDGER_EPSILON:
+            raise ParameterError("epsilon", short_text(epsilon), f"above {MAX_LEDGER_EPSILON:g}")
+        if rho is not None and rho > MAX_LEDGER_EPSILON**2:
+            raise ParameterError("rho", short_text(rho), f"above {MAX_LEDGER_EPSILON**2:g}")
         if delta > 1:
             raise ParameterError("delta", float(delta), "expected at most 1")
         if delta == 0:  # Bun and Steinke, 2016, Proposition 1.4; a receipt has it rounded up
@@ -104,9 +104,7 @@ class Cost:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as in the ledger's file, with fractions as text."""
         return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rho": None if self.rho is None else str(self.rho),
+            **texts_of(self, "epsilon", "delta", "rho"),
             "neighbours": self.neighbours,
             "unit": {"person": self.unit.person, "max_records": self.unit.max_records},
         }
@@ -123,23 +121,29 @@ class Cost:
         )
 
 
+def texts_of(amounts: object, *names: str) -> dict[str, str | None]:
+    """Return fractions of an object by name as text, "p/q"; None stays."""
+    values = {name: getattr(amounts, name) for name in names}
+    return {name: None if value is None else str(value) for name, value in values.items()}
+
+
 def short_text(value: Fraction) -> str:
     """Return a number of any size with three digits."""
     return f"{_PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator)):.3g}"
 
 
-def _other_unit(released: str | None, stated: str | None) -> str:
-    if stated is None:
+def _other_unit(released: str | None, column: str | None) -> str:
+    if column is None:
         return (
             f"the release protects persons (column {released!r}), the data set is stated by "
             "records: a record that changes its person is one less and one more; add a data set "
             f"of persons: Ledger.add(..., person={released!r}), privsketch ledger add --person"
         )
-    told = "records" if released is None else f"persons by column {released!r}"
+    unit = "records" if released is None else f"persons by column {released!r}"
     return (
-        f"the release protects {told}, the data set is stated by persons (column {stated!r}): one "
+        f"the release protects {unit}, the data set is stated by persons (column {column!r}): one "
         "person may have any number of such records; release with a schema that names "
-        f"`person={stated!r}`"
+        f"`person={column!r}`"
     )
 
 
@@ -167,7 +171,7 @@ def exp_above(value: Fraction) -> Fraction:
     return Fraction(_PRECISE.next_plus(_PRECISE.exp(rounded)))
 
 
-def fraction_text(value: Fraction, *, up: bool = True, digits: int = _DIGITS) -> str:
+def fraction_text(value: Fraction, *, up: bool = True, digits: int = _TEXT_DIGITS) -> str:
     """Return a fraction as text: short decimals in full, others rounded up or down."""
     number = float(value)
     text = number_text(number)

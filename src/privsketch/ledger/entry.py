@@ -1,6 +1,6 @@
 """Entries of releases: a cost is reserved before noise is drawn, and committed afterwards.
 
-Every release passes through `entered`. Without a ledger it does nothing. With one it first checks
+Every release passes through an entry. Without a ledger it does nothing. With one it first checks
 that the limit allows the cost, reserves it when noise is about to be drawn, and commits the
 receipt. A step of a run passes `STEP` and belongs to the run's entry. Any other release meanwhile,
 as in a callback, has an entry of its own.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
@@ -31,6 +31,7 @@ from privsketch._base.errors import (
     RecordError,
     TableError,
 )
+from privsketch._base.threads import variable_set
 from privsketch.design.cautions import warn_of
 from privsketch.facts.budget import Budget, Unit, cost_text, exact, exact_sum
 from privsketch.facts.receipt import Receipt
@@ -108,14 +109,17 @@ class OpenEntry:
         """The reservation; None before noise is drawn, or without a ledger."""
         return self._reserved
 
-    def count(self) -> OpenEntry:
+    def counted(self) -> OpenEntry:
         """Let the process add up the cost of this release."""
         self._is_counted = True
         return self
 
-    def saw(self, source: MarksSource) -> None:
+    def set_marks_source(self, source: MarksSource) -> None:
         """Set the object that knows the marks of the records when noise is about to be drawn."""
         self._marks_source = source
+
+    def _known_marks(self) -> Marks | None:
+        return None if self._marks_source is None else self._marks_source.marks
 
     def reserve(self) -> None:
         """Spend the cost once; called before noise is drawn, by the thread that draws first."""
@@ -123,7 +127,7 @@ class OpenEntry:
             if self._ledger is None or self._reserved is not None:
                 return
             cost = self._cost()
-            marks = None if self._marks_source is None else self._marks_source.marks
+            marks = self._known_marks()
             if marks is not None:  # before spending: users may turn warnings into errors
                 warn_of(self._ledger.cautions(self._name, marks))
             try:
@@ -145,15 +149,9 @@ class OpenEntry:
     def commit(self, receipt: Receipt, marks: Marks | None = None) -> None:
         """Add the receipt, and marks of records that were read after noise was drawn."""
         if self._is_counted:
-            known = (
-                marks
-                if marks is not None
-                else None
-                if self._marks_source is None
-                else self._marks_source.marks
-            )
-            if known is not None:
-                warn_of(PROCESS_COSTS.count(known, receipt))
+            counted = self._known_marks() if marks is None else marks
+            if counted is not None:
+                warn_of(PROCESS_COSTS.count(counted, receipt))
         if self._ledger is None or self._reserved is None:
             return
         try:
@@ -175,10 +173,10 @@ class OpenEntry:
         warn_of(texts)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> Iterator[OpenEntry]:
         """Allow noise in this block; the cost is reserved before the first draw."""
         with self.watching(), entered_noise(None if self._ledger is None else self.reserve):
-            yield
+            yield self
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -213,7 +211,7 @@ def require_refusable(ledger: Ledger, name: str) -> None:
     if data_set.n_refusals >= data_set.max_refusals:
         raise BudgetError(
             f"data set {name!r}: {data_set.n_refusals} releases were refused because of what "
-            f"records say, and {data_set.max_refusals} may be; each tells something of them. Use a "
+            f"records say, and {data_set.max_refusals} may be; each reveals something. Use a "
             "schema by which no record stops a release: `unreadable='missing'`, and no rule that "
             "is 'error' (privsketch schema check says which are)"
         )
@@ -252,9 +250,9 @@ class _StepOfRun(OpenEntry):
         super().__init__(None, "", lambda: Cost(exact(0.0)), "", None)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> Iterator[OpenEntry]:
         """Leave noise and refusals to the entry of the run."""
-        yield
+        yield self
 
 
 def open_entry(
@@ -286,26 +284,10 @@ def open_entry(
     """
     if isinstance(ledger, Step):
         return _StepOfRun()
-    stated = ledger.ledger if isinstance(ledger, Counted) else ledger
-    book, name = named(stated) or (None, "")
+    choice = ledger.ledger if isinstance(ledger, Counted) else ledger
+    book, name = named(choice) or (None, "")
     entry = OpenEntry(book, name, cost, what, source, alone, is_total)
-    return entry.count() if isinstance(ledger, Counted) else entry
-
-
-@contextmanager
-def entered(
-    ledger: LedgerName | Counted | Step,
-    cost: Callable[[], Cost],
-    *,
-    what: str,
-    source: str | None,
-    alone: Callable[[], Cost] | None = None,
-    is_total: bool = False,
-) -> Iterator[OpenEntry]:
-    """Enter a release with the parameters of `open_entry`; the block commits it."""
-    entry = open_entry(ledger, cost, what=what, source=source, alone=alone, is_total=is_total)
-    with entry.entered():
-        yield entry
+    return entry.counted() if isinstance(ledger, Counted) else entry
 
 
 def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
@@ -318,7 +300,8 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
     if path is None:
         path = os.environ.get(LEDGER) or None
         if path is None and name is not None:
-            raise ParameterError("ledger", None, "a data set without a ledger", _ADVICE)
+            advice = f"state the ledger's file, here or as {LEDGER}"
+            raise ParameterError("ledger", None, "a data set without a ledger", advice)
     if path is None:
         return None
     if isinstance(path, Ledger):
@@ -332,22 +315,19 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
     if name is None:
         name = os.environ.get(DATASET) or None
     if name is None:
-        known = [one.name for one in book.datasets()]
-        if not known:
+        names = [data_set.name for data_set in book.datasets()]
+        if not names:
             raise ParameterError(
                 "the ledger has no data set yet; add one with its limit: Ledger.add, privsketch "
                 "ledger add"
             )
-        if len(known) > 1:
+        if len(names) > 1:
             raise ParameterError(
-                f"the ledger has {len(known)} data sets ({', '.join(map(repr, known[:8]))}); say "
+                f"the ledger has {len(names)} data sets ({', '.join(map(repr, names[:8]))}); say "
                 f"whose records these are: `ledger=(path, name)`, `dataset` or {DATASET}"
             )
-        name = known[0]
+        name = names[0]
     return book, name
-
-
-_ADVICE = f"state the ledger's file, here or as {LEDGER}"
 
 
 def cost_of_budget(budget: Budget) -> Cost:
@@ -362,24 +342,14 @@ def cost_of_receipt(receipt: Receipt, unit: Unit) -> Cost:
     return Cost(exact(receipt.epsilon), exact(receipt.delta), rho, receipt.neighbours, unit)
 
 
-@contextmanager
-def writing_to(output: str | None) -> Iterator[None]:
+def writing_to(output: str | None) -> AbstractContextManager[None]:
     """Let entries of this block state where the result went."""
-    token = _output.set(output)
-    try:
-        yield
-    finally:
-        _output.reset(token)
+    return variable_set(_output, output)
 
 
-@contextmanager
-def watched_entries(listener: Callable[[], None]) -> Iterator[None]:
+def watched_entries(listener: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `listener` when a cost was reserved in this block."""
-    token = _listeners.set((*_listeners.get(), listener))
-    try:
-        yield
-    finally:
-        _listeners.reset(token)
+    return variable_set(_listeners, (*_listeners.get(), listener))
 
 
 _PROCESS_KEY = secrets.token_bytes(32)  # of the marks of this process
@@ -405,15 +375,15 @@ class ProcessCosts:
         """Record a fit, and return a warning if it repeats earlier records; at most one."""
         fit, kind = _Fit(marks, receipt), (marks.encoding, receipt.unit)
         with self._lock:
-            earlier = [one for one in self._fits if _is_repeat(one, fit)]
+            earlier = [old for old in self._fits if _is_repeat(old, fit)]
             self._fits = [*self._fits[-_MAX_FITS:], fit]
             # Once for a table: folds of a search may share no records.
             if not earlier or kind in self._warned:
                 return []
             self._warned.add(kind)
-        costs = [one.receipt for one in (*earlier, fit)]
+        costs = [old.receipt for old in (*earlier, fit)]
         cost = cost_text(
-            exact_sum([one.epsilon for one in costs]), exact_sum([one.delta for one in costs])
+            exact_sum([old.epsilon for old in costs]), exact_sum([old.delta for old in costs])
         )
         return [
             f"this process has released these records, or part of them, {len(costs)} times: every "

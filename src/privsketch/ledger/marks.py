@@ -112,22 +112,22 @@ def compared(new: Marks, old: Marks, data_set: str) -> Match | None:
     ends = [marks.values[-1] for marks in (new, old) if not marks.is_whole]
     # The largest mark of a truncated set is no random draw: it is where the set was cut.
     end = min(ends, default=2**64)
-    fresh = {value for value in new.values if value < end}
-    known = {value for value in old.values if value < end}
-    common = len(fresh & known)
+    new_values = {value for value in new.values if value < end}
+    old_values = {value for value in old.values if value < end}
+    common = len(new_values & old_values)
     if not common:
         return None
-    share, old_share = common / len(fresh), common / len(known)
-    error = _standard_error(common, len(fresh)) if ends else 0.0
+    share, old_share = common / len(new_values), common / len(old_values)
+    error = _standard_error(common, len(new_values)) if ends else 0.0
     kind: Kind = "some"
-    if not ends or min(len(fresh), len(known)) >= _MIN_COMPARED_MARKS:
-        if common == len(fresh) == len(known):
+    if not ends or min(len(new_values), len(old_values)) >= _MIN_COMPARED_MARKS:
+        if common == len(new_values) == len(old_values):
             kind = "same"
-        elif common == len(known):
+        elif common == len(old_values):
             kind = "grown"
-        elif common == len(fresh):
+        elif common == len(new_values):
             kind = "part"
-        elif 2 * common >= min(len(fresh), len(known)):
+        elif 2 * common >= min(len(new_values), len(old_values)):
             kind = "mostly"
     return Match(data_set, share, error, old_share, kind)
 
@@ -141,10 +141,10 @@ def _standard_error(common: int, n_marks: int) -> float:
 _ORDER: tuple[Kind, ...] = ("same", "grown", "part", "mostly", "some")
 
 
-def recognised(new: Marks, known: Iterable[tuple[str, Marks]]) -> list[Match]:
+def recognised(new: Marks, candidates: Iterable[tuple[str, Marks]]) -> list[Match]:
     """Return the best match of every data set with common records, the closest first."""
     best: dict[str, Match] = {}
-    for data_set, old in known:
+    for data_set, old in candidates:
         match = compared(new, old, data_set)
         if match is not None and (
             data_set not in best or _closeness(match) < _closeness(best[data_set])
@@ -164,12 +164,12 @@ def matches_elsewhere(
 
     `stored` are the marks of all data sets, as the ledger keeps them.
     """
-    known = readable_marks(stored)
-    matches = recognised(marks, known)
-    others = tuple(match for match in matches if match.kind != "some" and match.data_set != name)
-    own = [old for data_set, old in known if data_set == name and old.encoding == marks.encoding]
-    is_unlike = bool(own and marks.values) and all(match.data_set != name for match in matches)
-    return others, is_unlike
+    candidates = readable_marks(stored)
+    matches = recognised(marks, candidates)
+    elsewhere = tuple(m for m in matches if m.kind != "some" and m.data_set != name)
+    is_comparable = (name, marks.encoding) in [(set_, old.encoding) for set_, old in candidates]
+    is_unlike = bool(is_comparable and marks.values) and all(m.data_set != name for m in matches)
+    return elsewhere, is_unlike
 
 
 def readable_marks(stored: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks]]:
@@ -177,8 +177,8 @@ def readable_marks(stored: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks
 
     `Ledger.check` reports those.
     """
-    known = []
+    readable = []
     for name, data in stored:
         with suppress(FileError):
-            known.append((name, Marks.from_bytes(data)))
-    return known
+            readable.append((name, Marks.from_bytes(data)))
+    return readable

@@ -34,12 +34,13 @@ from privsketch._base.formats import (
     canonical_json,
     ledgers_at_work,
     require_writable,
+    sync_folder,
     temporary_beside,
 )
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
-VERSION = 1
-KEY_BYTES = 32
+LEDGER_VERSION = 1
+MARKS_KEY_BYTES = 32
 BUSY_SECONDS = 120.0  # longest wait for others, whose operations take milliseconds each
 _MAX_PAUSE = 0.01  # seconds between two attempts to begin
 
@@ -87,9 +88,9 @@ class Line(NamedTuple):
     content: str
     hash: str
 
-    def digest(self, before: str) -> str:
+    def digest(self, previous_hash: str) -> str:
         """Return the hash of this line after one with the hash `before`."""
-        return hashlib.sha256(before.encode() + canonical_json(self[:-1])).hexdigest()
+        return hashlib.sha256(previous_hash.encode() + canonical_json(self[:-1])).hexdigest()
 
 
 def now() -> str:
@@ -106,14 +107,14 @@ class Log:
         if application != LEDGER_ID:
             raise FileError(f"{what}: not a privsketch ledger")
         (version,) = self._one("PRAGMA user_version")
-        if version > VERSION:
+        if version > LEDGER_VERSION:
             raise FileError(
-                f"{what}: a ledger of version {version}, this privsketch reads version {VERSION}; "
-                "install a newer privsketch"
+                f"{what}: a ledger of version {version}, this privsketch reads version "
+                f"{LEDGER_VERSION}; install a newer privsketch"
             )
         rows = self._connection.execute("SELECT accounting, time, key FROM ledger").fetchall()
-        if version != VERSION or len(rows) != 1 or rows[0][0] not in ACCOUNTINGS:
-            raise FileError(f"{what}: damaged; no ledger says so of itself")
+        if version != LEDGER_VERSION or len(rows) != 1 or rows[0][0] not in ACCOUNTINGS:
+            raise FileError(f"{what}: damaged: its header is not that of a ledger")
         self.accounting: Accounting
         self.accounting, self.time, self.key = rows[0]
 
@@ -144,37 +145,37 @@ class Log:
         content: dict[str, Any],
     ) -> None:
         """Append a line."""
-        number, before = self.head
+        number, previous_hash = self.head
         epsilon, delta, rho = (None if value is None else str(value) for value in amount)
         text = canonical_json({"time": now(), **content}).decode("ascii")
         line = Line(number + 1, kind, data_set, entry, str(epsilon), str(delta), rho, text, "")
-        line = line._replace(hash=line.digest(before))
+        line = line._replace(hash=line.digest(previous_hash))
         self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", line)
 
     def lines(
         self, data_set: str | None = None, entry: str | None = None, kind: str | None = None
     ) -> Iterator[Line]:
         """Yield lines in order: all, or those of a data set, an entry, a kind."""
-        chosen = {"data_set": data_set, "entry": entry, "kind": kind}
-        stated = {name: value for name, value in chosen.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in stated) or "1"
+        choices = {"data_set": data_set, "entry": entry, "kind": kind}
+        conditions = {name: value for name, value in choices.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in conditions) or "1"
         query = f"SELECT * FROM log WHERE {where} ORDER BY number"  # noqa: S608 - names of columns
-        for row in self._connection.execute(query, tuple(stated.values())):
+        for row in self._connection.execute(query, tuple(conditions.values())):
             yield Line(*row)
 
     def chained(self) -> Iterator[tuple[Line, list[str]]]:
         """Yield all lines, each with the faults of its number, its hash and its signs."""
-        before, number = self.beginning, 0
+        previous_hash, number = self.beginning, 0
         for line in self.lines():
             faults, number = [], number + 1
             if line.number != number:
                 faults.append(f"line {number} is missing")
                 number = line.number
-            if line.digest(before) != line.hash:
+            if line.digest(previous_hash) != line.hash:
                 faults.append(f"line {number}: its hash does not match; it was altered")
             if any("-" in (amount or "") for amount in (line.epsilon, line.delta, line.rho)):
                 faults.append(f"line {number}: a negative cost")
-            before = line.hash
+            previous_hash = line.hash
             yield line, faults
 
     def amounts(self, data_set: str) -> dict[str, Amount]:
@@ -263,9 +264,8 @@ def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
                 raise
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        time.sleep(
-            _MAX_PAUSE * secrets.randbelow(1000) / 1000
-        )  # random, so that not all retry at once
+        # Random, so that not all retry at once.
+        time.sleep(_MAX_PAUSE * secrets.randbelow(1000) / 1000)
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
@@ -276,7 +276,7 @@ def _name(error: sqlite3.Error) -> str:
 
 _REASONS = {
     "SQLITE_NOTADB": "not a privsketch ledger",
-    "SQLITE_CORRUPT": "damaged; bring back a copy, and count what was released since as spent",
+    "SQLITE_CORRUPT": "damaged; restore a copy, and count what was released since as spent",
     "SQLITE_BUSY": f"other processes kept the ledger for {BUSY_SECONDS:.0f} seconds; try again",
     "SQLITE_FULL": "no space is left for it; nothing was entered",
     "SQLITE_READONLY": "the file or its folder cannot be written; nothing was entered",
@@ -327,7 +327,7 @@ def create(path: Path, accounting: Accounting) -> None:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
     with suppress(OSError):  # some systems cannot; the file is there in any case
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _fill(path: Path, accounting: Accounting) -> None:
@@ -335,9 +335,9 @@ def _fill(path: Path, accounting: Accounting) -> None:
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute(f"PRAGMA application_id = {LEDGER_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {LEDGER_VERSION}")
         connection.executescript(_SCHEMA)
-        values = (1, accounting, now(), secrets.token_bytes(KEY_BYTES))
+        values = (1, accounting, now(), secrets.token_bytes(MARKS_KEY_BYTES))
         connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", values)
     finally:
         connection.close()
@@ -355,11 +355,3 @@ def _rename_new(temporary: Path, path: Path) -> None:
         except FileExistsError:
             raise AccessError(f"{path} exists; a ledger is never replaced") from None
         os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

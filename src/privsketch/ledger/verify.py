@@ -2,7 +2,7 @@
 
 Hashes reveal damage and edits by hand. They do not reveal that somebody recomputed them for the
 whole file, or removed lines from its end, as in an older copy. A head that was kept elsewhere
-reveals this: it stays the hash of a line forever.
+reveals this, because it stays the hash of a line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from privsketch.ledger.accounting import Amount, Total
 from privsketch.ledger.contents import DataSet, charge, stated
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
-from privsketch.ledger.store import KEY_BYTES, Line, Log, amount_of, content_of
+from privsketch.ledger.store import MARKS_KEY_BYTES, Line, Log, amount_of, content_of
 
 
 def problems(log: Log, head: str | None = None) -> list[str]:
@@ -20,7 +20,7 @@ def problems(log: Log, head: str | None = None) -> list[str]:
     texts = log.faults()
     if texts:
         return texts  # pages are damaged: further checks would mean nothing
-    if not isinstance(log.key, bytes) or len(log.key) != KEY_BYTES:
+    if not isinstance(log.key, bytes) or len(log.key) != MARKS_KEY_BYTES:
         texts.append("the key has an impossible length")
     replay, is_known = _Replay(log), head in (None, log.beginning)
     for line, faults in log.chained():
@@ -44,8 +44,8 @@ def problems(log: Log, head: str | None = None) -> list[str]:
             texts.append(f"data set {name!r}: marks of impossible length")
     if not is_known:
         texts.append(
-            "no line has the head that was kept: an older copy was brought back, or the file "
-            "was written anew; enter again what was released since"
+            "no line has the given head: an older copy was restored, or the file was rewritten; "
+            "enter again what was released since"
         )
     return texts
 
@@ -73,7 +73,7 @@ class _Replay:
             return self._reserve(line)
         if line.kind == "commit":
             return self._commit(line)
-        return ["of an unknown kind"]
+        return ["unknown kind of line"]
 
     def _add(self, line: Line) -> list[str]:
         if line.data_set in self.data_sets:
@@ -101,19 +101,19 @@ class _Replay:
 
     def _commit(self, line: Line) -> list[str]:
         entry = str(line.entry)
-        before = self._amounts[line.data_set].get(entry)
-        if before is None or entry in self._committed:
-            return ["no entry of this data set waits for it"]
+        reserved = self._amounts[line.data_set].get(entry)
+        if reserved is None or entry in self._committed:
+            return ["no open entry of this data set matches it"]
         self._committed.add(entry)
         amount = amount_of(line.epsilon, line.delta, line.rho)
         self._amounts[line.data_set][entry] = amount
-        self.totals[line.data_set] = self.totals[line.data_set].minus(before).plus(amount)
+        self.totals[line.data_set] = self.totals[line.data_set].minus(reserved).plus(amount)
         stated_cost = content_of(line)["cost"]
         if stated_cost is None:
-            return [] if amount == before else ["the charge has changed without a cost"]
+            return [] if amount == reserved else ["the charge has changed without a cost"]
         cost = Cost.from_json(stated_cost)
         expected = charge(cost, self.data_sets[line.data_set])
-        if before.rho is None:
+        if reserved.rho is None:
             expected = expected.without_rho
         if amount != expected or not cost.is_within(self._reserved[entry]):
             return ["the cost is not within what was reserved"]

@@ -25,15 +25,15 @@ from privsketch._base.notebook import described, table
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Number
 from privsketch.facts.domain import domain_to_json
-from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
+from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import (
     field_columns,
     field_errors,
+    field_text,
     field_values,
     frame,
     frame_of,
-    written,
 )
 
 
@@ -125,7 +125,7 @@ class Model:
             for j in range(positions.start, positions.stop):
                 for i, row in enumerate(rows):
                     error = None if spread is None else float(spread[i, j])
-                    row.append(written(column, float(values[i, j]), error).removesuffix(unit))
+                    row.append(field_text(column, float(values[i, j]), error).removesuffix(unit))
         return names, rows
 
     def closing_lines(self) -> list[str]:
@@ -144,7 +144,7 @@ class Model:
             content[name] = None if content[name] is None else content[name].tolist()
         if isinstance(content["n_records"], int):
             content["n_records"] = float(content["n_records"])
-        content["receipt"] = receipt_to_json(self.receipt)
+        content["receipt"] = self.receipt.to_json()
         content["columns"] = None if self.columns is None else list(self.columns)
         content["concerns"] = list(self.concerns)
         content["schema"] = None if self.schema is None else self.schema.to_json()
@@ -178,7 +178,7 @@ class Model:
                         raise ParameterError(f"{name}: a number is missing")
             checked = cls._checked(fields)
             others = {
-                "receipt": receipt_from_json(fields["receipt"]),
+                "receipt": Receipt.from_json(fields["receipt"]),
                 "columns": None if columns is None else _texts(columns, _COLUMNS_RULE),
                 "concerns": _texts(concerns, "concerns must be a list of texts"),
                 "schema": None if schema is None else Schema.from_json(schema),

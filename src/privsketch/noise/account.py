@@ -87,13 +87,13 @@ class Account:
     def cut(self, name: str, weights: Mapping[str, Fraction]) -> None:
         """Cut an unspent share into parts of it, whose weights add up to 1."""
         self._require_unspent(name)
-        others = dict(self.shares.weights)
-        share = others.pop(name)
-        if others.keys() & weights.keys():
+        weights_left = dict(self.shares.weights)
+        share = weights_left.pop(name)
+        if weights_left.keys() & weights.keys():
             raise ParameterError("shares: expected names that are not taken")
         parts = {part: share * weight for part, weight in weights.items()}
         # `Shares` refuses them unless all are positive and add up to 1, as before.
-        self.shares = Shares(self.shares.budget, {**others, **parts})
+        self.shares = Shares(self.shares.budget, {**weights_left, **parts})
 
     def charge(self, receipt: Receipt, rho: float) -> None:
         """Record the release that a share paid for; rho is 0 for pure budgets."""
@@ -201,9 +201,9 @@ class Account:
             while exact(epsilon) ** 2 > 2 * Fraction(rho):
                 epsilon = math.nextafter(epsilon, 0.0)
         law = choice_law(width, len(losses), epsilon, budget.neighbours)
-        chosen, receipt = choose(losses, law, source=None)
+        indices, receipt = choose(losses, law, source=None)
         self.charge(part_receipt(name, receipt), rho)
-        return int(chosen[0])
+        return int(indices[0])
 
     def zoom(
         self, name: str, counts: Integers, is_heavy: Callable[[Integers], Bits]
@@ -216,10 +216,10 @@ class Account:
         """
         budget, l1 = self._pure_share("Laplace", name, 1, None)
         law = zoom_law(l1, len(counts), budget.epsilon, budget.neighbours, is_heavy)
-        drawn, receipt = choose(counts, law, source=None)
+        noisy, receipt = choose(counts, law, source=None)
         self.charge(part_receipt(name, receipt), 0.0)
         self._uncounted.append(law)
-        return drawn[0], drawn[1], law
+        return noisy[0], noisy[1], law
 
     def parts(self, law: ZoomLaw, counts: Integers) -> tuple[Integers, float]:
         """Return noisy counts of disjoint parts of heavy cells, once, and their variance.
@@ -280,8 +280,8 @@ class Shares:
 
     def rho(self, name: str) -> float:
         """Return the zCDP budget of a share, rounded down."""
-        whole = rho_of_budget(self.budget.epsilon, self.budget.delta)
-        part = Fraction(whole) * self.weights[name]
+        total = rho_of_budget(self.budget.epsilon, self.budget.delta)
+        part = Fraction(total) * self.weights[name]
         number = float(part)
         while Fraction(number) > part:
             number = math.nextafter(number, 0.0)
@@ -322,11 +322,11 @@ class Shares:
             if spent > exact(self.budget.epsilon) or any(part.delta for part in parts):
                 raise ParameterError("shares: more was spent than the budget has")
             return compose_sequential(mechanism, parts, source).protecting(self.budget.unit)
-        whole = rho_of_budget(self.budget.epsilon, self.budget.delta)
+        total_rho = rho_of_budget(self.budget.epsilon, self.budget.delta)
         spent = sum((Fraction(rho) for rho in rhos), Fraction(0))
-        if len(rhos) != len(parts) or spent > Fraction(whole):
+        if len(rhos) != len(parts) or spent > Fraction(total_rho):
             raise ParameterError("shares: more was spent than the budget has")
-        composed = compose_concentrated(mechanism, parts, self.budget, whole, source)
+        composed = compose_concentrated(mechanism, parts, self.budget, total_rho, source)
         return composed.protecting(self.budget.unit)
 
 
@@ -336,10 +336,10 @@ def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
 
     Where that epsilon would be tiny, return a small one with a smaller delta instead.
     """
-    _, enough = bisect(
+    _, implied = bisect(
         lambda at: log_delta_zcdp(rho, at) <= math.log(delta), 0.0, epsilon, max_steps=200
     )
-    least = _MIN_EPSILON_SHARE * epsilon
-    if enough >= least:
-        return enough, delta
-    return least, math.exp(log_delta_zcdp(rho, least)) * (1 + _DELTA_MARGIN)
+    smallest = _MIN_EPSILON_SHARE * epsilon
+    if implied >= smallest:
+        return implied, delta
+    return smallest, math.exp(log_delta_zcdp(rho, smallest)) * (1 + _DELTA_MARGIN)

@@ -1,9 +1,9 @@
 """Formulas for the scale of the noise, from budget and sensitivity.
 
-Scales are rounded up and privacy parameters down, so rounding never weakens a guarantee. `kappa` is
-for continuous Gaussian noise, and for comparison with the papers only. Releases use discrete noise:
-discrete Laplace or the cube for pure differential privacy, discrete Gaussian with `kappa_discrete`
-(through zero-concentrated differential privacy) otherwise. docs/theory.md has the arguments.
+Scales are rounded up and privacy parameters down, so rounding never weakens a guarantee. All noise
+is discrete: discrete Laplace or the cube for pure differential privacy, discrete Gaussian with
+`kappa_discrete` (through zero-concentrated differential privacy) otherwise. docs/theory.md has the
+arguments.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_ndtr
+from scipy.optimize import minimize_scalar
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import exact
@@ -29,34 +28,6 @@ def _require_delta(delta: float) -> None:
             f"`delta={delta:g}` with Gaussian noise: the Gaussian mechanism needs 0 < delta < 1; "
             "use `noise='cube'` or `noise='laplace'` for pure differential privacy"
         )
-
-
-def log_delta_continuous(sigma: float, epsilon: float) -> float:
-    """Return ln delta of continuous Gaussian noise at L2 sensitivity 1 (Balle and Wang, 2018)."""
-    first = float(log_ndtr(1 / (2 * sigma) - epsilon * sigma))
-    second = epsilon + float(log_ndtr(-1 / (2 * sigma) - epsilon * sigma))
-    if second >= first:  # the difference is below rounding
-        return -math.inf
-    return first + math.log1p(-math.exp(second - first))
-
-
-def kappa(epsilon: float, delta: float) -> float:
-    """Return the least standard deviation of continuous Gaussian noise at L2 sensitivity 1."""
-    _require_delta(delta)
-    low = high = 1.0
-    while log_delta_continuous(high, epsilon) > math.log(delta):
-        high *= 2
-    while log_delta_continuous(low, epsilon) <= math.log(delta):
-        low /= 2
-    # log_delta reaches -inf for large sigma: clip it so that the root finder stays finite.
-    root = brentq(
-        lambda s: max(log_delta_continuous(s, epsilon), -1e4) - math.log(delta),
-        low,
-        high,
-        xtol=1e-15,
-        rtol=1e-14,
-    )
-    return float(root) * _ROUND_UP
 
 
 def bisect(
@@ -133,13 +104,13 @@ def kappa_discrete(epsilon: float, delta: float) -> float:
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
 
 
-MAX_SCALE = 2**500  # its square is a float; far beyond noise that fits 64-bit integers
+MAX_NOISE_SCALE = 2**500  # its square is a float; far beyond noise that fits 64-bit integers
 
 
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Return the scale b = sensitivity / epsilon, the least float that is not below it."""
     target = Fraction(l1_sensitivity) / exact(epsilon)  # exact: large integers are not floats
-    if target > MAX_SCALE:
+    if target > MAX_NOISE_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     scale = float(target)
     while scale < target:
@@ -185,21 +156,11 @@ def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float
     beside = (1.0 + (scatter - 1.0) / n_records) / noise
 
     def is_right_of_root(u: float) -> bool:
-        rest = 1.0 - u
+        v = 1.0 - u
         # Products only, which are the same everywhere: holders must agree on a scale.
-        return u * u * u + 2 * a * u - a - beside * rest * rest * rest >= 0
+        return u * u * u + 2 * a * u - a - beside * v * v * v >= 0
 
     return 1.0 - bisect(is_right_of_root, 0.0, 1.0, max_steps=200)[1]
-
-
-def icassp_noise(n_records: float, n_features: int, alpha: float, epsilon: float) -> float:
-    """Return sigma_xi of the ICASSP paper (replace): 4 sqrt(2 alpha) m / (sqrt(n) epsilon)."""
-    return 4 * math.sqrt(2 * alpha) * n_features / (math.sqrt(n_records) * epsilon)
-
-
-def icassp_to_laplace_scale(sigma_xi: float, n_records: float, alpha: float) -> float:
-    """Return that noise as Laplace scale b on the unnormalised sums of CLP."""
-    return sigma_xi / 2 * math.sqrt(n_records / alpha)
 
 
 def round_up_sqrt(value: int) -> float:

@@ -86,10 +86,10 @@ class ThresholdLaw(NoiseLaw):
 
     def chance(self, count: int) -> float:
         """Return the probability that a count reaches the threshold: f_D in docs/theory.md."""
-        q, missing = np.exp(-1 / self.scale), self.threshold - count
-        if missing >= 0:
-            return float(q**missing / (1 + q))
-        return float(1 - q ** (1 - missing) / (1 + q))
+        q, distance = np.exp(-1 / self.scale), self.threshold - count
+        if distance >= 0:
+            return float(q**distance / (1 + q))
+        return float(1 - q ** (1 - distance) / (1 + q))
 
     def check_expected(self) -> None:
         """Raise if noise alone would bring more counts to the threshold than can be used."""
@@ -249,11 +249,11 @@ def draw_subset(
     n_things: int, n_chosen: int, random_below: RandomBelow = secrets.randbelow
 ) -> list[int]:
     """Draw a uniform set of `n_chosen` of the numbers 0..n_things-1 (Floyd's algorithm)."""
-    chosen: set[int] = set()
+    subset: set[int] = set()
     for last in range(n_things - n_chosen, n_things):
         candidate = random_below(last + 1)
-        chosen.add(last if candidate in chosen else candidate)
-    return sorted(chosen)
+        subset.add(last if candidate in subset else candidate)
+    return sorted(subset)
 
 
 @dataclass(frozen=True)

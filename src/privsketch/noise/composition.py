@@ -35,7 +35,7 @@ _LOST_DELTA, _LOST_SHARE, _LOST_LOSS, _LOST_EPSILON = 1e-14, 1e-9, 5e-10, 1e-14
 # Below this epsilon, Renyi divergences of randomised response are differences of nearly equal
 # floats, some of them negative. They equal those of its rho up to some millionths.
 _SMALL_EPSILON = 1e-3
-_WHOLE = "releases about the same records"
+_SAME_RECORDS = "releases about the same records"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Composition:
         """Receipt of all releases, by basic composition, with the sum of rho."""
         sources = {receipt.source for receipt in self.receipts}
         source = sources.pop() if len(sources) == 1 else None
-        return compose_sequential(_WHOLE, self.receipts, source)
+        return compose_sequential(_SAME_RECORDS, self.receipts, source)
 
     def describe(self) -> str:
         """Describe all bounds in several lines."""
@@ -168,16 +168,16 @@ def compose(
     if not parts or not all(isinstance(part, Receipt) for part in parts):
         raise ParameterError("receipts: expected receipts, at least one, in a list")
     require_alike(parts)
-    spent = exact_sum([part.delta for part in parts])
+    total_delta = exact_sum([part.delta for part in parts])
     if delta is None:
-        delta = spent
+        delta = total_delta
     elif isinstance(delta, bool) or not (isinstance(delta, int | float) and 0 <= delta < 1):
         raise ParameterError("delta", delta, "expected a number of at least 0 and below 1")
     basic = CostBound(
-        "basic", exact_sum([part.epsilon for part in parts]), spent, "epsilons and deltas add"
+        "basic", exact_sum([part.epsilon for part in parts]), total_delta, "epsilons and deltas add"
     )
     bounds = [basic]
-    if 0 < delta < 1 and spent < 1:
+    if 0 < delta < 1 and total_delta < 1:
         bounds += _with_delta([leaf for part in parts for leaf in _leaves(part)], float(delta))
     return Composition(parts, float(delta), tuple(bounds), bool(numerical))
 
@@ -199,19 +199,21 @@ def _leaves(receipt: Receipt) -> Iterator[Receipt]:
 
 def _with_delta(parts: Sequence[Receipt], delta: float) -> Iterator[CostBound]:
     """Return the bounds that trade delta for epsilon."""
-    bare = [part for part in parts if part.rho is None]
-    known = [part for part in parts if part.rho is not None]
-    left = round_down(exact(delta) - exact(exact_sum([part.delta for part in bare])))
-    if known and left > 0:  # releases without a rho add up beside the others
-        rest = f"; {len(bare)} of them add up beside it" if bare else ""
-        beside = exact(exact_sum([part.epsilon for part in bare]))
-        total = exact_sum([part.rho for part in known if part.rho is not None])
+    without_rho = [part for part in parts if part.rho is None]
+    with_rho = [part for part in parts if part.rho is not None]
+    left = round_down(exact(delta) - exact(exact_sum([part.delta for part in without_rho])))
+    if with_rho and left > 0:  # releases without a rho add up beside the others
+        note = f"; {len(without_rho)} of them add up beside it" if without_rho else ""
+        beside = exact(exact_sum([part.epsilon for part in without_rho]))
+        total = exact_sum([part.rho for part in with_rho if part.rho is not None])
         bounds = [("zcdp", epsilon_of_rho(total, left), f"rho adds up to {total:.6g}")]
         if _has_dp_accounting():
-            bounds.append(("rdp", _by_moments(known, left), "Renyi divergences, by dp-accounting"))
+            bounds.append(
+                ("rdp", _by_moments(with_rho, left), "Renyi divergences, by dp-accounting")
+            )
         for name, epsilon, how in bounds:
             if math.isfinite(epsilon):
-                yield CostBound(name, round_up(exact(epsilon) + beside), delta, how + rest)
+                yield CostBound(name, round_up(exact(epsilon) + beside), delta, how + note)
     if _has_dp_accounting() and any(part.delta == 0 or part.rho is None for part in parts):
         epsilon = _by_losses(parts, delta)
         if math.isfinite(epsilon):
@@ -252,28 +254,28 @@ def _by_losses(parts: Sequence[Receipt], delta: float) -> float:
     Distributions are composed here and not by dp-accounting's `PLDAccountant`, which ignores the
     count of a randomised response (0.6.0).
     """
-    others = [part.rho for part in parts if part.delta > 0 and part.rho is not None]
+    rhos = [part.rho for part in parts if part.delta > 0 and part.rho is not None]
     costs = Counter(
         (part.epsilon, part.delta) for part in parts if part.delta == 0 or part.rho is None
     )
     losses = loss_distribution(costs)
-    whole = sum(epsilon * count for (epsilon, _), count in costs.items())
+    total_epsilon = sum(epsilon * count for (epsilon, _), count in costs.items())
 
     def implied(delta: float) -> float:
         lost = _LOST_DELTA * sum(costs.values()) if len(parts) > 1 else 0.0
-        least = delta * (1 - _LOST_SHARE) - lost
-        if least <= 0:
+        reduced = delta * (1 - _LOST_SHARE) - lost
+        if reduced <= 0:
             return math.inf
-        epsilon = float(losses.get_epsilon_for_delta(least))
-        return epsilon + _LOST_LOSS * whole + _LOST_EPSILON
+        epsilon = float(losses.get_epsilon_for_delta(reduced))
+        return epsilon + _LOST_LOSS * total_epsilon + _LOST_EPSILON
 
-    if not others:
+    if not rhos:
         return implied(delta)
-    rho = exact_sum(others)
+    rho = exact_sum(rhos)
     splits = []
     for part in (delta * share for share in _SPLITS):
-        rest = epsilon_of_rho(rho, round_down(exact(delta) - exact(part)))
-        splits.append(implied(part) + rest)
+        gaussian_epsilon = epsilon_of_rho(rho, round_down(exact(delta) - exact(part)))
+        splits.append(implied(part) + gaussian_epsilon)
     return min(splits) * (1 + 1e-15)
 
 
@@ -286,9 +288,9 @@ def loss_distribution(costs: Mapping[tuple[float, float], int]) -> Any:
     from dp_accounting.pld.common import DifferentialPrivacyParameters
     from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters
 
-    whole = sum(epsilon * count for (epsilon, _), count in costs.items())
+    total_epsilon = sum(epsilon * count for (epsilon, _), count in costs.items())
     finest = min(1e-4, min(epsilon for epsilon, _ in costs) / 100)
-    step = max(finest, whole / _MAX_STEPS)
+    step = max(finest, total_epsilon / _MAX_STEPS)
     total: Any = None
     for (epsilon, delta), count in costs.items():
         single = from_privacy_parameters(DifferentialPrivacyParameters(epsilon, delta), step)

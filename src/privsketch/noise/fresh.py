@@ -27,7 +27,7 @@ from privsketch.facts.budget import MIN_DELTA
 from privsketch.noise.calibration import bisect
 
 # Far above the error of root finders and quadratures.
-_ROUND_UP = 1.0 + 1e-9
+_NUMERIC_MARGIN = 1.0 + 1e-9
 
 
 def _require_delta(delta: float) -> None:
@@ -106,7 +106,7 @@ def half_normal_quantile(n_components: int, delta: float, epsilon: float = math.
         high,
         rtol=1e-13,
     )
-    return float(root) * _ROUND_UP
+    return float(root) * _NUMERIC_MARGIN
 
 
 def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) -> float:
@@ -119,7 +119,7 @@ def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) ->
     shift counts as hiding nothing.
     """
     quantile = half_normal_quantile(n_components, delta, epsilon)
-    return quantile / math.sqrt(n_components) * _ROUND_UP
+    return quantile / math.sqrt(n_components) * _NUMERIC_MARGIN
 
 
 def log_delta_fresh_laplace(
@@ -185,8 +185,8 @@ def _root(log_delta: Callable[[float], float], delta: float) -> float:
         high *= 2
     while log_delta(low) <= target:
         low /= 2
-    _, enough = bisect(lambda at: log_delta(at) <= target, low, high, tolerance=1e-13)
-    return enough * _ROUND_UP
+    _, root = bisect(lambda at: log_delta(at) <= target, low, high, tolerance=1e-13)
+    return root * _NUMERIC_MARGIN
 
 
 def log_delta_fresh_gaussian(

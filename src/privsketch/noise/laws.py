@@ -3,8 +3,8 @@
 One function per kind of noise, one line per cell of the table in docs/theory.md (CLP
 Tables 1 and 2, corrected). Combinations for which no proof is known to us are refused.
 
-`extra` is what a record adds to the same release besides: an L1 norm for Laplace noise, a
-squared L2 norm for Gaussian noise. It is not masked, but is left out together with the record.
+`extra` is what a record adds to the release beside its features: an L1 norm for Laplace noise, a
+squared L2 norm for Gaussian noise. Masks of features do not apply to it; masks of records do.
 
 Secret masks allow for a larger "inner" epsilon (or epsilon and delta): noise that would cost that
 much without sampling costs the stated budget with it. `amplified` and the functions after it
@@ -219,7 +219,7 @@ def _log_expm1(x: float) -> float:
 def amplified_both(epsilon: float, n_features: int, alpha: float, beta: float) -> float:
     """Return the inner epsilon per feature for Poisson features and records, "replace" (PD).
 
-    The c with (1 - beta + beta u) / (1 - beta + beta l) = e^epsilon, where
+    It is the c with (1 - beta + beta u) / (1 - beta + beta l) = e^epsilon, where
     u, l = (1 - alpha + alpha e^(+-c))^m.
     """
 
@@ -236,10 +236,10 @@ def amplified_both(epsilon: float, n_features: int, alpha: float, beta: float) -
 
 
 def _log_mixture(log_ratio: float, rate: float) -> float:
-    """ln(1 - rate + rate e^log_ratio) without overflow or cancellation."""
+    """Return ln(1 - rate + rate e^log_ratio) without overflow or cancellation."""
     if log_ratio > 1:
-        whole = math.log1p(-rate) if rate < 1 else -math.inf
-        return float(np.logaddexp(whole, math.log(rate) + log_ratio))
+        log_rest = math.log1p(-rate) if rate < 1 else -math.inf
+        return float(np.logaddexp(log_rest, math.log(rate) + log_ratio))
     return math.log1p(rate * math.expm1(log_ratio))
 
 
@@ -300,22 +300,22 @@ def poisson_features_sigma(
     moments = LogMoments(rate)
     orders = moments.orders
     # ln delta = moment - (a - 1) epsilon + a ln(1 - 1/a) - ln(a - 1)
-    rest = -(orders - 1) * epsilon + orders * np.log1p(-1 / orders) - np.log(orders - 1)
+    slack = -(orders - 1) * epsilon + orders * np.log1p(-1 / orders) - np.log(orders - 1)
 
     def satisfied(log_sigma: float) -> bool:
         sigma = math.exp(log_sigma)
         # More than rounding can take off a logarithm near 0.
         loss = n_features * (moments.at(feature_l2_squared / sigma**2) + 1e-12)
         loss += orders * (orders - 1) * unsampled_l2_squared / (2 * sigma**2)
-        return bool((loss + rest).min() <= math.log(delta))
+        return bool((loss + slack).min() <= math.log(delta))
 
     # Masks only remove features, so noise for all of them always suffices. It is the fallback for
     # very small budgets, which need larger orders than are tried here.
-    whole = n_features * feature_l2_squared + unsampled_l2_squared
-    enough = math.sqrt(whole) * kappa_discrete(epsilon, delta)
-    low = high = math.log(enough)
+    l2_squared = n_features * feature_l2_squared + unsampled_l2_squared
+    unmasked_sigma = math.sqrt(l2_squared) * kappa_discrete(epsilon, delta)
+    low = high = math.log(unmasked_sigma)
     if not satisfied(high):
-        return enough * (1.0 + 1e-9)
+        return unmasked_sigma * (1.0 + 1e-9)
     while satisfied(low):
         low -= 1.0
     while high - low > 1e-9:
@@ -333,13 +333,13 @@ class LogMoments:
     """
 
     def __init__(self, rate: float, orders: Sequence[int] | None = None) -> None:
-        chosen = _ORDERS if orders is None else orders
-        self.orders = np.array(chosen, dtype=np.float64)
-        k, a = np.arange(max(chosen) + 1), self.orders[:, None]
-        missing = np.maximum(a - k, 0)
-        logs = gammaln(a + 1) - gammaln(k + 1) - gammaln(missing + 1) + k * math.log(rate)
-        logs += missing * (math.log1p(-rate) if rate < 1 else 0.0)
-        impossible = (k > a) | ((missing > 0) & (rate == 1))
+        selection = _ORDERS if orders is None else orders
+        self.orders = np.array(selection, dtype=np.float64)
+        k, a = np.arange(max(selection) + 1), self.orders[:, None]
+        n_left_out = np.maximum(a - k, 0)
+        logs = gammaln(a + 1) - gammaln(k + 1) - gammaln(n_left_out + 1) + k * math.log(rate)
+        logs += n_left_out * (math.log1p(-rate) if rate < 1 else 0.0)
+        impossible = (k > a) | ((n_left_out > 0) & (rate == 1))
         self._logs = np.where(impossible, -np.inf, logs)
         self._growth = k * (k - 1) / 2
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from privsketch._base.errors import BudgetError, ParameterError
+from privsketch._base.threads import variable_set
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import INSECURE, Receipt
 from privsketch.noise.calibration import (
-    MAX_SCALE,
+    MAX_NOISE_SCALE,
     cube_variance,
     discrete_laplace_variance,
     laplace_scale,
@@ -45,8 +46,9 @@ CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
-_T = TypeVar("_T")
-MANY_VALUES = 4096  # length of vectors that are drawn in bulk: OpenDP takes 10 microseconds each
+# Length from which on vectors are drawn in bulk: OpenDP takes 10 microseconds for each number
+# (python -m benchmarks constants noise MIN_BULK_VALUES).
+MIN_BULK_VALUES = 4096
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,9 @@ class NoiseLaw:
     component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
     of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is the rho that the
     release is known to satisfy, None where its cost was derived otherwise. `inner` is the cost of
-    pure noise by itself: epsilon, or more under masks, which make up the
-    difference (noise/laws.py); `masking` describes them. Noise that `wraps` is added
-    modulo 2^64: such sums go on being added up (noise/sharing), and a sum of terms that stopped at
-    the ends of int64 is no function of a noisy sum.
+    pure noise by itself: epsilon, or more under masks (noise/laws.py), which `masking` describes.
+    Noise that `wraps` is added modulo 2^64, for sums that are terms of a total (noise/sharing):
+    saturated terms would not add up to the noisy total.
     """
 
     kind: NoiseKind | ChoiceKind
@@ -124,7 +125,7 @@ class NoiseLaw:
             "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
             "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
         }[self.kind]
-        mechanism = f"{_NAMES[self.kind]} noise on {self.n_components} integers"
+        mechanism = f"{_NOISE_NAMES[self.kind]} noise on {self.n_components} integers"
         return mechanism, _NORMS[self.kind], calibration
 
     @classmethod
@@ -180,7 +181,7 @@ def gaussian_law(
         raise ParameterError("rho", rho, f"it does not imply epsilon={epsilon!r}, delta={delta!r}")
     sensitivity = round_up_sqrt(l2_squared)
     scale = sensitivity / math.sqrt(2 * rho)
-    if not scale < MAX_SCALE:
+    if not scale < MAX_NOISE_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
         scale = math.nextafter(scale, math.inf)
@@ -217,9 +218,13 @@ def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int
     return max(1, math.ceil(n_components * exact(epsilon) / linf_sensitivity))
 
 
-_NAMES = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian", "cube": "cube (K-norm)"}
-OPENDP = "exact integer sampler of OpenDP, operating-system entropy"
-OWN = "exact integer sampler of privsketch, operating-system entropy"
+_NOISE_NAMES = {
+    "laplace": "discrete Laplace",
+    "gaussian": "discrete Gaussian",
+    "cube": "cube (K-norm)",
+}
+OPENDP_SAMPLER = "exact integer sampler of OpenDP, operating-system entropy"
+OWN_SAMPLER = "exact integer sampler of privsketch, operating-system entropy"
 _NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component"}
 
 Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
@@ -227,7 +232,8 @@ Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
 
 REPLACED = f"{INSECURE}: replaced for a test"
 # Samplers that a receipt may name; older files have the third one for both of the first two.
-SAMPLERS = (OPENDP, OWN, "exact integer sampler, operating-system entropy", REPLACED)
+_OLD_SAMPLER = "exact integer sampler, operating-system entropy"
+SAMPLERS = (OPENDP_SAMPLER, OWN_SAMPLER, _OLD_SAMPLER, REPLACED)
 
 
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
@@ -261,22 +267,12 @@ def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integer
     _reserve()
     for watcher in _watchers.get():
         watcher()
-    drawn, scale = sampler(values, law)
-    return drawn, law.receipt(scale, source, _sampler_name(values, law))
+    result, scale = sampler(values, law)
+    return result, law.receipt(scale, source, _sampler_name(values, law))
 
 
 LEDGER = "PRIVSKETCH_LEDGER"  # names the ledger file in which every release must be entered
 _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_entered", default=None)
-
-
-@contextmanager
-def _set(variable: ContextVar[_T], value: _T) -> Iterator[None]:
-    """Set a context variable inside a with block."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 def entered_noise(reserve: Callable[[], None] | None) -> AbstractContextManager[None]:
@@ -284,7 +280,7 @@ def entered_noise(reserve: Callable[[], None] | None) -> AbstractContextManager[
 
     `reserve` is called each time before noise is drawn, and returns once its cost is on disk.
     """
-    return _set(_reserving, reserve)
+    return variable_set(_reserving, reserve)
 
 
 def _reserve() -> None:
@@ -313,7 +309,7 @@ def _require_usable(law: NoiseLaw) -> None:
 
 def _is_bulk(values: Integers, law: NoiseLaw) -> bool:
     """Return whether noise is drawn in arrays (noise/samplers.py)."""
-    is_long = len(values) >= MANY_VALUES and law.kind in ("laplace", "gaussian")
+    is_long = len(values) >= MIN_BULK_VALUES and law.kind in ("laplace", "gaussian")
     return values.ndim == 2 or is_long
 
 
@@ -327,10 +323,14 @@ def _sampler_name(values: Integers, law: NoiseLaw) -> str:
     if is_replaced():
         return REPLACED
     if law.kind == "choice":
-        return OPENDP
+        return OPENDP_SAMPLER
     if law.wraps:
-        return OWN
-    return OPENDP if law.kind in ("laplace", "gaussian") and not _is_bulk(values, law) else OWN
+        return OWN_SAMPLER
+    return (
+        OPENDP_SAMPLER
+        if law.kind in ("laplace", "gaussian") and not _is_bulk(values, law)
+        else OWN_SAMPLER
+    )
 
 
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
@@ -401,7 +401,7 @@ def _insecure_sampler(sampler: Sampler) -> AbstractContextManager[None]:
 
     Releases made inside are marked INSECURE in their receipts.
     """
-    return _set(_sampler, sampler)
+    return variable_set(_sampler, sampler)
 
 
 _watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_watch", default=())
@@ -412,4 +412,4 @@ def watched_noise(watcher: Callable[[], None]) -> AbstractContextManager[None]:
 
     It sees neither values nor noise; it serves to know when a budget begins to be spent.
     """
-    return _set(_watchers, (*_watchers.get(), watcher))
+    return variable_set(_watchers, (*_watchers.get(), watcher))

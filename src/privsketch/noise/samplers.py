@@ -147,10 +147,11 @@ def _coin(rate: Fraction, random_below: RandomBelow) -> bool:
 
 
 RandomBytes = Callable[[int], bytes]
-CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache
-_TABLE = 2**11  # values of the upper part before it starts again, which it does without memory
+# Numbers drawn together: their arrays stay in the cache (python -m benchmarks constants noise).
+CHUNK = 2**15
+_N_BOUNDS = 2**11  # a guard: the upper part starts again beyond it, with a chance below e^-32
 _LOW_IN_WORD = 31  # low bits that fit a word beside a sign and twice 16 bits
-_CERTAIN = 2.0**-45  # above the rounding error of every probability computed in floats
+_FLOAT_ERROR = 2.0**-45  # above the rounding error of every probability computed in floats
 
 
 def discrete_laplace(count: int, scale: float, random_bytes: RandomBytes = os.urandom) -> Integers:
@@ -172,8 +173,8 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
     out = np.empty(count, dtype=np.int64)
     done = 0
     while done < count:
-        far: dict[int, int] = {}
-        proposal = _laplace(min(CHUNK, 32 + 3 * (count - done) // 2), law, random_bytes, far)
+        large: dict[int, int] = {}
+        proposal = _laplace(min(CHUNK, 32 + 3 * (count - done) // 2), law, random_bytes, large)
 
         def exponent(values: Integers) -> npt.NDArray[np.float64]:
             distance = np.abs(values) - float(mode)
@@ -183,25 +184,25 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
             return (abs(value) - mode) ** 2 / (2 * squared)
 
         words = _words(len(proposal), random_bytes) >> np.uint64(32)
-        kept = _coins(proposal, words, 32, exponent, exact_exponent, random_bytes)
-        for index, value in far.items():  # 64 bits do not hold these values; new bits decide
+        is_kept = _coins(proposal, words, 32, exponent, exact_exponent, random_bytes)
+        for index, value in large.items():  # 64 bits do not hold them; new bits decide
             word = int.from_bytes(random_bytes(8), "little")
-            kept[index] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
-        accepted = proposal[kept][: count - done]
+            is_kept[index] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
+        accepted = proposal[is_kept][: count - done]
         out[done : done + len(accepted)] = accepted
         done += len(accepted)
     return out
 
 
 class _Geometric:
-    """P(g) ~ exp(-g / scale) on 0, 1, ..., as 2^low_bits * upper + low."""
+    """Law P(g) ~ exp(-g / scale) on 0, 1, ..., of numbers g = 2^low_bits * upper + low."""
 
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale
         # The upper part falls by a factor e within 32 to 64 steps, or at once for small scales.
         self.low_bits = max(0, math.frexp(float(scale))[1] - 6)
         self.rate = Fraction(2**self.low_bits) / self.scale
-        # Distribution function of the upper part at 1.._TABLE, rounded down to 64 bits.
+        # Distribution function of the upper part at 1.._N_BOUNDS, rounded down to 64 bits.
         self.bounds: Words = np.array(list(self._bounds()), dtype=np.uint64)
         first = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
         low = np.searchsorted(self.bounds, first, side="right")
@@ -215,11 +216,11 @@ class _Geometric:
         )
 
     def _bounds(self) -> Iterator[int]:
-        """Yield `bits_below` at 64 bits for 1.._TABLE, by powers of one number where certain."""
+        """Yield `bits_below` at 64 bits for 1.._N_BOUNDS, by powers of one number where certain."""
         with decimal.localcontext(decimal.Context(prec=80, traps=[])):
             factor = exp_minus(self.rate)
             power, error = Decimal(1), Decimal(10) ** -40
-            for j in range(1, _TABLE + 1):
+            for j in range(1, _N_BOUNDS + 1):
                 power *= factor
                 scaled = (1 - power) * 2**64
                 low, high = math.floor(scaled - error), math.floor(scaled + error)
@@ -237,12 +238,12 @@ def _geometric_law(scale: Fraction) -> _Geometric:
 
 
 def _laplace(
-    count: int, law: _Geometric, random_bytes: RandomBytes, far: dict[int, int] | None = None
+    count: int, law: _Geometric, random_bytes: RandomBytes, large: dict[int, int] | None = None
 ) -> Integers:
     """Draw magnitude and sign; zero with a minus sign does not count and is drawn again.
 
     Sums and products of 64-bit integers wrap, so that values are right modulo 2^64 in any case;
-    `far` collects those whose magnitude is 2^62 or more, by their index.
+    `large` collects those whose magnitude is 2^62 or more, by their index.
     """
     words = _words(count, random_bytes)
     upper = _upper(words >> np.uint64(47) & np.uint64(0xFFFF), law, random_bytes)
@@ -250,16 +251,16 @@ def _laplace(
     magnitude = (upper << law.low_bits) + low
     negative = words >> np.uint64(63) != 0
     values = np.where(negative, -magnitude, magnitude)
-    if far is not None:
+    if large is not None:
         for index in np.flatnonzero(upper >= 1 << max(62 - law.low_bits, 0)).tolist():
             size = (int(upper[index]) << law.low_bits) + int(low[index])
-            far[index] = -size if negative[index] else size
-    again = np.flatnonzero(negative & (upper == 0) & (low == 0))
-    if len(again):
-        inner: dict[int, int] = {}
-        values[again] = _laplace(len(again), law, random_bytes, inner)
-        if far is not None:
-            far.update({int(again[index]): value for index, value in inner.items()})
+            large[index] = -size if negative[index] else size
+    minus_zeros = np.flatnonzero(negative & (upper == 0) & (low == 0))
+    if len(minus_zeros):
+        redrawn_large: dict[int, int] = {}
+        values[minus_zeros] = _laplace(len(minus_zeros), law, random_bytes, redrawn_large)
+        if large is not None:
+            large.update({int(minus_zeros[index]): value for index, value in redrawn_large.items()})
     return values
 
 
@@ -271,7 +272,7 @@ def _low(words: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers:
     source = words if bits <= _LOW_IN_WORD else _words(len(words), random_bytes)
     low = (source & np.uint64(2**bits - 1)).view(np.int64)
     inverse = float(1 / law.scale)
-    kept = _coins(
+    is_kept = _coins(
         low,
         words >> np.uint64(31) & np.uint64(0xFFFF),
         16,
@@ -279,27 +280,27 @@ def _low(words: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers:
         lambda value: value / law.scale,
         random_bytes,
     )
-    again = np.flatnonzero(~kept)
-    if len(again):
-        low[again] = _low(_words(len(again), random_bytes), law, random_bytes)
+    rejected = np.flatnonzero(~is_kept)
+    if len(rejected):
+        low[rejected] = _low(_words(len(rejected), random_bytes), law, random_bytes)
     return low
 
 
 def _upper(first: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers:
     """Return the upper part from 16 random bits each, and more where these do not decide."""
     upper = law.quick[first.view(np.int64)].astype(np.int64)
-    open_ = np.flatnonzero(upper < 0)
-    if len(open_):
-        words = first[open_] << np.uint64(48) | _words(len(open_), random_bytes) >> np.uint64(16)
+    unsure = np.flatnonzero(upper < 0)
+    if len(unsure):
+        words = first[unsure] << np.uint64(48) | _words(len(unsure), random_bytes) >> np.uint64(16)
         parts = np.searchsorted(law.bounds, words, side="right")
         tied = np.flatnonzero((parts > 0) & (law.bounds[np.maximum(parts, 1) - 1] == words))
         for index in tied:
             parts[index] = _settled_upper(int(words[index]), law, random_bytes)
-        upper[open_] = parts
-    beyond = np.flatnonzero(upper == _TABLE)
-    if len(beyond):  # given that it is at least _TABLE, the rest has the same law again
-        more = _words(len(beyond), random_bytes) >> np.uint64(48)
-        upper[beyond] += _upper(more, law, random_bytes)
+        upper[unsure] = parts
+    beyond = np.flatnonzero(upper == _N_BOUNDS)
+    if len(beyond):  # given that it is at least _N_BOUNDS, the rest has the same law again
+        new_words = _words(len(beyond), random_bytes) >> np.uint64(48)
+        upper[beyond] += _upper(new_words, law, random_bytes)
     return upper
 
 
@@ -331,13 +332,13 @@ def _coins(
     """
     probability = np.exp(-exponent(values))
     uniform = words.astype(np.float64) * 2.0**-bits
-    kept = uniform < probability - (2.0**-bits + _CERTAIN)
-    open_ = np.flatnonzero(~kept & (uniform < probability + _CERTAIN))
-    for index in open_:
-        kept[index] = _settled_coin(
+    is_true = uniform < probability - (2.0**-bits + _FLOAT_ERROR)
+    undecided = np.flatnonzero(~is_true & (uniform < probability + _FLOAT_ERROR))
+    for index in undecided:
+        is_true[index] = _settled_coin(
             int(words[index]), bits, exact_exponent(int(values[index])), random_bytes
         )
-    return kept
+    return is_true
 
 
 def _settled_coin(word: int, bits: int, exponent: Fraction, random_bytes: RandomBytes) -> bool:

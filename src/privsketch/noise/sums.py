@@ -48,10 +48,13 @@ CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 SharingKind = Literal["holders", "tellers"]  # who adds the noise of a total (noise/sharing)
 SHARING_KINDS: tuple[SharingKind, ...] = ("holders", "tellers")
-MIN_SHARE = 8  # smallest scale of a part of Gaussian noise: sums are then Gaussian up to e^-631
+MIN_PART_SCALE = 8  # of a part of Gaussian noise: sums are then Gaussian up to e^-631
 MAX_RECORDS = int(MANY)
-MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # largest amount that a record adds to one number
-COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
+MAX_RECORD_WEIGHT = HEADROOM // MAX_RECORDS - 1  # largest amount that a record adds to one number
+# The count's weight costs 0.5 % of the Gaussian scale; the mean's costs 3 % of Gaussian and 25 % of
+# Laplace noise. python -m benchmarks constants noise prints what other shares cost.
+COUNT_SHARE_OF_SENSITIVITY = 0.1
+MEAN_SHARE_OF_SENSITIVITY = 0.25
 # Second moments are divided by the count, so its error changes all variances and no direction. The
 # bound of Lemma 27, which is about the sums as a whole, would give the count too much. This share
 # of epsilon adds 2 % to the Laplace noise of the sums.
@@ -59,16 +62,15 @@ COUNT_SHARE_OF_MOMENTS = 0.02
 # Squared norm of the average record over that of a record, for the papers' mixtures and
 # frequencies. A tenth of it would halve the count's share.
 SIGNAL_OF_WAVES = 0.35
-MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 
 
 @dataclass(frozen=True)
 class SumNoise:
     """Noise of one design: laws, and the meaning of the released integers.
 
-    A released sum is `factor` times the integer sum plus noise, the mean of the records
-    `mean_weight` times their integer sum, if that is not 0. A released count is
-    `count_weight` times the number of records plus noise; `count_law` is None when the count is
+    A released sum is `factor` times the integer sum plus noise. Sums of the records' coordinates
+    are multiplied by `mean_weight`, and released unless that is 0. A released count is
+    `count_weight` times the number of records plus noise. `count_law` is None when the count is
     part of the sums' release or is not released. `record_rate` is the share of records kept.
     """
 
@@ -149,16 +151,16 @@ class SumNoise:
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
             if leaf.sampler not in SAMPLERS or not is_like(leaf, expected):
                 return False
-        whole = composed_receipt(leaves, receipt.source)
-        return len(laws) == 1 or receipt == whole.naming(*receipt.plugins)
+        composed = composed_receipt(leaves, receipt.source)
+        return len(laws) == 1 or receipt == composed.naming(*receipt.plugins)
 
 
 def is_like(receipt: Receipt, expected: Receipt) -> bool:
     """Return whether two receipts are equal, up to rounding on another machine and descriptions."""
     for name in ("sensitivity", "scale", "rho"):
-        value, known = getattr(receipt, name), getattr(expected, name)
-        is_near = value is not None and known is not None and math.isclose(value, known)
-        if not (is_near or value is known is None):
+        value, target = getattr(receipt, name), getattr(expected, name)
+        is_near = value is not None and target is not None and math.isclose(value, target)
+        if not (is_near or value is target is None):
             return False
     if len(receipt.parts) != len(expected.parts):
         return False
@@ -288,13 +290,13 @@ def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> in
     """Return the public factor of integers with which this many parties can share the noise.
 
     Parts of Gaussian noise have variances of scale^2 / H and differences of two of these, which are
-    more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/total.py).
+    more than (scale / n_holders)^2: each must be `MIN_PART_SCALE` squared (noise/sharing/total.py).
     Tellers draw whole noises. But each holder adds noise for a larger epsilon, for which the
     sampler of the cube needs a factor.
     """
     law = noise.sums_law
     if sharing == "holders":
-        needed = MIN_SHARE * n_holders / law.scale
+        needed = MIN_PART_SCALE * n_holders / law.scale
         return 1 if needed <= 1 else 2 ** math.ceil(math.log2(needed * (1 + 1e-6)))
     if law.kind == "cube":
         alone = round_up(exact(law.inner) * floor_ratio(n_holders))
@@ -346,7 +348,7 @@ def _plan_sum_noise(
         extra = mean_l2_squared
         if released:
             norm = math.sqrt(single.l2_squared(masks, neighbours))
-            weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_WEIGHT)
+            weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_RECORD_WEIGHT)
             extra += (times * weight) ** 2
         sums_law = gaussian_noise(
             contribution, components + released, epsilon, budget.delta, neighbours, masks, extra
@@ -390,7 +392,7 @@ def _mean_share(
     else:
         norm = math.sqrt(contribution.l2_squared(None, "add-remove"))
         share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
-    weight = min(max(1, round(share)), MAX_WEIGHT // RECORD_MAX)
+    weight = min(max(1, round(share)), MAX_RECORD_WEIGHT // RECORD_MAX)
     factor = 1 if neighbours == "add-remove" else 2
     return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
 

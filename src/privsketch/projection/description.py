@@ -18,7 +18,7 @@ import numpy.typing as npt
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import as_line, document, document_content, read_file, write_file
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
-from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
+from privsketch.facts.receipt import Receipt
 from privsketch.projection.calibration import CALIBRATIONS, NOISES
 from privsketch.projection.matrix import PROTECTS, public_matrix
 from privsketch.projection.rows import Projection
@@ -160,7 +160,7 @@ class ReleaseDescription:
             "carried": list(self.carried),
             "record": None if self.record is None else list(self.record),
             "domain": domain_to_json(self.domain),
-            "receipt": receipt_to_json(self.receipt),
+            "receipt": self.receipt.to_json(),
         }
 
     @classmethod
@@ -199,7 +199,7 @@ class ReleaseDescription:
                 "carried": tuple(content["carried"]),
                 "record": None if record is None else tuple(record),
                 "domain": domain,
-                "receipt": receipt_from_json(content["receipt"]),
+                "receipt": Receipt.from_json(content["receipt"]),
             }
         )
 

@@ -29,7 +29,7 @@ from scipy.linalg import eigh
 
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats, Integers
-from privsketch.facts.budget import UNIT as WHOLE_RECORD
+from privsketch.facts.budget import RECORD as WHOLE_RECORD
 from privsketch.facts.budget import number_text
 from privsketch.facts.domain import Ball, Domain, enclosing_box
 from privsketch.features.fixedpoint import FAR

@@ -23,14 +23,14 @@ from privsketch._base.errors import BudgetError, ParameterError, RecordError, re
 from privsketch._base.threads import checked_threads, chunks, in_threads
 from privsketch._base.types import Floats
 from privsketch.facts.budget import ONE_RECORD, Budget, checked_source
-from privsketch.facts.budget import UNIT as WHOLE_RECORD
+from privsketch.facts.budget import RECORD as WHOLE_RECORD
 from privsketch.facts.domain import Box, Domain
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.features.frequencies import public_seed
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import Counted, LedgerName, OpenEntry, cost_of_receipt, open_entry
-from privsketch.noise.mechanism import OWN, add_noise
+from privsketch.noise.mechanism import OWN_SAMPLER, add_noise
 from privsketch.projection.calibration import (
     RowNoise,
     check_choices,
@@ -227,7 +227,7 @@ class Projection:
         """Fourth moment of the noise of one released number."""
         return self.noise.fourth_moment * self.unit**4
 
-    def receipt(self, source: str | None = None, sampler: str = OWN) -> Receipt:
+    def receipt(self, source: str | None = None, sampler: str = OWN_SAMPLER) -> Receipt:
         """Return the receipt of one release."""
         law = self.noise.law
         plain = law.receipt(law.scale, source, sampler)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from privsketch._base.errors import AccessError, FileError, ParameterError
-from privsketch._base.formats import parse_json, plain_file, require_fields
+from privsketch._base.formats import parse_json, plain_file, require_fields, sync_folder
 
-VERSION = 1
+DOCUMENT_VERSION = 1
 MAX_BYTES = 64 * 2**10  # of such a file; keys for studies take a few thousand
-MAX_NAME = 100
+MAX_KEY_NAME = 100
 N_DIGITS = 32  # of a key's fingerprint
-_HEX = frozenset("0123456789abcdef")
+_HEX_DIGITS = frozenset("0123456789abcdef")
 # Invisible, though printable by Python's table: fillers, joiners, variation selectors.
 _INVISIBLE = frozenset(
     chr(code)
@@ -41,35 +41,35 @@ _INVISIBLE = frozenset(
 )
 
 
-def written(kind: str, content: dict[str, Any]) -> bytes:
+def document_bytes(kind: str, content: dict[str, Any]) -> bytes:
     """Return the bytes of a file of this kind."""
-    whole = {"format": f"privsketch-{kind}", "version": VERSION, **content}
-    return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+    fields = {"format": f"privsketch-{kind}", "version": DOCUMENT_VERSION, **content}
+    return json.dumps(fields, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
-def content(
+def document_fields(
     data: bytes, kind: str, fields: Sequence[str], what: str, *, max_bytes: int = MAX_BYTES
 ) -> dict[str, Any]:
-    """Return the fields that `written` wrote, in order; raise a FileError for any other byte."""
+    """Return the fields of `document_bytes`, in order; raise a FileError for any other byte."""
     if len(data) > max_bytes:
         raise FileError(f"{what}: larger than any privsketch {kind} file")
-    whole = parse_json(data, what)
-    if whole.pop("format", None) != f"privsketch-{kind}":
+    fields_read = parse_json(data, what)
+    if fields_read.pop("format", None) != f"privsketch-{kind}":
         raise FileError(f"{what}: not a privsketch {kind} file")
-    version = whole.pop("version", None)
+    version = fields_read.pop("version", None)
     if type(version) is not int or version < 1:
         raise FileError(f"{what}: no valid version; the file is damaged or of another kind")
-    if version > VERSION:
+    if version > DOCUMENT_VERSION:
         raise FileError(f"{what}: of version {version}; install a newer privsketch")
-    require_fields(whole, fields, what)
-    if written(kind, {name: whole[name] for name in fields}) != data:
+    require_fields(fields_read, fields, what)
+    if document_bytes(kind, {name: fields_read[name] for name in fields}) != data:
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
-    return whole
+    return fields_read
 
 
 def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
     """Return bytes from lower-case hex digits: `n_bytes` of them, or any number for None."""
-    is_hex = isinstance(value, str) and set(value) <= _HEX and len(value) % 2 == 0
+    is_hex = isinstance(value, str) and set(value) <= _HEX_DIGITS and len(value) % 2 == 0
     if not is_hex or n_bytes not in (None, len(value) // 2):
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
     return bytes.fromhex(value)
@@ -77,13 +77,13 @@ def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
 
 def checked_name(name: object) -> str:
     """Return a key's name: one visible line of text, and no path, .pub file or fingerprint."""
-    is_line = isinstance(name, str) and 1 <= len(name) <= MAX_NAME and name.isprintable()
+    is_line = isinstance(name, str) and 1 <= len(name) <= MAX_KEY_NAME and name.isprintable()
     text = str(name)
     if not is_line or text != text.strip() or set("/\\") & set(text) or text.endswith(".pub"):
         raise ParameterError(
             "name",
             name,
-            f"expected 1 to {MAX_NAME} printable characters, without / or \\ and not ending in "
+            f"expected 1 to {MAX_KEY_NAME} printable characters, without / or \\ and not ending in "
             ".pub",
         )
     if text != unicodedata.normalize("NFC", text) or _INVISIBLE & set(text):
@@ -91,7 +91,7 @@ def checked_name(name: object) -> str:
             "name", ascii(name), "expected no invisible characters, and composed accents"
         )
     digits = fingerprint_digits(text)
-    if len(digits) == N_DIGITS and set(digits) <= _HEX:
+    if len(digits) == N_DIGITS and set(digits) <= _HEX_DIGITS:
         raise ParameterError("name", name, "expected a name that is no fingerprint")
     return text
 
@@ -176,16 +176,6 @@ def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
     except OSError as error:
         reason = "a link" if path.is_symlink() else error.strerror or "cannot be removed"
         raise AccessError(f"{path}: {reason}; it was kept") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to disk, where the system supports it."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def require_library() -> None:

@@ -22,17 +22,17 @@ from privsketch._base.formats import canonical_json, require_fields
 from privsketch.signing.documents import hex_bytes, require_library
 
 MIN_PASSPHRASE = 8  # characters
-_COST = {"n": 2**17, "r": 8, "p": 1}  # 128 MB and a third of a second for each guess
+_SCRYPT = {"n": 2**17, "r": 8, "p": 1}  # 128 MB and a third of a second for each guess
 _SALT_BYTES, _NONCE_BYTES, _TAG_BYTES = 16, 12, 16
-_PREFIX = b"privsketch key v1\0"
-_KINDS = {"kdf": "scrypt", "cipher": "chacha20-poly1305"}
+_KEY_PREFIX = b"privsketch key v1\0"
+_ALGORITHMS = {"kdf": "scrypt", "cipher": "chacha20-poly1305"}
 _random = secrets.token_bytes  # seam for known-answer tests
 
 
 def new_lock() -> dict[str, Any]:
     """Return a lock with a fresh salt and nonce, as key files store it."""
     salt, nonce = _random(_SALT_BYTES), _random(_NONCE_BYTES)
-    return {**_KINDS, **_COST, "salt": salt.hex(), "nonce": nonce.hex()}
+    return {**_ALGORITHMS, **_SCRYPT, "salt": salt.hex(), "nonce": nonce.hex()}
 
 
 def require_passphrase(passphrase: object) -> str:
@@ -47,7 +47,7 @@ def require_passphrase(passphrase: object) -> str:
 def lock_secret(secret: bytes, passphrase: str, header: dict[str, Any]) -> bytes:
     """Encrypt a secret; `header` contains the lock and is authenticated with it."""
     cipher, nonce = _cipher(passphrase, header["lock"])
-    return bytes(cipher.encrypt(nonce, secret, _PREFIX + canonical_json(header)))
+    return bytes(cipher.encrypt(nonce, secret, _KEY_PREFIX + canonical_json(header)))
 
 
 def unlock_secret(ciphertext: bytes, passphrase: str, header: dict[str, Any], what: str) -> bytes:
@@ -57,17 +57,18 @@ def unlock_secret(ciphertext: bytes, passphrase: str, header: dict[str, Any], wh
     require_lock(header["lock"], what)
     cipher, nonce = _cipher(passphrase, header["lock"])
     try:
-        return bytes(cipher.decrypt(nonce, ciphertext, _PREFIX + canonical_json(header)))
+        return bytes(cipher.decrypt(nonce, ciphertext, _KEY_PREFIX + canonical_json(header)))
     except InvalidTag:
         raise FileError(f"{what}: wrong passphrase or damaged file") from None
 
 
 def require_lock(lock: Any, what: str) -> None:
     """Refuse any lock but those that `new_lock` makes."""
-    require_fields(lock, (*_KINDS, *_COST, "salt", "nonce"), what)
-    stated = {name: lock[name] for name in (*_KINDS, *_COST)}
-    if canonical_json(stated) != canonical_json({**_KINDS, **_COST}):  # 1, not 1.0 or true
-        raise FileError(f"{what}: its secrets are locked in a way that this privsketch refuses")
+    require_fields(lock, (*_ALGORITHMS, *_SCRYPT, "salt", "nonce"), what)
+    parameters = {name: lock[name] for name in (*_ALGORITHMS, *_SCRYPT)}
+    expected = {**_ALGORITHMS, **_SCRYPT}
+    if canonical_json(parameters) != canonical_json(expected):  # 1, not 1.0 or true
+        raise FileError(f"{what}: its secrets are encrypted with unsupported parameters")
     hex_bytes(lock["salt"], _SALT_BYTES, what)
     hex_bytes(lock["nonce"], _NONCE_BYTES, what)
 

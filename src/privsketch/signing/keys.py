@@ -1,7 +1,7 @@
 """Key pairs: a private key that signs, in a file with a passphrase, and its public half.
 
-Both files have a table of keys by kind (`_KINDS`). The Ed25519 key is the identity, whose digest is
-the fingerprint. Its own signature binds its name and its other keys to it. Only secrets are
+Both files have a table of keys by kind (`_KEY_KINDS`). The Ed25519 key is the identity. Its digest
+is the fingerprint, and its own signature binds its name and its other keys to it. Only secrets are
 encrypted, so a key file shows whose it is.
 
 A key for a study has an Ed25519 key of its own and two that decrypt messages. It is used for one
@@ -27,13 +27,13 @@ from privsketch._base.formats import (
 )
 from privsketch.signing.documents import (
     checked_name,
-    content,
     destroy_file,
+    document_bytes,
+    document_fields,
     hex_bytes,
     read_small,
     require_library,
     write_new,
-    written,
 )
 from privsketch.signing.encryption import (
     MLKEM_PUBLIC,
@@ -84,7 +84,7 @@ class _Kind(NamedTuple):
 
 
 # Every file has "ed25519"; keys for studies have the others as well.
-_KINDS = {
+_KEY_KINDS = {
     "ed25519": _Kind(KEY_BYTES, 32, _ed25519_public),
     "mlkem768": _Kind(MLKEM_PUBLIC, MLKEM_SECRET, mlkem_public),
     "x25519": _Kind(X25519_BYTES, X25519_BYTES, x25519_public),
@@ -128,10 +128,10 @@ class PublicKey:
         if _IDENTITY not in self.keys:
             raise ParameterError("keys: expected a key of kind 'ed25519'")
         for kind, value in self.keys.items():
-            if kind not in _KINDS:
+            if kind not in _KEY_KINDS:
                 raise ParameterError(f"keys: {kind!r} is not known here; use a newer privsketch")
-            if not isinstance(value, bytes) or len(value) != _KINDS[kind].n_public:
-                raise ParameterError(f"keys: {kind!r} has {_KINDS[kind].n_public} bytes")
+            if not isinstance(value, bytes) or len(value) != _KEY_KINDS[kind].n_public:
+                raise ParameterError(f"keys: {kind!r} has {_KEY_KINDS[kind].n_public} bytes")
         statement = _statement(self.name, self.keys)
         if not is_signature(self.identity, self.signature, statement):
             raise ParameterError("signature: it does not bind this name to these keys")
@@ -180,12 +180,12 @@ class PublicKey:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of a .pub file."""
-        return written("public-key", _public_content(self))
+        return document_bytes("public-key", _public_content(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "public key") -> PublicKey:
         """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
-        return _public_from(content(data, "public-key", _PUBLIC_FIELDS, what), what)
+        return _public_from(document_fields(data, "public-key", _PUBLIC_FIELDS, what), what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the public key to a file, which anybody may have."""
@@ -229,9 +229,9 @@ class Key:
         if _IDENTITY not in secrets:
             raise ParameterError("secrets: expected a key of kind 'ed25519'")
         for kind, value in secrets.items():
-            if kind not in _KINDS or len(value) != _KINDS[kind].n_secret:
+            if kind not in _KEY_KINDS or len(value) != _KEY_KINDS[kind].n_secret:
                 raise ParameterError("secrets: not keys of a kind that is known here")
-        keys = {kind: _KINDS[kind].public(secrets[kind]) for kind in sorted(secrets)}
+        keys = {kind: _KEY_KINDS[kind].public(secrets[kind]) for kind in sorted(secrets)}
         statement = _statement(checked_name(name), keys)
         self._secrets = dict(secrets)
         self._public = PublicKey(name, keys, sign_message(secrets[_IDENTITY], statement))
@@ -264,7 +264,7 @@ class Key:
         With `for_study`, a teller of a sealed study decrypts ballots with it and then destroys it.
         """
         kinds = (_IDENTITY, _LATTICE, _CURVE) if for_study else (_IDENTITY,)
-        return cls(name, {kind: token_bytes(_KINDS[kind].n_secret) for kind in kinds})
+        return cls(name, {kind: token_bytes(_KEY_KINDS[kind].n_secret) for kind in kinds})
 
     def unseal(self, message: bytes, info: bytes) -> bytes | None:
         """Decrypt a message for its public half; return None if that fails."""
@@ -312,13 +312,13 @@ class Key:
         if passphrase is not None:
             header["lock"] = new_lock()
             secret = lock_secret(secret, require_passphrase(passphrase), header)
-        return written("key", {**header, "secrets": secret.hex()})
+        return document_bytes("key", {**header, "secrets": secret.hex()})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, passphrase: str | None = None, what: str = "key") -> Key:
         """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
         require_library()
-        header = content(data, "key", _KEY_FIELDS, what)
+        header = document_fields(data, "key", _KEY_FIELDS, what)
         secret = hex_bytes(header.pop("secrets"), None, what)
         if header["lock"] is not None:
             require_lock(header["lock"], what)
@@ -329,7 +329,7 @@ class Key:
         texts = parse_json(secret, what)
         if set(texts) != set(public.keys) or canonical_json(texts) != secret:
             raise FileError(f"{what}: damaged; its secrets are not those of its public keys")
-        secrets = {kind: hex_bytes(texts[kind], _KINDS[kind].n_secret, what) for kind in texts}
+        secrets = {kind: hex_bytes(texts[kind], _KEY_KINDS[kind].n_secret, what) for kind in texts}
         key = cls(public.name, secrets)
         if key.public != public:
             raise FileError(f"{what}: damaged; its secrets are not those of its public keys")
@@ -355,7 +355,8 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
     """Return whether a key file needs a passphrase; refuse files that others may read."""
     require_library()  # before anybody is asked for a passphrase
     what = os.fspath(path)
-    return content(read_small(path, secret=True), "key", _KEY_FIELDS, what)["lock"] is not None
+    fields = document_fields(read_small(path, secret=True), "key", _KEY_FIELDS, what)
+    return fields["lock"] is not None
 
 
 def fingerprint_of_file(path: str | os.PathLike[str]) -> str:
@@ -372,7 +373,7 @@ def destroy_key(path: str | os.PathLike[str], fingerprint: str) -> None:
 
 
 def _stated(data: bytes, path: str | os.PathLike[str]) -> str:
-    return str(content(data, "key", _KEY_FIELDS, os.fspath(path))["fingerprint"])
+    return str(document_fields(data, "key", _KEY_FIELDS, os.fspath(path))["fingerprint"])
 
 
 def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:
@@ -389,7 +390,7 @@ def _public_content(key: PublicKey) -> dict[str, Any]:
 
 def _public_from(fields: dict[str, Any], what: str) -> PublicKey:
     require_library()  # else its absence would be reported as damage
-    if not isinstance(fields["keys"], dict) or not set(fields["keys"]) <= set(_KINDS):
+    if not isinstance(fields["keys"], dict) or not set(fields["keys"]) <= set(_KEY_KINDS):
         raise FileError(f"{what}: keys of kinds that this privsketch does not know")
     keys = {kind: hex_bytes(text, None, what) for kind, text in fields["keys"].items()}
     signature = hex_bytes(fields["signature"], SIGNATURE_BYTES, what)

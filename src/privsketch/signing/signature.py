@@ -22,18 +22,18 @@ from privsketch._base.formats import (
 )
 from privsketch.signing.documents import (
     checked_name,
-    content,
+    document_bytes,
+    document_fields,
     hex_bytes,
     read_small,
     require_library,
-    written,
 )
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 OWN_KINDS = ("key", "public-key", "signature")  # they sign, or are signed by themselves
 # Files that may be signed only once, or only after checks: `sealing` enforces the rules.
 SEALED_KINDS = ("card", "study", "ballot", "checked-ballots", "closed-list", "tally", "void-study")
-_FIELDS = ("kind", "name", "key", "signature")
+_SIGNATURE_FIELDS = ("kind", "name", "key", "signature")
 _KIND = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 _PRIME = 2**255 - 19  # y coordinates are numbers modulo this one
 _EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826  # y of order 8
@@ -122,19 +122,19 @@ class Signature:
     key: bytes
     signature: bytes
 
+    def fits(self, data: bytes) -> bool:
+        """Return whether the holder of the key signed these bytes as a file of this kind."""
+        return is_signature(self.key, self.signature, signed_message(self.kind, data))
+
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the key."""
         return key_fingerprint(self.key)
 
-    def fits(self, data: bytes) -> bool:
-        """Return whether the holder of the key signed these bytes as a file of this kind."""
-        return is_signature(self.key, self.signature, signed_message(self.kind, data))
-
     def to_bytes(self) -> bytes:
         """Return the bytes of a .sig file."""
         facts = (self.kind, self.name, self.key.hex(), self.signature.hex())
-        return written("signature", dict(zip(_FIELDS, facts, strict=True)))
+        return document_bytes("signature", dict(zip(_SIGNATURE_FIELDS, facts, strict=True)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the signature; the file appears only when it is complete."""
@@ -144,7 +144,7 @@ class Signature:
     def from_bytes(cls, data: bytes, what: str = "signature") -> Signature:
         """Rebuild the signature from `to_bytes`; raise a SignatureError for any other bytes."""
         try:
-            fields = content(data, "signature", _FIELDS, what)
+            fields = document_fields(data, "signature", _SIGNATURE_FIELDS, what)
             if not isinstance(fields["kind"], str) or not _KIND.fullmatch(fields["kind"]):
                 raise FileError(f"{what}: not as privsketch writes it; the file was altered")
             return cls(

@@ -55,7 +55,7 @@ def verify(
     Traceback (most recent call last):
     privsketch.SignatureError: ...study.json: signed by a key that is not trusted here, ...
     """
-    keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
+    keys = pinned_keys() if trusted is None else [resolve_key(item) for item in trusted]
     return verified_bytes(path, keys, kind=kind)[1]
 
 
@@ -103,7 +103,7 @@ def signer_of(
     return None
 
 
-def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
+def resolve_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
     """Return a key given as an object, as its file (with a folder or .pub), or by its pin."""
     if isinstance(item, PublicKey):
         return item

@@ -19,7 +19,7 @@ from privsketch._base.errors import ParameterError, RecordError, require_count, 
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import checked_source, exact, require_limits
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import Counted, LedgerName, Step, entered
+from privsketch.ledger.entry import Counted, LedgerName, Step, open_entry
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
@@ -161,13 +161,13 @@ def sketch(
 
     is_public = design.count == "public"
     format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
-    with entered(
+    with open_entry(
         ledger,
         lambda: cost_of_design(design),
         what="sketch",
         source=source,
         is_total=stops_nothing(design.schema, format, to_center=missing_to_center),
-    ) as entry:
+    ).entered() as entry:
         noter = noter_of(entry.key, design.schema)
         found = engine_sums(
             data,
@@ -189,7 +189,7 @@ def sketch(
             )
         if noter is not None:
             noter.add(found.marks)
-            entry.saw(noter)
+            entry.set_marks_source(noter)
         values, receipt = design.sum_noise.release(
             found.sums, found.n_records, n_kept=found.n_kept, source=source
         )

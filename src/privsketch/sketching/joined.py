@@ -10,7 +10,7 @@ import numpy.typing as npt
 from privsketch._base.errors import MergeError, ParameterError
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import checked_source
-from privsketch.noise.mechanism import OWN, SAMPLERS
+from privsketch.noise.mechanism import OWN_SAMPLER, SAMPLERS
 from privsketch.noise.sharing.plan import Sharing
 from privsketch.sketching.sketch import Sketch, ids_of
 
@@ -23,7 +23,7 @@ def joined_sketch(
     sources: Sequence[str],
     study: str,
     exact_count: int | None = None,
-    sampler: str = OWN,
+    sampler: str = OWN_SAMPLER,
 ) -> Sketch:
     """A sketch of the total of `sources`, with the noise and the receipt of a shared total.
 

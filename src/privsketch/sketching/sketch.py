@@ -27,13 +27,7 @@ from privsketch._base.formats import (
 from privsketch._base.notebook import described
 from privsketch._base.types import Integers
 from privsketch.design.recipe import Design
-from privsketch.facts.receipt import (
-    Receipt,
-    compose_parallel,
-    compose_sequential,
-    receipt_from_json,
-    receipt_to_json,
-)
+from privsketch.facts.receipt import Receipt, compose_parallel, compose_sequential
 from privsketch.features.cells import axis_edges
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
@@ -326,7 +320,7 @@ class Sketch:
         """The bytes of a sketch file."""
         header: dict[str, Any] = {
             "design": self.design.to_json(),
-            "receipt": receipt_to_json(self.receipt),
+            "receipt": self.receipt.to_json(),
             "ids": list(self.ids),
             "sources": list(self.sources),
             "exact_count": self.exact_count,
@@ -353,7 +347,7 @@ class Sketch:
         elif fingerprint(header["design"]) != design.fingerprint:
             raise MergeError(f"{what}: of another design than this study's, or of another budget")
         with reading(what):
-            receipt = receipt_from_json(header["receipt"])
+            receipt = Receipt.from_json(header["receipt"])
         n_means = design.dim if design.mean == "released" else 0
         if len(values) != design.n_values + n_means + (design.count == "released"):
             raise FileError(f"{what}: {len(values)} values do not fit its design")

@@ -140,7 +140,7 @@ def all_encoded(
     kept = np.ones(batch.num_rows, dtype=np.bool_)
     for column, place in schema.places():
         cells = batch.column(column.name)
-        values = column.known(values_of(column, cells, what, unreadable=schema.unreadable))
+        values = column.encodable(values_of(column, cells, what, unreadable=schema.unreadable))
         missing = np.isnan(values)
         if missing.any():
             _settle(column, schema.rule(column), values, missing, kept, what)

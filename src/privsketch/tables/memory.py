@@ -38,7 +38,7 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
     try:
         yield from items
     except RecordError as error:
-        failure = error.alone()
+        failure = error.without_causes()
     if failure is not None:
         raise failure
 

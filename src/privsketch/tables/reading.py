@@ -491,12 +491,12 @@ def naming_columns(data: Any, chosen: Selection) -> Iterator[None]:
     try:
         yield
     except MissingError as error:
-        place, column = error.place, error.column
+        place, column = error.index, error.column
         if place is None:
             place = _missing_place(data, chosen)
         if place is not None and column is None:
             column = _column_of(data, chosen, place)
-        error.find(place, column)  # a new error would keep this one, and with it its frames
+        error.locate(place, column)  # a new error would keep this one, and with it its frames
         raise
 
 

@@ -1,10 +1,9 @@
 """Tools for tests of private mechanisms: ours, and those that other packages register.
 
-`replaced_noise` and `without_noise` change the noise inside a with block, `questions` and `replay`
-show what a mechanism asks of it, `neighbouring_tables` are tables that differ by one record.
-`check_engine`, `check_feature_map`, `check_method` and `check_decoder` put these together for parts
-that other packages register.
-Releases that are made with these tools are marked INSECURE in their receipts.
+`replaced_noise` and `without_noise` change the noise inside a with block. `questions` and `replay`
+show what a mechanism asks of the noise, and `neighbouring_tables` yields tables that differ by one
+record. `check_engine`, `check_feature_map`, `check_method` and `check_decoder` check parts of other
+packages with these tools. Receipts of releases that are made with them say INSECURE.
 """
 
 from privsketch.testing.checks import check_decoder, check_engine, check_feature_map, check_method

@@ -7,9 +7,9 @@ Authors run them in their own tests, in an environment that has their package in
     def test_bisecting():
         check_method("bisecting")
 
-A check covers shape, sums that merge, files, and a replay on neighbouring tables of both relations:
-what a part does with one record must be within what its noise pays for. It raises AssertionError
-with the reason. A replay looks for leaks, and is no proof that there are none.
+A check covers shapes, merging, files, and a replay on neighbouring tables of both relations: the
+noise must cover all that a part does with one record. A check raises AssertionError with the
+reason. A replay searches for leaks; it does not prove that there are none.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.sketching.build import sketch
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
-from privsketch.testing.tape import neighbouring_tables, questions, replay, without_noise
+from privsketch.testing.tape import neighbouring_tables, questions, replay, require, without_noise
 
 _DOMAIN = Box(-1.0, 1.0, dim=2)
-_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
+_TRUE_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
 _RELATIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
 _N_RECORDS = 400
-_CLOSE = 0.2  # centers of a noise-free sketch, a tenth of the domain's width
+_MAX_CENTER_ERROR = 0.2  # centers of a noise-free sketch, a tenth of the domain's width
 
 
 def check_engine(engine: Any) -> None:
@@ -64,7 +64,7 @@ def check_engine(engine: Any) -> None:
                 expected = sketch(table, design, source="a")
                 result = sketch(table, design, source="a", engine=engine)
             same = np.array_equal(expected.sums, result.sums)
-            _require(same, f"a {name} has other sums than in this process")
+            require(same, f"a {name} has other sums than in this process")
         release = partial(_sketch, design=design, engine=engine)
         _check_refusal(release)
         _check_replay(release, neighbours)
@@ -85,19 +85,19 @@ def check_feature_map(name: str) -> None:
     """
     for neighbours in _RELATIONS:
         design = _design(neighbours, feature_map=name)
-        _require(design.feature_map == name, "the design names another map")
+        require(design.feature_map == name, "the design names another map")
         _check_file(design)
         table = _records()
         with without_noise():
             whole = sketch(table, design, source="whole")
             parts = [sketch(part, design) for part in np.array_split(table, 3)]
-            alone = sketch(table[:1], design)
-        _require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
+            single = sketch(table[:1], design)
+        require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
         _check_file(whole)
-        pairs = alone.sums.reshape(2, -1).T
+        pairs = single.sums.reshape(2, -1).T
         entries = {tuple(pair) for pair in feature_map(name).table.tolist()}
         one_record = all(tuple(pair) in entries for pair in pairs.tolist())
-        _require(one_record, "one record adds pairs that are not in the table")
+        require(one_record, "one record adds pairs that are not in the table")
         _check_centers(whole, {})
         _check_replay(partial(_sketch, design=design), neighbours)
 
@@ -137,22 +137,17 @@ def check_method(name: str, **options: Any) -> None:
                     return estimator.fit(table).model_
 
             model = fit(_records())
-            _require(model.centers.shape == (2, 2), "the model has other centers than asked for")
+            require(model.centers.shape == (2, 2), "the model has other centers than asked for")
             within = model.receipt.epsilon <= 1.0 and model.receipt.delta <= delta
-            _require(within, "the receipt has more than the budget")
+            require(within, "the receipt has more than the budget")
             _check_file(model)
             _check_replay(fit, neighbours)
 
 
 def check_decoder(name: str, **options: Any) -> None:
-    """Check a decoder of k-means: centers, weights and files, and the same result again.
+    """Check a registered decoder of k-means: centers, weights, files, and reproducible results.
 
-    Parameters
-    ----------
-    name : str
-        The registered name.
-    **options
-        Further parameters of `learn_kmeans`.
+    Options are further parameters of `learn_kmeans`.
 
     Examples
     --------
@@ -163,13 +158,13 @@ def check_decoder(name: str, **options: Any) -> None:
     with without_noise():
         exact = sketch(_records(), design, source="a")
     model = _check_centers(exact, {"decoder": name, **options})
-    _require(model.decoder == name, "the model names another decoder")
-    again = _check_centers(exact, {"decoder": name, **options})
-    same = np.array_equal(model.centers, again.centers)
-    _require(same, "the same sketch and random_state give other centers")
+    require(model.decoder == name, "the model names another decoder")
+    second = _check_centers(exact, {"decoder": name, **options})
+    same = np.array_equal(model.centers, second.centers)
+    require(same, "the same sketch and random_state give other centers")
 
 
-# ---------------------------------------------------------------- what all checks share
+# ---------------------------------------------------------------- parts of all checks
 
 
 def _design(neighbours: Neighbours, **options: Any) -> Design:
@@ -187,7 +182,7 @@ def _design(neighbours: Neighbours, **options: Any) -> Design:
 def _records(n_records: int = _N_RECORDS) -> Floats:
     rng = np.random.default_rng(0)
     noise = 0.1 * rng.normal(size=(n_records, 2))
-    return np.asarray(_CENTERS[rng.integers(2, size=n_records)] + noise)
+    return np.asarray(_TRUE_CENTERS[rng.integers(2, size=n_records)] + noise)
 
 
 def _sketch(table: Floats, design: Design, engine: Any = None) -> Sketch:
@@ -207,27 +202,27 @@ def _check_file(content: Any) -> None:
         path = Path(folder) / "file"
         content.save(path)
         loaded = load(path)
-    _require(loaded.to_bytes() == content.to_bytes(), "a file that is loaded has other bytes")
+    require(loaded.to_bytes() == content.to_bytes(), "a file that is loaded has other bytes")
 
 
 def _check_refusal(release: Callable[[Floats], Any]) -> None:
-    """A missing value is refused before any noise is drawn, and no value is quoted."""
+    """Check that a missing value is refused before noise is drawn, by an error without values."""
     table = _records()
     table[7] = (np.nan, 0.123456)
     try:
-        asked = questions(lambda: release(table))
+        asked_questions = questions(lambda: release(table))
     except PrivsketchError as error:
-        _require("0.123456" not in str(error), "an error quotes a record")
+        require("0.123456" not in str(error), "an error quotes a record")
     else:
-        _require(not asked, "noise was drawn for a table with missing values")
+        require(not asked_questions, "noise was drawn for a table with missing values")
 
 
 def _check_centers(exact: Sketch, options: dict[str, Any]) -> Any:
     model = learn_kmeans(exact, 2, random_state=0, **options)
     order = np.argsort(model.centers[:, 0])
-    far = float(np.abs(model.centers[order] - _CENTERS).max())
-    _require(far <= _CLOSE, f"two clear clusters are missed by {far:.2g}")
-    _require(abs(float(model.weights.sum()) - 1) < 1e-6, "weights do not add up to 1")
+    distance = float(np.abs(model.centers[order] - _TRUE_CENTERS).max())
+    require(distance <= _MAX_CENTER_ERROR, f"two clear clusters are missed by {distance:.2g}")
+    require(abs(float(model.weights.sum()) - 1) < 1e-6, "weights do not add up to 1")
     _check_file(model)
     return model
 
@@ -242,15 +237,10 @@ def _check_replay(release: Callable[[Floats], Any], neighbours: Neighbours) -> N
         except AssertionError as error:
             raise AssertionError(f"{name} record, {neighbours}: {error}") from error
         else:
-            one, two = (_content(result) for result in (replayed.first, replayed.second))
-            _require(one == two, f"{name} record, {neighbours}: the results differ")
+            first, second = (_content(result) for result in (replayed.first, replayed.second))
+            require(first == second, f"{name} record, {neighbours}: the results differ")
 
 
 def _content(result: Any) -> bytes:
-    """Everything that is released, but for random names."""
+    """Return the bytes of all that is released, without random names."""
     return bytes(result.sums.tobytes() if isinstance(result, Sketch) else result.to_bytes())
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise AssertionError(otherwise)

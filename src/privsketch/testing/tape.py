@@ -1,12 +1,12 @@
-"""Tools to test mechanisms with: noise that is recorded, replaced or left out; neighbouring tables.
+"""Tools for tests of mechanisms: noise that is recorded, replaced or left out; neighbouring tables.
 
-For the tests of this package, and for those who build mechanisms on its noise function. Releases
-made with any of these have receipts that say INSECURE, for good.
+They serve the tests of this package, and authors who build mechanisms on its noise function.
+Receipts of releases that are made with them say INSECURE.
 
-The strongest of them is `replay`. It runs a mechanism on a table and notes what it asks of the
-noise; then it runs it on a neighbouring table and gives the same answers. The second run must ask
-the same questions, about values that differ by no more than their laws declare, at a cost within
-the receipt. What differs otherwise has not passed through the noise.
+The strongest tool is `replay`. It runs a mechanism on a table and records what the mechanism asks
+of the noise. Then it runs the mechanism on a neighbouring table and gives the same answers. The
+second run must ask the same questions, about values that differ by no more than their laws declare,
+at a cost within the receipt. Anything else that differs has not passed through the noise.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replaced_noise(sampler: Sampler) -> AbstractContextManager[None]:
     Parameters
     ----------
     sampler : callable
-        Gets the exact integers and a law, and returns noisy integers and the scale used.
+        Takes exact integers and a law, and returns noisy integers and the scale used.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def replaced_noise(sampler: Sampler) -> AbstractContextManager[None]:
 
 
 def without_noise() -> AbstractContextManager[None]:
-    """Release the exact integers inside a with block; choices fall on the best.
+    """Release exact integers inside a with block; mechanisms that choose choose the best.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def without_noise() -> AbstractContextManager[None]:
 
 
 def exact_answer(values: Integers, law: NoiseLaw) -> Integers:
-    """What noise of no size would answer: the integers, or the best choice.
+    """Return the answer without noise: the integers, or the best choice.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def exact_answer(values: Integers, law: NoiseLaw) -> Integers:
 
 
 def _all_counts(values: Integers, law: NoiseLaw) -> Integers:
-    """Counts of all places, of rows that have a place and its count."""
+    """Return the counts of all indices, from rows (index, count)."""
     counts = np.zeros(law.n_components, dtype=np.int64)
     counts[values[:, 0]] = values[:, 1]
     return counts
@@ -108,7 +108,7 @@ def _all_counts(values: Integers, law: NoiseLaw) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What a mechanism asked of the noise, and what it was answered."""
+    """One draw: the exact integers and the law that a mechanism gave, and the answer it got."""
 
     values: Integers
     law: NoiseLaw
@@ -118,16 +118,16 @@ class Question:
 def questions(
     run: Callable[[], Any], *, noisy: bool = False, answer: Answer = exact_answer
 ) -> list[Question]:
-    """All that a run asks of the noise.
+    """Return all questions that a run asks of the noise.
 
     Parameters
     ----------
     run : callable
-        Releases something.
+        Function without parameters that releases something.
     noisy : bool
-        Whether to answer with noise of the right size, and choices that fall by chance.
+        Whether to answer with noise of the right size, and with random choices.
     answer : callable
-        Otherwise: gives the answer to exact integers and a law, by default what is asked about.
+        If not `noisy`: maps exact integers and a law to an answer, by default without noise.
 
     Examples
     --------
@@ -145,23 +145,23 @@ def questions(
 
 
 class Tape:
-    """Questions of a run and their answers, for another run to be given.
+    """Recorded questions and answers of one run, to be replayed to another run.
 
     Parameters
     ----------
     spread, push : float
-        Answers are floats' work, from a fixed seed, and prove nothing: a replay compares what was
-        asked. `spread` scales their noise, and `push` moves all of them in one direction, in
-        standard deviations.
+        `spread` scales the noise of answers, and `push` moves all of them in one direction, in
+        standard deviations. Answers are drawn with floats from a fixed seed: a replay compares
+        questions, so they need not be exact.
     answer : callable
-        Gives other answers, to exact integers and a law.
+        Maps exact integers and a law to an answer, in place of noise.
 
     Attributes
     ----------
     questions : list of Question
-        What was asked, and the answers.
+        Questions of the recorded run, with their answers.
     again : list of array
-        The exact integers of the run that got these answers again.
+        Exact integers of the replayed run.
 
     Examples
     --------
@@ -190,33 +190,33 @@ class Tape:
         return [question.law for question in self.questions]
 
     def recorded(self, run: Callable[[], Result]) -> Result:
-        """The result of a run, whose questions are noted."""
+        """Record the questions of a run, and return its result."""
         with replaced_noise(self.record):
             return run()
 
     def replayed(self, run: Callable[[], Result]) -> Result:
-        """The result of a run that gets the answers again; AssertionError for other questions."""
+        """Replay the answers to a run, and return its result; refuse other questions."""
         self.again.clear()
         with replaced_noise(self.replay):
             result = run()
-        _require(len(self.again) == len(self.questions), "fewer questions than before")
+        require(len(self.again) == len(self.questions), "fewer questions than before")
         return result
 
     def record(self, values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-        """A sampler that notes what it is asked."""
+        """Answer and record a question: the sampler of `recorded`."""
         answer = self._answer(values, law)
         self.questions.append(Question(values.copy(), law, answer))
         return answer.copy(), law.scale
 
     def replay(self, values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-        """A sampler that gives the answers again, in order; AssertionError for other questions."""
-        _require(len(self.again) < len(self.questions), "more questions than before")
-        known = self.questions[len(self.again)]
-        _require(law == known.law, "a question with another law")
-        same_shape = law.kind == "threshold" or values.shape == known.values.shape
-        _require(same_shape, "a question of another shape")
+        """Repeat the next answer, the sampler of `replayed`; refuse other questions."""
+        require(len(self.again) < len(self.questions), "more questions than before")
+        question = self.questions[len(self.again)]
+        require(law == question.law, "a question with another law")
+        same_shape = law.kind == "threshold" or values.shape == question.values.shape
+        require(same_shape, "a question of another shape")
         self.again.append(values.copy())
-        return known.answer.copy(), law.scale
+        return question.answer.copy(), law.scale
 
     def _noisy(self, values: Integers, law: NoiseLaw) -> Integers:
         rng, scale = self._rng, law.scale * self._spread
@@ -244,11 +244,11 @@ class Tape:
 def moved(
     before: Integers, after: Integers, law: NoiseLaw, answer: Integers | None = None
 ) -> tuple[Fraction | float, Fraction]:
-    """How far a question moved, over what its law declares, and what that costs, exactly.
+    """Return how far a question moved relative to what its law declares, and the exact cost.
 
-    The cost is an epsilon, for Gaussian noise a rho. Where it depends on what was answered, as of
-    cells that are heavy or not, `answer` is needed. AssertionError if the law's scale does not fit
-    its own sensitivity and budget.
+    The cost is an epsilon, or a rho for Gaussian noise. Where it depends on the answer, as for
+    heavy cells, `answer` is needed. Raise AssertionError if the law's scale does not fit its own
+    sensitivity and budget.
 
     Examples
     --------
@@ -264,24 +264,24 @@ def moved(
     sensitivity, scale = Fraction(law.sensitivity), Fraction(law.scale)
     sizes = [abs(step) for step in change] or [0]
     if law.kind == "gaussian":
-        _require(sensitivity**2 <= 2 * Fraction(law.rho) * scale**2, "a scale below its law's")
+        require(sensitivity**2 <= 2 * Fraction(law.rho) * scale**2, "a scale below its law's")
         squared = sum(size**2 for size in sizes)
         return math.sqrt(squared / sensitivity**2), squared / (2 * scale**2)
     if law.kind == "choice":  # what all losses have in common tells nothing
         if law.neighbours == "add-remove":
             same_way = min(change) >= 0 or max(change) <= 0
-            _require(same_way, "losses that one record moves both ways")
+            require(same_way, "losses that one record moves both ways")
             return max(sizes) / sensitivity, max(sizes) / scale
         return max(sizes) / sensitivity, (max(change) - min(change)) / scale
     if law.kind == "picks":  # each normaliser, and the numerators of those picked
         n_picks = getattr(law, "n_picks", 1)
         rows = np.sort(np.abs(before - after), axis=1)[:, ::-1]
         total = int((n_picks * rows[:, 0] + rows[:, :n_picks].sum(axis=1)).sum())
-        twice = 1 if law.neighbours == "add-remove" else 2
-        return total / (twice * sensitivity), total / scale
-    _require(sensitivity <= scale * exact(law.inner), "a scale below its law's")
+        factor = 1 if law.neighbours == "add-remove" else 2
+        return total / (factor * sensitivity), total / scale
+    require(sensitivity <= scale * exact(law.inner), "a scale below its law's")
     if isinstance(law, ZoomLaw):
-        _require(answer is not None, "two looks without their answer")
+        require(answer is not None, "two noisy counts without their answer")
         heavy = [] if answer is None else law.is_heavy(answer[0]).tolist()
         halves = sum(far * (1 if one else 2) for far, one in zip(sizes, heavy, strict=True))
         return sum(sizes) / sensitivity, halves / (2 * scale)
@@ -291,18 +291,18 @@ def moved(
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay found.
+    """Result of a replay.
 
     Attributes
     ----------
     laws : tuple of NoiseLaw
-        Of all questions, in order.
+        Laws of all questions, in order.
     moves : tuple of float
-        How far each question moved; 1 is all that its law declares.
+        How far each question moved; 1 is what its law declares.
     share_of_budget : float
-        What all moves cost together; 1 is all that the receipt has.
+        Cost of all moves together; 1 is the cost that the receipt states.
     first, second : object
-        What the two runs returned.
+        Results of the two runs.
     """
 
     laws: tuple[NoiseLaw, ...] = field(repr=False)
@@ -313,13 +313,13 @@ class Replayed:
 
     @property
     def largest_move(self) -> float:
-        """Of all questions."""
+        """Largest move of all questions."""
         return max(self.moves, default=0.0)
 
     def moves_of(self, kind: str) -> tuple[float, ...]:
-        """Moves of the questions with laws of one kind."""
+        """Return the moves of questions with laws of one kind."""
         pairs = zip(self.laws, self.moves, strict=True)
-        return tuple(far for law, far in pairs if law.kind == kind)
+        return tuple(move for law, move in pairs if law.kind == kind)
 
 
 def replay(
@@ -332,21 +332,21 @@ def replay(
 ) -> Replayed:
     """Run a mechanism on two neighbouring tables, the second time with the answers of the first.
 
-    AssertionError if the second run asks other questions, if a value moved further than its law
-    declares, or if all moves together cost more than the receipt says. Compare `first` and
-    `second` yourself: they must be the same.
+    Raise AssertionError if the second run asks other questions, if a value moved further than its
+    law declares, or if all moves together cost more than the receipt says. Compare `first` and
+    `second` of the result yourself: they must be the same.
 
     Parameters
     ----------
     run : callable
-        Takes a table and returns anything with a `receipt` (or `receipt_`).
+        Takes a table and returns an object with a `receipt` (or `receipt_`).
     table, neighbour : table
-        They differ in one record.
-    tape : Tape
-        An empty one, for other answers than noise of the right size.
+        Tables that differ in one record.
+    tape : Tape, optional
+        Empty tape, for other answers than noise of the right size.
     check : bool
-        Whether moves and their cost must be within laws and receipt. To measure by how much a
-        planted error exceeds them, leave it out.
+        Whether moves and their cost must be within laws and receipt. With False, a replay measures
+        by how much a planted error exceeds them.
 
     Examples
     --------
@@ -356,8 +356,8 @@ def replay(
     >>> table = np.random.default_rng(0).uniform(-1, 1, size=(100, 2))
     >>> model = ps.PrivateKMeans(2, epsilon=1.0, delta=1e-6, domain=ps.Ball(2, 1.5), method="lloyd",
     ...                          random_state=0)
-    >>> found = replay(lambda rows: model.fit(rows).model_, table, table[1:])
-    >>> bool(0 < found.share_of_budget <= 1)
+    >>> replayed = replay(lambda rows: model.fit(rows).model_, table, table[1:])
+    >>> bool(0 < replayed.share_of_budget <= 1)
     True
     """
     tape = tape or Tape()
@@ -366,39 +366,40 @@ def replay(
     receipt, moves = _receipt(first), []
     epsilon, rho = Fraction(0), Fraction(0)
     for question, after in zip(tape.questions, tape.again, strict=True):
-        _require(question.law.neighbours == receipt.neighbours, "a law for another relation")
-        far, cost = moved(question.values, after, question.law, question.answer)
-        moves.append(far)
+        require(question.law.neighbours == receipt.neighbours, "a law for another relation")
+        move, cost = moved(question.values, after, question.law, question.answer)
+        moves.append(move)
         if question.law.kind == "gaussian":
             rho += cost
         else:
             epsilon += cost
-    _require(not check or max(moves, default=0) <= 1 + 1e-15, "more than a law declares")
+    require(not check or max(moves, default=0) <= 1 + 1e-15, "more than a law declares")
     if receipt.delta > 0:  # what is epsilon-private is (epsilon^2 / 2)-zCDP
         share = (rho + epsilon**2 / 2) / Fraction(rho_of_budget(receipt.epsilon, receipt.delta))
     else:
-        _require(rho == 0, "Gaussian noise without a delta")
+        require(rho == 0, "Gaussian noise without a delta")
         share = epsilon / exact(receipt.epsilon)
-    _require(not check or share <= 1, "more than the receipt says")
+    require(not check or share <= 1, "more than the receipt says")
     same = _unnamed(receipt) == _unnamed(_receipt(second))
-    _require(same, "a receipt that depends on records")
+    require(same, "a receipt that depends on records")
     return Replayed(tuple(tape.laws), tuple(map(float, moves)), float(share), first, second)
 
 
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise AssertionError(otherwise)
+def require(is_met: bool, fault: str) -> None:
+    """Raise AssertionError with a fault unless a condition is met."""
+    if not is_met:
+        raise AssertionError(fault)
 
 
 def _receipt(result: Any) -> Receipt:
-    found = getattr(result, "receipt", None) or result.receipt_
-    if not isinstance(found, Receipt):
+    receipt = getattr(result, "receipt", None) or result.receipt_
+    if not isinstance(receipt, Receipt):
         raise TypeError("run: expected a result with a receipt")
-    return found
+    return receipt
 
 
 def _unnamed(receipt: Receipt) -> Receipt:
-    """Without names of sources: sketches get random ones."""
+    """Return a receipt without names of sources: sketches get random ones."""
     return replace(receipt, source=None, parts=tuple(_unnamed(part) for part in receipt.parts))
 
 
@@ -408,10 +409,10 @@ def _unnamed(receipt: Receipt) -> Receipt:
 def neighbouring_tables(
     table: Floats, domain: Domain, neighbours: Neighbours
 ) -> Iterator[tuple[str, Floats, Floats]]:
-    """Pairs of tables that differ in one record, by the name of what changes.
+    """Yield pairs of tables that differ in one record, each with the name of the change.
 
-    Records that are removed, far out, missing, at the edge of the domain or in a corner of it; and
-    a table without records beside one with a single record, where their number is private.
+    The record is removed, far away, missing, at the edge of the domain or in a corner of it. Where
+    the number of records is private, one pair is a table without records and one with a single one.
 
     Examples
     --------
@@ -433,6 +434,6 @@ def neighbouring_tables(
     if neighbours == "add-remove":
         yield "none", table[:0], table[:1]
         yield "removed", table, table[:-1]
-    rest = table if neighbours == "add-remove" else table[1:]
+    base = table if neighbours == "add-remove" else table[1:]
     for name, record in new.items():
-        yield name, table, np.concatenate([rest, record[np.newaxis]])
+        yield name, table, np.concatenate([base, record[np.newaxis]])

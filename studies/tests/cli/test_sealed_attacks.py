@@ -371,7 +371,7 @@ def test_a_pipe_in_the_mailbox_stops_nobody(study):
     with_ledger()
 
     def at_once(*arguments, code=0):
-        command = [sys.executable, "-m", "privsketch", *map(str, arguments)]
+        command = [sys.executable, "-m", "privsketch.cli.main", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100)
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr

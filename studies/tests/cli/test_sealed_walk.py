@@ -40,7 +40,7 @@ def expanded(words):
 
 @pytest.mark.slow
 def test_the_walk_through_runs_as_it_stands(tmp_path, monkeypatch):
-    monkeypatch.setattr(encryption, "_COST", {"n": 16, "r": 1, "p": 1})
+    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
     (tmp_path / "mailbox").mkdir()
     for name in (*SITES, *TELLERS, "owner"):
         (tmp_path / name).mkdir()

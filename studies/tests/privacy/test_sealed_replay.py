@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from privsketch.noise.mechanism import OWN
+from privsketch.noise.mechanism import OWN_SAMPLER
 from privsketch.sketching.sums import exact_sums
 from privsketch.testing import replay
 from privsketch_studies.sealing.ballots import level_share
@@ -41,7 +41,7 @@ def test_a_ballot_depends_on_records_through_its_noise_alone(design, tmp_path, m
     def run(rows):
         ballot = sealed_sums(study, exact_sums([rows], design, n_threads=1), key, key.name)
         return SimpleNamespace(
-            receipt=law.receipt(law.scale, None, OWN), words=words_of(study, people, ballot)
+            receipt=law.receipt(law.scale, None, OWN_SAMPLER), words=words_of(study, people, ballot)
         )
 
     table = np.random.default_rng(0).uniform(-1, 1, size=(50, 2))

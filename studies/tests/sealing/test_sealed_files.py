@@ -239,7 +239,7 @@ def test_signatures_come_before_parsing(monkeypatch):
     key = ps.Key.generate("x")
     data = signed_json("card", {"a": 1}, key)
     binary = packed("tally", {"a": 1}, b"", key)
-    monkeypatch.setattr(module, "content", None)
+    monkeypatch.setattr(module, "document_fields", None)
     monkeypatch.setattr(module, "parse_json", None)
     with pytest.raises(SignatureError):
         module.read_signed_json(data.replace(b'"a": 1', b'"a": 2'), "card", ("a",), "x")
@@ -258,7 +258,7 @@ def test_keys_that_nobody_can_have_are_refused():
 
 def test_study_keys_lie_in_locked_files(tmp_path, monkeypatch):
 
-    monkeypatch.setattr(encryption, "_COST", {"n": 16, "r": 1, "p": 1})
+    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
     key = ps.Key.generate("A", for_study=True)
     key.save(tmp_path / "a.key", passphrase="correct horse")
     assert (tmp_path / "a.key").stat().st_mode & 0o777 == 0o600

@@ -10,8 +10,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.noise.sharing.total import (
-    MARGIN,
-    MAX_LEVELS,
+    MAX_HOLDER_LEVELS,
+    VARIANCE_MARGIN,
     layer_scales,
     plan_levels,
     require_margin,
@@ -144,7 +144,7 @@ def test_parts_add_up_to_the_noise_of_one_release():
     for level, part in zip(levels, scales, strict=True):
         so_far += Fraction(part) ** 2
         assert part >= 8
-        assert level * so_far >= Fraction(scale) ** 2 * (1 + MARGIN)
+        assert level * so_far >= Fraction(scale) ** 2 * (1 + VARIANCE_MARGIN)
         assert float(level * so_far / Fraction(scale) ** 2 - 1) < 1e-11
 
 
@@ -183,9 +183,9 @@ def test_levels_serve_every_turnout(most, least):
     levels = plan_levels(1e9, most, least)
     assert levels[0] == most
     assert levels[-1] == least
-    assert len(levels) <= MAX_LEVELS
+    assert len(levels) <= MAX_HOLDER_LEVELS
     assert list(levels) == sorted(set(levels), reverse=True)
-    if most - least < MAX_LEVELS:
+    if most - least < MAX_HOLDER_LEVELS:
         assert len(levels) == most - least + 1
     coarse = max([1.0, *(many / few for many, few in pairwise(levels))])
     assert coarse <= max((most / least) ** (1 / 14) * 1.04, (least + 1) / least)

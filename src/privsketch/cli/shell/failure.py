@@ -58,7 +58,7 @@ class Failure:
             # A library may have turned the interrupt into another error.
             kind, message = "interrupted", "interrupted"
         elif isinstance(error, PrivsketchError):
-            kind, message = error.kind, error.told(shell_words(command))
+            kind, message = error.kind, error.rendered(shell_words(command))
             message = message.removesuffix(f"; {NOTHING}")  # `sentence` says so for all errors
         elif isinstance(error, click.ClickException):
             kind, message, click_error = "usage", error.format_message(), error

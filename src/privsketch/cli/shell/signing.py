@@ -157,9 +157,9 @@ def checked_bytes(
 def load_design(path: Path, signed_by: Sequence[str] = ()) -> Design:
     """Load a design and check its signature."""
     from privsketch.design.recipe import Design
-    from privsketch.signing.trusted import found_key
+    from privsketch.signing.trusted import resolve_key
 
-    keys = [found_key(text) for text in signed_by]
+    keys = [resolve_key(text) for text in signed_by]
     return Design.from_bytes(checked_bytes(path, "design", keys)[0], str(path))
 
 
@@ -172,10 +172,10 @@ def load_sketch(path: Path) -> Sketch:
 
 def load_sketches(paths: Sequence[Path], signed_by: Sequence[str] = ()) -> list[Sketch]:
     """Load sketches to add up, and check that their signatures fit their sources."""
-    from privsketch.signing.trusted import found_key, pinned_keys
+    from privsketch.signing.trusted import pinned_keys, resolve_key
     from privsketch.sketching.sketch import Sketch
 
-    keys = [found_key(text) for text in signed_by]
+    keys = [resolve_key(text) for text in signed_by]
     sketches, signers = [], []
     for path in paths:
         data, signer = checked_bytes(path, "sketch", keys)

@@ -13,7 +13,7 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Date, Number
 from privsketch.facts.domain import Domain
-from privsketch.facts.units import field_columns, field_places
+from privsketch.facts.units import field_columns, field_positions
 from privsketch.models.base import Model
 from privsketch.models.drawing.axes import (
     INK,
@@ -208,7 +208,7 @@ def _field_indices(model: Model, columns: Sequence[str]) -> list[int]:
 def _relative_positions(model: Model, centers: Floats, domain: Domain | None) -> Floats:
     """Return positions of fields between their bounds, 0 to 1; between the centers if unbounded."""
     if model.schema is not None:
-        return field_places(model.schema, centers)
+        return field_positions(model.schema, centers)
     if domain is not None:
         low, size = domain.center_vector - domain.half_widths, 2 * domain.half_widths
     else:

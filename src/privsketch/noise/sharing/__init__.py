@@ -1,6 +1,6 @@
-"""The noise of a total that nobody sees the terms of: holders add parts of it, or tellers wholes.
+"""Noise of a total whose terms nobody sees: holders add parts of it, or tellers add whole ones.
 
-Where only the sum over holders is ever shown, the noise of one release is enough for all of them.
-Who adds it, how much of it, for how many that take part, and what everybody risks: public facts of
-a study, and the draws. How a sum is computed without showing its terms is another matter.
+Only the sum over holders is shown, so the noise of one release suffices for all of them. This
+folder plans who adds it, how much, for how many participants, and at what risk for each party, and
+draws it. Other code computes the sum without showing its terms.
 """

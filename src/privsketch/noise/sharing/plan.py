@@ -37,11 +37,11 @@ from privsketch._base.types import Integers
 from privsketch.facts.budget import exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import round_down
-from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, entered_noise
+from privsketch.noise.mechanism import HEADROOM, OWN_SAMPLER, NoiseLaw, entered_noise
 from privsketch.noise.sharing.total import (
     ALL_BUT_ONE,
     ALL_OTHERS,
-    MAX_LEVELS,
+    MAX_HOLDER_LEVELS,
     SharedCost,
     SharedTotal,
     cost_of_laws,
@@ -57,7 +57,7 @@ from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, add_nois
 
 DEFAULT_TELLERS = 2  # the fewest; where tellers add the noise, each further one adds its own
 MAX_HOLDERS = 10**6  # of one study; each can then have up to MAX_RECORDS / MAX_HOLDERS records
-_FACTS = ("by", "n_holders", "colluding", "min_holders", "n_tellers", "levels", "alone")
+_SHARING_FIELDS = ("by", "n_holders", "colluding", "min_holders", "n_tellers", "levels", "alone")
 
 
 def default_colluding(n_holders: int) -> int:
@@ -158,8 +158,8 @@ class Sharing:
                 "sharing", self.by, f"{law.kind} noise has no parts", "use `sharing='tellers'`"
             )
         is_whole = isinstance(levels, tuple) and all(type(level) is int for level in levels)
-        if not is_whole or not 1 <= len(levels) <= MAX_LEVELS:
-            raise ParameterError(f"levels: expected 1 to {MAX_LEVELS} whole numbers")
+        if not is_whole or not 1 <= len(levels) <= MAX_HOLDER_LEVELS:
+            raise ParameterError(f"levels: expected 1 to {MAX_HOLDER_LEVELS} whole numbers")
         falls = all(many > few for many, few in pairwise(levels))
         ends = levels[0] <= self.n_holders - self.colluding, self._fewest == levels[-1]
         if not (falls and all(ends)):
@@ -256,7 +256,7 @@ class Sharing:
         """Return the variance of the noise of each sum of a total, in released integers."""
         return self.noises(turnout) * self._law.variance
 
-    def receipt(self, turnout: int, study: str, sampler: str = OWN) -> Receipt:
+    def receipt(self, turnout: int, study: str, sampler: str = OWN_SAMPLER) -> Receipt:
         """Return the cost of a total; its assumption states the conditions."""
         return self.total(turnout, study).receipt(self.noise, sampler)
 
@@ -273,8 +273,8 @@ class Sharing:
         needed = self.levels[level]
         costs = [cost_times(self.noise, "outsiders", Fraction(needed, turnout))]
         if self.colluding == 0:  # every holder knows its own noise
-            others = Fraction(needed, max(turnout - 1, 1))
-            costs.append(cost_times(self.noise, "each of the other holders", others))
+            share = Fraction(needed, max(turnout - 1, 1))
+            costs.append(cost_times(self.noise, "each of the other holders", share))
         honest = turnout - self.colluding
         pooled = f"all tellers but one, with {self.colluding} of the holders"
         costs.append(cost_times(self.noise, pooled, Fraction(needed, honest)))
@@ -337,13 +337,13 @@ class Sharing:
 
     def to_json(self) -> dict[str, Any]:
         """Return the public facts as plain JSON values, without the design's noise."""
-        facts = {name: getattr(self, name) for name in _FACTS}
+        facts = {name: getattr(self, name) for name in _SHARING_FIELDS}
         return {**facts, "levels": list(self.levels)}
 
     @classmethod
     def from_json(cls, value: Any, noise: SumNoise) -> Sharing:
         """Rebuild from `to_json` and the noise of the design; raise for anything else."""
-        if not isinstance(value, Mapping) or set(value) != set(_FACTS):
+        if not isinstance(value, Mapping) or set(value) != set(_SHARING_FIELDS):
             raise ParameterError("sharing: unknown or missing fields")
         if not isinstance(value["levels"], list):
             raise ParameterError("levels: expected a list of whole numbers")
@@ -383,8 +383,8 @@ def plan_sharing(
     elif alone is None and law.kind == "gaussian":
         alone = law.rho * 2 * n_holders
     elif alone is None:
-        whole = exact(exact_sum([law.epsilon for law in noise.laws]))
-        alone = round_down(whole * floor_ratio(n_holders))
+        epsilon = exact(exact_sum([law.epsilon for law in noise.laws]))
+        alone = round_down(epsilon * floor_ratio(n_holders))
     return Sharing(
         noise,
         by,

@@ -45,7 +45,7 @@ from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import epsilon_of_rho, round_down
 from privsketch.noise.mechanism import SAMPLERS, NoiseLaw, cube_law, laplace_law
 from privsketch.noise.sums import (
-    MIN_SHARE,
+    MIN_PART_SCALE,
     SHARING_KINDS,
     SharingKind,
     SumNoise,
@@ -68,56 +68,13 @@ ALL_OTHERS = {
     "tellers": "all tellers together",
 }
 
-_SIZES = 1e-100, 1e100  # of `alone`: beyond, a number is no cost, and its square no float
+_SIZES = 1e-100, 1e100  # range of `alone`: beyond, a square is not a float
 
 
 def require_alone(alone: object) -> None:
     """Refuse a number that cannot be a cost."""
     if not (type(alone) is float and _SIZES[0] <= alone <= _SIZES[1]):
         raise ParameterError("alone", alone, "expected a number above 0")
-
-
-@dataclass(frozen=True)
-class SharedCost:
-    """What a party can learn about one unit.
-
-    Attributes
-    ----------
-    who : str
-        Description of the party.
-    epsilon, delta : float
-        Cost against this party.
-    rho : float or None
-        The same in zCDP, for Gaussian noise.
-    """
-
-    who: str
-    epsilon: float
-    delta: float
-    rho: float | None
-
-    @property
-    def text(self) -> str:
-        """Epsilon and delta, rounded up to four digits."""
-        four = Context(prec=4, rounding=ROUND_CEILING)
-        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
-        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
-
-
-def cost_of_laws(who: str, laws: Sequence[NoiseLaw]) -> SharedCost:
-    """Return the cost of a release with these laws for its sums and its count."""
-    if laws[0].zcdp is not None and laws[0].kind == "gaussian":
-        return SharedCost(who, laws[0].epsilon, laws[0].delta, laws[0].zcdp)
-    return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
-
-
-def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
-    """Return the cost of one release with its rho multiplied."""
-    law = noise.sums_law
-    if law.zcdp is None or law.kind != "gaussian" or times == 1:
-        return cost_of_laws(who, noise.laws)
-    larger = round_up(exact(law.zcdp) * times)
-    return SharedCost(who, epsilon_of_rho(larger, law.delta), law.delta, larger)
 
 
 @dataclass(frozen=True)
@@ -185,15 +142,15 @@ class SharedTotal:
         """
         if self.by == "tellers":
             laws = [self.floor(law, noise) for law in noise.laws]
-            whole = cost_of_laws(ALL_BUT_ONE, noise.laws)
-            return whole, cost_of_laws(ALL_OTHERS[self.by], laws)
+            all_but_one = cost_of_laws(ALL_BUT_ONE, noise.laws)
+            return all_but_one, cost_of_laws(ALL_OTHERS[self.by], laws)
         costs = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
         colluding, pooled = self.turnout - self.needed, "all tellers but one"
         if colluding:
             pooled += f", with {colluding} of the {self.turnout} holders"
         else:  # every holder knows its own noise
-            others = Fraction(self.needed, max(self.turnout - 1, 1))
-            costs.append(cost_times(noise, "each of the other holders", others))
+            share = Fraction(self.needed, max(self.turnout - 1, 1))
+            costs.append(cost_times(noise, "each of the other holders", share))
         costs.append(cost_times(noise, pooled, 1))
         law = noise.sums_law
         epsilon = epsilon_of_rho(self.alone, law.delta)
@@ -202,7 +159,7 @@ class SharedTotal:
     def receipt(self, noise: SumNoise, sampler: str) -> Receipt:
         """Return what the total costs those whose records are in it."""
         parts = [law.receipt(law.scale, None, sampler) for law in noise.laws]
-        whole = parts[0] if len(parts) == 1 else composed_receipt(parts, None)
+        release = parts[0] if len(parts) == 1 else composed_receipt(parts, None)
         assumption = _HOLDERS if self.by == "holders" else _TELLERS
         how = (
             f"added in parts by {self.turnout} holders"
@@ -210,8 +167,8 @@ class SharedTotal:
             else f"added by each of {self.n_tellers} tellers to the total of {self.turnout} holders"
         )
         receipt = replace(
-            whole,
-            mechanism=f"{whole.mechanism}, {how}",
+            release,
+            mechanism=f"{release.mechanism}, {how}",
             source=self.source,
             assumption=assumption.format(**self.to_json()),
         )
@@ -239,6 +196,49 @@ class SharedTotal:
         return cls(**value)
 
 
+@dataclass(frozen=True)
+class SharedCost:
+    """What a party can learn about one unit.
+
+    Attributes
+    ----------
+    who : str
+        Description of the party.
+    epsilon, delta : float
+        Cost against this party.
+    rho : float or None
+        The same in zCDP, for Gaussian noise.
+    """
+
+    who: str
+    epsilon: float
+    delta: float
+    rho: float | None
+
+    @property
+    def text(self) -> str:
+        """Epsilon and delta, rounded up to four digits."""
+        four = Context(prec=4, rounding=ROUND_CEILING)
+        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
+        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
+
+
+def cost_of_laws(who: str, laws: Sequence[NoiseLaw]) -> SharedCost:
+    """Return the cost of a release with these laws for its sums and its count."""
+    if laws[0].zcdp is not None and laws[0].kind == "gaussian":
+        return SharedCost(who, laws[0].epsilon, laws[0].delta, laws[0].zcdp)
+    return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
+
+
+def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
+    """Return the cost of one release with its rho multiplied."""
+    law = noise.sums_law
+    if law.zcdp is None or law.kind != "gaussian" or times == 1:
+        return cost_of_laws(who, noise.laws)
+    larger = round_up(exact(law.zcdp) * times)
+    return SharedCost(who, epsilon_of_rho(larger, law.delta), law.delta, larger)
+
+
 def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
     """Return wrapping Gaussian noise of another scale for the same sums, with its own cost."""
     rho = round_up(Fraction(law.sensitivity) ** 2 / (2 * Fraction(scale) ** 2))
@@ -259,8 +259,8 @@ def gaussian_part(law: NoiseLaw, scale: float) -> NoiseLaw:
 def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
     """Return `law` of `noise` for its fraction of the cost `alone`, wrapping."""
     if law.kind == "gaussian":
-        whole = Fraction(law.sensitivity) ** 2 / (2 * exact(alone))
-        return gaussian_part(law, root_up(whole))
+        variance = Fraction(law.sensitivity) ** 2 / (2 * exact(alone))
+        return gaussian_part(law, root_up(variance))
     total = exact(exact_sum([part.epsilon for part in noise.laws]))
     epsilon = round_down(exact(law.epsilon) * exact(alone) / total)
     n, sensitivity = law.n_components, int(law.sensitivity)
@@ -277,7 +277,7 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
         ) from None
 
 
-MARGIN = Fraction(1, 2**40)
+VARIANCE_MARGIN = Fraction(1, 2**40)
 
 
 def require_margin(rho: float, n_noises: int, n_components: int) -> None:
@@ -286,8 +286,8 @@ def require_margin(rho: float, n_noises: int, n_components: int) -> None:
     With v (1 + m) for v, sensitivity / sqrt(v (1 + m)) <= sqrt(2 rho) (1 - m / 3); the rest of
     sqrt(2 rho) is what tau sqrt(D) may be. In logarithms, because both are beyond floats.
     """
-    log_tau = math.log(9 * n_noises) - math.pi**2 * MIN_SHARE**2
-    room = math.log(2 * rho) / 2 + math.log(MARGIN / 3)
+    log_tau = math.log(9 * n_noises) - math.pi**2 * MIN_PART_SCALE**2
+    room = math.log(2 * rho) / 2 + math.log(VARIANCE_MARGIN / 3)
     if log_tau + math.log(n_components) / 2 > room:
         raise ParameterError("noise: so much of it that its parts do not add up to it")
 
@@ -308,23 +308,25 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
     The variances of the first l noises add up to scale^2 / levels[l - 1], with the margin: so many
     holders have together the noise of one release. Levels fall.
     """
-    whole = Fraction(scale) ** 2 * (1 + MARGIN)
+    variance = Fraction(scale) ** 2 * (1 + VARIANCE_MARGIN)
     scales: list[float] = []
     covered = Fraction(0)
     for level in levels:
-        missing = whole / level - covered
-        if missing < MIN_SHARE**2:
+        part = variance / level - covered
+        if part < MIN_PART_SCALE**2:
             raise ParameterError(
-                f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
-                "a design that has room for parts of its noise: planned with `n_holders=` as many "
-                "as take part, and `sharing='holders'`"
+                f"levels: noise for {level} holders has a part with a scale below "
+                f"{MIN_PART_SCALE}; use a design that has room for parts of its noise: planned "
+                "with `n_holders=` as many as take part, and `sharing='holders'`"
             )
-        scales.append(root_up(missing))
+        scales.append(root_up(part))
         covered += Fraction(scales[-1]) ** 2
     return tuple(scales)
 
 
-MAX_LEVELS = 16  # of a ballot, each as long as a sketch; a step from N to N / 2 then costs 5 %
+# Each level makes a ballot longer by a sketch. From N to N / 2 holders a step then costs 5 %
+# (python -m benchmarks constants noise MAX_HOLDER_LEVELS).
+MAX_HOLDER_LEVELS = 16
 
 
 def plan_levels(scale: float, most: int, least: int) -> tuple[int, ...]:
@@ -336,9 +338,9 @@ def plan_levels(scale: float, most: int, least: int) -> tuple[int, ...]:
     if not 1 <= least <= most:
         raise ParameterError(f"levels: expected 1 <= {least} <= {most}")
     # Other machines may compute other last digits of the scale.
-    smallest = Fraction(MIN_SHARE) ** 2 * (1 + Fraction(1, 10**6))
+    smallest = Fraction(MIN_PART_SCALE) ** 2 * (1 + Fraction(1, 10**6))
     most = min(most, max(least, math.floor(Fraction(scale) ** 2 / smallest)))
-    for count in range(min(MAX_LEVELS, most - least + 1), 1, -1):
+    for count in range(min(MAX_HOLDER_LEVELS, most - least + 1), 1, -1):
         levels = _geometric(most, least, count)
         steps = zip(levels[1:], levels, strict=False)
         parts = [Fraction(1, few) - Fraction(1, many) for few, many in steps]

@@ -11,7 +11,7 @@ import numpy as np
 from privsketch._base.notebook import shown, table
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
-from privsketch.facts.units import digits, field_columns, field_values, written
+from privsketch.facts.units import digits, field_columns, field_text, field_values
 from privsketch.pages.comparison.reference import column_names
 
 MAX_SHOWN_SOURCES = 30  # sources in a description
@@ -289,7 +289,7 @@ def center_text(design: Design, center: Floats) -> str:
     else:
         fields = field_values(design.schema, center[np.newaxis])[0]
         texts = [
-            f"{name} {written(column, float(value))}"
+            f"{name} {field_text(column, float(value))}"
             for column, span in field_columns(design.schema)
             for name, value in zip(column.fields, fields[span], strict=True)
         ]

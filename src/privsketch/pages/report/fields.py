@@ -23,9 +23,9 @@ from privsketch.facts.units import (
     digits,
     field_columns,
     field_errors,
-    field_places,
+    field_positions,
     field_values,
-    is_anywhere,
+    has_no_phase,
     span_text,
 )
 from privsketch.models.clusters import ClusterModel
@@ -178,7 +178,7 @@ def center_rows(parts: Parts) -> tuple[list[Row], int]:
     ]
     shown = _shown_columns(np.array(differences))
     values = field_values(schema, parts.centers)
-    between = field_places(schema, parts.centers)
+    between = field_positions(schema, parts.centers)
     errors = None if parts.errors is None else field_errors(schema, parts.centers, parts.errors)
     rows: list[Row] = []
     both = zip(schema.places(), field_columns(schema), strict=True)
@@ -247,7 +247,7 @@ def _column_rows(
         spread = 0.0
         if isinstance(column, Cycle):
             place = None
-            if is_anywhere(column, coordinates[k], error):
+            if has_no_phase(column, coordinates[k], error):
                 text, small = "all around", ""
         elif not isinstance(column, Flag) and widths is not None:
             spread = float(widths[k, 0] / column.weight / 2)

@@ -95,7 +95,7 @@ def quietly(version: str, compute: Callable[[], _Computed]) -> _Computed | Privs
     try:
         return compute()
     except PrivsketchError as error:
-        return error.alone()
+        return error.without_causes()
     except Exception as error:
         return foreign_error("a worker", error)
 

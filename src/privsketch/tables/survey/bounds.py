@@ -32,7 +32,7 @@ from privsketch.facts.budget import Budget, Neighbours, checked_source, exact, n
 from privsketch.facts.columns import Column, Number, Rule
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
-from privsketch.ledger.entry import LedgerName, cost_of_budget, entered
+from privsketch.ledger.entry import LedgerName, cost_of_budget, open_entry
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.tables.memory import Selection
@@ -254,13 +254,13 @@ def private_bounds(
     source = None if source is None else checked_source(source)
     persons = () if person is None else (person,)
     chosen = Selection(schema.dim, (*chosen_names, *persons), None, format=format, schema=schema)
-    with entered(
+    with open_entry(
         ledger,
         lambda: cost_of_budget(budget),
         what="bounds",
         source=source,
         is_total=schema.is_total,
-    ) as entry:
+    ).entered() as entry:
         counts = _counts(data, chosen, n_threads, progress)
         account = Account(Shares(budget, {_SHARE: Fraction(1)}))
         # A record is in one cell of each column.

@@ -14,7 +14,7 @@ from typing import Any
 
 from privsketch._base.errors import PrivsketchError, RecordError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours
-from privsketch.facts.schema import KINDS, Schema, column_from_json
+from privsketch.facts.schema import COLUMN_KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind
 from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
@@ -151,7 +151,7 @@ def _open_fields(column: Any, place: int) -> list[str]:
     name = column.get("name")
     where = f"column {name!r}" if isinstance(name, str) else f"column number {place} (from 0)"
     if column.get("kind") is None:
-        return [f"{where}: its kind is open; write one of {', '.join(KINDS)}"]
+        return [f"{where}: its kind is open; write one of {', '.join(COLUMN_KINDS)}"]
     nulls = [key for key, item in column.items() if item is None and key != "note"]
     if nulls:
         return [f"{where}: {key} is open" for key in nulls]

@@ -265,7 +265,7 @@ def _first_names(file: TextFile, *, mend: bool) -> list[str]:
         with _errors(file, []), file.open(mend=mend) as stream:
             return _beginning(file, stream).names
     except RecordError as error:
-        failure = error.alone()
+        failure = error.without_causes()
     raise failure  # here, where no foreign error is its context
 
 

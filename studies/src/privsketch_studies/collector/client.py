@@ -27,7 +27,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import (
     MAX_JSON_BYTES,
-    MAX_VALUES,
+    MAX_SKETCH_VALUES,
     SKETCH_MAGIC,
     as_line,
     document_content,
@@ -42,7 +42,7 @@ from privsketch_studies.errors import CollectorError
 
 TOKEN_VARIABLE = "PRIVSKETCH_TOKEN"  # noqa: S105 - name of the variable, not the token
 _SIGNATURE = "Privsketch-Signature"
-_MAX_ANSWER = MAX_JSON_BYTES + 8 * MAX_VALUES
+_MAX_ANSWER = MAX_JSON_BYTES + 8 * MAX_SKETCH_VALUES
 _MAX_MESSAGE = 500  # characters of a collector's message to show
 _TIMEOUT_SECONDS = 60.0
 _TRIES = 3

@@ -17,7 +17,7 @@ import numpy as np
 from privsketch._base.errors import FileError, PrivsketchError
 from privsketch._base.formats import canonical_json, read_file
 from privsketch.facts.receipt import Receipt
-from privsketch.noise.mechanism import OWN, REPLACED
+from privsketch.noise.mechanism import OWN_SAMPLER, REPLACED
 from privsketch.signing.encryption import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
@@ -129,7 +129,7 @@ class Ballot(BinaryFile):
 BallotSource: TypeAlias = Ballot | str | os.PathLike[str]
 
 
-def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN) -> Ballot:
+def make_ballot(study: SealedStudy, words: Words, key: Key, sampler: str = OWN_SAMPLER) -> Ballot:
     """Encrypt words (n_levels, n_words), with check words, for the tellers of a study."""
     holder = study.holder_with(key.public)
     if words.shape != shape_of(study):
@@ -157,7 +157,7 @@ def samplers_of(receipt: Receipt) -> list[str]:
 
 def combined_sampler(samplers: Iterable[str]) -> str:
     """Return the insecure sampler if there is one among these, else the library's own."""
-    return REPLACED if REPLACED in samplers else OWN
+    return REPLACED if REPLACED in samplers else OWN_SAMPLER
 
 
 def each_source(

@@ -15,7 +15,7 @@ from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
-from privsketch.signing.documents import alike, written
+from privsketch.signing.documents import alike, document_bytes
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
@@ -173,14 +173,14 @@ class Card(SealedFile):
         names = (*cls.FIELDS, "signer", "signature")
         require_fields(value, names, what)
         try:
-            data = written(cls.KIND, {name: value[name] for name in names})
+            data = document_bytes(cls.KIND, {name: value[name] for name in names})
         except (TypeError, ValueError, RecursionError):
             raise FileError(f"{what}: not a card") from None
         return cls.from_bytes(data, what)
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        return written(self.KIND, self.to_json())
+        return document_bytes(self.KIND, self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str | None = None) -> Card:

@@ -27,8 +27,8 @@ from privsketch._base.formats import (
     read_file,
     write_file,
 )
-from privsketch.noise.mechanism import OWN, REPLACED
-from privsketch.signing.documents import VERSION, content, written
+from privsketch.noise.mechanism import OWN_SAMPLER, REPLACED
+from privsketch.signing.documents import DOCUMENT_VERSION, document_bytes, document_fields
 from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import (
     KEY_BYTES,
@@ -182,7 +182,7 @@ class BinaryFile(SealedFile):
         if digits(header[self.SIGNER], 32, what) != key_fingerprint(self._identity):
             raise FileError(f"{what}: signed by another key than it names")
         self.study = digits(header["study"], 64, what)
-        if header["sampler"] not in (OWN, REPLACED):
+        if header["sampler"] not in (OWN_SAMPLER, REPLACED):
             raise FileError(f"{what}: noise of an unknown origin")
         self.sampler = header["sampler"]
         self._set(header, content, what)
@@ -206,9 +206,9 @@ class Signed(NamedTuple):
 def signed_json(kind: str, content: dict[str, Any], key: Key) -> bytes:
     """Return the bytes of a signed JSON file."""
     fields = {**content, "signer": key.public.identity.hex(), "signature": "0" * 128}
-    body = written(kind, fields)[:-_UNSIGNED_BYTES]
+    body = document_bytes(kind, fields)[:-_UNSIGNED_BYTES]
     signature = signature_within_rules(key, body, kind).signature
-    return written(kind, {**fields, "signature": signature.hex()})
+    return document_bytes(kind, {**fields, "signature": signature.hex()})
 
 
 def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
@@ -227,13 +227,15 @@ def read_signed_json(
 ) -> tuple[bytes, dict[str, Any]]:
     """Return signer and fields of a JSON file, after verifying its signature."""
     signer = signer_of_json(data, kind, what)
-    values = content(data, kind, (*fields, *_SIGNATURE_FIELDS), what, max_bytes=MAX_JSON_BYTES)
+    values = document_fields(
+        data, kind, (*fields, *_SIGNATURE_FIELDS), what, max_bytes=MAX_JSON_BYTES
+    )
     return signer, {name: values[name] for name in fields}
 
 
 def read_json(data: bytes, kind: str, fields: Fields, what: str) -> dict[str, Any]:
     """Return the fields of a JSON file whose signatures are in files beside it."""
-    return content(data, kind, fields, what, max_bytes=MAX_JSON_BYTES)
+    return document_fields(data, kind, fields, what, max_bytes=MAX_JSON_BYTES)
 
 
 # ---------------------------------------------------------------- binary files
@@ -243,7 +245,12 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
     """Return the bytes of a signed ballot or tally."""
     text = canonical_json(header)
     body = b"".join(
-        [_PREAMBLE.pack(MAGIC[kind], VERSION, len(text)), text, content, key.public.identity]
+        [
+            _PREAMBLE.pack(MAGIC[kind], DOCUMENT_VERSION, len(text)),
+            text,
+            content,
+            key.public.identity,
+        ]
     )
     return body + signature_within_rules(key, body, kind).signature
 
@@ -266,8 +273,10 @@ def unpacked(
     ):
         raise SignatureError(f"{what}: the signature is wrong; the file was altered")
     _, version, n_bytes = _PREAMBLE.unpack_from(data)
-    if version != VERSION:
-        raise FileError(f"{what}: of version {version}; this privsketch reads version {VERSION}")
+    if version != DOCUMENT_VERSION:
+        raise FileError(
+            f"{what}: of version {version}; this privsketch reads version {DOCUMENT_VERSION}"
+        )
     if n_bytes > min(len(data) - _PREAMBLE.size - _TRAILER, MAX_JSON_BYTES):
         raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
     text = bytes(view[_PREAMBLE.size : _PREAMBLE.size + n_bytes])

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privsketch._base.errors import AccessError, FileError
-from privsketch._base.formats import read_file, temporary_beside
-from privsketch.signing.documents import sync_folder
+from privsketch._base.formats import read_file, sync_folder, temporary_beside
 from privsketch_studies.errors import StudyError
 
 if TYPE_CHECKING:

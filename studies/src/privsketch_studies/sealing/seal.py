@@ -20,9 +20,9 @@ from privsketch.design.cautions import warn_of
 from privsketch.facts.budget import exact, number_text, require_limits
 from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import LedgerName, entered, named
+from privsketch.ledger.entry import LedgerName, named, open_entry
 from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.trusted import found_key, pinned_keys
+from privsketch.signing.trusted import pinned_keys, resolve_key
 from privsketch.sketching.build import cost_of_design, engine_sums
 from privsketch.sketching.sums import ExactSums
 from privsketch.tables.marks import noter_of
@@ -129,14 +129,14 @@ def seal(
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
     format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
-    with entered(
+    with open_entry(
         ledger,
         lambda: cost_of_design(design),
         what=what_of(study),
         source=holder,
         alone=lambda: cost_alone(study),
         is_total=stops_nothing(design.schema, format, to_center=missing_to_center),
-    ) as entry:
+    ).entered() as entry:
         noter = noter_of(entry.key, design.schema)
         found = engine_sums(
             data,
@@ -153,7 +153,7 @@ def seal(
         )
         if noter is not None:
             noter.add(found.marks)
-            entry.saw(noter)
+            entry.set_marks_source(noter)
         ballot = sealed_sums(study, found, key, holder)
         if entry.reserved is not None:
             keep_once(entry_slot(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
@@ -194,7 +194,7 @@ def require_sealable(
     alone = checked_alone(accept_alone)
     holder = study.holder_with(key.public)
     study.require_open()
-    keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
+    keys = pinned_keys() if trusted is None else [resolve_key(item) for item in trusted]
     trusted_identities = {item.identity for item in keys} | {key.public.identity}
     if not any(card.key.identity in trusted_identities for card in study.tellers):
         raise StudyError(

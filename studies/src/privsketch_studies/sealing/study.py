@@ -23,7 +23,7 @@ from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
-from privsketch.signing.documents import read_small, written
+from privsketch.signing.documents import document_bytes, read_small
 from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, signed_message, spoken
 from privsketch_studies.errors import StudyError
@@ -350,7 +350,7 @@ class SealedStudy(SealedFile):
 
     @cached_property
     def _data(self) -> bytes:  # type: ignore[override]
-        return written(self.KIND, self.to_json())
+        return document_bytes(self.KIND, self.to_json())
 
     @classmethod
     def from_bytes(

@@ -18,7 +18,7 @@ import numpy as np
 
 from privsketch._base.errors import AccessError, PrivsketchError
 from privsketch._base.formats import beginning_of
-from privsketch.noise.mechanism import OWN
+from privsketch.noise.mechanism import OWN_SAMPLER
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import spoken
 from privsketch_studies.errors import StudyError
@@ -243,7 +243,7 @@ def _open_all(
     published: dict[int, dict[str, Words]],
 ) -> str:
     """Check all ballots of a list before the key is used, and return the sampler of their noise."""
-    waiting, samplers = dict(closed.ballots), [OWN]
+    waiting, samplers = dict(closed.ballots), [OWN_SAMPLER]
     number = study.teller_of(key.public)
     require_all_checked(study, {number, *published})
     published_by_others = [shares for teller, shares in published.items() if teller != number]

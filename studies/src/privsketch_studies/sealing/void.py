@@ -30,7 +30,7 @@ from privsketch._base.formats import SKETCH_MAGIC, beginning_of, read_file
 from privsketch.ledger.entry import LedgerName, named
 from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint
-from privsketch.signing.trusted import found_key
+from privsketch.signing.trusted import resolve_key
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import Ballot, study_key
@@ -257,7 +257,7 @@ def _require_void(
     declared = {void.require_of(study) for void in voids}
     missing = [card.name for index, card in enumerate(study.tellers) if index not in declared]
     if trusted is not None:
-        key = found_key(trusted)
+        key = resolve_key(trusted)
         if study.teller_of(key) not in declared:
             raise StudyError(f"{key.name!r}, whom you trust, has not declared the study void")
         return True

@@ -105,7 +105,7 @@ def _serving(machine: Person) -> Iterator[str]:
         f"privsketch collector add-member {OWNER} --makes-studies --token-file {OWNER}.token; "
         "privsketch collector serve",
     )
-    command = [sys.executable, "-m", "privsketch", "collector", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "privsketch.cli.main", "collector", "serve", "--port", "0"]
     with (machine.folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 (this program, with arguments of its own)
             command,

@@ -58,10 +58,10 @@ class Checker:
         """Check that all tellers have signed the study, and that one of them is trusted."""
         from privsketch._base.errors import PrivsketchError
         from privsketch.signing.signature import spoken
-        from privsketch.signing.trusted import found_key, pinned_keys
+        from privsketch.signing.trusted import pinned_keys, resolve_key
         from privsketch_studies.errors import StudyError
 
-        keys = [found_key(text) for text in trusted] or pinned_keys()
+        keys = [resolve_key(text) for text in trusted] or pinned_keys()
         identities = {key.identity for key in keys}
         tellers = [card.key for card in self.study.tellers if card.key.identity in identities]
         try:

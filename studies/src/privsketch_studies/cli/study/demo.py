@@ -52,7 +52,7 @@ class Person:
 
     def run(self, *arguments: object) -> str:
         """Run a command in a process of its own and return its output."""
-        command = [sys.executable, "-m", "privsketch", *map(str, arguments)]
+        command = [sys.executable, "-m", "privsketch.cli.main", *map(str, arguments)]
         process = subprocess.run(  # noqa: S603 (this program, with arguments of its own)
             command,
             cwd=self.folder,

@@ -232,7 +232,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     \b
     privsketch study show s.study --me h3.pub
     """
-    from privsketch.signing.trusted import found_key
+    from privsketch.signing.trusted import resolve_key
     from privsketch_studies.cli.study.checking import mailbox_facts, next_steps
     from privsketch_studies.sealing.lists import UNFIT, unopened_words
     from privsketch_studies.sealing.study import SealedStudy
@@ -240,7 +240,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     study = SealedStudy.load(study_file)
     folder = study_file.parent if mailbox is None else mailbox
     files = mailbox_facts(study, folder)
-    steps = next_steps(study, files, None if me is None else found_key(me))
+    steps = next_steps(study, files, None if me is None else resolve_key(me))
     say(study.describe())
     for text in study.cautions:
         caution(text)
