@@ -27,7 +27,7 @@ from privsketch.kernels.operations import fma, maximum, polynomial, rint
 
 ATOMS = 2  # atoms of a pair, which share the loads of the frequencies
 Axes = Mapping[str, tuple[str | int, ...]]  # names or lengths of the axes of arrays
-_NUMBERS = ("tiles", "pairs", "dim", "widths")
+_EVALUATION_NUMBERS = ("tiles", "pairs", "dim", "widths")
 _INPUTS: Axes = {
     "frequencies": ("tiles", "dim", "tile"),  # in turns per unit
     "exponents": ("tiles", "widths", "tile"),  # factors of variances in log2(envelope)
@@ -180,7 +180,7 @@ class AtomWriter:
 
     def __init__(self, name: str, shape: Shape, inputs: Mapping[str, Kind | None]) -> None:
         self.number = FLOAT if shape.kind == "float" else DOUBLE
-        arguments: Arguments = dict.fromkeys(_NUMBERS, I64)
+        arguments: Arguments = dict.fromkeys(_EVALUATION_NUMBERS, I64)
         arguments |= {key: Array(kind or self.number) for key, kind in inputs.items()}
         bits = self.number.number_bits * shape.lanes
         self.routine, self.shape = Routine(name, arguments, vector_bits=bits), shape

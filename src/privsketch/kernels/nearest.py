@@ -37,7 +37,7 @@ MODES: tuple[Mode, ...] = ("sums", "residuals", "lengths")
 LANES, VECTORS = 8, 2  # shape of a group of records
 CENTERS = 4  # centers of a group, which share the loads of the records
 SCRATCH = 3  # numbers of a record besides its coordinates: cluster or bin, length or factor, weight
-_NUMBERS: dict[str, Kind] = {
+_CLUSTER_NUMBERS: dict[str, Kind] = {
     "n": I64,
     "dim": I64,
     "groups": I64,  # of centers
@@ -45,7 +45,7 @@ _NUMBERS: dict[str, Kind] = {
     "radius": DOUBLE,
     "weight": DOUBLE,
 }
-_ARRAYS = (
+_CLUSTER_ARRAYS = (
     "records",  # (n, dim)
     "doubled",  # (groups, dim, CENTERS): centers times -2
     "squares",  # (groups, CENTERS): their squared lengths
@@ -430,7 +430,7 @@ def clusters_routine(mode: Mode, norm: Norm) -> Routine:
 
     It adds to `sums` and `counts`; for "lengths", to `counts` alone.
     """
-    arguments: Arguments = {**_NUMBERS, **dict.fromkeys(_ARRAYS, Array(DOUBLE))}
+    arguments: Arguments = {**_CLUSTER_NUMBERS, **dict.fromkeys(_CLUSTER_ARRAYS, Array(DOUBLE))}
     routine = Routine("clusters", arguments, vector_bits=machine.vector_bits())
     n, size = routine.numbers["n"], LANES * VECTORS
     grouped = n // size * size

@@ -47,7 +47,7 @@ INPUTS: dict[str, tuple[Kind, bool]] = {
     **{f"i{kind.number_bits // 8}": (kind, True) for kind in (I8, I16, I32, I64)},
     **{f"u{kind.number_bits // 8}": (kind, False) for kind in (I8, I16, I32, I64)},
 }
-_NUMBERS = ("count", "width", "stride", "out_stride")
+_LINE_NUMBERS = ("count", "width", "stride", "out_stride")
 _TABLES = ("center", "unit", "low", "high")  # (width,) each, padded to whole vectors
 
 
@@ -326,7 +326,7 @@ class _QuantiserRoutine(Routine):
     def __init__(self, number: str, output: Output) -> None:
         self.kind, self.signed = INPUTS[number]
         self.output = output
-        arguments: Arguments = dict.fromkeys(_NUMBERS, I64)
+        arguments: Arguments = dict.fromkeys(_LINE_NUMBERS, I64)
         arguments |= {"records": Array(self.kind), "integers": Array(I16), "wholes": Array(DOUBLE)}
         arguments |= dict.fromkeys(_TABLES, Array(DOUBLE))
         arguments["missing"] = Array(I8)

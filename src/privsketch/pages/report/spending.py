@@ -1,4 +1,4 @@
-"""The page of a ledger, for its holder only: limits, and what was spent of them and when."""
+"""The page of a ledger, for its holder only: limits, and the spending over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from privsketch.ledger.contents import DataSet, Entry, span_text, spending
 from privsketch.ledger.contents import SpendingStep as Step
 from privsketch.pages.report.rendering import render
 
-_WIDTH, _HEIGHT = 760, 180
+_WIDTH, _HEIGHT = 760, 180  # of the picture, in pixels
 _LEFT, _TOP, _BOTTOM = 48, 10, 24  # margins for the axes
 _RIGHT = _WIDTH - 8
 
@@ -61,7 +61,7 @@ def _section(data_set: DataSet, entries: Sequence[Entry], made: datetime) -> dic
 
 
 def _picture(steps: Sequence[Step], begin: datetime, end: datetime) -> dict[str, Any]:
-    """Return the share of the limit that was spent, as a staircase over time."""
+    """Return the spent share of the limit as a step function over time."""
     end = max(end, steps[-1].time)
     seconds = max((end - begin).total_seconds(), 1.0)
 
