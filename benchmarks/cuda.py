@@ -8,6 +8,7 @@ pinned and in ordinary memory. `--records` asks for one sketch of so many record
 from __future__ import annotations
 
 import time
+from ctypes import byref, c_float, c_uint, c_void_p
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.maps import feature_map
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
-from privsketch.kernels.cuda.driver import Memory, Stream, device, seconds_between, to_device
+from privsketch.kernels.cuda.driver import Memory, Stream, device, to_device
 from privsketch.kernels.cuda.sums import DeviceKernel
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, ReferenceKernel
 from privsketch.kernels.kinds import I64, Array
@@ -75,6 +76,22 @@ def definition(name: str, dim: int, m: int) -> ReferenceKernel:
     return ReferenceKernel(mapping, matrix, offsets.astype(np.uint32), TURN_BITS)
 
 
+def mark(stream: Stream) -> c_void_p:
+    """Record a time mark on a stream, for `seconds_between`."""
+    event = c_void_p()
+    driver.call("cuEventCreate", byref(event), c_uint(0))
+    driver.call("cuEventRecord", event, stream.handle)
+    return event
+
+
+def seconds_between(first: c_void_p, second: c_void_p) -> float:
+    """Wait for the second mark, and return the seconds between both."""
+    milliseconds = c_float()
+    driver.call("cuEventSynchronize", second)
+    driver.call("cuEventElapsedTime", byref(milliseconds), first, second)
+    return milliseconds.value / 1000
+
+
 def on_the_device(dims: list[int], n: int) -> str:
     """Features a second, records being there."""
     lines = []
@@ -87,9 +104,9 @@ def on_the_device(dims: list[int], n: int) -> str:
         )
         seconds = []
         for _ in range(5):
-            first = stream.mark()
+            first = mark(stream)
             kernel.add(stream, records.address, count)
-            seconds.append(seconds_between(first, stream.mark()))
+            seconds.append(seconds_between(first, mark(stream)))
         shape = kernel.shape
         cut = f"{shape.tiles} tiles, {shape.warps} warps, {shape.records} records"
         rate = count * M / min(seconds)

@@ -103,7 +103,9 @@ class Emulated:
         self._folder = Path(tempfile.mkdtemp())
         shape = dense.Shape(processor.vector_bits // 32, 2, 4)
         source = dense.sums_routine(name, shape, mode, processor.words)
-        (self._folder / "sums.o").write_bytes(machine.object_code(source, processor))
+        target = processor.target_machine()
+        code = bytes(target.emit_object(machine.optimise(source, target)))
+        (self._folder / "sums.o").write_bytes(code)
         (self._folder / "main.c").write_text(_DRIVER)
         parts = [str(self._folder / file) for file in ("main.c", "sums.o")]
         program = str(self._folder / "sums")

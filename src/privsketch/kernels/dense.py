@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -52,17 +52,6 @@ ARGUMENTS: Arguments = {
 }
 
 
-class Kernel(Protocol):
-    """Interface of kernels that add up the features of quantised records."""
-
-    def sums(self, quantised: Quantised, mask: Bits | None = None) -> Integers:
-        """Return the sums of cosines, then of sines, (2 n_features,), of records (n, dim) int16.
-
-        Quadratic features have one number each, (n_features,). `mask`, (n, n_features), marks the
-        features to add; all are added if it is None.
-        """
-
-
 @dataclass(frozen=True)
 class ReferenceKernel:
     """Definition of the sums in plain NumPy; also used for tables that have no vector code."""
@@ -73,7 +62,11 @@ class ReferenceKernel:
     turn_bits: int
 
     def sums(self, quantised: Quantised, mask: Bits | None = None) -> Integers:
-        """See `Kernel`."""
+        """Return the sums of cosines, then of sines, (2 n_features,), of records (n, dim) int16.
+
+        Quadratic features have one number each, (n_features,). `mask`, (n, n_features), marks the
+        features to add; all are added if it is None.
+        """
         m = len(self.frequencies)
         total = np.zeros((2 if self.feature_map.has_table else 1) * m, dtype=np.int64)
         rows = max(1, _REFERENCE_FEATURES // m)
@@ -121,7 +114,7 @@ class CompiledKernel:
         self._frequencies = machine.aligned(tiled.transpose(0, 3, 1, 2, 4))
 
     def sums(self, quantised: Quantised, mask: Bits | None = None) -> Integers:
-        """See `Kernel`."""
+        """See `ReferenceKernel`."""
         return self._sums(
             _compile(self._map_name, "whole" if mask is None else "masked"), quantised, mask
         )
@@ -223,7 +216,7 @@ class BlockKernel:
         return cls(CompiledKernel(blocks), size, padded)
 
     def sums(self, quantised: Quantised, selected: Bits) -> Integers:
-        """Return sums like `Kernel`; `selected`, (blocks, n), marks the records of each block."""
+        """Return sums like `ReferenceKernel`; `selected`, (blocks, n), marks each block's records."""
         sums = self.kernel.listed_sums(quantised, selected, self.padded)
         return sums.reshape(-1, len(selected), self.padded)[:, :, : self.size].reshape(-1)
 

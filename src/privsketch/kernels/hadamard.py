@@ -41,7 +41,7 @@ class StructuredKernel:
         self._tables = _Tables.of(self._kernel().transform, blocks, offsets)
 
     def sums(self, quantised: Quantised, mask: Bits | None = None) -> Integers:
-        """Return the sums of cosines, then of sines, as `dense.Kernel` does."""
+        """Return the sums of cosines, then of sines, as `ReferenceKernel` does."""
         kernel = self._kernel(masked=mask is not None)
         return kernel.sums(self._tables, quantised, slice(None), mask).reshape(-1)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -58,34 +58,6 @@ _CLUSTER_ARRAYS = (
 _NEVER = math.inf  # score of the padding of the last group: not below any other
 
 
-class Clusters(Protocol):
-    """Sums over records, each of which is in the cluster of its nearest center.
-
-    Of equally near centers, the first one counts. Records come in blocks (n, dim), at most 2^32 of
-    them in all. Coordinates of records and centers are below 2^20.
-    """
-
-    def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
-        """Return the sum of the records of each cluster, (k, dim), and their number, (k,)."""
-
-    def residuals(
-        self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
-    ) -> tuple[Integers, Integers]:
-        """Return the sum of cut residuals of each cluster, (k, dim), and of weights, (k,).
-
-        A residual x - c longer than the radius is scaled by f = radius / length. Terms of the sums
-        are f (x - c) and f weight, each rounded towards 0. One record moves the first sum by at
-        most the radius in the norm, and the second by at most the weight.
-        """
-
-    def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
-        """Count residuals in bins, by their L1 lengths or squared L2 lengths.
-
-        A bin holds lengths above the previous edge, up to its own edge. The first bin has no lower
-        end, and the last one no upper end.
-        """
-
-
 def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
     """Return the index of the nearest center, the first of equals; exact for integers."""
     scores = records @ (-2 * centers.T)
@@ -102,12 +74,16 @@ def lengths(points: Whole, norm: Norm) -> Whole:
 
 @dataclass(frozen=True)
 class ReferenceClusters:
-    """Definition of the sums in plain NumPy."""
+    """Definition, in plain NumPy, of sums over the records nearest to each center.
+
+    Of equally near centers, the first one counts. Records come in blocks (n, dim), at most 2^32 of
+    them in all. Coordinates of records and centers are below 2^20.
+    """
 
     centers: Whole
 
     def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """Return the sum of the records of each cluster, (k, dim), and their number, (k,)."""
         records = np.concatenate(list(blocks))
         member = self._member(nearest(records, self.centers))
         return (member @ records).astype(np.int64), member.sum(axis=1).astype(np.int64)
@@ -115,7 +91,12 @@ class ReferenceClusters:
     def residuals(
         self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """Return the sum of cut residuals of each cluster, (k, dim), and of weights, (k,).
+
+        A residual x - c longer than the radius is scaled by f = radius / length. Terms of the sums
+        are f (x - c) and f weight, each rounded towards 0. One record moves the first sum by at
+        most the radius in the norm, and the second by at most the weight.
+        """
         records = np.concatenate(list(blocks))
         label = nearest(records, self.centers)
         residuals = records - self.centers[label]
@@ -132,7 +113,11 @@ class ReferenceClusters:
         return (member @ residuals).astype(np.int64), (member @ weights).astype(np.int64)
 
     def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
-        """See `Clusters`."""
+        """Count residuals in bins, by their L1 lengths or squared L2 lengths.
+
+        A bin holds lengths above the previous edge, up to its own edge. The first bin has no lower
+        end, and the last one no upper end.
+        """
         records = np.concatenate(list(blocks))
         length = lengths(records - self.centers[nearest(records, self.centers)], norm)
         bins = np.searchsorted(edges, length, side="left")
@@ -165,17 +150,17 @@ class CompiledClusters:
         return CompiledClusters, (np.array(self._centers),)  # addresses belong to one process
 
     def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """See `ReferenceClusters`."""
         return self._clusters(compile_clusters("sums", 2), blocks)
 
     def residuals(
         self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """See `ReferenceClusters`."""
         return self._clusters(compile_clusters("residuals", norm), blocks, radius, weight)
 
     def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
-        """See `Clusters`."""
+        """See `ReferenceClusters`."""
         return self._histogram(compile_clusters("lengths", norm), blocks, edges)
 
     def _clusters(
@@ -213,7 +198,7 @@ class CompiledClusters:
 
 @cached_once
 def compile_clusters(mode: Mode, norm: Norm) -> machine.Code:
-    """Compile the function for one of the sums of `Clusters`."""
+    """Compile the function for one of the sums of `ReferenceClusters`."""
     code = machine.compile_routine(clusters_routine(mode, norm))
     _check(code, mode, norm)
     return code

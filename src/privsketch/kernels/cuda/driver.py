@@ -11,7 +11,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Sequence
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -224,21 +224,6 @@ class Stream:
     def clear(self, target: int, n_bytes: int) -> None:
         """Start to fill memory with zeros."""
         call("cuMemsetD8Async", c_uint64(target), ctypes.c_ubyte(0), c_size_t(n_bytes), self.handle)
-
-    def mark(self) -> c_void_p:
-        """Record a time mark on this stream, for `seconds_between`."""
-        event = c_void_p()
-        call("cuEventCreate", byref(event), c_uint(0))
-        call("cuEventRecord", event, self.handle)
-        return event
-
-
-def seconds_between(first: c_void_p, second: c_void_p) -> float:
-    """Wait for the second mark, and return the seconds between both."""
-    milliseconds = c_float()
-    call("cuEventSynchronize", second)
-    call("cuEventElapsedTime", byref(milliseconds), first, second)
-    return milliseconds.value / 1000
 
 
 def to_device(array: npt.NDArray[Any]) -> Memory:

@@ -115,7 +115,7 @@ class DeviceKernel:
         self._function.launch((x, y), self.shape.threads, stream, [records, n, *tables, *lists_at])
 
     def sums(self) -> Integers:
-        """Wait, and return the sums of all records added, like `kernels.dense.Kernel`."""
+        """Wait, and return the sums of all records added, like `ReferenceKernel`."""
         tiles = to_host(self._out, (self._count, self._padded // TILE, 2, TILE), np.int64)
         padded = tiles.transpose(2, 0, 1, 3).reshape(2, self._count, self._padded)
         totals = SUM_UNITS[self._map.name] * padded[:, :, : self._size].reshape(2, -1)

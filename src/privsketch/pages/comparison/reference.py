@@ -74,7 +74,7 @@ def column_names(design: Design) -> Sequence[str]:
     return design.columns or [f"column {j + 1}" for j in range(design.dim)]
 
 
-def lines_of(design: Design) -> list[Line]:
+def _lines(design: Design) -> list[Line]:
     """Return the coordinates that have units: all of a domain, the numbers of a schema."""
     half, center = design.domain.half_widths, design.domain.center_vector
     if design.schema is None:
@@ -105,7 +105,7 @@ class Features:
 
     def __init__(self, design: Design, rows: npt.NDArray[np.intp]) -> None:
         self.design = design
-        self.lines = {line.index: line for line in lines_of(design)}
+        self.lines = {line.index: line for line in _lines(design)}
         self.frequencies = design.radians()[rows]  # (m, dim), about the domain's center
         self.orders: tuple[int, ...] = (1,)
         self.dither: Floats = np.zeros(len(rows))
