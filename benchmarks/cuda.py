@@ -57,7 +57,7 @@ def made(n: int, dim: int) -> Memory:
 
 
 def brought(memory: Memory, n: int, dim: int) -> npt.NDArray[np.int16]:
-    """The same records on the host."""
+    """Copy the records to the host."""
     return driver.to_host(memory, (n, dim), np.int16)
 
 
@@ -115,7 +115,7 @@ def on_the_device(dims: list[int], n: int) -> str:
 
 
 def same_bits(n: int) -> str:
-    """Sums of the device against those of this processor."""
+    """Compare sums of the device with those of this processor."""
     lines = []
     for name, dim in [
         ("fourier", 10),
@@ -162,7 +162,7 @@ def copy_rate(array: npt.NDArray[Any]) -> float:
 
 
 def planned(domain: Domain, m: int) -> Design:
-    """A design of so many Fourier features."""
+    """Return a design with this number of Fourier features."""
     budget = Budget(1.0, 1e-6)
     return Design.plan(n_components=10, domain=domain, budget=budget, n_features=m, random_state=0)
 

@@ -128,7 +128,7 @@ class Emulated:
         masks: int | None,
         rows: int | None,
     ) -> None:
-        """Runs the program; `out` gets what it wrote."""
+        """Run the program, and copy its output to `out`."""
         mask_size = {
             "whole": 0,
             "masked": n * tiles * self._mask_bytes,
@@ -154,12 +154,12 @@ class Emulated:
         ctypes.memmove(out, found, len(found))
 
     def close(self) -> None:
-        """Removes the program."""
+        """Remove the program."""
         shutil.rmtree(self._folder)
 
 
 def emulate(processor: machine.Processor) -> None:
-    """Compares ARM's kernels with their definitions; an error on a difference."""
+    """Compare ARM's kernels with their definitions; raise an error on a difference."""
     with compiled_for(processor):
         for name in ("fourier", "one-bit", "quadratic"):
             for mode in ("whole", "masked", "listed"):

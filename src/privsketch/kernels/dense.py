@@ -216,7 +216,7 @@ class BlockKernel:
         return cls(CompiledKernel(blocks), size, padded)
 
     def sums(self, quantised: Quantised, selected: Bits) -> Integers:
-        """Return sums like `ReferenceKernel`; `selected`, (blocks, n), marks each block's records."""
+        """Return sums like `ReferenceKernel`; `selected`, (blocks, n), marks records by block."""
         sums = self.kernel.listed_sums(quantised, selected, self.padded)
         return sums.reshape(-1, len(selected), self.padded)[:, :, : self.size].reshape(-1)
 
