@@ -106,7 +106,7 @@ def test_unit_relation_budget_and_missing_values_are_told(pages, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_date_and_versions_are_told(studies, kind):
-    text = Page(report_page(*studies[kind], made=date(2026, 1, 31))).text
+    text = Page(report_page(*studies[kind], day=date(2026, 1, 31))).text
     told = f"Page of 2026-01-31 , version {PAGE_VERSION}, by privsketch {ps.__version__}"
     assert told in text
 

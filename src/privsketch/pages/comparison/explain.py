@@ -263,11 +263,13 @@ class _Search:
         mistakes: dict[int, UnitMistake | None] = dict.fromkeys(changes)
         for _ in range(2 if len(changes) > 1 else 1):
             for coordinate in changes:
-                others = _without(changes, coordinate)
-                rough = self.fit.costs(self.reference.vectors(others, coordinate, UNIT_CHANGES))
+                other_changes = _without(changes, coordinate)
+                rough = self.fit.costs(
+                    self.reference.vectors(other_changes, coordinate, UNIT_CHANGES)
+                )
                 near = rough <= np.sort(rough)[N_EXACT - 1] + TIE
                 exact = {
-                    int(c): self.cost({**others, coordinate: UNIT_CHANGES[int(c)]})
+                    int(c): self.cost({**other_changes, coordinate: UNIT_CHANGES[int(c)]})
                     for c in np.flatnonzero(near)
                 }
                 fitted = self.cost(changes)
@@ -281,8 +283,8 @@ class _Search:
                 ]
                 mistakes[coordinate] = None
                 # A shift has a fitted number, so it must explain clearly more than a unit does.
-                shifted = self._shift(others, coordinate)
-                shift_cost = self.cost({**others, coordinate: shifted})
+                shifted = self._shift(other_changes, coordinate)
+                shift_cost = self.cost({**other_changes, coordinate: shifted})
                 # A mistake of the stated unit is likely, so the shift must explain even more.
                 is_stated = bool(good) and not min(good)[0]
                 better = max(12.0, (0.02 if is_stated else 0.005) * (baseline_chi2 - least))
@@ -294,15 +296,15 @@ class _Search:
                     changes = {**changes, coordinate: shifted}
         return changes, mistakes
 
-    def _shift(self, others: dict[int, Change], coordinate: int) -> Change:
-        """Return the best shift of a column, given the changes of the others."""
+    def _shift(self, other_changes: dict[int, Change], coordinate: int) -> Change:
+        """Return the best shift of a column, given the changes of other columns."""
         trials = [change for change in self.trials[coordinate] if change.factor == 1.0]
         if not trials:
             return Change()
-        costs = self.fit.costs(self.reference.vectors(others, coordinate, trials))
+        costs = self.fit.costs(self.reference.vectors(other_changes, coordinate, trials))
         start = trials[int(costs.argmin())].shift
         best = minimize_scalar(
-            lambda t: self.cost({**others, coordinate: Change(1.0, start * t)}),
+            lambda t: self.cost({**other_changes, coordinate: Change(1.0, start * t)}),
             bounds=(0.5, 1.7),
             method="bounded",
             options={"maxiter": 15},

@@ -86,11 +86,11 @@ def report_page(
     sketch: Sketch | None = None,
     *,
     title: str | None = None,
-    made: date | None = None,
+    day: date | None = None,
 ) -> str:
     """Return the report as HTML text; `sketch` is None if the model was learned without one.
 
-    `made` is the date of the page, today by default.
+    `day` is the date of the page, today by default.
     """
     with_plots = find_spec("matplotlib") is not None
     if isinstance(model, ClusterModel) and model.density is None:
@@ -120,7 +120,7 @@ def report_page(
         schema=schema,
         missing=missing[:1].upper() + missing[1:],
         with_plots=with_plots,
-        day=datetime.now(UTC).date() if made is None else made,
+        day=datetime.now(UTC).date() if day is None else day,
         page_version=PAGE_VERSION,
         **content.values,
         **values,

@@ -21,20 +21,20 @@ def spending_page(
     data_sets: Sequence[DataSet],
     entries: Sequence[Entry],
     *,
-    made: datetime | None = None,
+    now: datetime | None = None,
 ) -> str:
-    """Return the page as HTML text; `made` is its time, now by default."""
-    made = datetime.now(UTC) if made is None else made
+    """Return the page as HTML text; `now` is its time, now by default."""
+    now = datetime.now(UTC) if now is None else now
     return render(
         "ledger.html",
         title=f"Ledger {name}",
         accounting=accounting,
-        data_sets=[_section(data_set, entries, made) for data_set in data_sets],
-        day=made.date(),
+        data_sets=[_section(data_set, entries, now) for data_set in data_sets],
+        day=now.date(),
     )
 
 
-def _section(data_set: DataSet, entries: Sequence[Entry], made: datetime) -> dict[str, Any]:
+def _section(data_set: DataSet, entries: Sequence[Entry], now: datetime) -> dict[str, Any]:
     """Return the numbers of a data set, its picture and its entries."""
     limit = data_set.limit
     n_open = f", {data_set.n_open} of them never committed" if data_set.n_open > 0 else ""
@@ -51,7 +51,7 @@ def _section(data_set: DataSet, entries: Sequence[Entry], made: datetime) -> dic
     return {
         "name": data_set.name,
         "facts": facts,
-        "picture": _picture(steps, begin, made) if steps else None,
+        "picture": _picture(steps, begin, now) if steps else None,
         "entries": [
             (entry, limit.charged_text(entry.charged))
             for entry in entries

@@ -100,16 +100,16 @@ def _unit(column: Column) -> float:
 
 def _difference(parts: Parts, k: int, span: slice, unit: float) -> _Difference:
     values = parts.centers[:, span] / unit
-    others = np.delete(np.arange(parts.size), k)
-    weights = np.maximum(parts.weights[others], 0.0)
-    total, equal = weights.sum(), np.full(len(others), 1 / len(others))
+    other_parts = np.delete(np.arange(parts.size), k)
+    weights = np.maximum(parts.weights[other_parts], 0.0)
+    total, equal = weights.sum(), np.full(len(other_parts), 1 / len(other_parts))
     weights = weights / total if total > 0 else equal
-    away = values[k] - weights @ values[others]
+    away = values[k] - weights @ values[other_parts]
     if parts.errors is None:
-        return _Difference(values[k], away, None, values[others], None, None)
+        return _Difference(values[k], away, None, values[other_parts], None, None)
     errors = parts.errors[:, span] / unit
-    error = np.sqrt(errors[k] ** 2 + weights**2 @ errors[others] ** 2)
-    return _Difference(values[k], away, error, values[others], errors[others], errors[k])
+    error = np.sqrt(errors[k] ** 2 + weights**2 @ errors[other_parts] ** 2)
+    return _Difference(values[k], away, error, values[other_parts], errors[other_parts], errors[k])
 
 
 def _column_words(column: Column, difference: _Difference, labels: Counter[str]) -> str:
