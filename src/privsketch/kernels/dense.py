@@ -171,18 +171,10 @@ class CompiledKernel:
         masks: npt.NDArray[Any] | None,
         rows: npt.NDArray[np.int32] | None,
     ) -> None:
-        code.function(
-            block.ctypes.data,
-            len(block),
-            self._pairs,
-            self._frequencies.ctypes.data,
-            self._start.ctypes.data,
-            self._shift,
-            self._tiles,
-            out.ctypes.data,
-            None if masks is None else masks.ctypes.data,
-            None if rows is None else rows.ctypes.data,
-        )
+        tables = self._frequencies.ctypes.data, self._start.ctypes.data
+        arrays = (machine.address(array) for array in (out, masks, rows))
+        numbers = self._shift, self._tiles
+        code.function(block.ctypes.data, len(block), self._pairs, *tables, *numbers, *arrays)
 
     def _in_order(self, out: Integers, counts: Integers | int) -> Integers:
         """Return cosines, then sines, less the excess of each of `counts` records."""

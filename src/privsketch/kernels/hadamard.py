@@ -125,12 +125,11 @@ class _Kernel:
         outputs = [array.ctypes.data for array in (buffer, narrow, out)]
         for begin in range(0, len(quantised), rows):
             chunk = _padded(quantised[begin : begin + rows], padded)
-            inputs = chunk.ctypes.data, len(chunk), len(block_range), *addresses
-            if mask is None:
-                self.code.function(*inputs, *outputs, None)
-            else:
+            masks = None
+            if mask is not None:
                 masks = tables.packed(mask[begin : begin + rows], transform.lanes)
-                self.code.function(*inputs, *outputs, masks.ctypes.data)
+            inputs = chunk.ctypes.data, len(chunk), len(block_range), *addresses
+            self.code.function(*inputs, *outputs, machine.address(masks))
         positions = tables.positions[:, block_range.start * size : block_range.stop * size]
         total = out.reshape(-1)[positions - 2 * size * block_range.start]
         counts = len(quantised) if mask is None else mask.sum(axis=0)

@@ -125,6 +125,11 @@ def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
+def address(array: npt.NDArray[Any] | None) -> int | None:
+    """Return the address of an array, None for none."""
+    return None if array is None else array.ctypes.data
+
+
 @cache
 def _llvm() -> Any:
     """Import llvmlite when it is needed, prepared for processors of any kind."""

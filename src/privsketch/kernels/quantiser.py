@@ -156,7 +156,7 @@ class CompiledQuantiser:
         function = code.function
         (n, dim), size, missing = records.shape, records.itemsize, ctypes.c_int8()
         width = dim if integers is None else integers.shape[1]
-        source, first, second = _address(records), _address(integers), _address(wholes)
+        source, first, second = (machine.address(array) for array in (records, integers, wholes))
         flag = ctypes.addressof(missing)
         if layout == "columns":
             stride, tables = records.strides[1] // size, self._column_tables.addresses
@@ -185,7 +185,9 @@ class CompiledQuantiser:
         """Move rows outside of the ball to its edge."""
         code = code or compile_cut(integers is not None)
         sizes = len(wholes), self.dim, wholes.shape[1]
-        code.function(*sizes, self.definition.largest, _address(integers), _address(wholes))
+        code.function(
+            *sizes, self.definition.largest, machine.address(integers), wholes.ctypes.data
+        )
 
 
 class _AlignedRows:
@@ -210,10 +212,6 @@ def _layout(records: Block) -> Layout | None:
     if (dim == 1 or across == size) and (n == 1 or down == dim * size or dim >= MIN_LINE):
         return "rows"
     return "columns" if down == size and n >= LANES else None
-
-
-def _address(array: npt.NDArray[Any] | None) -> int | None:
-    return None if array is None else array.ctypes.data
 
 
 # --- compiled code -------------------------------------------------------------------------------

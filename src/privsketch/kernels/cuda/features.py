@@ -278,12 +278,11 @@ class _Block:
 
     def store(self, loaded: list[list[Value]], number: Value, group: Value | None = None) -> None:
         """Split words into digits and store them where the warps read a stage."""
-        routine = self.routine
         base = self.buffer(number)
         for (_, _, _, position), words in zip(self.units(), loaded, strict=True):
             pairs = list(zip(words[::2], words[1::2], strict=True))
             digits = [
-                routine.select_bytes(first, second, selector)
+                self.routine.select_bytes(first, second, selector)
                 for selector in (_LOW_BYTES, _HIGH_BYTES)
                 for first, second in pairs
             ]
@@ -294,7 +293,7 @@ class _Block:
             target = (base + position.unsigned_to(I64)).to(vector.kind)
             target.store(vector, align=4 * len(digits))
         if group is not None:
-            routine.publish_shared()
+            self.routine.publish_shared()
 
     def store_columns(
         self, base: Pointer, group: Value, position: Value, digits: list[Value]
@@ -390,17 +389,16 @@ class _Block:
         high: list[list[Value]],
     ) -> list[Value]:
         """Compute the phases of two features, each for two records."""
-        routine = self.routine
         half = len(digits) // 2
         left = {False: digits[:half], True: digits[half:]}
         right = {False: low, True: high}
-        phases = [routine.constant(I32, 0)] * 4
+        phases = [self.routine.constant(I32, 0)] * 4
 
         def add(left_sign: bool, right_sign: bool) -> None:
             first = 0
             for words in right[right_sign]:
                 rows = left[left_sign][first : first + 2 * len(words)]
-                phases[:] = routine.products((left_sign, right_sign), rows, words, phases)
+                phases[:] = self.routine.products((left_sign, right_sign), rows, words, phases)
                 first += 2 * len(words)
 
         if len(low) > 2:
@@ -420,8 +418,8 @@ class _Block:
         right: dict[bool, list[list[Value]]],
     ) -> list[Value]:
         """Compute the phases of many columns from three sums that do not wait for each other."""
-        routine = self.routine
-        sums = [[routine.constant(I32, 0)] * 4] * 3  # by the number of high digits in a product
+        # By the number of high digits in a product.
+        sums = [[self.routine.constant(I32, 0)] * 4] * 3
         first = 0
         for low, high in zip(right[False], right[True], strict=True):
             size = 2 * len(low)
@@ -430,7 +428,7 @@ class _Block:
                     rows = left[left_sign][first : first + size]
                     n_high = left_sign + right_sign
                     signs = left_sign, right_sign
-                    sums[n_high] = routine.products(signs, rows, words, sums[n_high])
+                    sums[n_high] = self.routine.products(signs, rows, words, sums[n_high])
             first += size
         return [
             (((high << 8) + middle) << 8) + (low + start[k // 2])
