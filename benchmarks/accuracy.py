@@ -84,7 +84,7 @@ def measure(
 
 
 def sixteenfold(domain: ps.Box | ps.Ball, n_clusters: int) -> tuple[float, float]:
-    """The range of scales that designs had before 0.2.0, without a tail."""
+    """Return the range of scales that designs had before 0.2.0, without a tail."""
     dim, high = len(domain.half_widths), domain.spread / 2
     return high / max(16.0, 5 * n_clusters ** (1 / dim) if dim <= 2 else 0.0), high
 
@@ -159,7 +159,7 @@ def compare_laws(arguments: argparse.Namespace) -> None:
 
 
 def from_file(arguments: argparse.Namespace) -> DataSet:
-    """A data set of the user's own, the same records in every repetition."""
+    """Return a data set of the user's own, the same records in every repetition."""
     low, high = arguments.box
     import pyarrow.parquet as pq
 

@@ -66,7 +66,7 @@ OTHERS = [
 
 
 def spread_centers(k: int, dim: int, rng: np.random.Generator) -> Floats:
-    """The set of 20 draws in [-.8, .8]^d whose closest pair is farthest apart."""
+    """Return the one of 20 draws in [-.8, .8]^d whose closest pair is farthest apart."""
     draws = rng.uniform(-0.8, 0.8, (20, k, dim))
     squares = ((draws[:, :, None] - draws[:, None]) ** 2).sum(axis=3)
     squares[:, np.arange(k), np.arange(k)] = np.inf
@@ -74,7 +74,7 @@ def spread_centers(k: int, dim: int, rng: np.random.Generator) -> Floats:
 
 
 def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> Floats:
-    """Records of a kind in [-1, 1]^d; all but `flowers`, `tight` and `uniform` scale with k."""
+    """Draw records of a kind in [-1, 1]^d; most kinds scale with k."""
     scale = 0.208 * k ** (-1 / dim)
     normal = rng.standard_normal((n, dim))
     if kind in ("gauss", "heavy"):
@@ -207,7 +207,7 @@ def merged_ratios(setting: Setting, seed: int, n_holders: int) -> tuple[float, f
 
 
 def show_holders(rows: list[Setting], seeds: range, n_holders: int) -> None:
-    """A table of merged sketches and of single ones, and the mean logarithm of their ratio."""
+    """Print a table of merged and of single sketches, and the mean logarithm of their ratio."""
     form = "{:10} {:>2} {:>5} {:>8} {:>8} {:>16}"
     print(form.format("data", "d", "eps", "merged", "single", "log ratio"))
     for row in rows:

@@ -44,7 +44,7 @@ def made_design(n_bytes: int) -> ps.Design:
 
 
 def prepared(place: str, design: ps.Design, n_uploads: int) -> list[tuple[str, str, str]]:
-    """A store with as many places for uploads: (study, source, token) each."""
+    """Fill a new store; return study, source and token of each possible upload."""
     from privsketch_studies.collector.events import GAVE_ROLES, add_event
     from privsketch_studies.collector.members import add_member
     from privsketch_studies.collector.store.engine import Store
@@ -70,7 +70,7 @@ def prepared(place: str, design: ps.Design, n_uploads: int) -> list[tuple[str, s
 
 
 def copied(sketch: ps.Sketch, source: str, number: int) -> bytes:
-    """A sketch of another source: other small noise on top, so that no two are the same."""
+    """Return a sketch of another source with small noise added, so that no two are equal."""
     rng = np.random.default_rng(number)
     values = sketch.values + rng.integers(-3, 4, len(sketch.values))
     receipt = replace(sketch.receipt, source=source)
@@ -119,7 +119,7 @@ class Server:
 
 
 def push(connection: http.client.HTTPConnection, study: str, token: str, data: bytes) -> int:
-    """The status that an upload gets."""
+    """Upload a sketch; return the HTTP status."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
     connection.request("POST", f"/api/v1/studies/{study}/uploads", body=data, headers=headers)
     answer = connection.getresponse()
@@ -155,7 +155,7 @@ def kept_digests(place: str) -> list[str]:
 
 
 def run_load(place: str, n_uploads: int, n_clients: int, n_bytes: int) -> dict[str, Any]:
-    """Uploads by several clients at a time."""
+    """Measure uploads by several clients at a time."""
     design = made_design(n_bytes)
     places = prepared(place, design, n_uploads)
     first = ps.sketch(np.zeros((1000, 4)), design, source="first")
@@ -186,7 +186,7 @@ def run_load(place: str, n_uploads: int, n_clients: int, n_bytes: int) -> dict[s
 
 
 def run_kills(place: str, n_kills: int, n_clients: int, n_bytes: int) -> dict[str, Any]:
-    """The server killed at random moments while clients hand things in."""
+    """Kill the server at random moments while clients upload, and count what was lost."""
     design = made_design(n_bytes)
     places = prepared(place, design, 200 * n_kills)
     first = ps.sketch(np.zeros((1000, 4)), design, source="first")

@@ -16,7 +16,7 @@ THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """A parser of options that says what the benchmark is: the first line of its docstring."""
+    """Return a parser of options, described by the first line of the benchmark's docstring."""
     return argparse.ArgumentParser(description=(description or "").partition("\n")[0])
 
 
@@ -31,7 +31,7 @@ def one_thread_each(module: str) -> None:
 
 
 def least_seconds(work: Callable[[], object], repetitions: int = 5) -> float:
-    """The time of the run least disturbed by others."""
+    """Return the seconds of the fastest of several runs."""
     seconds = []
     for _ in range(repetitions):
         start = time.perf_counter()
@@ -41,7 +41,7 @@ def least_seconds(work: Callable[[], object], repetitions: int = 5) -> float:
 
 
 def markdown(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown."""
+    """Return a table as Markdown."""
     rows = [f"| {' | '.join(cells)} |" for cells in (headings, *lines)]
     return "\n".join([rows[0], "|---" * len(headings) + "|", *rows[1:]])
 
@@ -54,7 +54,7 @@ def write_records(
     dtype: type[np.float32 | np.float64] = np.float64,
     **options: Any,
 ) -> None:
-    """A Parquet file of normal records, made row group by row group."""
+    """Write a Parquet file of normal records, row group by row group."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -84,7 +84,7 @@ def honest_study(seed: int) -> list[ps.Sketch]:
 
 
 def _correlation(rng: np.random.Generator, dim: int) -> Any:
-    """A factor of a correlation matrix, often that of none."""
+    """Return a factor of a correlation matrix, often of the identity."""
     if rng.random() < 0.5:
         return np.eye(dim)
     mixed = np.eye(dim) + 0.5 * rng.normal(size=(dim, dim)) / np.sqrt(dim)

@@ -8,6 +8,7 @@ pinned and in ordinary memory. `--records` asks for one sketch of so many record
 from __future__ import annotations
 
 import time
+from ctypes import byref, c_float, c_uint, c_void_p
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from benchmarks.common import least_seconds, markdown, parser_of
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.features.maps import feature_map
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
-from privsketch.kernels.cuda.driver import Memory, Stream, device, seconds_between, to_device
+from privsketch.kernels.cuda.driver import Memory, Stream, device, to_device
 from privsketch.kernels.cuda.sums import DeviceKernel
-from privsketch.kernels.dense import BlockKernel, CompiledKernel
+from privsketch.kernels.dense import BlockKernel, CompiledKernel, ReferenceKernel
 from privsketch.kernels.kinds import I64, Array
 from privsketch.sketching.build import engine_sums
 
@@ -34,7 +35,7 @@ def mixing_routine() -> DeviceRoutine:
     """64 mixed bits for every number below n: four values of records."""
     routine = DeviceRoutine("mix", {"out": Array(I64), "n": I64}, threads=THREADS)
     index = routine.block().unsigned_to(I64) * THREADS + routine.thread.unsigned_to(I64)
-    step = routine.blocks.unsigned_to(I64) * THREADS
+    step = routine.n_blocks.unsigned_to(I64) * THREADS
     with routine.loop(
         routine.numbers["n"], start=index, step=lambda _: step, may_be_empty=True
     ) as number:
@@ -56,22 +57,39 @@ def made(n: int, dim: int) -> Memory:
 
 
 def brought(memory: Memory, n: int, dim: int) -> npt.NDArray[np.int16]:
-    """The same records on the host."""
+    """Copy the records to the host."""
     return driver.to_host(memory, (n, dim), np.int16)
 
 
 def frequencies(dim: int, n_features: int, bits: int = 15) -> npt.NDArray[np.int16]:
-    """Any frequencies."""
+    """Draw frequencies."""
     rng = np.random.default_rng(dim)
     return rng.integers(-(2**bits) + 1, 2**bits, (n_features, dim)).astype(np.int16)
 
 
-def arguments(name: str, dim: int, m: int) -> tuple[FeatureMap, Any, Any, int]:
-    """Of a kernel; offsets where the map has them."""
-    each = feature_map(name)
-    offsets = np.random.default_rng(1).integers(0, 2**TURN_BITS, m) * each.dithered
-    bits = 15 if each.has_table else 13 - int(np.ceil(np.log2(dim) / 2))
-    return each, frequencies(dim, m, bits), offsets.astype(np.uint32), TURN_BITS
+def definition(name: str, dim: int, m: int) -> ReferenceKernel:
+    """Return the definition of a kernel, with offsets where the map has them."""
+    mapping = feature_map(name)
+    offsets = np.random.default_rng(1).integers(0, 2**TURN_BITS, m) * mapping.dithered
+    bits = 15 if mapping.has_table else 13 - int(np.ceil(np.log2(dim) / 2))
+    matrix = frequencies(dim, m, bits)
+    return ReferenceKernel(mapping, matrix, offsets.astype(np.uint32), TURN_BITS)
+
+
+def mark(stream: Stream) -> c_void_p:
+    """Record a time mark on a stream, for `seconds_between`."""
+    event = c_void_p()
+    driver.call("cuEventCreate", byref(event), c_uint(0))
+    driver.call("cuEventRecord", event, stream.handle)
+    return event
+
+
+def seconds_between(first: c_void_p, second: c_void_p) -> float:
+    """Wait for the second mark, and return the seconds between both."""
+    milliseconds = c_float()
+    driver.call("cuEventSynchronize", second)
+    driver.call("cuEventElapsedTime", byref(milliseconds), first, second)
+    return milliseconds.value / 1000
 
 
 def on_the_device(dims: list[int], n: int) -> str:
@@ -80,15 +98,15 @@ def on_the_device(dims: list[int], n: int) -> str:
     for dim in dims:
         count = min(n, 2**33 // dim)
         kernel, records, stream = (
-            DeviceKernel(*arguments("fourier", dim, M)),
+            DeviceKernel(definition("fourier", dim, M)),
             made(count, dim),
             Stream(),
         )
         seconds = []
         for _ in range(5):
-            first = stream.mark()
+            first = mark(stream)
             kernel.add(stream, records.address, count)
-            seconds.append(seconds_between(first, stream.mark()))
+            seconds.append(seconds_between(first, mark(stream)))
         shape = kernel.shape
         cut = f"{shape.tiles} tiles, {shape.warps} warps, {shape.records} records"
         rate = count * M / min(seconds)
@@ -97,7 +115,7 @@ def on_the_device(dims: list[int], n: int) -> str:
 
 
 def same_bits(n: int) -> str:
-    """Sums of the device against those of this processor."""
+    """Compare sums of the device with those of this processor."""
     lines = []
     for name, dim in [
         ("fourier", 10),
@@ -112,9 +130,9 @@ def same_bits(n: int) -> str:
         if name == "quadratic":
             x >>= 3  # of norm below that of the ball
             records = to_device(x)
-        kernel = DeviceKernel(*arguments(name, dim, m))
+        kernel = DeviceKernel(definition(name, dim, m))
         kernel.add(Stream(), records.address, n)
-        is_same = np.array_equal(kernel.sums(), CompiledKernel(*arguments(name, dim, m)).sums(x))
+        is_same = np.array_equal(kernel.sums(), CompiledKernel(definition(name, dim, m)).sums(x))
         lines.append([f"{name}, {dim} columns, {m} features", str(is_same)])
     for name in ("fourier", "one-bit"):
         dim, m = 10, 500
@@ -123,10 +141,10 @@ def same_bits(n: int) -> str:
         kept = np.random.default_rng(0).random((m // dim, n)) < 0.25
         counts = kept.sum(axis=1)
         rows = (np.flatnonzero(kept) - np.repeat(np.arange(m // dim) * n, counts)).astype(np.int32)
-        kernel = DeviceKernel(*arguments(name, dim, m), block=dim, listed=True)
+        kernel = DeviceKernel(definition(name, dim, m), block=dim, listed=True)
         places = to_device(rows), to_device(kernel.ranges(counts))
         kernel.add(Stream(), records.address, n, (places[0].address, places[1].address, counts))
-        expected = BlockKernel.of(*arguments(name, dim, m), dim).sums(x, kept)
+        expected = BlockKernel.of(definition(name, dim, m), dim).sums(x, kept)
         is_same = np.array_equal(kernel.sums(), expected)
         lines.append([f"{name}, blocks of {dim} features with records of their own", str(is_same)])
     return markdown([f"{n:.0e} records", "same bits"], lines)
@@ -144,7 +162,7 @@ def copy_rate(array: npt.NDArray[Any]) -> float:
 
 
 def planned(domain: Domain, m: int) -> Design:
-    """A design of so many Fourier features."""
+    """Return a design with this number of Fourier features."""
     budget = Budget(1.0, 1e-6)
     return Design.plan(n_components=10, domain=domain, budget=budget, n_features=m, random_state=0)
 

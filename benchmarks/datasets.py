@@ -86,7 +86,7 @@ def along_a_curve(k: int, n: int, width: float) -> Maker:
 
 
 def unequal(k: int, dim: int, n: int, *, weights: float = 1.0, widths: float = 1.0) -> Maker:
-    """The seed mixture with weights up to `weights` : 1 and widths up to `widths` : 1."""
+    """Return the seed mixture with weights up to `weights` : 1 and widths up to `widths` : 1."""
 
     def make(rng: np.random.Generator) -> Floats:
         centers = rng.normal(size=(k, dim)) * 1.5 * k ** (1 / dim)
@@ -208,7 +208,7 @@ def squared_error(records: Floats, centers: Floats) -> float:
 
 
 def reference_error(records: Floats, n_clusters: int, seed: int) -> float:
-    """What k-means without privacy reaches."""
+    """Return the cost that k-means without privacy reaches."""
     fit = KMeans(n_clusters, n_init=3, random_state=seed).fit(records)
     return float(fit.inertia_)
 
@@ -218,7 +218,7 @@ def _box(dim: int, half_width: float = 8.0) -> ps.Box:
 
 
 def _seed(k: int, dim: int, n: int, half_width: float = 8.0) -> DataSet:
-    """A seed mixture in a box that is public."""
+    """Return a seed mixture in a public box."""
     name = f"seed mixture k={k} d={dim} n={n:.0e}".replace("e+0", "e")
     return DataSet(name, k, _box(dim, half_width), seed_mixture(k, dim, n))
 

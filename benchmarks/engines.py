@@ -43,7 +43,7 @@ def write_files(folder: Path) -> list[Path]:
 
 
 def timed_sums(data: Any, design: ps.Design, **options: Any) -> tuple[list[int], float]:
-    """What would be released without noise, and seconds."""
+    """Return the sums without noise, and seconds."""
     start = time.perf_counter()
     with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
         values: list[int] = ps.sketch(data, design, **options).values.tolist()
@@ -51,7 +51,7 @@ def timed_sums(data: Any, design: ps.Design, **options: Any) -> tuple[list[int],
 
 
 def kill_after(n_parts: int, pid: int) -> Callable[[int], None]:
-    """A progress function that kills a process when so many parts are done."""
+    """Return a progress function that kills a process after a number of parts."""
     done = 0
 
     def progress(_: int) -> None:
@@ -64,7 +64,7 @@ def kill_after(n_parts: int, pid: int) -> Callable[[int], None]:
 
 
 def killing(folder: Path, at: int) -> Callable[[Any], Iterator[Any]]:
-    """A change of blocks that changes none, and kills its process once, some blocks later."""
+    """Return a function that passes blocks on, and kills its process once, after some blocks."""
     seen = folder / "blocks"
 
     def change(block: Any) -> Iterator[Any]:

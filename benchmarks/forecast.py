@@ -47,7 +47,7 @@ class Cell:
     calibrates: bool
 
     def design(self, seed: int) -> ps.Design:
-        """What is planned for it, from public facts alone."""
+        """Return the plan that follows from public facts alone."""
         return ps.Design.plan(
             n_components=self.data.n_clusters,
             domain=self.data.domain,

@@ -34,7 +34,7 @@ FACTS = ["-k", "3", "--box", "-4", "4", "--epsilon", "1", "--delta", "1e-6"]
 
 
 def make_files(folder: Path) -> None:
-    """A table that takes a second or two, and a design for it."""
+    """Write a table that takes a second or two to read, and a design for it."""
     rng = np.random.default_rng(0)
     np.savetxt(folder / "data.csv", rng.normal(size=(200_000, 3)), delimiter=",", fmt="%.6f")
     ps.Design.plan(

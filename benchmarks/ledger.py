@@ -38,7 +38,7 @@ MEMORY = Path("/dev/shm")
 
 
 def meant(schedule: int, worker: int) -> list[tuple[Cost, Cost | None]]:
-    """What a worker will ask for, and the less that it will commit, if so."""
+    """Return the cost that a worker reserves, and the lower cost that it commits, if any."""
     rng = random.Random(f"{schedule} {worker}")
     found: list[tuple[Cost, Cost | None]] = []
     for _ in range(rng.randint(1, 3)):
@@ -65,7 +65,7 @@ def die_at(n_lines: int) -> None:
 
 
 def work(path: Path, schedule: int, worker: int, *, careless: bool = False) -> None:
-    """What one process does; a careless one writes its result before it has reserved."""
+    """Run one process; a careless one writes its result before it reserves the cost."""
     ledger = Ledger(path)
     with open(path.parent / f"{worker}.results", "ab", buffering=0) as results:
         for step, (cost, lower) in enumerate(meant(schedule, worker)):
@@ -132,7 +132,7 @@ def run(
 
 
 def require(fact: bool, what: str) -> None:
-    """An error unless it is so."""
+    """Raise an error unless the statement holds."""
     if not fact:
         raise AssertionError(what)
 

@@ -91,7 +91,7 @@ class Setting:
     feature_map: str = "fourier"
 
     def design(self, seed: int) -> ps.Design:
-        """The design of one repetition."""
+        """Return the design of one repetition."""
         n_features = None
         if self.per_unknown is not None:
             unknowns = mixture_unknowns(self.k, self.dim, self.covariance_type)
@@ -141,7 +141,7 @@ OTHERS = [
 def reference(
     truth: Truth, records: Floats, kind: CovarianceType, seed: int
 ) -> Callable[[Floats], float]:
-    """The better of scikit-learn and the truth, as a score of fresh records."""
+    """Return the better score of fresh records: scikit-learn's or the true mixture's."""
     plain = GaussianMixture(len(truth.weights), covariance_type=kind, n_init=3, random_state=seed)
     plain.fit(records)
     return lambda fresh: max(truth.score(fresh), float(plain.score(fresh)))

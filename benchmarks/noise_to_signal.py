@@ -58,7 +58,7 @@ class Cell:
 
 
 def design_of(map_name: str, masks: str, noise: str, neighbours: str) -> ps.Design:
-    """A small design; an error if the combination is not allowed."""
+    """Return a small design; raise an error if the combination is not allowed."""
     is_pca = map_name in ("quadratic", "second-moments")
     return ps.Design.plan(
         task="pca" if is_pca else "kmeans",

@@ -45,7 +45,7 @@ class Setting:
     method: str = "auto"
 
     def design(self, seed: int) -> ps.Design:
-        """The design of one repetition."""
+        """Return the design of one repetition."""
         return ps.Design.plan(
             task="pca",
             n_components=self.k,
@@ -59,7 +59,7 @@ class Setting:
         )
 
     def records(self, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-        """Records in the unit ball, (n, dim)."""
+        """Return records in the unit ball, (n, dim)."""
         spectrum = np.full(self.dim, 0.05 / self.dim)
         spectrum[: self.k] += 0.95 / self.k
         if self.power is not None:

@@ -49,7 +49,7 @@ def write_rows(path: Path, n_rows: int, rng: np.random.Generator) -> None:
 
 
 def measure_time(n_rows: int, folder: str | None) -> None:
-    """A sketch of all rows, and one of a record of each person."""
+    """Compare a sketch of all rows with one of a single record of each person."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         path = Path(place) / "rows.parquet"
         write_rows(path, n_rows, np.random.default_rng(0))

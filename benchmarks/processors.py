@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.common import least_seconds
 from privsketch.features.maps import feature_map
 from privsketch.kernels import dense, machine
-from privsketch.kernels.dense import CompiledKernel
+from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 _SSE = frozenset({"sse2", "ssse3"})
@@ -90,7 +90,7 @@ def nanoseconds(dim: int) -> float:
     rng = np.random.default_rng(0)
     frequencies = rng.integers(-32767, 32768, (N_FEATURES, dim)).astype(np.int16)
     offsets = np.zeros(N_FEATURES, np.uint32)
-    kernel = CompiledKernel(feature_map("fourier"), frequencies, offsets, 26)
+    kernel = CompiledKernel(ReferenceKernel(feature_map("fourier"), frequencies, offsets, 26))
     records = rng.integers(-32767, 32768, (8192, dim)).astype(np.int16)
     seconds = least_seconds(lambda: kernel.sums(records))
     return float(seconds / len(records) / N_FEATURES * 1e9)
@@ -103,7 +103,9 @@ class Emulated:
         self._folder = Path(tempfile.mkdtemp())
         shape = dense.Shape(processor.vector_bits // 32, 2, 4)
         source = dense.sums_routine(name, shape, mode, processor.words)
-        (self._folder / "sums.o").write_bytes(machine.object_code(source, processor))
+        target = processor.target_machine()
+        code = bytes(target.emit_object(machine.optimise(source, target)))
+        (self._folder / "sums.o").write_bytes(code)
         (self._folder / "main.c").write_text(_DRIVER)
         parts = [str(self._folder / file) for file in ("main.c", "sums.o")]
         program = str(self._folder / "sums")
@@ -126,7 +128,7 @@ class Emulated:
         masks: int | None,
         rows: int | None,
     ) -> None:
-        """Runs the program; `out` gets what it wrote."""
+        """Run the program, and copy its output to `out`."""
         mask_size = {
             "whole": 0,
             "masked": n * tiles * self._mask_bytes,
@@ -152,12 +154,12 @@ class Emulated:
         ctypes.memmove(out, found, len(found))
 
     def close(self) -> None:
-        """Removes the program."""
+        """Remove the program."""
         shutil.rmtree(self._folder)
 
 
 def emulate(processor: machine.Processor) -> None:
-    """Compares ARM's kernels with their definitions; an error on a difference."""
+    """Compare ARM's kernels with their definitions; raise an error on a difference."""
     with compiled_for(processor):
         for name in ("fourier", "one-bit", "quadratic"):
             for mode in ("whole", "masked", "listed"):

@@ -24,7 +24,7 @@ SIZES = ((3, 2), (10, 3), (50, 10), (100, 20), (500, 50))
 def drawn(
     dim: int, n_components: int, calibration: str, noise: str, seed: int | None = None
 ) -> ps.Projection:
-    """A projection; the domain is wide enough to play no role."""
+    """Return a projection whose domain is wide enough to play no role."""
     return ps.Projection.draw(
         ps.Ball(dim=dim, radius=3.0),
         n_components,

@@ -78,7 +78,7 @@ RISES = {
 
 
 def drawn(number: int) -> tuple[dict[str, Any], Floats]:
-    """The facts of a random study, and its records."""
+    """Draw a random study; return its facts and its records."""
     rng = np.random.default_rng([number, 2020])
     dim = int(rng.choice(DIMS))
     study: dict[str, Any] = {
@@ -108,7 +108,7 @@ def drawn(number: int) -> tuple[dict[str, Any], Floats]:
 def measured(
     study: dict[str, Any], records: Floats, domain: ps.Box, largest: float = math.inf
 ) -> dict[str, Any] | None:
-    """A study with its signs, what its model foretells, and the ratio; None where it is refused.
+    """Return a study's signs, the forecast of its model and the ratio; None if it is refused.
 
     A search `largest` or more is one for as many clusters as were planned for, or none.
     """
@@ -255,7 +255,7 @@ def _records_of(other: Other) -> Floats:
 
 
 def box_of(records: Floats, slack: float = 1.0) -> ps.Box:
-    """A box around records; made up here, public in a study."""
+    """Return a box around records, which would be public in a real study."""
     low, high = records.min(axis=0), records.max(axis=0)
     middle, half = (low + high) / 2, slack * (high - low) / 2
     return ps.Box(middle - half, middle + half)
@@ -293,7 +293,7 @@ def _holds(study: dict[str, Any]) -> bool:
 
 
 def lines(studies: list[dict[str, Any]]) -> Iterator[str]:
-    """The table, and what is true of all runs."""
+    """Yield the table, and statements about all runs."""
     rows = []
     for other in OTHERS:
         own = [study for study in studies if study["name"] == other.name]
@@ -370,7 +370,7 @@ def _keep(study: dict[str, Any], output: Path | None) -> None:
 
 
 def print_tables(output: Path | None = None) -> None:
-    """What is foretold of all data sets, and of numbers of clusters that nobody planned for."""
+    """Print forecasts for all data sets, and for numbers of clusters that were not planned."""
     warnings.simplefilter("ignore", ps.PrivsketchWarning)
     for line in (*lines(list(_evaluated(output))), *signals()):
         print(line)

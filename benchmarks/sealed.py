@@ -83,7 +83,7 @@ def words_of(setting: Setting, design: ps.Design, seed: int) -> list[Integers]:
 def total_of(
     design: ps.Design, sharing: Sharing, words: list[Integers], n_words: int | None = None
 ) -> ps.Sketch:
-    """What a study of the first so many holders joins to."""
+    """Return the joined total of a sealed study of these holders."""
     turnout = n_words or len(words)
     level = sharing.level_of(turnout)
     total = np.zeros(sharing.n_words, dtype=np.int64)
@@ -187,7 +187,7 @@ def measure_errors(draws: int) -> bool:
 
 
 def measure_variance(studies: int) -> bool:
-    """A table of variances of totals; whether all are what they should be."""
+    """Return a table of variances of totals, and whether all are as expected."""
     is_good, lines = True, []
     design = ps.Design.plan(
         n_components=2,

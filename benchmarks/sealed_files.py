@@ -43,7 +43,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """The same with one to three things changed."""
+    """Return the document with one to three changes."""
     for _ in range(rng.randint(1, 3)):
         place = rng.randrange(len(data) + 1)
         kind = rng.randrange(5)
@@ -64,7 +64,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def changed(value: Any, rng: random.Random) -> Any:
-    """A JSON value with one thing in it replaced."""
+    """Replace one part of a JSON value."""
     if isinstance(value, dict) and value and rng.random() < 0.8:
         name = rng.choice(sorted(value))
         return {**value, name: changed(value[name], rng)}
@@ -153,7 +153,7 @@ def made() -> dict[str, Example]:
 
 
 def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
-    """A value changed, and signed again by the same maker."""
+    """Change a value, and sign it again with the same key."""
     from privsketch._base.formats import canonical_json
     from privsketch.signing.documents import document_bytes
     from privsketch_studies.sealing.files import kind_of_bytes, packed, signed_json
@@ -183,7 +183,7 @@ def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
 
 
 def outcome(bad: bytes, example: Example) -> str:
-    """What became of a file: refused, or read, or used; any other error is the caller's."""
+    """Return the outcome for a file: refused, read or used; other errors reach the caller."""
     from privsketch._base.errors import PrivsketchError
 
     try:

@@ -29,7 +29,7 @@ from privsketch_studies.sealing.study import SealedStudy
 
 
 def peak() -> float:
-    """The largest memory of this process so far, in megabytes."""
+    """Return the peak memory of this process in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -41,7 +41,7 @@ def said(what: str, seconds: float, limit: str = "") -> None:
 def made_study(
     n_holders: int, n_tellers: int, n_features: int
 ) -> tuple[SealedStudy, ps.Key, list[ps.Key]]:
-    """A study that all tellers have accepted, its owner, keys of holders, then study keys."""
+    """Return an accepted study, its owner's key, the keys of holders and the study keys."""
     design = ps.Design.plan(
         n_components=10,
         domain=ps.Box(-1, 1, dim=10),

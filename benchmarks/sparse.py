@@ -42,7 +42,7 @@ WAYS: list[tuple[str, dict[str, Any]]] = [
 
 
 def records(seed: int) -> tuple[csr_array, Floats]:
-    """A table, and the means of its clusters."""
+    """Return a table, and the means of its clusters."""
     rng = np.random.default_rng(seed)
     supports = np.stack([rng.choice(DIM, SUPPORT, replace=False) for _ in range(K)])
     levels = rng.uniform(0.3, 1, size=(K, SUPPORT))
@@ -141,7 +141,7 @@ def table_of_costs(n_seeds: int, dense: bool, budgets: list[ps.Budget]) -> None:
 
 
 def one_run() -> None:
-    """What `--memory` does in a process of its own, data included."""
+    """Measure `--memory` in a separate process, data included."""
     table, means = records(0)
     begin = time.perf_counter()
     model = clustered(

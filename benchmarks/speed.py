@@ -25,7 +25,7 @@ from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.frequencies import FREQUENCY_MAX
 from privsketch.features.hadamard import draw_blocks
 from privsketch.features.maps import feature_map
-from privsketch.kernels.dense import CompiledKernel, Kernel
+from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.sums import RecordSums, sum_records
@@ -48,8 +48,10 @@ def measure(dim: int) -> tuple[dict[str, float], float]:
     )
     frequencies, domain = design.frequencies, design.domain
     arguments = frequencies.matrix(domain), frequencies.offsets(domain), frequencies.turn_bits
-    kernel = CompiledKernel(feature_map("fourier"), *arguments)
-    one_bit = CompiledKernel(feature_map("one-bit"), *arguments)
+    kernel, one_bit = (
+        CompiledKernel(ReferenceKernel(feature_map(name), *arguments))
+        for name in ("fourier", "one-bit")
+    )
     quantise = CompiledQuantiser(domain)
     quantised = quantise(records)
     radians = design.radians().astype(np.float32)
@@ -89,8 +91,8 @@ def measure_structured(dim: int, n_features: int, map_name: str) -> tuple[float,
     offsets = np.zeros(n_features, dtype=np.uint32)
     blocks = draw_blocks(1, n_features, dim, (0.25, 4.0), 8.0)
     structured = StructuredKernel(feature_map(map_name), blocks, offsets)
-    dense = CompiledKernel(feature_map(map_name), matrix, offsets, 26)
-    kernels: tuple[Kernel, Kernel] = (structured, dense)
+    dense = CompiledKernel(ReferenceKernel(feature_map(map_name), matrix, offsets, 26))
+    kernels: tuple[StructuredKernel, CompiledKernel] = (structured, dense)
     seconds = [float("inf")] * 2
     for k in [0, 0, 0, 1, 1, 1] * 4:  # in turns, each with its own tables in the cache
         start = time.thread_time()  # without the time that others had the processor

@@ -39,7 +39,7 @@ GROUPS: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 def drawn(number: int) -> tuple[dict[str, Any], Floats]:
-    """The facts of a study, and its records."""
+    """Draw a study; return its facts and its records."""
     rng = np.random.default_rng([number, 620])
     study: dict[str, Any] = {
         "number": number,
@@ -55,7 +55,7 @@ def drawn(number: int) -> tuple[dict[str, Any], Floats]:
 
 
 def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> Floats:
-    """Records of a kind in [-1, 1]^d."""
+    """Draw records of a kind in [-1, 1]^d."""
     return np.clip(_records(kind, n, k, dim, rng), -1, 1)
 
 
@@ -85,7 +85,7 @@ def _records(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> F
 
 
 def measured(number: int) -> dict[str, Any]:
-    """A study with the cost of every method over that of scikit-learn, and what "auto" takes."""
+    """Return a study with the relative cost of every method, and the choice of "auto"."""
     study, records = drawn(number)
     k, dim, n = study["n_clusters"], study["dim"], study["n_records"]
     plain = KMeans(k, n_init=3, random_state=0).fit(records)
@@ -112,7 +112,7 @@ def measured(number: int) -> dict[str, Any]:
 
 
 def sketched(number: int) -> dict[str, Any] | None:
-    """The same for sketches of both feature maps; "auto" is the one that is planned."""
+    """Return a study with the relative cost of both feature maps; "auto" is the planned one."""
     study, records = drawn(number)
     k, dim = study["n_clusters"], study["dim"]
     if dim > CELL_DIMS:
@@ -137,7 +137,7 @@ def sketched(number: int) -> dict[str, Any] | None:
 
 
 def lines(studies: list[dict[str, Any]]) -> Iterator[str]:
-    """A table: regrets by group and method, means of logarithms."""
+    """Yield a table of regrets by group and method, means of logarithms."""
     heads = (
         "studies",
         "method",

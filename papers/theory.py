@@ -189,7 +189,7 @@ def icassp_succeeds(snr: float, n_features: int, n_components: int, dim: int) ->
 def records_order(
     n_features: int, epsilon: float, acceptable: float, feature_rate: float = 1.0
 ) -> float:
-    """Records that suffice, CLP (24) to (26): max(1 / (alpha NSR_max), m / (eps sqrt NSR_max)).
+    """Return sufficient n by CLP (24) to (26): max(1 / (alpha NSR_max), m / (eps sqrt NSR_max)).
 
     Without masks this is (25); with the sparsest ones, alpha = 1 / m, it is (26).
     """
@@ -197,12 +197,12 @@ def records_order(
 
 
 def free_feature_rate(n_records: float, n_features: int, epsilon: float) -> float:
-    """The rate of masks below which they add more than all other errors, CLP (27)."""
+    """Return the rate of masks below which they add more than all other errors, CLP (27)."""
     return 1 / (1 + max(1.0, n_features**2 / (n_records * epsilon**2)))
 
 
 def free_masks(n_features: int, epsilon: float, acceptable: float) -> tuple[float, float] | None:
-    """Records between which even masks of one feature cost nothing that counts, CLP (28).
+    """Return the range of n where even masks of one feature cost nothing that matters, CLP (28).
 
     From m / (eps sqrt NSR_max), where the noise is acceptable, to m / eps^2, where it no
     longer hides the masks; None if epsilon is too large for there to be any.
@@ -229,7 +229,7 @@ def useful_sizes(
 
 
 def records_needed(at: NoiseToSignal, n_records: float, acceptable: float) -> float:
-    """The least number of records whose ratio is acceptable, from the ratio at `n_records`.
+    """Return the least number of records whose ratio is acceptable, from the ratio at `n_records`.
 
     The noise falls with 1 / n^2, all other parts with 1 / n (drawing without
     replacement from given records nearly so), provided that rates and noise stay.
@@ -269,7 +269,7 @@ class Regime:
 def regime(
     parts: NoiseToSignal, *, n_records: float, n_features: int, n_components: int, dim: int
 ) -> Regime:
-    """The regime of a plan with these parts of its noise-to-signal ratio."""
+    """Return the regime of a plan with these parts of its noise-to-signal ratio."""
     enough = n_features >= CLP_LEAST_SIZE * n_components * dim
     most = acceptable_noise(n_features, n_components, dim)
     return Regime(
@@ -296,7 +296,7 @@ def gamma_star(n_records: float, epsilon: float) -> float:
 
 
 def gamma_star_closed_form(n_records: float, epsilon: float) -> float:
-    """The same as CLP's Appendix E prints it.
+    """Return the ratio as CLP's Appendix E prints it.
 
     Cardano's root of u^3 + 2 A u - A = 0, u = 1 - gamma, A = 1 / (n eps)^2. It cancels for
     n eps far from 1.
@@ -314,7 +314,7 @@ def gamma_of_bound(
     signal_share: float = ICASSP_SIGNAL,
     feature_rate: float = 1.0,
 ) -> float:
-    """The share that really minimises the bound of Lemma 27, for Fourier features, add-remove.
+    """Return the share that minimises Lemma 27's bound, for Fourier features, add-remove.
 
     With B + C / gamma^2 = 1 + the ratio of the sums, u = 1 - gamma is the one root in (0, 1) of
     u^3 + 2 A u - A - (A B / C) (1 - u)^3. CLP drops A B / C for being far below 1, but it
@@ -365,7 +365,7 @@ class Strategy:
         energy: float,
         numbers_per_feature: int = 2,
     ) -> NoiseToSignal:
-        """Expected noise-to-signal ratio, the law of the records as reference."""
+        """Return expected noise-to-signal ratio, the law of the records as reference."""
         return noise_parts(
             n_records=n_records,
             n_features=n_features,
@@ -404,11 +404,11 @@ def price_of_sampled_records(epsilon: float, rate: float) -> float:
 
 
 def price_of_poisson_features(epsilon: float, rate: float, n_features: int) -> float:
-    """The same for Poisson masks of the features, Laplace noise: factors over m features."""
+    """Return the factor over m features for Poisson masks of the features, Laplace noise."""
     each = epsilon / n_features
     return (each / (rate * amplified(each, rate))) ** 2
 
 
 def price_of_kept_features(kind: NoiseKind, rate: float) -> float:
-    """The same for r-of-m and block masks, Fourier and one-bit features, any relation."""
+    """Return the factor for r-of-m and block masks, Fourier and one-bit features, any relation."""
     return {"laplace": 1.0, "gaussian": 1 / rate, "cube": 1 / rate**2}[kind]

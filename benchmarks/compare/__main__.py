@@ -113,7 +113,7 @@ def write(folder: Path) -> str:
 
 
 def main() -> None:
-    """What the command line asks for."""
+    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

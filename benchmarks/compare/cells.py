@@ -51,7 +51,7 @@ def budgets(with_delta: tuple[float, ...], pure: tuple[float, ...]) -> Budgets:
 
 
 def uniform(dim: int, n: int) -> Maker:
-    """Records all over the box [-1, 1]: no clusters at all."""
+    """Draw records uniformly from the box [-1, 1]: there are no clusters."""
     return lambda rng: rng.uniform(-1, 1, (n, dim))
 
 
@@ -72,7 +72,7 @@ def moons(n: int) -> Maker:
 
 
 def with_outliers(make: Maker, share: float, half_width: float) -> Maker:
-    """Records of which a share lies anywhere in the box."""
+    """Draw records of which a share lies anywhere in the box."""
 
     def made(rng: np.random.Generator) -> Floats:
         records = make(rng)

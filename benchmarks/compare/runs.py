@@ -59,11 +59,11 @@ class Store:
             return list(csv.DictReader(file))
 
     def done(self) -> set[Key]:
-        """Runs that have a row."""
+        """Return the keys of runs that have a row."""
         return {tuple(row[name] for name in self.key) for row in self.rows()}
 
     def key_of(self, **values: object) -> Key:
-        """What a run is known by."""
+        """Return the key of a run."""
         return tuple(_text(values[name]) for name in self.key)
 
     def add(self, **values: object) -> None:
@@ -99,7 +99,7 @@ class Task:
 def tasks(
     settings: Iterable[Setting], peers: Sequence[PeerMethod], repetitions: int, store: Store
 ) -> list[Task]:
-    """What is missing; first repetitions first."""
+    """Return the runs without a row; first repetitions first."""
     found, done = [], store.done()
     for setting in settings:
         data, dim = setting.data, len(setting.data.domain.half_widths)
@@ -200,7 +200,7 @@ def _run_task(task: Task, store: Store, patience: float) -> None:
 
 
 def in_a_child(fit: Callable[..., Run], arguments: tuple[Any, ...]) -> Run:
-    """A run in a process of its own, with its peak of memory."""
+    """Run a method in a separate process; return its results with the peak of memory."""
     here, there = FORK.Pipe()
     process = FORK.Process(target=_child, args=(there, fit, arguments))
     process.start()
@@ -226,7 +226,7 @@ def _child(answer: Connection, fit: Callable[..., Run], arguments: tuple[Any, ..
 
 
 def domain_as_json(domain: Box | Ball) -> dict[str, Any]:
-    """A domain as peers are told it."""
+    """Return a domain in the form that peers read."""
     center = domain.center_vector
     if isinstance(domain, Ball):
         return {"center": center.tolist(), "radius": domain.radius}
@@ -237,7 +237,7 @@ def domain_as_json(domain: Box | Ball) -> dict[str, Any]:
 def ask_peers(
     task: Task, records: Floats, variance: float, patience: float, add: Callable[..., None]
 ) -> None:
-    """Runs of peers, each variant of each in a fresh process."""
+    """Run all peers, each variant in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.npy"
         np.save(path, records)

@@ -166,7 +166,7 @@ def report(rows: Rows) -> str:
 
 
 def slug(name: str) -> str:
-    """A data set's name as part of a file's."""
+    """Return the name of a data set as part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("%", "percent")).strip("-")
 
 

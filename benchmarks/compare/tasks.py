@@ -171,7 +171,7 @@ def run_mixtures(store: Store, repetitions: int) -> None:
 
 
 def _fitted(told: Told, make: Callable[..., Any], records: np.ndarray) -> tuple[Any, float]:
-    """An estimator fitted within its budget, on one thread, and the seconds that it took."""
+    """Fit an estimator within its budget, on one thread; return it and the seconds."""
     facts, _, _, epsilon, delta, _ = told
     own = {"n_records": len(records), "n_threads": 1, "random_state": facts["seed"]}
     fit = make(epsilon=epsilon, delta=delta, **own)

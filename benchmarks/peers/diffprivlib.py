@@ -19,7 +19,7 @@ RHO = 0.225
 
 
 def spend(dim: int) -> float:
-    """What a stated epsilon of 1 really costs in `dim` columns."""
+    """Return the true cost of a stated epsilon of 1 in `dim` columns."""
     q = float((4 * dim * RHO**2) ** (1 / 3))
     return (1 + dim * q) / (dim + q)
 

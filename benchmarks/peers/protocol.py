@@ -170,7 +170,7 @@ class Peer:
         return str(self._exchange(HELLO)["version"])
 
     def ask(self, request: Request) -> Answer:
-        """The answer; PeerRefusal or PeerError if there is none."""
+        """Return the answer; raise PeerRefusal or PeerError if there is none."""
         told = self._exchange(asdict(request))
         if "refuses" in told:
             raise PeerRefusal(told["refuses"])

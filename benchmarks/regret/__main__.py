@@ -37,7 +37,7 @@ MORE = 20
 
 
 def wanted(given: argparse.Namespace) -> list[DataSet]:
-    """Data sets that are asked for and here; what is left out is told."""
+    """Return the requested data sets that are on this machine, and print the missing ones."""
     found = []
     for data in UNSEEN if given.unseen else SEEN:
         if given.only not in data.name:
@@ -50,7 +50,7 @@ def wanted(given: argparse.Namespace) -> list[DataSet]:
 
 
 def settings(given: argparse.Namespace, store: Store) -> list[Setting]:
-    """What is to be run: all cells, or with --more those that "auto" missed."""
+    """Return the cells to run: all of them, or with --more those that "auto" missed."""
     data = wanted(given)
     if not given.more:
         return [setting_of(one, given.repetitions) for one in data]
@@ -64,7 +64,7 @@ def settings(given: argparse.Namespace, store: Store) -> list[Setting]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the options of the command line."""
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """What the command line asks for."""
+    """Run what the command line asks for."""
     given = parser().parse_args()
     store = Store(given.results / "regret.csv")
     if given.list:

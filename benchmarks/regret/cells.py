@@ -25,7 +25,7 @@ GRID_COLUMNS = worlds.CELL_DIMS
 
 
 def budgets_of(n: int, k: int, dim: int) -> Budgets:
-    """The budgets of a data set, by the rule above."""
+    """Return the budgets of a data set by the rule above."""
 
     def nearest(epsilon: float) -> float:
         return min(EPSILONS, key=lambda known: abs(np.log(known / epsilon)))
@@ -35,7 +35,7 @@ def budgets_of(n: int, k: int, dim: int) -> Budgets:
 
 
 def setting_of(data: DataSet, repetitions: int, only: Budgets | None = None) -> Setting:
-    """A data set with its budgets, or some of them, and the methods that are run on it."""
+    """Return a data set with its budgets, or some of them, and the methods that are run on it."""
     dim = len(data.domain.half_widths)
     methods = METHODS + GRID_METHODS if dim <= GRID_COLUMNS else METHODS
     if only is None:

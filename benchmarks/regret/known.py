@@ -35,7 +35,7 @@ def _drawn(name: str, k: int, dim: int, n: int, kind: str, about: str) -> DataSe
 
 
 def _sklearn(name: str, k: int, bounds: list[Bounds], about: str) -> DataSet:
-    """A table of scikit-learn with bounds of its columns, scaled to [-1, 1]."""
+    """Return a table of scikit-learn with bounds of its columns, scaled to [-1, 1]."""
 
     def make(rng: np.random.Generator) -> Floats:
         from sklearn import datasets as tables

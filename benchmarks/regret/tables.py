@@ -22,7 +22,7 @@ def missed(rows: Rows) -> list[Cell]:
 
 
 def summary(name: str, rows: Rows) -> list[str]:
-    """A line of the summary."""
+    """Return a line of the summary."""
     regrets = [cell.regret for cell in cells_of(rows) if cell.regret is not None]
     n_data = len({row["data"] for row in rows})
     shares = [
@@ -35,7 +35,7 @@ def summary(name: str, rows: Rows) -> list[str]:
 
 
 def _summaries(name: str, rows: Rows) -> list[list[str]]:
-    """A line for the runs that every cell has, and one for all, if there are more."""
+    """Return a line for the runs that every cell has, and a line for all if there are more."""
     first = [row for row in rows if int(row["seed"]) < FIRST]
     if len(first) == len(rows):
         return [summary(name, rows)]
@@ -43,7 +43,7 @@ def _summaries(name: str, rows: Rows) -> list[list[str]]:
 
 
 def list_of_data(rows: Rows, known: Mapping[str, DataSet]) -> str:
-    """What each data set is."""
+    """Return a description of each data set."""
     lines = []
     for name, row in {row["data"]: row for row in rows}.items():
         about = known[name].about if name in known else ""

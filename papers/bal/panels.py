@@ -50,7 +50,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def comparison(found: Sequence[Row]) -> str:
-    """What the numbers say beside the paper, in sentences."""
+    """Compare the numbers with the paper's, in sentences."""
     words = [
         "The paper reports its method close to k-means without privacy and below SuLQ at every "
         "number of clusters and epsilon, by more the more columns there are."
@@ -76,7 +76,7 @@ def comparison(found: Sequence[Row]) -> str:
 
 
 def figure(found: Sequence[Row]) -> Any:
-    """The objective as in Figure 2, a panel for each data set; bands are quartiles."""
+    """Draw the objective as in Figure 2, a panel for each data set; bands are quartiles."""
     names = _names(found)
     made, axes = figure_of(4.6 * len(names) + 2.2, 3.8, 1, len(names))
     for axis, data in zip(axes[0], names, strict=True):
@@ -114,7 +114,7 @@ def _measured(found: Sequence[Row], data: str) -> list[Row]:
 
 
 def _axis(own: Sequence[Row]) -> str:
-    """What varies: epsilon in panel (d), k elsewhere."""
+    """Return the name of the varying parameter: epsilon in panel (d), k elsewhere."""
     return "epsilon" if len(places(own, "epsilon")) > 1 else "k"
 
 

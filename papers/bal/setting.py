@@ -94,7 +94,7 @@ def fashion_mnist(n_records: int = 70_000) -> Records:
 
 
 def records_of(data: str, size: tuple[int, ...]) -> Records:
-    """The records of a name: "gaussians", "digits" or "fashion"."""
+    """Return the records of a data set: "gaussians", "digits" or "fashion"."""
     makers: dict[str, Callable[..., Records]] = {
         "gaussians": gaussians,
         "digits": digits,

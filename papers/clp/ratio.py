@@ -115,7 +115,7 @@ def rows(
 
 
 def budget_for(ratio: float, design: Design, signal: float, n_records: int) -> Budget:
-    """The budget whose Gaussian noise has this noise-to-signal ratio by Lemma 26."""
+    """Return the budget whose Gaussian noise has this noise-to-signal ratio by Lemma 26."""
     at_one = noise_parts(
         n_records=n_records,
         n_features=design.n_features,

@@ -124,7 +124,7 @@ def grid_comparison(found: Sequence[Row]) -> str:
 
 
 def grid_figure(found: Sequence[Row]) -> Any:
-    """A map of RSSE for each decoder, with the paper's two lines."""
+    """Draw a map of RSSE for each decoder, with the paper's two lines."""
     import numpy as np
 
     titles = [_NAMES[decoder] for decoder in DECODERS]
@@ -155,7 +155,7 @@ def grid_figure(found: Sequence[Row]) -> Any:
 
 
 def usable_ratio(own: Sequence[Row]) -> float:
-    """The largest ratio up to which all medians are usable; 0 if the first is not."""
+    """Return the largest ratio up to which all medians are usable; 0 if the first is not."""
     last = 0.0
     for row in sorted(own, key=lambda row: number(row, "nsr")):
         if not _succeeds(row):

@@ -99,7 +99,7 @@ def sampled_noise(epsilon: float, rate: float) -> float:
 
 
 def calibrated_noise(epsilon: float, rate: float, neighbours: str) -> float:
-    """The same by the inner budgets that designs use; replace needs one of its own."""
+    """Return the ratio with the inner budgets of designs; "replace" has a budget of its own."""
     inner = amplified if neighbours == "add-remove" else amplified_replace
     return 1 / (rate * inner(epsilon, rate)) ** 2
 
@@ -249,7 +249,7 @@ def _design(
 
 
 def _nothing(design: Design) -> ExactSums:
-    """The sums of no records."""
+    """Return the sums of no records."""
     return ExactSums(np.zeros(design.n_values, dtype=np.int64), 0, 0)
 
 

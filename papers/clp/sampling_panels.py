@@ -93,7 +93,7 @@ def noise_figure(found: Sequence[Row]) -> Any:
 
 
 def _whole(row: Row) -> float:
-    """The ratio at the same epsilon and relation without sampling."""
+    """Return the ratio at the same epsilon and relation without sampling."""
     return calibrated_noise(number(row, "epsilon"), 1.0, str(row["neighbours"]))
 
 
@@ -150,7 +150,7 @@ def total_comparison(found: Sequence[Row]) -> str:
 
 
 def total_figure(found: Sequence[Row]) -> Any:
-    """Expected lines and measured marks, a panel for each noise."""
+    """Draw expected lines and measured marks, a panel for each noise."""
     noises = _noises(found)
     titles = [_TITLES[noise] for noise in noises]
     made, axes = side_by_side(9.8, 4.0, titles, across="alpha beta", up="NSR")

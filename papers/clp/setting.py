@@ -61,7 +61,7 @@ class Records:
 
 
 def centers_of(k: int, dim: int, trial: int) -> Floats:
-    """The mixture of a trial."""
+    """Return the mixture of a trial."""
     rng = np.random.default_rng([_SEED, k, dim, trial])
     return rng.normal(scale=SEPARATION * k ** (1 / dim), size=(k, dim))
 
@@ -69,7 +69,7 @@ def centers_of(k: int, dim: int, trial: int) -> Floats:
 def draw_table(
     centers: Floats, n_records: int, rng: np.random.Generator
 ) -> npt.NDArray[np.float32]:
-    """Records around the centres, with a standard deviation of 1."""
+    """Draw records around the centres, with a standard deviation of 1."""
     k, dim = centers.shape
     table = rng.standard_normal((n_records, dim), dtype=np.float32)
     table += centers.astype(np.float32)[rng.integers(k, size=n_records)]
@@ -77,7 +77,7 @@ def draw_table(
 
 
 def draw_records(n_records: int, k: int, dim: int, trial: int) -> Records:
-    """The records of a trial, and k-means of them."""
+    """Return the records of a trial and their k-means clustering."""
     from sklearn.cluster import KMeans
 
     centers = centers_of(k, dim, trial)
@@ -119,7 +119,7 @@ def design_of(
     noise: str,
     **options: Any,
 ) -> Design:
-    """A design for k-means; `scale` in units of sqrt(d), None if the width is unknown."""
+    """Return a design for k-means; `scale` in units of sqrt(d), None if the width is unknown."""
     return Design.plan(
         n_components=k,
         domain=box(dim),
@@ -140,7 +140,7 @@ def sums_of(table: npt.NDArray[np.floating[Any]], design: Design) -> ExactSums:
 
 
 def release(exact: ExactSums, design: Design, budget: Budget | None = None) -> Sketch:
-    """What `sketch` would release of these sums, at the design's budget or another one.
+    """Release these sums as `sketch` does, at the design's budget or another one.
 
     Charges: the budget, each time. Records here are drawn by a public program.
     """

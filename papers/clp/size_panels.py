@@ -57,7 +57,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def comparison(found: Sequence[Row]) -> str:
-    """What the numbers say, in sentences."""
+    """State the results in sentences."""
     unknowns = K * DIM
     signals = numbers(where(found, curve=CKM, delta=0.0), "signal")
     signal = sum(signals) / len(signals)
@@ -138,7 +138,7 @@ def _draw(axis: Any, own: Sequence[Row], styles: dict[str, tuple[str, str]]) -> 
 
 
 def usable(found: Sequence[Row], n: int, delta: float, curve: str) -> float:
-    """The epsilon from which on the median RSSE at the best m is below the limit; nan if none."""
+    """Return the least epsilon whose median RSSE at the best m is below the limit, or nan."""
     own = where(found, n_records=n, delta=delta, curve=curve)
     least = math.nan
     for epsilon in reversed(places(own, "epsilon")):
@@ -149,7 +149,7 @@ def usable(found: Sequence[Row], n: int, delta: float, curve: str) -> float:
 
 
 def best(found: Sequence[Row], n: int, delta: float, curve: str, epsilon: float) -> Row:
-    """The row of least median RSSE over sizes."""
+    """Return the row of least median RSSE over sizes."""
     own = where(found, n_records=n, delta=delta, curve=curve, epsilon=epsilon)
     return min(own, key=lambda row: number(row, "rsse"))
 
@@ -185,7 +185,7 @@ def _against_printed(found: Sequence[Row], curve: str) -> str:
 
 
 def _nearest(found: Sequence[Row], n: int, curve: str) -> float | None:
-    """The epsilon of the rows that is the printed one."""
+    """Return the epsilon of the rows that equals the printed one."""
     epsilons = places(where(found, n_records=n, delta=0.0, curve=curve), "epsilon")
     same = [e for e in epsilons if math.isclose(e, PRINTED[n], rel_tol=1e-5)]
     return same[0] if same else None
@@ -212,7 +212,7 @@ def _sizes_that_work(found: Sequence[Row]) -> str:
 
 
 def _told(found: Sequence[Row], n: int, delta: float, curve: str) -> str:
-    """A usable epsilon; "<=" if it is the least one that was tried."""
+    """Return a usable epsilon; "<=" if it is the least one that was tried."""
     value = usable(found, n, delta, curve)
     epsilons = numbers(where(found, n_records=n, delta=delta, curve=curve), "epsilon")
     if math.isnan(value):

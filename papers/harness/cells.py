@@ -112,7 +112,7 @@ def run_cells(
 
 
 def make_folder(folder: Path) -> None:
-    """A folder and those above it, where they are not there yet."""
+    """Create a folder and its parents where they do not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -120,7 +120,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _kept(path: Path) -> Found | None:
-    """What an earlier run found; a file that was cut short or altered counts as none."""
+    """Return an earlier result; a truncated or altered file counts as none."""
     try:
         content = json.loads(path.read_bytes())
         rows, seconds = content["rows"], float(content["seconds"])

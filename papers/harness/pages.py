@@ -44,7 +44,7 @@ def made_from(folder: Path, papers: Sequence[str]) -> dict[Path, str]:
 
 
 def page(text: str, results: Path, path: Path) -> str:
-    """A text with what was found in its places; `path` is its own, for errors."""
+    """Fill the placeholders of a text; `path` is the text's path, for errors."""
     note = f"<!-- Made from text/{path.name} and {results.name}/ by `make docs`; edit these. -->"
     filled = _PLACE.sub(lambda place: _block(_target(place[1], path), results), text)
     return f"{note}\n\n{filled}"
@@ -65,13 +65,13 @@ def _block(target: Target, results: Path) -> str:
 
 
 def _words(target: Target, results: Path) -> str:
-    """The words beside the rows, which may have changed since the rows were made."""
+    """Return the text beside the rows, which may have changed since the rows were made."""
     rows = from_csv(read_file(results / f"{target.name}.csv").decode())
     return words(target, rows, _origin(target, results))
 
 
 def _origin(target: Target, results: Path) -> str:
-    """The last line of the words: the command, its time and versions."""
+    """Return the last line of the text: the command, its time and versions."""
     return read_file(results / f"{target.name}.txt").decode().splitlines()[-1]
 
 

@@ -103,7 +103,7 @@ def words(target: Target, rows: Sequence[Row], made_by: str) -> str:
 
 
 def provenance(target: Target, effort: str, cells: Sequence[Cell], seconds: float) -> str:
-    """The command, its time, and the code that it ran, in one line."""
+    """Return the command, its time, and the code that it ran, in one line."""
     command = f"python -m papers {target.name}" + (" --quick" if effort == "quick" else "")
     sources = "+".join(sorted({cell.sources[:12] for cell in cells}))
     time = duration(seconds)
@@ -111,12 +111,12 @@ def provenance(target: Target, effort: str, cells: Sequence[Cell], seconds: floa
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def versions() -> str:
-    """What the numbers were made with."""
+    """Return the versions that the numbers were made with."""
     names = ("privsketch", "numpy", "scipy", "scikit-learn", "matplotlib")
     known = [f"{name} {_version(name)}" for name in names if _version(name)]
     return ", ".join([*known, f"Python {platform.python_version()}"])

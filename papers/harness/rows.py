@@ -21,17 +21,17 @@ _Key = TypeVar("_Key")
 
 
 def number(row: Row, name: str) -> float:
-    """A column of a row that holds a number."""
+    """Return a column of a row that holds a number."""
     return float(row[name])
 
 
 def numbers(rows: Sequence[Row], name: str) -> list[float]:
-    """A column of numbers, in the order of the rows."""
+    """Return a column of numbers, in the order of the rows."""
     return [number(row, name) for row in rows]
 
 
 def places(rows: Sequence[Row], name: str) -> list[float]:
-    """The different numbers of a column, the least first."""
+    """Return the different numbers of a column, the least first."""
     return sorted(set(numbers(rows, name)))
 
 

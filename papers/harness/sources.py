@@ -53,7 +53,7 @@ def _below(library: Path) -> Iterator[Path]:
 
 
 def _imports_of(start: Path, papers: Path) -> set[Path]:
-    """A file and all modules of the papers that it imports, they import, and so on."""
+    """Return a file and all modules of the papers that it imports, directly or not."""
     found, waiting = {start}, [start]
     while waiting:
         tree = ast.parse(waiting.pop().read_text(encoding="utf-8"))

@@ -28,7 +28,7 @@ class View:
 
 
 def aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table as text: the first column to the left, all others to the right."""
+    """Return a table as text: the first column to the left, all others to the right."""
     widths = [max(len(line[i]) for line in [headings, *lines]) for i in range(len(headings))]
     return "\n".join(
         "  ".join(
@@ -40,7 +40,7 @@ def aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def short(ratio: float) -> str:
-    """A relative error: three digits after the point where it is near 1, fewer beyond."""
+    """Format a relative error: three decimals near 1, fewer beyond."""
     return f"{ratio:.3f}" if ratio < 2 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
 
 
@@ -54,7 +54,7 @@ def rank_correlation(rows: Sequence[Row], first: str, second: str) -> float:
 def side_by_side(
     width: float, height: float, titles: Sequence[str], *, across: str, up: str
 ) -> tuple[Any, list[Any]]:
-    """A figure of panels side by side, and their axes; `across` and `up` say what these show."""
+    """Return a figure of panels side by side with labelled axes, and the axes."""
     made, axes = figure_of(width, height, 1, len(titles))
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=9)
@@ -66,7 +66,7 @@ def side_by_side(
 def plot_quartiles(
     axis: Any, rows: Sequence[Row], across: str, up: str, *, color: str, **style: Any
 ) -> None:
-    """A line of medians with a band between the quartiles."""
+    """Draw a line of medians with a band between the quartiles."""
     places = numbers(rows, across)
     axis.plot(places, numbers(rows, up), color=color, markersize=4, linewidth=1.5, **style)
     low, high = (numbers(rows, f"{up}_{end}") for end in ("low", "high"))
@@ -74,7 +74,7 @@ def plot_quartiles(
 
 
 def to_png(figure: Any) -> bytes:
-    """The picture of a matplotlib figure, in few colours: a third of the bytes."""
+    """Return a matplotlib figure as an image in few colours: a third of the bytes."""
     from PIL import Image  # matplotlib needs it too
 
     drawn, small = io.BytesIO(), io.BytesIO()

@@ -201,7 +201,7 @@ def grid_rows(
 def _clustered(
     data: Mixture, method: Callable[..., ClusterModel], epsilon: float, seed: int, **own: Any
 ) -> ClusterModel:
-    """A method that reads the records, with the paper's guarantee and parameters of its own."""
+    """Run a method that reads the records, with the paper's guarantee and its own parameters."""
     k, d = data.means.shape
     return clustered(
         method,
@@ -226,14 +226,14 @@ _ABSENT: Row = {
 
 
 def _spent(curve: str, receipt: Receipt, epsilon: float) -> Row:
-    """What a run cost, no more than it was to cost."""
+    """Return the cost of a run; raise an error if it exceeds the budget."""
     if receipt.epsilon > epsilon:
         raise ParameterError(f"{curve}: spent epsilon={receipt.epsilon}, more than {epsilon}")
     return {"neighbours": receipt.neighbours, "delta": receipt.delta, "epsilon": epsilon}
 
 
 def _row(data: Mixture, trial: int, curve: str, centers: Floats, facts: Row) -> Row:
-    """What a run cost and what its centres do; 0 stands for what a curve does not have."""
+    """Return the cost of a run and the errors of its centres; 0 if a curve has none."""
     return {
         "curve": curve,
         **_ABSENT,

@@ -42,7 +42,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def comparison(found: Sequence[Row]) -> str:
-    """The claims of section 6, one by one, and what our own curves reach."""
+    """State the claims of section 6, one by one, and the results of our curves."""
     n, trials = number(found[0], "records"), max(number(row, "trials") for row in found)
     curves = _curves(found)
     central = [curve for curve in curves if curve[0] == CKM and curve[3] == 1]
@@ -159,7 +159,7 @@ def _style(curve: Curve, curves: dict[Curve, list[Row]]) -> dict[str, str]:
 
 
 def _usable(rows: Sequence[Row]) -> float | None:
-    """The least epsilon from which on the median is below 1.2."""
+    """Return the least epsilon from which the median stays below 1.2."""
     limit = None
     for row in reversed(rows):
         if number(row, "rsse") >= GOOD:
@@ -174,7 +174,7 @@ def _from(rows: Sequence[Row]) -> str:
 
 
 def _kept_below(curves: dict[Curve, list[Row]], curve: Curve, bar: float) -> str:
-    """The largest median at or above an epsilon, and whether it is below 1.2."""
+    """Return the largest median at or above an epsilon, and whether it is below 1.2."""
     rows = [row for row in curves[curve] if number(row, "epsilon") >= bar * (1 - 1e-9)]
     if not rows:
         return f"{_label(curve)}: not measured at epsilon >= {bar:g}"
@@ -208,7 +208,7 @@ def _against(curves: dict[Curve, list[Row]], ours: Curve, other: Curve) -> str:
 
 
 def _masks(curves: dict[Curve, list[Row]]) -> str:
-    """What alpha_r < 1 does, where the release without masks is of use."""
+    """State the effect of alpha_r < 1 where the release without masks is useful."""
     parts = []
     for curve in curves:
         name, neighbours, delta, devices, rate, size = curve

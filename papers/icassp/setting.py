@@ -56,7 +56,7 @@ def box(d: int) -> Box:
 
 
 def mixture(trial: int, n_records: int, k: int = N_CLUSTERS, d: int = DIM) -> Mixture:
-    """Records of a trial, the same whenever they are asked for."""
+    """Return the records of a trial, the same in every call."""
     rng = np.random.default_rng([_SEED, trial])
     means = spread(k, d) * rng.normal(size=(k, d))
     label = rng.integers(k, size=n_records, dtype=np.int16)
@@ -68,7 +68,7 @@ def mixture(trial: int, n_records: int, k: int = N_CLUSTERS, d: int = DIM) -> Mi
 
 
 def spread(k: int, d: int) -> float:
-    """Standard deviation of the coordinates of the means."""
+    """Return standard deviation of the coordinates of the means."""
     return 1.5 * float(k ** (1 / d))
 
 
@@ -83,14 +83,14 @@ def expected_signal(scale: float, k: int, d: int) -> float:
 
 
 def oracle_scale(k: int = N_CLUSTERS, d: int = DIM) -> float:
-    """The scale of the paper's frequencies: expected_signal is 0.35."""
+    """Return the scale of the paper's frequencies, where expected_signal is 0.35."""
     from scipy.optimize import brentq
 
     return float(brentq(lambda scale: expected_signal(scale, k, d) - ICASSP_SIGNAL, 1e-2, 1e2))
 
 
 def sketch_law(frequencies: Floats, means: Floats) -> npt.NDArray[np.complex128]:
-    """Expectation of exp(i w.x) over the mixture, (n_features,); |z|^2 is its mean square."""
+    """Return E exp(i w.x) over the mixture, (n_features,); |z|^2 is its mean square."""
     width = np.exp(-np.vecdot(frequencies, frequencies) / 2)
     return np.asarray(width * np.exp(1j * (frequencies @ means.T)).mean(axis=1))
 
@@ -122,7 +122,7 @@ def predicted_snr(design: Design, n_records: float, n_devices: int = 1) -> float
 def paper_design(
     data: Mixture, n_features: int, *, seed: int, kept: int | None = None, in_blocks: bool = False
 ) -> Design:
-    """The paper's mechanism, still with a budget of 1; `kept` features of a record are used."""
+    """Return the paper's mechanism with a budget of 1; `kept` features of a record are used."""
     k, d = data.means.shape
     masks = None
     if kept is not None and kept < n_features:
@@ -141,12 +141,12 @@ def paper_design(
 
 
 def at_epsilon(design: Design, epsilon: float) -> Design:
-    """The same frequencies and masks with another budget: exact sums serve both."""
+    """Return the design with another budget: exact sums serve both."""
     return replace(design, budget=replace(design.budget, epsilon=epsilon))
 
 
 def devices_sketch(sums: Integers, design: Design, n_records: int) -> Sketch:
-    """What L devices release, added up: exact sums (L, 2 n_features), one row for each of them.
+    """Add up the releases of L devices, whose exact sums are (L, 2 n_features).
 
     Every device adds its own noise. A record is on one device, so that a neighbour changes one
     row. For Laplace noise; the number of records is public.

@@ -205,7 +205,7 @@ def _middle(values: Sequence[float]) -> float:
 
 
 def _usable(rows: Sequence[Row]) -> float | None:
-    """The least ratio from which on RSSE is below 1.2."""
+    """Return the least ratio from which RSSE stays below 1.2."""
     limit = None
     for row in sorted(rows, key=lambda row: -number(row, "snr")):
         if number(row, "rsse") >= GOOD:
@@ -232,7 +232,7 @@ def _ruled(row: Row) -> bool:
 
 
 def _least_product(own: Sequence[Row]) -> str:
-    """The least SNR x m / (k d) from which on all points with m >= 10 k d are good."""
+    """Return the least SNR x m / (k d) from which all points with m >= 10 k d are good."""
     bound = None
     rows = [row for row in own if number(row, "size") >= ICASSP_LEAST_SIZE]
     for row in sorted(rows, key=_product, reverse=True):

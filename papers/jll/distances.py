@@ -59,7 +59,7 @@ def recovered(first: Floats, second: Floats, protect: str) -> tuple[Floats, Dist
 
 
 def cells(effort: str) -> list[Cell]:
-    """Some releases of all pairs each; `part` tells equal cells apart."""
+    """Return distances of all pairs in some releases; `part` distinguishes equal cells."""
     n_pairs, n_releases, at_once, together = _RUNS[effort]
     sizes = {"n_pairs": n_pairs, "n_releases": at_once, "together": together}
     return [
@@ -112,7 +112,7 @@ def summary(found: Sequence[Row]) -> list[Row]:
 
 
 def claim_7(true: Floats, noise_variance: float) -> Floats:
-    """The variance as printed, for squared distances `true`."""
+    """Return the variance as printed, for squared distances `true`."""
     k, s2 = _COMPONENTS, noise_variance
     return 2 / k * true**2 + 2 * k * (7 * s2**2 - s2) + 4 * s2 * true
 

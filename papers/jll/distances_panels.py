@@ -56,7 +56,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def comparison(found: Sequence[Row]) -> str:
-    """What the numbers say, in sentences."""
+    """State the results in sentences."""
     words = []
     for protect in PRINTED:
         mean, error, variance = moments(found, protect)

@@ -24,7 +24,7 @@ def record_cells(effort: str) -> list[Cell]:
 
 
 def record_rows(n_points: int) -> list[Row]:
-    """Records in three dimensions."""
+    """Draw records in three dimensions."""
     table, labels = records(_DIM)
     return [
         {"cluster": int(label), "x": x, "y": y, "z": z}
@@ -42,7 +42,7 @@ def release_cells(effort: str) -> list[Cell]:
 
 
 def release_rows(n_points: int, protect: str, calibration: str, matrix: str) -> list[Row]:
-    """The same records after one release."""
+    """Return the records after one release."""
     table, labels = records(_DIM)
     projection = draw(_DIM, _COMPONENTS, protect, calibration, matrix)
     points = released(projection, table[:n_points])

@@ -29,7 +29,7 @@ def record_table(found: Sequence[Row]) -> str:
 
 
 def record_comparison(found: Sequence[Row]) -> str:
-    """What the figure shows."""
+    """State what the figure shows."""
     return (
         f"The paper shows two round clusters of width 1 whose centres are {DISTANCE:g} apart. "
         f"Those shown here, {len(found)} of 10,000 records, have centres "
@@ -73,7 +73,7 @@ def release_table(found: Sequence[Row]) -> str:
 
 
 def release_comparison(found: Sequence[Row]) -> str:
-    """What the figure shows."""
+    """State what the figure shows."""
     apart = {
         protect: _distance(where(found, protect=protect), ("x", "y")) for protect, _, _ in PANELS
     }

@@ -37,7 +37,7 @@ _OUTSIDE = 1e-6  # share of records that may lie outside the ball
 
 @cache
 def records(dim: int, n_records: int = N_RECORDS) -> tuple[Floats, Labels]:
-    """The paper's records (n_records, dim) and the cluster of each."""
+    """Return the paper's records (n_records, dim) and the cluster of each."""
     from sklearn.datasets import make_blobs
 
     centers = np.zeros((2, dim))
@@ -50,7 +50,7 @@ def records(dim: int, n_records: int = N_RECORDS) -> tuple[Floats, Labels]:
 
 
 def ball(dim: int) -> Ball:
-    """A public ball that holds the records: all but one in a million of such a mixture."""
+    """Return a public ball that holds all but one in a million records of the mixture."""
     from scipy.stats import ncx2
 
     square = float(ncx2.ppf(1 - _OUTSIDE, dim, (DISTANCE / 2) ** 2))
@@ -58,7 +58,7 @@ def ball(dim: int) -> Ball:
 
 
 def paper_matrix(dim: int, n_components: int) -> Matrix:
-    """The matrix that the paper must have used: public, since its seed is the common one."""
+    """Return the matrix that the paper must have used; its seed is the common one."""
     from sklearn.random_projection import GaussianRandomProjection
 
     model = GaussianRandomProjection(n_components=n_components, random_state=_SEED)
@@ -67,7 +67,7 @@ def paper_matrix(dim: int, n_components: int) -> Matrix:
 
 
 def draw(dim: int, n_components: int, protect: str, calibration: str, matrix: str) -> Projection:
-    """A projection of the paper's records.
+    """Return a projection of the paper's records.
 
     protect: "element" and "row" hide changes up to BOUND, "whole record" hides all of a record.
     matrix: "fresh", or "seed 0" for the paper's own.

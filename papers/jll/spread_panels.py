@@ -22,7 +22,7 @@ _COLORS = (PALETTE[0], PALETTE[1], PALETTE[7], PALETTE[0], PALETTE[1])
 
 
 def table(found: Sequence[Row]) -> str:
-    """Standard deviations at some numbers of components, as printed and as measured."""
+    """Tabulate standard deviations by number of components, as printed and as measured."""
     shown = [k for k in places(found, "k") if k in (2, 3, 5, 10, 20, 50)]
     headings = ["standard deviation", *(f"k = {k:g}" for k in shown)]
     lines = []
@@ -35,7 +35,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def comparison(found: Sequence[Row]) -> str:
-    """What the numbers say, in sentences."""
+    """State the results in sentences."""
     paper = where(found, calibration="paper")
     exact = max(
         abs(number(row, "noise_std") / math.sqrt(2) / printed_scale(str(row["protect"]), k) - 1)

@@ -25,7 +25,7 @@ TOLERANCE = 0.03
 
 
 def table(found: Sequence[Row]) -> str:
-    """Printed and measured accuracies, then the range of single releases."""
+    """Tabulate printed and measured accuracies, then the range of single releases."""
     headings = ["accuracy of k-means", *(f"d = {d}, k = {k}" for d, k in SIZES)]
     means, ranges = [], []
     for protect in ("none", "element", "row", "whole record"):
@@ -62,7 +62,7 @@ def _noise(found: Sequence[Row]) -> list[list[str]]:
 
 
 def comparison(found: Sequence[Row]) -> str:
-    """What the numbers say, in sentences."""
+    """State the results in sentences."""
     own = where(found, matrix="seed 0")
     fresh = where(found, matrix="fresh", calibration="paper")
     places = [number(row, "share_below_printed") for row in fresh]

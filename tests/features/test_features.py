@@ -61,12 +61,12 @@ def test_half_angles_stay_within_sixteen_bits_and_sums_within_thirty_two():
     assert cosine.min() >= 0
     assert max(cosine.max(), np.abs(sine).max()) <= 4096
     # What kernels add up before they widen: cosines without a sign, sines with one.
-    most = FourierFeature.most
+    most = FourierFeature.max_records
     assert most * np.square(cosine).max() < 2**32
     assert most * np.abs(sine * cosine).max() < 2**31
     assert round(np.square(cosine).mean()) == MEAN_SQUARE
-    assert 2 * OneBitFeature.most < 2**16  # in each half of 32 bits
-    assert QuadraticFeature.most * 2**VALUE_BITS < 2**32
+    assert 2 * OneBitFeature.max_records < 2**16  # in each half of 32 bits
+    assert QuadraticFeature.max_records * 2**VALUE_BITS < 2**32
 
 
 def test_tables_are_fixed_for_good():
@@ -109,7 +109,8 @@ def test_bounds_are_exhaustive(name):
 def test_compiled_kernel_reproduces_the_table_on_every_phase(name):
     # One record at the center; the offset of feature t puts its phase exactly at index t.
     offsets = np.arange(65_536, dtype=np.uint32) << 4
-    kernel = CompiledKernel(feature_map(name), np.zeros((65_536, 1), np.int16), offsets, 20)
+    zeros = np.zeros((65_536, 1), np.int16)
+    kernel = CompiledKernel(ReferenceKernel(feature_map(name), zeros, offsets, 20))
     one = kernel.sums(np.zeros((1, 1), np.int16)).reshape(2, -1).T
     nine = kernel.sums(np.zeros((9, 1), np.int16)).reshape(2, -1).T  # the grouped loop as well
     assert (one == feature_map(name).table).all()
@@ -136,8 +137,8 @@ def test_compiled_kernel_equals_the_reference(name, dim, n_features, n, turn_bit
     frequencies[0] = 32_767
     offsets = rng.integers(0, 2**turn_bits, n_features).astype(np.uint32)
     arguments = feature_map(name), frequencies, offsets, turn_bits
-    expected = ReferenceKernel(*arguments).sums(records)
-    assert (CompiledKernel(*arguments).sums(records) == expected).all()
+    definition = ReferenceKernel(*arguments)
+    assert (CompiledKernel(definition).sums(records) == definition.sums(records)).all()
 
 
 def test_phase_is_the_exact_dot_product():
@@ -156,7 +157,7 @@ def test_a_long_block_does_not_overflow_the_partial_sums():
     # All records alike: every partial sum reaches its largest possible value.
     frequencies = np.zeros((3, 2), np.int16)
     offsets = np.zeros(3, np.uint32)
-    kernel = CompiledKernel(feature_map("fourier"), frequencies, offsets, 26)
+    kernel = CompiledKernel(ReferenceKernel(feature_map("fourier"), frequencies, offsets, 26))
     n = 2**16 + 2**17 + 5
     largest = int(fourier_table()[0, 0])
     assert kernel.sums(np.zeros((n, 2), np.int16))[0] == n * largest

@@ -163,15 +163,15 @@ def test_compiled_masks_equal_the_definition(name, shape):
     limit = 32767 if name != "quadratic" else 16000 // dim
     frequencies = rng.integers(-limit, limit + 1, (m, dim)).astype(np.int16)
     offsets = rng.integers(0, 2**20, m).astype(np.uint32)
-    arguments = feature_map(name), frequencies, offsets, 27
+    definition = ReferenceKernel(feature_map(name), frequencies, offsets, 27)
+    kernel = CompiledKernel(definition)
     for n in (0, 1, 5, 700):
         records = rng.integers(-9000, 9001, (n, dim)).astype(np.int16)
         kept = rng.random((n, m)) < 0.3
-        expected = ReferenceKernel(*arguments).sums(records, kept)
-        assert (CompiledKernel(*arguments).sums(records, kept) == expected).all()
-        whole = ReferenceKernel(*arguments).sums(records)
-        assert (CompiledKernel(*arguments).sums(records) == whole).all()
-        assert (CompiledKernel(*arguments).sums(records, np.ones_like(kept)) == whole).all()
+        assert (kernel.sums(records, kept) == definition.sums(records, kept)).all()
+        whole = definition.sums(records)
+        assert (kernel.sums(records) == whole).all()
+        assert (kernel.sums(records, np.ones_like(kept)) == whole).all()
 
 
 def test_masks_that_keep_everything_change_nothing():

@@ -20,21 +20,21 @@ from privsketch.kernels.builder import Routine
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import WARP, ptx_of
 from privsketch.kernels.cuda.features import (
-    ADDED,
-    MOST,
+    DEVICE_FEATURES,
     TILE,
     Shape,
     frequency_digits,
     sums_routine,
 )
 from privsketch.kernels.cuda.records import (
-    KINDS,
+    NUMBER_KINDS,
     THREADS,
     check_records,
     columns_routine,
     quantiser_routine,
 )
-from privsketch.kernels.cuda.sums import MEANS, chosen_shape
+from privsketch.kernels.cuda.sums import SUM_UNITS, shape_for
+from privsketch.kernels.features import FEATURES
 from privsketch.kernels.kinds import I32, I64, Array
 
 LANES = np.arange(WARP)
@@ -79,15 +79,15 @@ def products(left, right, signs):
     return wide[0] @ wide[1]
 
 
-@pytest.mark.parametrize("together", [0, 4])
+@pytest.mark.parametrize("groups_at_once", [0, 4])
 @pytest.mark.parametrize("dim", [1, 10, 16, 17, 32, 40, 50, 64, 100])
-def test_phases_of_digits_are_those_of_the_definition(dim, together):
+def test_phases_of_digits_are_those_of_the_definition(dim, groups_at_once):
     rng = np.random.default_rng(dim)
     frequencies = rng.integers(-(2**15), 2**15, (TILE + 3, dim)).astype(np.int16)
     x = rng.integers(-(2**15), 2**15, (8, dim)).astype(np.int16)
     x[0], frequencies[0] = -(2**15), -(2**15)
     offsets = rng.integers(0, 2**26, len(frequencies)).astype(np.uint32)
-    shape = Shape(dim, 32 - 26, 1, 1, 1, together=together)
+    shape = Shape(dim, 32 - 26, 1, 1, 1, groups_at_once=groups_at_once)
     digits = frequency_digits(frequencies, shape)
     wide = np.zeros((8, sum(shape.depths)), np.int16)
     wide[:, :dim] = x
@@ -120,7 +120,7 @@ def every_phase(name, shift):
     arguments = {"phases": Array(I32), "n": I64, "cosines": Array(I32), "sines": Array(I32)}
     routine = Routine("features", arguments, vector_bits=128)
     with routine.loop(routine.numbers["n"]) as index:
-        pair = ADDED[name]((routine.pointers["phases"] + index).load(), shift)
+        pair = DEVICE_FEATURES[name]((routine.pointers["phases"] + index).load(), shift)
         for target, value in zip(("cosines", "sines"), pair, strict=True):
             (routine.pointers[target] + index).store(value)
     code = machine.compile_routine(routine.finish())
@@ -137,8 +137,8 @@ def every_phase(name, shift):
 @pytest.mark.parametrize("shift", [0, 4, 15])
 @pytest.mark.parametrize("name", ["fourier", "one-bit"])
 def test_every_phase_gives_the_entry_of_the_table(name, shift):
-    factor, excess = MEANS[name]
-    values = factor * every_phase(name, shift) - np.array(excess)[:, np.newaxis]
+    unit, excess = SUM_UNITS[name], FEATURES[name].excess
+    values = unit * every_phase(name, shift) - np.array(excess)[:, np.newaxis]
     np.testing.assert_array_equal(values, feature_map(name).table.T)
 
 
@@ -146,8 +146,8 @@ def test_every_phase_gives_the_entry_of_the_table(name, shift):
 def test_sums_of_32_bits_do_not_wrap(name):
     cosines, sines = every_phase(name, 0)
     assert cosines.min() >= 0
-    assert MOST[name] * cosines.max() < 2**32
-    assert MOST[name] * np.abs(sines).max() < 2**31
+    assert FEATURES[name].max_records * cosines.max() < 2**32
+    assert FEATURES[name].max_records * np.abs(sines).max() < 2**31
 
 
 # --- quantising, compiled for this processor ----------------------------------------------------
@@ -203,7 +203,7 @@ def host_quantised(records, domain, code):
 
 
 @pytest.mark.parametrize("is_ball", [False, True])
-@pytest.mark.parametrize("code", [code for code in KINDS if code != "f2"])
+@pytest.mark.parametrize("code", [code for code in NUMBER_KINDS if code != "f2"])
 def test_the_device_quantises_as_the_definition_does(code, is_ball):
     records = np.ascontiguousarray(check_records(code))
     dim = records.shape[1]
@@ -233,9 +233,9 @@ def test_sums_of_columns(listed):
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (12, 0)])
-@pytest.mark.parametrize("name", MOST)
+@pytest.mark.parametrize("name", FEATURES)
 def test_ptx_is_written_for_every_map_and_device(name, capability):
-    shape = chosen_shape(10, 64, 4, listed=False)
+    shape = shape_for(10, 64, 4, listed=False)
     ptx = ptx_of(sums_routine(name, shape), capability)
     assert f".target sm_{90 if capability >= (9, 0) else 80}" in ptx
     assert ptx.count(".visible .entry sums(") == 1
@@ -246,14 +246,14 @@ def test_ptx_is_written_for_every_map_and_device(name, capability):
     assert ".local" not in ptx  # all numbers are in registers
 
 
-@pytest.mark.parametrize("name", MOST)
+@pytest.mark.parametrize("name", FEATURES)
 def test_ptx_with_instructions_of_hopper(name):
-    shape = chosen_shape(40, 64, 4, hopper=True)
+    shape = shape_for(40, 64, 4, hopper=True)
     assert shape.is_hopper
     ptx = ptx_of(sums_routine(name, shape), (9, 0), hopper=True)
     assert ".target sm_90a" in ptx
     found = re.findall(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.(\w\w\.\w\w) ", ptx)
-    assert {int(columns) for columns, _ in found} == {8 * shape.together}
+    assert {int(columns) for columns, _ in found} == {8 * shape.groups_at_once}
     kinds = sorted(kinds for _, kinds in found)
     assert kinds == sorted(["s8.s8", "s8.u8", "u8.s8", "u8.u8"] * 2 * shape.tiles)
 
@@ -262,14 +262,14 @@ def test_ptx_with_instructions_of_hopper(name):
 @pytest.mark.parametrize("dim", [1, 2, 16, 17, 33, 64, 100, 256, 300, 512])
 @pytest.mark.parametrize("n_features", [1, 100, 1024, 5000])
 def test_shapes_cover_all_columns_and_features(dim, n_features, hopper):
-    shape = chosen_shape(dim, n_features, 4, hopper=hopper)
+    shape = shape_for(dim, n_features, 4, hopper=hopper)
     assert dim <= sum(shape.depths) < dim + 32
     parts = -(-n_features // shape.features)
     assert parts * shape.features < n_features + TILE * 8 * parts
-    assert 2 * shape.groups <= MOST["fourier"]
+    assert 2 * shape.groups <= FEATURES["fourier"].max_records
     if shape.is_hopper:
         assert shape.warps % 4 == 0
-        assert shape.groups % shape.together == 0
+        assert shape.groups % shape.groups_at_once == 0
         assert 2 * shape.stage_bytes <= 227 * 1024
     else:
         assert 1 <= shape.warps <= 8

@@ -137,7 +137,7 @@ def test_whatever_the_numbers_are_no_cluster_is_beyond_the_last():
         with np.errstate(over="ignore"):
             clusters = CompiledClusters(np.full((1, 3), bad))
         code = compile_clusters("sums", 2)
-        clusters._run(code, [np.ones((20, 3))], 0.0, 1.0, room[:3].reshape(1, 3), room[20:21], None)
+        clusters._run(code, [np.ones((20, 3))], np.zeros(0), room[:3], room[20:21])
         assert room[20] == 20
         assert not room[3:20].any()
         assert not room[21:].any()

@@ -196,7 +196,7 @@ def test_threads_that_need_the_same_code_compile_it_once():
 
 
 def test_blocks_of_whole_numbers_are_those_of_all_records(monkeypatch):
-    monkeypatch.setattr("privsketch.kernels.quantiser._CACHED_VALUES", 70)
+    monkeypatch.setattr("privsketch.kernels.quantiser._CACHED_FLOATS", 70)
     for domain in domains(10):
         quantise = CompiledQuantiser(domain, **FINE)
         for x in layouts(table(33, 10)).values():

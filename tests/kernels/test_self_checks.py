@@ -32,8 +32,8 @@ def compile_hadamard(name="fourier", size=256, masked=False):
     return hadamard._compile.__wrapped__(name, size, masked)
 
 
-def compile_decoder(kind="float", own_widths=True):
-    return decoder.compile_evaluation.__wrapped__(kind, own_widths)
+def compile_decoder(kind="float", atom_widths=True):
+    return decoder.compile_evaluation.__wrapped__(kind, atom_widths)
 
 
 def compile_quantiser(number="f8", layout="rows", output="integers"):
@@ -134,10 +134,10 @@ def test_a_wrong_excess(name, feature, monkeypatch):
 
 @pytest.mark.slow
 def test_sums_that_are_widened_too_late(monkeypatch):
-    monkeypatch.setattr(features.FourierFeature, "most", 264)
+    monkeypatch.setattr(features.FourierFeature, "max_records", 264)
     refuses(compile_dense, "fourier", "whole")
     refuses(compile_hadamard, "fourier", 64, False)
-    monkeypatch.setattr(features.FourierFeature, "most", 528)  # masks keep one half
+    monkeypatch.setattr(features.FourierFeature, "max_records", 528)  # masks keep one half
     for mode in MODES:
         refuses(compile_dense, "fourier", mode)
     for size, masked in ((64, True), (1024, False)):
@@ -146,14 +146,14 @@ def test_sums_that_are_widened_too_late(monkeypatch):
 
 @pytest.mark.parametrize("half", [0x0000FFFF, 0xFFFF0000])
 def test_one_record_of_two_left_out(half, monkeypatch):
-    right = features.TableFeature.kept
+    right = features.TableFeature.masked
 
     def wrong(self, halves, n_records, masks):
         found = right(self, halves, n_records, masks)
         whole = found.bits_as(features.I32.vector(found.kind.lanes // 2))
         return (whole & half).bits_as(found.kind) if n_records == 2 else found
 
-    monkeypatch.setattr(features.TableFeature, "kept", wrong)
+    monkeypatch.setattr(features.TableFeature, "masked", wrong)
     for name in ("fourier", "one-bit"):
         for mode in MODES:
             refuses(compile_dense, name, mode)
@@ -221,17 +221,18 @@ def test_lanes_that_do_not_rotate(monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "relative"), [("float", 1e-4), ("double", 1e-12)])
-@pytest.mark.parametrize("name", ["_half_sine", "_half_cosine", "_power_of_two"])
+@pytest.mark.parametrize("name", ["half sine", "half cosine", "power of two"])
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_wrong_coefficient_of_the_decoder(kind, relative, name, place, monkeypatch):
-    right = getattr(decoder, name)
+    right = decoder._coefficients
 
-    def wrong(n_terms):
-        coefficients = list(right(n_terms))
-        coefficients[place] *= 1 + relative
+    def wrong(function, n_terms):
+        coefficients = list(right(function, n_terms))
+        if function == name:
+            coefficients[place] *= 1 + relative
         return coefficients
 
-    monkeypatch.setattr(decoder, name, wrong)
+    monkeypatch.setattr(decoder, "_coefficients", wrong)
     refuses(compile_decoder, kind, True)
 
 
@@ -240,18 +241,18 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
         return fma(a, b, -c) if hasattr(c, "kind") else fma(a, b, c)
 
     monkeypatch.setattr(decoder, "fma", wrong)
-    for own_widths in (False, True):
-        refuses(compile_decoder, "double", own_widths)
+    for atom_widths in (False, True):
+        refuses(compile_decoder, "double", atom_widths)
 
 
 def test_merges_that_forget_the_second_atom(monkeypatch):
-    right = pairs._MergeWriter.grown
+    right = pairs._MergeWriter.with_price
 
-    def wrong(self, merge, new, place, n_features, total):
+    def wrong(self, *arguments):
         self.routine.pointers["second"] = self.routine.pointers["first"]
-        return right(self, merge, new, place, n_features, total)
+        return right(self, *arguments)
 
-    monkeypatch.setattr(pairs._MergeWriter, "grown", wrong)
+    monkeypatch.setattr(pairs._MergeWriter, "with_price", wrong)
     for kind in ("float", "double"):
         refuses(pairs.compile_merges.__wrapped__, kind)
 
@@ -310,12 +311,15 @@ def test_integers_read_without_their_sign(monkeypatch):
 
 
 def test_a_flag_that_is_never_raised(monkeypatch):
-    right = quantiser._Writer.quantised
+    right = quantiser._QuantiserRoutine.quantised
 
-    def wrong(self, place, lanes, tables, all_finite):
-        return right(self, place, lanes, tables, list(all_finite))
+    def wrong(self, source, lanes, tables):
+        unchanged = list(self.all_finite)
+        units = right(self, source, lanes, tables)
+        self.all_finite[:] = unchanged
+        return units
 
-    monkeypatch.setattr(quantiser._Writer, "quantised", wrong)
+    monkeypatch.setattr(quantiser._QuantiserRoutine, "quantised", wrong)
     every_quantiser_is_refused("f4")
 
 

@@ -301,7 +301,7 @@ def test_work_travels_without_records_and_addresses():
     for quantise in (CompiledQuantiser(box), CompiledQuantiser(box, bits=9, common_unit=True)):
         again = pickle.loads(pickle.dumps(quantise))
         assert again.whole_numbers(points).tolist() == quantise.whole_numbers(points).tolist()
-        assert again._line.addresses != quantise._line.addresses
+        assert again._line_tables.addresses != quantise._line_tables.addresses
     clusters = CompiledClusters(np.rint(points[:3] * 100))
     again = pickle.loads(pickle.dumps(clusters))
     whole = [np.rint(points * 100)]

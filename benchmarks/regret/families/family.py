@@ -14,10 +14,10 @@ Rng = np.random.Generator
 
 
 def in_the_box(make: Maker) -> Maker:
-    """Records with what lies beyond [-1, 1] moved to its end."""
+    """Clip records to [-1, 1]."""
     return lambda rng: np.clip(make(rng), -1, 1)
 
 
 def made(name: str, k: int, dim: int, make: Maker, about: str) -> DataSet:
-    """A family as a data set."""
+    """Return a family as a data set."""
     return DataSet(name, k, ps.Box(-1, 1, dim=dim), in_the_box(make), about)

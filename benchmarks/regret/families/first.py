@@ -69,7 +69,7 @@ def student_clusters(n: int, k: int, dim: int, degrees: float) -> Maker:
 
 
 def clusters_of_clusters(n: int, outer: int, inner: int, dim: int) -> Maker:
-    """A few far groups, each of some near ones."""
+    """Draw a few distant groups, each of several near ones."""
 
     def make(rng: Rng) -> Floats:
         far = rng.uniform(-0.65, 0.65, (outer, 1, dim))
@@ -81,7 +81,7 @@ def clusters_of_clusters(n: int, outer: int, inner: int, dim: int) -> Maker:
 
 
 def spiral(n: int, turns: float) -> Maker:
-    """A spiral in the plane, denser at its middle."""
+    """Draw a spiral in the plane, denser at its middle."""
 
     def make(rng: Rng) -> Floats:
         t = rng.uniform(0, 1, n)
@@ -111,7 +111,7 @@ def tracks(n: int, n_people: int) -> Maker:
 
 
 def flags_and_numbers(n: int, k: int, n_flags: int, n_numbers: int) -> Maker:
-    """Groups with probabilities of flags (-1 or 1), and means of numbers."""
+    """Draw groups with probabilities of flags (-1 or 1) and means of numbers."""
 
     def make(rng: Rng) -> Floats:
         label = rng.choice(k, n, p=rng.dirichlet(np.full(k, 4.0)))
@@ -124,7 +124,7 @@ def flags_and_numbers(n: int, k: int, n_flags: int, n_numbers: int) -> Maker:
 
 
 def sparse_counts(n: int, k: int, dim: int) -> Maker:
-    """Counts of words of topics, most of them 0, as logarithms; 0 to 100 a word."""
+    """Draw counts of words by topic, mostly 0, as logarithms; 0 to 100 a word."""
 
     def make(rng: Rng) -> Floats:
         topics = rng.dirichlet(np.full(dim, 0.15), k)
@@ -136,7 +136,7 @@ def sparse_counts(n: int, k: int, dim: int) -> Maker:
 
 
 def factors(n: int, k: int, rank: int, dim: int) -> Maker:
-    """Groups of a few hidden factors, seen in many columns with noise."""
+    """Draw groups of a few hidden factors, observed in many columns with noise."""
 
     def make(rng: Rng) -> Floats:
         hidden = rng.normal(size=(k, rank))[rng.integers(k, size=n)]
@@ -210,7 +210,7 @@ def two_populations(n: int, dim: int) -> Maker:
 
 
 def one_column(n: int) -> Maker:
-    """A column with two lumps, heaps at round numbers and a long tail."""
+    """Draw a column with two modes, peaks at round numbers and a long tail."""
 
     def make(rng: Rng) -> Floats:
         lumps = rng.normal(np.where(rng.random(n) < 0.6, -0.7, -0.3), 0.06)

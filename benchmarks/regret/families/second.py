@@ -134,7 +134,7 @@ def dates(n: int) -> Maker:
 
 
 def crowds(n: int, depth: int) -> Maker:
-    """A square cut into four again and again, with shares by chance: dense places at any scale."""
+    """Divide a square into four again and again, with random shares: dense at every scale."""
 
     def make(rng: Rng) -> Floats:
         share, corner = np.ones(1), np.zeros((1, 2))
@@ -195,7 +195,7 @@ def genotypes(n: int, k: int, dim: int, apart: float) -> Maker:
 
 
 def guessed_bounds(n: int, k: int, dim: int, too_wide: float) -> Maker:
-    """Groups in columns of which every other has bounds that are far too wide."""
+    """Draw groups in columns of which every second has far too wide bounds."""
 
     def make(rng: Rng) -> Floats:
         label = rng.choice(k, n, p=rng.dirichlet(np.full(k, 3.0)))
@@ -209,7 +209,7 @@ def guessed_bounds(n: int, k: int, dim: int, too_wide: float) -> Maker:
 
 
 def marks(n: int, dim: int) -> Maker:
-    """Marks of pupils of two schools, 0 to 100 in steps of 5, many of them at the top."""
+    """Draw marks of pupils of two schools, 0 to 100 in steps of 5, many of them at the top."""
 
     def make(rng: Rng) -> Floats:
         school = rng.random((n, 1)) < 0.4

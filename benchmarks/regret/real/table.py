@@ -86,7 +86,7 @@ class Table:
         return np.asarray(values[np.isfinite(values).all(axis=1)])
 
     def _content(self) -> bytes:
-        """The file, or the member of an archive, unpacked."""
+        """Return the file, or the unpacked member of an archive."""
         spec = find_spec(self.package)
         if spec is None or spec.origin is None:
             raise FileNotFoundError(f"{self.package} is not installed")
@@ -125,7 +125,7 @@ class Table:
         return scaled(self.read(), self.columns.values())
 
     def make(self, rng: np.random.Generator) -> Floats:
-        """Records in [-1, 1]^d, at most MOST."""
+        """Return records in [-1, 1]^d, at most MOST."""
         return capped(np.clip(self.scaled(), -1, 1), rng)
 
 

@@ -19,10 +19,9 @@ from privsketch.kernels.kinds import DOUBLE, FLOAT, I1, I32, I64, Arguments, Kin
 def _operator(name: str) -> Callable[[Value, Value | float], Value]:
     """Return a method that writes an instruction of two values, or its variant for floats."""
 
-    def apply(left: Value, other: Value | float) -> Value:
-        right = other if isinstance(other, Value) else left.constant(other)
+    def apply(left: Value, right: Value | float) -> Value:
         write = getattr(left.routine.writer, f"f{name}" if left.kind.is_float else name)
-        return Value(left.routine, left.kind, write(left.raw, right.raw))
+        return Value(left.routine, left.kind, write(left.raw, left.same_kind(right).raw))
 
     return apply
 
@@ -30,11 +29,10 @@ def _operator(name: str) -> Callable[[Value, Value | float], Value]:
 def _comparison(sign: str) -> Callable[[Value, Value | float], Value]:
     """Return a method that compares values; comparisons with NaN are false."""
 
-    def compare(left: Value, other: Value | float) -> Value:
-        right = other if isinstance(other, Value) else left.constant(other)
+    def compare(left: Value, right: Value | float) -> Value:
         writer = left.routine.writer
         write = writer.fcmp_ordered if left.kind.is_float else writer.icmp_unsigned
-        raw = write(sign, left.raw, right.raw)
+        raw = write(sign, left.raw, left.same_kind(right).raw)
         return Value(left.routine, I1.vector(left.kind.lanes), raw)
 
     return compare
@@ -53,6 +51,10 @@ class Value:
     def constant(self, number: float) -> Value:
         """Return a constant of the same kind."""
         return self.routine.constant(self.kind, number)
+
+    def same_kind(self, other: Value | float) -> Value:
+        """Return the other value, or a constant of the same kind."""
+        return other if isinstance(other, Value) else self.constant(other)
 
     __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
     __and__, __or__, __xor__ = _operator("and_"), _operator("or_"), _operator("xor")
@@ -103,7 +105,7 @@ class Value:
 
 
 class Pointer:
-    """Address of numbers of a kind in memory; `+` counts in those numbers."""
+    """Address of numbers of one kind in memory; `+` advances it by a count of these numbers."""
 
     def __init__(self, routine: Routine, kind: Kind, raw: Any) -> None:
         self.routine, self.kind, self.raw = routine, kind, raw
@@ -118,7 +120,7 @@ class Pointer:
         return Pointer(self.routine, kind, self.raw)
 
     def load(self, *, align: int = 0) -> Value:
-        """Load the value; `align`, in bytes, is that of one number by default."""
+        """Load a value; the alignment `align`, in bytes, is that of one number by default."""
         align = align or self.kind.number_bits // 8
         raw = self.routine.writer.load(self.raw, align=align, typ=llvm_type(self.kind))
         return Value(self.routine, self.kind, raw)
@@ -132,8 +134,8 @@ class Routine:
     """A function without a result, alone in its module; `str` gives the module as LLVM assembly.
 
     Its arguments are numbers or arrays, in the order of a call. `numbers` and `pointers` hold them
-    by name. `vector_bits` is the width of the vectors. `words` are LLVM's names of what the
-    processor supports; without them the code is generic.
+    by name. `vector_bits` is the width of the vectors. `words` are LLVM's names of the processor's
+    instruction sets; without them the code is generic.
     """
 
     def __init__(
@@ -149,25 +151,34 @@ class Routine:
         self.module = ir.Module(name)
         self.module.triple = ""  # that of the machine which compiles it
         kinds = [
-            llvm_type(each) if isinstance(each, Kind) else ir.PointerType()
-            for each in arguments.values()
+            llvm_type(argument) if isinstance(argument, Kind) else ir.PointerType()
+            for argument in arguments.values()
         ]
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), name)
         function.attributes.add("nounwind")
         # Without these LLVM may split vectors of 512 bits in two. llvmlite does not know these
         # attributes, hence the set's own method.
-        for word in ("min-legal-vector-width", "prefer-vector-width"):
-            set.add(function.attributes, f'"{word}"="{vector_bits}"')
+        for attribute in ("min-legal-vector-width", "prefer-vector-width"):
+            set.add(function.attributes, f'"{attribute}"="{vector_bits}"')
         self.numbers: dict[str, Value] = {}
         self.pointers: dict[str, Pointer] = {}
-        for (key, each), raw in zip(arguments.items(), function.args, strict=True):
+        for (key, argument), raw in zip(arguments.items(), function.args, strict=True):
             raw.name = key
-            if isinstance(each, Kind):
-                self.numbers[key] = Value(self, each, raw)
+            if isinstance(argument, Kind):
+                self.numbers[key] = Value(self, argument, raw)
             else:
                 raw.add_attribute("noalias")
-                self.pointers[key] = Pointer(self, each.of, raw)
+                self.pointers[key] = Pointer(self, argument.of, raw)
         self.writer = ir.IRBuilder(function.append_basic_block("entry"))
+
+    def call(self, name: str, result: Any, operands: Sequence[Value]) -> Any:
+        """Call a function of LLVM with a result of this LLVM type; return LLVM's value."""
+        function = self.module.globals.get(name)
+        if function is None:
+            ir = llvm_ir()
+            kinds = [llvm_type(operand.kind) for operand in operands]
+            function = ir.Function(self.module, ir.FunctionType(result, kinds), name)
+        return self.writer.call(function, [operand.raw for operand in operands])
 
     def constant(self, kind: Kind, number: float) -> Value:
         """Return a constant in every lane; floats of single precision are rounded."""
@@ -188,18 +199,19 @@ class Routine:
         A step may depend on the index. The code runs at least once, unless `may_be_empty`.
 
         The list `carried` holds variables of the loop. Inside, its entries are the values at the
-        start of a round, and values assigned to them are passed on to the next round. After the
-        loop, they are the values of the last round.
+        start of an iteration, and values assigned to them are passed on to the next iteration.
+        After the loop, they are the values of the last iteration.
         """
         writer, carried = self.writer, [] if carried is None else carried
         first, last = (
-            each if isinstance(each, Value) else self.constant(I64, each) for each in (start, stop)
+            bound if isinstance(bound, Value) else self.constant(I64, bound)
+            for bound in (start, stop)
         )
         before, head = writer.block, writer.append_basic_block("loop")
         writer.branch(head)
         writer.position_at_end(head)
         initial = [first, *carried]
-        running = [Value(self, each.kind, writer.phi(llvm_type(each.kind))) for each in initial]
+        running = [Value(self, old.kind, writer.phi(llvm_type(old.kind))) for old in initial]
         index, carried[:] = running[0], running[1:]
         done = None
         if may_be_empty:
@@ -226,8 +238,8 @@ class Routine:
         """Loop over `size` indices at a time; yield the first of them and their number."""
 
         def count(first: Value) -> Value:
-            left, most = stop - first, stop.constant(size)
-            return select(left < most, left, most)
+            remaining, largest = stop - first, stop.constant(size)
+            return select(remaining < largest, remaining, largest)
 
         with self.loop(stop, step=count, may_be_empty=may_be_empty) as first:
             yield first, count(first)
@@ -241,10 +253,10 @@ class Routine:
         return str(self.module)
 
 
-def select(condition: Value, one: Value, other: Value) -> Value:
-    """Return `one` in lanes where the condition holds, and `other` elsewhere."""
-    raw = one.routine.writer.select(condition.raw, one.raw, other.raw)
-    return Value(one.routine, one.kind, raw)
+def select(condition: Value, yes: Value, no: Value) -> Value:
+    """Return `yes` in lanes where the condition holds, and `no` elsewhere."""
+    raw = condition.routine.writer.select(condition.raw, yes.raw, no.raw)
+    return Value(yes.routine, yes.kind, raw)
 
 
 @cache
@@ -266,7 +278,7 @@ def constant(kind: Kind, text: str) -> Any:
 
 @cache
 def undefined(kind: Kind) -> Any:
-    """Return a value of any content."""
+    """Return an undefined value."""
     return llvm_ir().Constant(llvm_type(kind), llvm_ir().Undefined)
 
 

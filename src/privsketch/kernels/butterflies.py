@@ -59,10 +59,10 @@ def sums_routine(
     routine = Routine("sums", ARGUMENTS, vector_bits=32 * transform.lanes, words=words)
     n, blocks = routine.numbers["n"], routine.numbers["blocks"]
     feature = TABLE_FEATURES[map_name]
-    batch = min(transform.batch, feature.most)
-    together = feature.most // batch * batch
-    with routine.loop(blocks) as block, routine.tile(n, together) as (begin, many):
-        with routine.tile(many, batch) as (first, count):
+    batch = min(transform.batch, feature.max_records)
+    n_batched = feature.max_records // batch * batch
+    with routine.loop(blocks) as block, routine.tile(n, n_batched) as (begin, part):
+        with routine.tile(part, batch) as (first, count):
             _Batch(routine, transform, feature, masked, block, begin + first, count).write()
         _flush(routine, transform, feature, block)
     return routine.finish()
@@ -73,17 +73,17 @@ def _flush(routine: Routine, transform: Transform, feature: TableFeature, block:
     ints, size = I32.vector(transform.lanes), 1 << transform.bits
     out = routine.pointers["out"] + block * (2 * size)
     with routine.loop(1 << transform.vector_bits) as vector:
-        place = vector << transform.lane_bits
-        narrow = [(routine.pointers["sums"] + (place + part * size)).to(ints) for part in range(2)]
-        for part, total in enumerate(feature.wide((narrow[0].load(), narrow[1].load()))):
-            target = (out + (place + part * size)).to(total.kind)
+        first = vector << transform.lane_bits
+        narrow = [(routine.pointers["sums"] + (first + part * size)).to(ints) for part in range(2)]
+        for part, total in enumerate(feature.widen((narrow[0].load(), narrow[1].load()))):
+            target = (out + (first + part * size)).to(total.kind)
             target.store(target.load() + total)
             narrow[part].store(routine.constant(ints, 0))
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Writes the passes of a batch of `count` records through one block."""
+    """Writer of the passes of a batch of `count` records through one block."""
 
     routine: Routine
     transform: Transform
@@ -105,49 +105,50 @@ class _Batch:
 
     def write(self) -> None:
         transform = self.transform
-        for number, places in enumerate(transform.before):
-            self.butterfly_pass(places, read=number == 0)
+        for number, positions in enumerate(transform.before):
+            self.butterfly_pass(positions, read=number == 0)
         self.middle_pass(read=not transform.before)
-        for places in transform.after:
-            self.butterfly_pass(places, read=False)
+        for positions in transform.after:
+            self.butterfly_pass(positions, read=False)
         self.last_pass()
 
     @contextmanager
-    def groups(self, places: range) -> Iterator[Value]:
-        """Loop over groups of vectors that differ in the bits `places`; yield the first index."""
-        with self.routine.loop(1 << (self.transform.vector_bits - len(places))) as group:
-            high, low = group >> places.start, group & ((1 << places.start) - 1)
-            yield high << places.stop | low
+    def groups(self, positions: range) -> Iterator[Value]:
+        """Loop over groups of vectors that differ in these bits; yield the first index of each."""
+        with self.routine.loop(1 << (self.transform.vector_bits - len(positions))) as group:
+            high, low = group >> positions.start, group & ((1 << positions.start) - 1)
+            yield high << positions.stop | low
 
     # --- passes --------------------------------------------------------------------------------
 
-    def butterfly_pass(self, places: range, *, read: bool) -> None:
-        with self.groups(places) as vector:
-            weights = self.weights(vector, places) if read else []
+    def butterfly_pass(self, positions: range, *, read: bool) -> None:
+        with self.groups(positions) as vector:
+            weights = self.weights(vector, positions) if read else []
             with self.routine.loop(self.count) as record:
-                values = self.transformed(record, vector, places, weights)
-                self.store(record, vector, places, values)
+                values = self.transformed(record, vector, positions, weights)
+                self.store(record, vector, positions, values)
 
     def middle_pass(self, *, read: bool) -> None:
-        places = self.transform.middle
-        with self.groups(places) as vector:
-            weights = self.weights(vector, places) if read else []
-            flips = self.vectors("flips", vector, places)
+        positions = self.transform.middle
+        with self.groups(positions) as vector:
+            weights = self.weights(vector, positions) if read else []
+            flips = self.vectors("flips", vector, positions)
             with self.routine.loop(self.count) as record:
-                values = self.transformed(record, vector, places, weights)
+                values = self.transformed(record, vector, positions, weights)
                 self.lane_butterflies(values)
                 values = [value ^ flip.load() for value, flip in zip(values, flips, strict=True)]
-                butterflies(values, range(len(places)))
+                butterflies(values, range(len(positions)))
                 self.lane_butterflies(values)
-                self.store(record, vector, places, values)
+                self.store(record, vector, positions, values)
 
     def last_pass(self) -> None:
-        routine, places = self.routine, self.transform.last
-        with self.groups(places) as vector:
-            radii = [address.load() for address in self.vectors("radii", vector, places)]
-            starts = [address.load() for address in self.vectors("start", vector, places)]
+        routine, positions = self.routine, self.transform.last
+        with self.groups(positions) as vector:
+            radii = [address.load() for address in self.vectors("radii", vector, positions)]
+            starts = [address.load() for address in self.vectors("start", vector, positions)]
             sines = vector + (1 << self.transform.vector_bits)
-            targets = self.vectors("sums", vector, places) + self.vectors("sums", sines, places)
+            targets = self.vectors("sums", vector, positions)
+            targets += self.vectors("sums", sines, positions)
             sums = [address.load() for address in targets]
             even = self.count >> 1 << 1
             with routine.loop(even, sums, step=2, may_be_empty=True) as record:
@@ -166,84 +167,85 @@ class _Batch:
         sums: list[Value],
     ) -> None:
         """Add the features of one record or two to the sums of a group of vectors."""
-        places = self.transform.last
+        positions = self.transform.last
         shift = self.routine.constant(I32, TURN_BITS - INDEX_BITS)
-        values = [self.transformed(record, vector, places, []) for record in records]
-        masks = [self.masks(record, vector, places) for record in records] if self.masked else []
+        values = [self.transformed(record, vector, positions, []) for record in records]
+        masks = [self.masks(record, vector, positions) for record in records] if self.masked else []
         for k in range(len(radii)):
-            phases = [each[k] * radii[k] + starts[k] for each in values]
-            pair = self.feature.added(phases, shift, [each[k] for each in masks])
-            for part, each in enumerate(pair):
-                sums[part * len(radii) + k] += each
+            phases = [group[k] * radii[k] + starts[k] for group in values]
+            pair = self.feature.features(phases, shift, [group[k] for group in masks])
+            for part, value in enumerate(pair):
+                sums[part * len(radii) + k] += value
 
     # --- memory --------------------------------------------------------------------------------
 
-    def vectors(self, table: str, vector: Value, places: range) -> list[Pointer]:
+    def vectors(self, table: str, vector: Value, positions: range) -> list[Pointer]:
         """Return the addresses of a group of vectors in a table of this block, or in its sums."""
         first = self.routine.pointers[table]
         if table != "sums":
             first = first + (self.block << self.transform.bits)
         base = first.to(self.ints)
-        return [base + (vector + (k << places.start)) for k in range(1 << len(places))]
+        return [base + (vector + (k << positions.start)) for k in range(1 << len(positions))]
 
-    def buffer(self, record: Value, vector: Value, places: range) -> list[Pointer]:
+    def buffer(self, record: Value, vector: Value, positions: range) -> list[Pointer]:
         """Return the addresses of a group of vectors of a record in the buffer."""
         transform = self.transform
         offset = record * transform.record_stride + (vector + (vector >> transform.padding_shift))
         base = self.routine.pointers["buffer"].to(self.ints) + offset
-        return [base + transform.padded(k << places.start) for k in range(1 << len(places))]
+        return [base + transform.padded(k << positions.start) for k in range(1 << len(positions))]
 
-    def store(self, record: Value, vector: Value, places: range, values: list[Value]) -> None:
-        for address, value in zip(self.buffer(record, vector, places), values, strict=True):
+    def store(self, record: Value, vector: Value, positions: range, values: list[Value]) -> None:
+        for address, value in zip(self.buffer(record, vector, positions), values, strict=True):
             address.store(value, align=4 * self.transform.lanes)
 
-    def masks(self, record: Value, vector: Value, places: range) -> list[Value]:
-        """Return the masks of the features of a group of vectors that a record keeps."""
+    def masks(self, record: Value, vector: Value, positions: range) -> list[Value]:
+        """Return the masks of a record for a group of vectors."""
         transform = self.transform
         block = (self.first + record) * self.routine.numbers["blocks"] + self.block
         index = (block << transform.vector_bits) + vector
         row = self.routine.pointers["masks"] + index * mask_bytes(transform.lanes)
         return [
-            mask_of_vector(row, k << places.start, transform.lanes) for k in range(1 << len(places))
+            mask_of_vector(row, k << positions.start, transform.lanes)
+            for k in range(1 << len(positions))
         ]
 
-    def weights(self, vector: Value, places: range) -> list[tuple[Value, Value]]:
+    def weights(self, vector: Value, positions: range) -> list[tuple[Value, Value]]:
         """Return the signs of the columns to be read, for sums and for differences of pairs."""
         signs = self.routine.pointers["signs2"] + (self.block * (2 << self.transform.bits))
         weights = []
-        for k in range(1 << (len(places) - 1)):
-            pair = signs.to(self.halves) + ((vector + (k << places.start)) << 1)
+        for k in range(1 << (len(positions) - 1)):
+            pair = signs.to(self.halves) + ((vector + (k << positions.start)) << 1)
             weights.append((pair.load(align=4), (pair + 1).load(align=4)))
         return weights
 
     # --- arithmetic ----------------------------------------------------------------------------
 
     def transformed(
-        self, record: Value, vector: Value, places: range, weights: list[tuple[Value, Value]]
+        self, record: Value, vector: Value, positions: range, weights: list[tuple[Value, Value]]
     ) -> list[Value]:
-        """Load a group of vectors of a record and apply all butterflies of `places`.
+        """Load a group of vectors of a record and apply the butterflies of all bits `positions`.
 
-        They come from the buffer or, with weights, from the record's columns.
+        The vectors come from the buffer or, with weights, from the record's columns.
         """
         if not weights:
             values = [
                 address.load(align=4 * self.transform.lanes)
-                for address in self.buffer(record, vector, places)
+                for address in self.buffer(record, vector, positions)
             ]
-            butterflies(values, range(len(places)))
+            butterflies(values, range(len(positions)))
             return values
         row = self.routine.pointers["records"] + ((self.first + record) << self.transform.bits)
         sums, differences = [], []
         for k, (plus, minus) in enumerate(weights):
-            columns = (row.to(self.halves) + (vector + (k << places.start))).load()
+            columns = (row.to(self.halves) + (vector + (k << positions.start))).load()
             sums.append(pairwise_products(columns, plus))
             differences.append(pairwise_products(columns, minus))
         values = sums + differences
-        butterflies(values, range(len(places) - 1))
+        butterflies(values, range(len(positions) - 1))
         return values
 
     def lane_butterflies(self, values: list[Value]) -> None:
-        """Apply the butterflies of all lane bits, each exchanged with a vector bit, in place."""
+        """Apply the butterflies of all lane bits in place, after exchanges with a vector bit."""
         for rotation in self.transform.rotations:
             rotate(values, rotation)
             butterflies(values, range(1))
@@ -272,10 +274,9 @@ def _sources(rotation: tuple[int, ...], lanes: int, side: int) -> list[int]:
     sources = []
     for lane in range(lanes):
         source = lane
-        arriving = side  # bit that moves into the next place
-        for place in reversed(rotation):
-            leaving = (lane >> place) & 1
-            source = source & ~(1 << place) | arriving << place
-            arriving = leaving
-        sources.append(source + arriving * lanes)
+        bit = side  # moves into the next position
+        for position in reversed(rotation):
+            source = source & ~(1 << position) | bit << position
+            bit = (lane >> position) & 1
+        sources.append(source + bit * lanes)
     return sources

@@ -2,7 +2,7 @@
 
 The sums equal those of the dense integer matrix (`StructuredBlocks.dense`) bit for bit, in
 O(log size) steps per feature instead of O(dim). `butterflies.py` writes the code. This module
-arranges its tables, pads records to a power of two, and runs it.
+arranges its tables, pads records to a power of two columns, and runs it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.butterflies import sums_routine
-from privsketch.kernels.dense import Quantised, public_integers
+from privsketch.kernels.dense import CACHED_INTEGERS, Quantised, packed_bits, public_integers
 from privsketch.kernels.features import TABLE_FEATURES
 from privsketch.kernels.layout import Transform, orders
 
-_CACHED_VALUES = 2**17  # quantised values that are read again for every block
-_MIN_ROWS = 256  # records of a call, which writes its sums to memory at the end
+_MIN_ROWS = 256  # records of a call: each call writes its sums to memory at the end
 
 
 class StructuredKernel:
@@ -41,10 +40,10 @@ class StructuredKernel:
         self._blocks, self._map_name = blocks, feature_map.name
         self._tables = _Tables.of(self._kernel().transform, blocks, offsets)
 
-    def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
-        """Return the sums of cosines, then of sines, as `dense.Kernel` does."""
-        kernel = self._kernel(masked=kept is not None)
-        return kernel.sums(self._tables, quantised, slice(None), kept).reshape(-1)
+    def sums(self, quantised: Quantised, mask: Bits | None = None) -> Integers:
+        """Return the sums of cosines, then of sines, as `ReferenceKernel` does."""
+        kernel = self._kernel(masked=mask is not None)
+        return kernel.sums(self._tables, quantised, slice(None), mask).reshape(-1)
 
     def block_sums(self, quantised: Quantised, block: int) -> Integers:
         """Return a block's sums of cosines and of sines, (2, features of the block)."""
@@ -92,14 +91,11 @@ class _Tables:
             np.stack([cosines, cosines + size]),
         )
 
-    def packed(self, kept: Bits, lanes: int) -> npt.NDArray[np.uint8]:
+    def packed(self, mask: Bits, lanes: int) -> npt.NDArray[np.uint8]:
         """Pack masks for the kernel: the bits of each vector of features, in whole bytes."""
-        wide = np.zeros((len(kept), self.radii.size), dtype=np.bool_)
-        wide[:, : self.positions.shape[1]] = kept
-        ordered = np.take(wide.reshape(-1, len(self.order)), self.order, axis=1)
-        if lanes < 8:
-            ordered = np.pad(ordered.reshape(-1, lanes), ((0, 0), (0, 8 - lanes)))
-        return np.packbits(ordered.reshape(-1), bitorder="little")
+        padded = np.zeros((len(mask), self.radii.size), dtype=np.bool_)
+        padded[:, : self.positions.shape[1]] = mask
+        return packed_bits(np.take(padded.reshape(-1, len(self.order)), self.order, axis=1), lanes)
 
 
 @dataclass(frozen=True)
@@ -109,12 +105,12 @@ class _Kernel:
     excess: tuple[int, int]
 
     def sums(
-        self, tables: _Tables, quantised: Quantised, blocks: slice, kept: Bits | None = None
+        self, tables: _Tables, quantised: Quantised, blocks: slice, mask: Bits | None = None
     ) -> Integers:
         """Return sums of the features of some blocks, (2, features); masks are for all blocks."""
         transform = self.transform
         size = 1 << transform.bits
-        chosen = range(len(tables.radii))[blocks]
+        block_range = range(len(tables.radii))[blocks]
         buffer = machine.aligned(
             np.empty(transform.batch * transform.record_stride * transform.lanes, dtype=np.int32)
         )
@@ -123,26 +119,25 @@ class _Kernel:
             for table in (tables.signs2, tables.flips, tables.radii, tables.start)
         ]
         narrow = machine.aligned(np.zeros((2, size), dtype=np.int32))
-        out = machine.aligned(np.zeros((len(chosen), 2, size), dtype=np.int64))
-        rows = max(_MIN_ROWS, _CACHED_VALUES // size)
+        out = machine.aligned(np.zeros((len(block_range), 2, size), dtype=np.int64))
+        rows = max(_MIN_ROWS, CACHED_INTEGERS // size)
         padded = np.zeros((min(rows, len(quantised)), size), dtype=np.int16)
         outputs = [array.ctypes.data for array in (buffer, narrow, out)]
         for begin in range(0, len(quantised), rows):
             chunk = _padded(quantised[begin : begin + rows], padded)
-            inputs = chunk.ctypes.data, len(chunk), len(chosen), *addresses
-            if kept is None:
-                self.code.function(*inputs, *outputs, None)
-            else:
-                masks = tables.packed(kept[begin : begin + rows], transform.lanes)
-                self.code.function(*inputs, *outputs, masks.ctypes.data)
-        positions = tables.positions[:, chosen.start * size : chosen.stop * size]
-        total = out.reshape(-1)[positions - 2 * size * chosen.start]
-        counts = len(quantised) if kept is None else kept.sum(axis=0)
+            masks = None
+            if mask is not None:
+                masks = tables.packed(mask[begin : begin + rows], transform.lanes)
+            inputs = chunk.ctypes.data, len(chunk), len(block_range), *addresses
+            self.code.function(*inputs, *outputs, machine.address(masks))
+        positions = tables.positions[:, block_range.start * size : block_range.stop * size]
+        total = out.reshape(-1)[positions - 2 * size * block_range.start]
+        counts = len(quantised) if mask is None else mask.sum(axis=0)
         return np.asarray(total - np.array(self.excess)[:, np.newaxis] * counts)
 
 
 def _padded(chunk: Quantised, buffer: Quantised) -> Quantised:
-    """Return the records, contiguous, with as many columns as `buffer`, which may hold them."""
+    """Return contiguous records with as many columns as `buffer`, copied into it if necessary."""
     if chunk.shape[1] == buffer.shape[1]:
         return np.ascontiguousarray(chunk, dtype=np.int16)
     buffer[: len(chunk), : chunk.shape[1]] = chunk
@@ -160,46 +155,46 @@ def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
     return kernel
 
 
-def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
+def _check(kernel: _Kernel, mapping: FeatureMap, masked: bool) -> None:
     """Compare the kernel with the table on every phase, and with the definition on records."""
     size, stream = 1 << kernel.transform.bits, PublicStream(0, Purpose.CHECK_HADAMARD)
 
     def sums(
-        blocks: StructuredBlocks, offsets: npt.NDArray[np.uint32], x: Quantised, kept: Bits
+        blocks: StructuredBlocks, offsets: npt.NDArray[np.uint32], x: Quantised, mask: Bits
     ) -> Integers:
         tables = _Tables.of(kernel.transform, blocks, offsets)
-        return kernel.sums(tables, x, slice(None), kept if masked else None)
+        return kernel.sums(tables, x, slice(None), mask if masked else None)
 
-    def masks(n: int, m: int) -> Bits:
+    def draw_mask(n: int, m: int) -> Bits:
         if not masked:
             return np.ones((n, m), np.bool_)
-        some = stream.uniform(m) < 0.5  # records keep these and all others by turns
-        return np.asarray(some ^ (np.arange(n) % 2 == 1)[:, np.newaxis])
+        bits = stream.uniform(m) < 0.5  # records have these bits and their complement in turn
+        return np.asarray(bits ^ (np.arange(n) % 2 == 1)[:, np.newaxis])
 
     # Two records at the center; the offset of a feature puts its phase at its index.
-    n_blocks, kept = TABLE_SIZE // size, masks(2, TABLE_SIZE)
+    n_blocks, mask = TABLE_SIZE // size, draw_mask(2, TABLE_SIZE)
     plus, ones = np.ones((n_blocks, size), np.int8), np.ones((n_blocks, size), np.int32)
-    every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(2 ** (TURN_BITS - INDEX_BITS))
+    offsets = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(2 ** (TURN_BITS - INDEX_BITS))
     blocks = StructuredBlocks(plus, plus, ones, size, TABLE_SIZE)
-    totals = sums(blocks, every, np.zeros((2, size), np.int16), kept)
-    agrees = np.array_equal(totals, each.table.T * kept.sum(axis=0))
+    totals = sums(blocks, offsets, np.zeros((2, size), np.int16), mask)
+    agrees = np.array_equal(totals, mapping.table.T * mask.sum(axis=0))
     # One record more than a batch; the last block has unused features.
     n, m = kernel.transform.batch + 1, 2 * size - 5
     signs = np.where(stream.uniform(4 * size) < 0.5, 1, -1).astype(np.int8).reshape(2, 2, size)
     radii = (stream.uniform(2 * size) * 2**20).astype(np.int32).reshape(2, size)
-    blocks, kept = StructuredBlocks(signs[0], signs[1], radii, size, m), masks(n, m)
+    blocks, mask = StructuredBlocks(signs[0], signs[1], radii, size, m), draw_mask(n, m)
     offsets = (stream.uniform(m) * 2**TURN_BITS).astype(np.uint32)
     x = public_integers(stream, n, size)
     phases = blocks.phases(x) + start_phase(offsets, TURN_BITS)
-    values = each.table[(phases >> (TURN_BITS - INDEX_BITS)) & (TABLE_SIZE - 1)]
-    expected = (values * kept[:, :, np.newaxis]).sum(axis=0, dtype=np.int64)
-    agrees &= np.array_equal(sums(blocks, offsets, x, kept), expected.T)
+    values = mapping.table[(phases >> (TURN_BITS - INDEX_BITS)) & (TABLE_SIZE - 1)]
+    expected = (values * mask[:, :, np.newaxis]).sum(axis=0, dtype=np.int64)
+    agrees &= np.array_equal(sums(blocks, offsets, x, mask), expected.T)
     # More records than 32-bit sums hold, at the ends of the table.
-    ends = np.concatenate([each.table.argmax(axis=0), each.table.argmin(axis=0)])
-    at_ends = np.resize(ends, size)
-    n, plus = TABLE_FEATURES[each.name].most + 3, np.ones((1, size), np.int8)
-    blocks, kept = StructuredBlocks(plus, plus, plus.astype(np.int32), size, size), masks(n, size)
-    offsets = at_ends.astype(np.uint32) << np.uint32(TURN_BITS - INDEX_BITS)
-    totals = sums(blocks, offsets, np.zeros((n, size), np.int16), kept)
-    agrees &= np.array_equal(totals, each.table[at_ends].T.astype(np.int64) * kept.sum(axis=0))
-    machine.require_agreement(f"{each.name!r} Hadamard", agrees)
+    ends = np.concatenate([mapping.table.argmax(axis=0), mapping.table.argmin(axis=0)])
+    index = np.resize(ends, size)
+    n = TABLE_FEATURES[mapping.name].max_records + 3
+    blocks = StructuredBlocks(plus[:1], plus[:1], ones[:1], size, size)
+    offsets, mask = index.astype(np.uint32) << np.uint32(TURN_BITS - INDEX_BITS), draw_mask(n, size)
+    totals = sums(blocks, offsets, np.zeros((n, size), np.int16), mask)
+    agrees &= np.array_equal(totals, mapping.table[index].T.astype(np.int64) * mask.sum(axis=0))
+    machine.require_agreement(f"{mapping.name!r} Hadamard", agrees)

@@ -59,8 +59,8 @@ class Transform:
     @property
     def last(self) -> range:
         """Positions of the bits of the last pass, few because sums need registers as well."""
-        most = 2 if self.lane_bits == 4 else 1
-        return range(max(len(self.middle), self.vector_bits - most), self.vector_bits)
+        max_bits = 2 if self.lane_bits == 4 else 1
+        return range(max(len(self.middle), self.vector_bits - max_bits), self.vector_bits)
 
     @property
     def batch(self) -> int:
@@ -91,9 +91,9 @@ class Transform:
         return [(0, 1), (0, 1), *halves[self.lane_bits]]
 
 
-def _groups(start: int, stop: int, most: int) -> list[range]:
-    """Split the positions from start to stop into groups of at most `most`, the highest first."""
-    count = -(-(stop - start) // most)
+def _groups(start: int, stop: int, max_size: int) -> list[range]:
+    """Split the positions from start to stop into groups of at most `max_size`, highest first."""
+    count = -(-(stop - start) // max_size)
     cuts = [start + (stop - start) * part // max(count, 1) for part in range(count + 1)]
     return [range(*cut) for cut in pairwise(cuts)][::-1]
 
@@ -106,30 +106,26 @@ class Layout:
     lane: list[int]
 
     def order(self) -> npt.NDArray[np.int64]:
-        """Return the index of the feature at every position, vector by vector."""
-        places = np.arange(1 << (len(self.vector) + len(self.lane)))
-        index = np.zeros_like(places)
-        for place, bit in enumerate(self.lane + self.vector):
-            index |= ((places >> place) & 1) << bit
+        """Return the index of the feature at every lane of every vector."""
+        slots = np.arange(1 << (len(self.vector) + len(self.lane)))
+        index = np.zeros_like(slots)
+        for position, bit in enumerate(self.lane + self.vector):
+            index |= ((slots >> position) & 1) << bit
         return index
 
     def rotate(self, rotation: tuple[int, ...]) -> None:
         """Apply one of `Transform.rotations` to vectors that differ in the lowest bit."""
-        moving = self.vector[0]
-        for place in rotation:
-            moving, self.lane[place] = self.lane[place], moving
-        self.vector[0] = moving
-
-
-def read_layout(transform: Transform) -> Layout:
-    """Return the layout after reading: sums and differences differ in the highest vector bit."""
-    first = 1 + transform.lane_bits
-    return Layout([*range(first, transform.bits), 0], list(range(1, first)))
+        bit = self.vector[0]
+        for position in rotation:
+            bit, self.lane[position] = self.lane[position], bit
+        self.vector[0] = bit
 
 
 def orders(transform: Transform) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the order of features where the signs D1 are applied, and that of the sums."""
-    layout = read_layout(transform)
+    # After reading, sums and differences differ in the highest vector bit.
+    first = 1 + transform.lane_bits
+    layout = Layout([*range(first, transform.bits), 0], list(range(1, first)))
 
     def next_order() -> npt.NDArray[np.int64]:
         for rotation in transform.rotations:

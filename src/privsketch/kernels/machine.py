@@ -1,6 +1,6 @@
-"""Compile routines to machine code, in process through llvmlite (a tenth of a second).
+"""Compile routines to machine code in this process, through llvmlite (a tenth of a second).
 
-Each kernel is compared with its definition before it is used: compilers have errors too, and a
+Each kernel is compared with its definition before it is used: compilers have errors, too, and a
 wrong sum would be released as if it were right.
 """
 
@@ -18,7 +18,7 @@ from privsketch._base.errors import KernelError
 from privsketch.kernels.builder import Routine
 from privsketch.kernels.kinds import DOUBLE, I32, I64, Kind
 
-_NUMBERS: dict[Kind, Any] = {I32: ctypes.c_int32, I64: ctypes.c_int64, DOUBLE: ctypes.c_double}
+_C_TYPES: dict[Kind, Any] = {I32: ctypes.c_int32, I64: ctypes.c_int64, DOUBLE: ctypes.c_double}
 _FAST_DPWSSD = 21  # first version of LLVM that knows this preference
 
 
@@ -41,7 +41,7 @@ class Processor:
     triple: str
     name: str
     words: frozenset[str]  # LLVM's names of instruction sets and preferences
-    lacking: frozenset[str] = frozenset()  # words that other processors of this name have
+    missing: frozenset[str] = frozenset()  # words that other processors of this name have
 
     @property
     def vector_bits(self) -> int:
@@ -52,7 +52,7 @@ class Processor:
         """Return LLVM's code generator for this processor."""
         target = _llvm().Target.from_triple(self.triple)
         signs = [f"+{word}" for word in sorted(self.words)]
-        signs += [f"-{word}" for word in sorted(self.lacking)]
+        signs += [f"-{word}" for word in sorted(self.missing)]
         return target.create_target_machine(cpu=self.name, features=",".join(signs), opt=3)
 
 
@@ -67,8 +67,8 @@ def this_processor() -> Processor:
     # Two generations of Intel's servers have a multiply-add of pairs that LLVM considers slow.
     if words & {"avx512vnni", "avxvnni"} and llvm.llvm_version_info[0] >= _FAST_DPWSSD:
         words.add("fast-dpwssd")
-    lacking = frozenset(supported) - words
-    return Processor(triple, llvm.get_host_cpu_name(), frozenset(words), lacking)
+    missing = frozenset(supported) - words
+    return Processor(triple, llvm.get_host_cpu_name(), frozenset(words), missing)
 
 
 def processor() -> Processor:
@@ -95,7 +95,7 @@ def compile_routine(routine: Routine) -> Code:
     engine = _llvm().create_mcjit_compiler(optimise(routine, target), target)
     engine.finalize_object()
     kinds = routine.arguments.values()
-    types = [_NUMBERS[kind] if isinstance(kind, Kind) else ctypes.c_void_p for kind in kinds]
+    types = [_C_TYPES[kind] if isinstance(kind, Kind) else ctypes.c_void_p for kind in kinds]
     function = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(routine.name))
     return Code(function, engine)
 
@@ -104,12 +104,6 @@ def assembly(routine: Routine, processor: Processor) -> str:
     """Return the assembly of a routine on any processor, for people and tests."""
     target = processor.target_machine()
     return str(target.emit_assembly(optimise(routine, target)))
-
-
-def object_code(routine: Routine, processor: Processor) -> bytes:
-    """Return the object file of a routine on any processor."""
-    target = processor.target_machine()
-    return bytes(target.emit_object(optimise(routine, target)))
 
 
 def optimise(routine: Routine, target_machine: Any) -> Any:
@@ -129,6 +123,11 @@ def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     copy = buffer[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
+
+
+def address(array: npt.NDArray[Any] | None) -> int | None:
+    """Return the address of an array, None for none."""
+    return None if array is None else array.ctypes.data
 
 
 @cache

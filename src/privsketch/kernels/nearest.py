@@ -2,13 +2,14 @@
 
 `ReferenceClusters` is the definition, in NumPy. `CompiledClusters` returns the same integers from
 compiled code. Records and centers are integers in float64, so small that all products, squares and
-sums are below 2^53: they are exact in any order. The contribution of a record depends on that
-record and on public numbers alone.
+sums are below 2^53 and exact in any order. The contribution of a record depends on that record and
+on public numbers alone.
 
 The compiled code computes several records at a time, one in each lane. The score of a center is a
 product with the columns of these records, which are transposed first. Scores determine the nearest
-center and the length of the residual, because |x - c|^2 is |x|^2 plus the score. Residuals follow
-record by record along the columns; they are cut and added up.
+center and the length of the residual, because |x - c|^2 is |x|^2 plus the score. Then the code goes
+through the records one by one; it computes their residuals along the columns, cuts them to the
+radius and adds them up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +34,10 @@ from privsketch.kernels.operations import absolute, exact_fma, lane_sum, sqrt, t
 Norm = Literal[1, 2]
 Mode = Literal["sums", "residuals", "lengths"]
 MODES: tuple[Mode, ...] = ("sums", "residuals", "lengths")
-LANES, VECTORS = 8, 2  # of records that are computed together
-CENTERS = 4  # centers that are scored together: they share the loads of the records
+LANES, VECTORS = 8, 2  # shape of a group of records
+CENTERS = 4  # centers of a group, which share the loads of the records
 SCRATCH = 3  # numbers of a record besides its coordinates: cluster or bin, length or factor, weight
-NUMBERS: dict[str, Kind] = {
+_CLUSTER_NUMBERS: dict[str, Kind] = {
     "n": I64,
     "dim": I64,
     "groups": I64,  # of centers
@@ -44,49 +45,21 @@ NUMBERS: dict[str, Kind] = {
     "radius": DOUBLE,
     "weight": DOUBLE,
 }
-ARRAYS = (
+_CLUSTER_ARRAYS = (
     "records",  # (n, dim)
     "doubled",  # (groups, dim, CENTERS): centers times -2
     "squares",  # (groups, CENTERS): their squared lengths
     "centers",  # (k, dim)
-    "edges",  # (n_edges,), all but the last one
-    "scratch",  # (dim + SCRATCH, records handled together)
+    "edges",  # (n_edges,), without the last one
+    "scratch",  # (dim + SCRATCH, records of a group)
     "sums",  # (k, dim)
     "counts",  # (k,), or one for each bin
 )
 _NEVER = math.inf  # score of the padding of the last group: not below any other
 
 
-class Clusters(Protocol):
-    """Sums over records, each of which is in the cluster of its nearest center.
-
-    If several centers are equally near, the first one counts. Records come in blocks (n, dim), at
-    most 2^32 of them in all. Coordinates of records and centers are below 2^20.
-    """
-
-    def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
-        """Return the sum of the records of each cluster, (k, dim), and their number, (k,)."""
-
-    def residuals(
-        self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
-    ) -> tuple[Integers, Integers]:
-        """Return the sum of cut residuals of each cluster, (k, dim), and of weights, (k,).
-
-        A residual x - c longer than the radius is scaled by f = radius / length. Terms of the sums
-        are f (x - c) and f weight, each rounded towards 0. One record moves the first sum by at
-        most the radius in the norm, and the second by at most the weight.
-        """
-
-    def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
-        """Count residuals in bins, by their L1 lengths or squared L2 lengths.
-
-        A bin holds lengths above the previous edge, up to its own edge. The first bin has no lower
-        end, and the last one no upper end.
-        """
-
-
 def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
-    """Return the index of the nearest center, the first of several; exact for integers."""
+    """Return the index of the nearest center, the first of equals; exact for integers."""
     scores = records @ (-2 * centers.T)
     scores += np.vecdot(centers, centers)
     return np.asarray(scores.argmin(axis=1))
@@ -101,12 +74,16 @@ def lengths(points: Whole, norm: Norm) -> Whole:
 
 @dataclass(frozen=True)
 class ReferenceClusters:
-    """The definition, in plain NumPy."""
+    """Definition, in plain NumPy, of sums over the records nearest to each center.
+
+    Of equally near centers, the first one counts. Records come in blocks (n, dim), at most 2^32 of
+    them in all. Coordinates of records and centers are below 2^20.
+    """
 
     centers: Whole
 
     def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """Return the sum of the records of each cluster, (k, dim), and their number, (k,)."""
         records = np.concatenate(list(blocks))
         member = self._member(nearest(records, self.centers))
         return (member @ records).astype(np.int64), member.sum(axis=1).astype(np.int64)
@@ -114,24 +91,33 @@ class ReferenceClusters:
     def residuals(
         self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """Return the sum of cut residuals of each cluster, (k, dim), and of weights, (k,).
+
+        A residual x - c longer than the radius is scaled by f = radius / length. Terms of the sums
+        are f (x - c) and f weight, each rounded towards 0. One record moves the first sum by at
+        most the radius in the norm, and the second by at most the weight.
+        """
         records = np.concatenate(list(blocks))
         label = nearest(records, self.centers)
         residuals = records - self.centers[label]
         length = lengths(residuals, norm)
-        kept = np.full(len(records), float(weight))
+        weights = np.full(len(records), float(weight))
         far = np.flatnonzero(length > (radius if norm == 1 else float(radius) ** 2))
         if len(far):
-            # A product rounded up to the next integer lengthens a residual by parts in 10^15.
+            # Rounding a product up to the next integer lengthens a residual by parts in 10^15.
             # Lengths and squares are integers far below that, so they stay within the radius.
             factor = radius / (length[far] if norm == 1 else np.sqrt(length[far]))
             residuals[far] = np.trunc(residuals[far] * factor[:, np.newaxis])
-            kept[far] = np.trunc(weight * factor)
+            weights[far] = np.trunc(weight * factor)
         member = self._member(label)
-        return (member @ residuals).astype(np.int64), (member @ kept).astype(np.int64)
+        return (member @ residuals).astype(np.int64), (member @ weights).astype(np.int64)
 
     def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
-        """See `Clusters`."""
+        """Count residuals in bins, by their L1 lengths or squared L2 lengths.
+
+        A bin holds lengths above the previous edge, up to its own edge. The first bin has no lower
+        end, and the last one no upper end.
+        """
         records = np.concatenate(list(blocks))
         length = lengths(records - self.centers[nearest(records, self.centers)], norm)
         bins = np.searchsorted(edges, length, side="left")
@@ -164,57 +150,55 @@ class CompiledClusters:
         return CompiledClusters, (np.array(self._centers),)  # addresses belong to one process
 
     def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
-        return self._clusters(compile_clusters("sums", 2), blocks, 0, 1)
+        """See `ReferenceClusters`."""
+        return self._clusters(compile_clusters("sums", 2), blocks)
 
     def residuals(
         self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
-        """See `Clusters`."""
+        """See `ReferenceClusters`."""
         return self._clusters(compile_clusters("residuals", norm), blocks, radius, weight)
 
     def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
-        """See `Clusters`."""
+        """See `ReferenceClusters`."""
         return self._histogram(compile_clusters("lengths", norm), blocks, edges)
 
     def _clusters(
-        self, code: machine.Code, blocks: Iterable[Whole], radius: int, weight: int
+        self, code: machine.Code, blocks: Iterable[Whole], radius: int = 0, weight: int = 1
     ) -> tuple[Integers, Integers]:
         sums, counts = np.zeros((self._k, self._dim)), np.zeros(self._k)
-        self._run(code, blocks, float(radius), float(weight), sums, counts, None)
+        self._run(code, blocks, np.zeros(0), sums, counts, radius, weight)
         return sums.astype(np.int64), counts.astype(np.int64)  # below 2^53
 
     def _histogram(self, code: machine.Code, blocks: Iterable[Whole], edges: Whole) -> Integers:
         counts = np.zeros(len(edges))
-        self._run(code, blocks, 0.0, 0.0, None, counts, np.ascontiguousarray(edges[:-1]))
+        self._run(code, blocks, np.ascontiguousarray(edges[:-1]), np.zeros(0), counts)
         return counts.astype(np.int64)
 
     def _run(
         self,
         code: machine.Code,
         blocks: Iterable[Whole],
-        radius: float,
-        weight: float,
-        sums: Whole | None,
+        edges: Whole,
+        sums: Whole,
         counts: Whole,
-        edges: Whole | None,
+        radius: int = 0,
+        weight: int = 1,
     ) -> None:
         scratch = machine.aligned(np.empty((self._dim + SCRATCH) * LANES * VECTORS))
-        n_edges, edge_address = (0, None) if edges is None else (len(edges), edges.ctypes.data)
-        numbers = self._dim, self._groups, n_edges, radius, weight
-        centers = [each.ctypes.data for each in (self._doubled, self._squares, self._centers)]
-        outputs = None if sums is None else sums.ctypes.data, counts.ctypes.data
+        numbers = self._dim, self._groups, len(edges), float(radius), float(weight)
+        arrays = (self._doubled, self._squares, self._centers, edges, scratch, sums, counts)
+        addresses = [array.ctypes.data for array in arrays]
         for block in blocks:
             records = np.ascontiguousarray(block, dtype=np.float64)
             if records.shape[1:] != (self._dim,):
                 raise RecordError(f"blocks: expected tables of {self._dim} columns")
-            inputs = records.ctypes.data, *centers, edge_address, scratch.ctypes.data
-            code.function(len(records), *numbers, *inputs, *outputs)
+            code.function(len(records), *numbers, records.ctypes.data, *addresses)
 
 
 @cached_once
 def compile_clusters(mode: Mode, norm: Norm) -> machine.Code:
-    """Compile the function for one of the sums of `Clusters`."""
+    """Compile the function for one of the sums of `ReferenceClusters`."""
     code = machine.compile_routine(clusters_routine(mode, norm))
     _check(code, mode, norm)
     return code
@@ -223,55 +207,37 @@ def compile_clusters(mode: Mode, norm: Norm) -> machine.Code:
 def _check(code: machine.Code, mode: Mode, norm: Norm) -> None:
     """Compare the function with the definition, on public records.
 
-    Some have few distinct coordinates, so that there are ties; others have large ones.
+    Some records have few distinct coordinates, so that there are ties; others have large ones.
     """
     stream = PublicStream(0, Purpose.CHECK_NEAREST)
 
-    def numbers(*shape: int, most: int) -> Whole:
-        return np.rint((stream.uniform(int(np.prod(shape))) * 2 - 1) * most).reshape(shape)
+    def integers(n: int, dim: int, largest: int) -> Whole:
+        return np.rint((stream.uniform(n * dim) * 2 - 1) * largest).reshape(n, dim)
 
-    for n, dim, k, most in ((37, 2, 3, 2), (50, 11, 9, 2**18), (16, 8, 1, 2**15), (3, 3, 6, 1)):
-        centers, records = numbers(k, dim, most=most), numbers(n, dim, most=most)
+    for n, dim, k, largest in ((37, 2, 3, 2), (50, 11, 9, 2**18), (16, 8, 1, 2**15), (3, 3, 6, 1)):
+        centers, records = integers(k, dim, largest), integers(n, dim, largest)
         centers[k // 2] = centers[0]
-        records[-1], records[0] = most, -most
+        records[-1], records[0] = largest, -largest
         halves = np.array_split(records, 2)
         reference, compiled = ReferenceClusters(centers), CompiledClusters(centers)
-        radius, weight = int(0.8 * most * dim ** (1 / norm)) + 1, 1000
+        radius, weight = int(0.8 * largest * dim ** (1 / norm)) + 1, 1000
         edges = np.array([float(radius // 2), radius, 2.0 * radius]) ** norm
-        sums: tuple[Integers, ...]
-        expected: tuple[Integers, ...]
         if mode == "lengths":
-            sums = (compiled._histogram(code, halves, edges),)
-            expected = (reference.lengths([records], edges, norm),)
-        elif mode == "residuals":
-            sums = compiled._clusters(code, halves, radius, weight)
-            expected = reference.residuals([records], radius, weight, norm)
+            counts = compiled._histogram(code, halves, edges)
+            agrees = np.array_equal(counts, reference.lengths([records], edges, norm))
         else:
-            sums = compiled._clusters(code, halves, 0, 1)
-            expected = reference.sums([records])
-        agrees = all(np.array_equal(a, b) for a, b in zip(sums, expected, strict=True))
+            if mode == "residuals":
+                expected = reference.residuals([records], radius, weight, norm)
+            else:
+                expected = reference.sums([records])
+            sums = compiled._clusters(code, halves, radius, weight)
+            agrees = all(np.array_equal(a, b) for a, b in zip(sums, expected, strict=True))
         machine.require_agreement("nearest centers", agrees)
-
-
-def clusters_routine(mode: Mode, norm: Norm) -> Routine:
-    """Write the function `clusters`, whose arguments are above.
-
-    It adds to `sums` and `counts`; for "lengths", to `counts` alone.
-    """
-    arguments: Arguments = {**NUMBERS, **dict.fromkeys(ARRAYS, Array(DOUBLE))}
-    routine = Routine("clusters", arguments, vector_bits=machine.vector_bits())
-    n, together = routine.numbers["n"], LANES * VECTORS
-    grouped = n // together * together
-    with routine.loop(grouped, step=together, may_be_empty=True) as first:
-        _Group(routine, mode, norm, first, LANES, VECTORS).write()
-    with routine.loop(n, start=grouped, may_be_empty=True) as first:
-        _Group(routine, mode, norm, first, 0, 1).write()
-    return routine.finish()
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Writes the code for a group of neighbouring records; `lanes` is 0 for a single one."""
+    """Writer of the code for a group of neighbouring records; `lanes` is 0 for a single record."""
 
     routine: Routine
     mode: Mode
@@ -295,14 +261,14 @@ class _Group:
                 factor = self.factors(length)
                 weight = self.spread(self.routine.numbers["weight"])
                 self.store("factor", factor)
-                self.store("weight", [trunc(weight * each) for each in factor])
-        with self.routine.loop(self.together) as r:
+                self.store("weight", [trunc(weight * value) for value in factor])
+        with self.routine.loop(self.size) as r:
             self.add(r)
 
     # --- numbers of all records of the group ---------------------------------------------------
 
     @property
-    def together(self) -> int:
+    def size(self) -> int:
         return max(self.lanes, 1) * self.vectors
 
     def spread(self, number: Value) -> Value:
@@ -314,14 +280,14 @@ class _Group:
 
     def column(self, j: Value) -> list[Pointer]:
         """Return the addresses of the vectors of a column in `scratch`."""
-        start = self.routine.pointers["scratch"] + j * self.together
+        start = self.routine.pointers["scratch"] + j * self.size
         kind, lanes = DOUBLE.vector(self.lanes), max(self.lanes, 1)
         return [(start + v * lanes).to(kind) for v in range(self.vectors)]
 
     def address(self, name: str) -> Pointer:
         """Return the address of a number of every record in `scratch`, after the coordinates."""
         row = self.routine.numbers["dim"] + ("cluster", "factor", "weight").index(name)
-        return self.routine.pointers["scratch"] + row * self.together
+        return self.routine.pointers["scratch"] + row * self.size
 
     def store(self, name: str, values: list[Value]) -> None:
         for v, value in enumerate(values):
@@ -330,7 +296,7 @@ class _Group:
     def transpose(self) -> list[Value]:
         """Store the columns of the records in `scratch`; return squared lengths of records."""
         dim, records = self.routine.numbers["dim"], self.routine.pointers["records"]
-        rows = [records + (self.first + r) * dim for r in range(self.together)]
+        rows = [records + (self.first + r) * dim for r in range(self.size)]
         squares = self.constants(DOUBLE, 0.0)
         with self.routine.loop(dim, squares) as j:
             for v, target in enumerate(self.column(j)):
@@ -343,9 +309,8 @@ class _Group:
     def nearest(self) -> tuple[list[Value], list[Value]]:
         """Return the least score |c|^2 - 2 x c of each record, and the index of its center."""
         routine, pointers, dim = self.routine, self.routine.pointers, self.routine.numbers["dim"]
-        # Scores, then centers.
-        both = self.constants(DOUBLE, _NEVER) + self.constants(I64, 0)
-        with routine.loop(routine.numbers["groups"], both) as group:
+        best = self.constants(DOUBLE, _NEVER) + self.constants(I64, 0)  # scores, then centers
+        with routine.loop(routine.numbers["groups"], best) as group:
             squares = [(pointers["squares"] + group * CENTERS + c).load() for c in range(CENTERS)]
             scores = [self.spread(square) for square in squares for _ in range(self.vectors)]
             with routine.loop(dim, scores) as j:
@@ -358,19 +323,19 @@ class _Group:
                         scores[index] = exact_fma(x, doubled, scores[index])
             for index, score in enumerate(scores):
                 c, v = divmod(index, self.vectors)
-                nearer = self.is_nearer(score, both[v])
-                both[v] = select(nearer, score, both[v])
-                number = self.spread(group * CENTERS + c)
-                both[self.vectors + v] = select(nearer, number, both[self.vectors + v])
-        return both[: self.vectors], both[self.vectors :]
+                is_nearer = self.is_nearer(score, best[v])
+                best[v] = select(is_nearer, score, best[v])
+                center = self.spread(group * CENTERS + c)
+                best[self.vectors + v] = select(is_nearer, center, best[self.vectors + v])
+        return best[: self.vectors], best[self.vectors :]
 
     def is_nearer(self, score: Value, best: Value) -> Value:
-        """Return whether a center is nearer; of equally near ones, the first stays."""
+        """Return whether a center is nearer than the best one so far; a tie changes nothing."""
         return score < best
 
     def l1_lengths(self) -> list[Value]:
         """Compute the L1 lengths of the residuals."""
-        with self.routine.loop(self.together) as r:
+        with self.routine.loop(self.size) as r:
             record, center, _ = self.rows(r)
             total = [self.routine.constant(DOUBLE, 0.0)]
             for lanes, j in self.columns(total):
@@ -387,12 +352,12 @@ class _Group:
         routine, count = self.routine, self.constants(I64, 0)
         with routine.loop(routine.numbers["n_edges"], count, may_be_empty=True) as e:
             edge = self.spread((routine.pointers["edges"] + e).load())
-            for v, each in enumerate(length):
-                count[v] = select(self.is_below(edge, each), count[v] + 1, count[v])
+            for v, value in enumerate(length):
+                count[v] = select(self.is_below(edge, value), count[v] + 1, count[v])
         return count
 
     def is_below(self, edge: Value, length: Value) -> Value:
-        """Return whether a length is above an edge, which belongs to the bin below it."""
+        """Return whether an edge is below a length; an edge belongs to the bin below it."""
         return edge < length
 
     def factors(self, length: list[Value]) -> list[Value]:
@@ -400,9 +365,9 @@ class _Group:
         radius = self.spread(self.routine.numbers["radius"])
         limit = radius if self.norm == 1 else radius * radius
         factors = []
-        for each in length:
-            shrink = radius / (each if self.norm == 1 else sqrt(each))
-            factors.append(select(limit < each, shrink, each.constant(1.0)))
+        for value in length:
+            shrink = radius / (value if self.norm == 1 else sqrt(value))
+            factors.append(select(limit < value, shrink, value.constant(1.0)))
         return factors
 
     # --- one record ----------------------------------------------------------------------------
@@ -443,3 +408,19 @@ class _Group:
                 residual = value - (center + j).to(kind).load()
                 value = trunc(residual * (factor.splat(lanes) if lanes else factor))
             target.store(target.load() + value)
+
+
+def clusters_routine(mode: Mode, norm: Norm) -> Routine:
+    """Write the function `clusters`, whose arguments are above.
+
+    It adds to `sums` and `counts`; for "lengths", to `counts` alone.
+    """
+    arguments: Arguments = {**_CLUSTER_NUMBERS, **dict.fromkeys(_CLUSTER_ARRAYS, Array(DOUBLE))}
+    routine = Routine("clusters", arguments, vector_bits=machine.vector_bits())
+    n, size = routine.numbers["n"], LANES * VECTORS
+    grouped = n // size * size
+    with routine.loop(grouped, step=size, may_be_empty=True) as first:
+        _Group(routine, mode, norm, first, LANES, VECTORS).write()
+    with routine.loop(n, start=grouped, may_be_empty=True) as first:
+        _Group(routine, mode, norm, first, 0, 1).write()
+    return routine.finish()

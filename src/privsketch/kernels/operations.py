@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privsketch.kernels.builder import Value, constant, llvm_ir, llvm_type, select, undefined
+from privsketch.kernels.builder import Value, constant, llvm_type, select, undefined
 from privsketch.kernels.kinds import I16, I32, Kind
 
 
 def fma(a: Value, b: Value, c: Value | float) -> Value:
     """Compute a * b + c, rounded once."""
-    return _intrinsic("fma", a, b, c if isinstance(c, Value) else a.constant(c))
+    return _intrinsic("fma", a, b, a.same_kind(c))
 
 
 def exact_fma(a: Value, b: Value, c: Value) -> Value:
-    """Compute a * b + c where product and sum are exact, with one instruction or two."""
+    """Compute a * b + c where product and sum are exact, in one or two instructions."""
     return _intrinsic("fmuladd", a, b, c)
 
 
@@ -54,7 +54,7 @@ def maximum(x: Value, least: float) -> Value:
 
 
 def vector_of(numbers: Sequence[Value]) -> Value:
-    """Return a vector of these numbers."""
+    """Return a vector of these numbers, lane by lane."""
     routine, kind = numbers[0].routine, numbers[0].kind.vector(len(numbers))
     raw = undefined(kind)
     for lane, number in enumerate(numbers):
@@ -97,7 +97,7 @@ def pairwise_products(a: Value, b: Value) -> Value:
     return sums or product.shuffled(range(0, lanes, 2)) + product.shuffled(range(1, lanes, 2))
 
 
-# Single instructions that LLVM does not choose for generic code: operation, width of vectors,
+# Single instructions that LLVM does not select for generic code: operation, width of vectors,
 # instruction set, LLVM's name. For x86 without SSSE3 it would rewrite the generic form.
 _INSTRUCTIONS = (
     ("rounded product", 512, "avx512bw", "llvm.x86.avx512.pmul.hr.sw.512"),
@@ -111,9 +111,9 @@ _INSTRUCTIONS = (
 
 def _single_instruction(operation: str, a: Value, b: Value) -> Value | None:
     """Apply an operation by one instruction; return None if the processor has none for it."""
-    wanted = operation, a.kind.lanes * a.kind.number_bits
-    for *supported, word, name in _INSTRUCTIONS:
-        if tuple(supported) == wanted and word in a.routine.words:
+    width = a.kind.lanes * a.kind.number_bits
+    for instruction, bits, word, name in _INSTRUCTIONS:
+        if (instruction, bits) == (operation, width) and word in a.routine.words:
             return _call(name, a, b)
     return None
 
@@ -135,10 +135,5 @@ def _intrinsic(name: str, *operands: Value) -> Value:
 
 def _call(name: str, *operands: Value) -> Value:
     """Call a function of LLVM whose result has the kind of the operands."""
-    ir, routine, kind = llvm_ir(), operands[0].routine, operands[0].kind
-    function = routine.module.globals.get(name)
-    if function is None:
-        signature = ir.FunctionType(llvm_type(kind), [llvm_type(kind)] * len(operands))
-        function = ir.Function(routine.module, signature, name)
-    raw = routine.writer.call(function, [each.raw for each in operands])
-    return Value(routine, kind, raw)
+    routine, kind = operands[0].routine, operands[0].kind
+    return Value(routine, kind, routine.call(name, llvm_type(kind), operands))

@@ -6,7 +6,7 @@ are not finite become 0 and set a flag. Clipping before rounding gives the same 
 limits are integers. Records of a ball are clipped far outside of it, which keeps squared norms
 exact; another function moves records outside of the ball to its edge.
 
-Rows without gaps between them are read as one long line of numbers: centers, units and limits are
+Rows without gaps between them are read as one long line of numbers. Centers, units and limits are
 repeated until they fill whole vectors.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -26,27 +25,21 @@ from privsketch._base.errors import RecordError
 from privsketch._base.threads import cached_once
 from privsketch._base.types import Block, Floats, Whole
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.features.fixedpoint import (
-    FAR,
-    RECORD_BITS,
-    RECORD_MAX,
-    Quantiser,
-    missing_value,
-    too_fine,
-)
+from privsketch.features.fixedpoint import FAR, RECORD_MAX, Quantiser, missing_value, too_fine
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import Pointer, Routine, Value, select
+from privsketch.kernels.dense import Quantised
 from privsketch.kernels.kinds import DOUBLE, FLOAT, I1, I8, I16, I32, I64, Arguments, Array, Kind
 from privsketch.kernels.operations import clip, lane_sum, rint, sqrt, trunc
 
 LANES = 8  # of all vectors; if registers are narrower, LLVM uses several
 MIN_LINE = 64  # numbers of a line, so that its beginning and end cost little
-_CACHED_VALUES = 2**16  # 512 KB of float64, read again at once: second-level cache
-_WHOLE = 1.5 * 2.0**52  # the low bits of its sum with a small number are the nearest integer
+_CACHED_FLOATS = 2**16  # 512 KB of float64, read again at once: second-level cache
+# The low bits of its sum with a small number are the nearest integer.
+_ROUNDING_SHIFT = 1.5 * 2.0**52
 Layout = Literal["rows", "columns"]
 Output = Literal["integers", "wholes", "both"]
-Quantised = npt.NDArray[np.int16]
 # Kind of the numbers of a NumPy type, and whether integers are signed.
 INPUTS: dict[str, tuple[Kind, bool]] = {
     "f8": (DOUBLE, True),
@@ -54,39 +47,30 @@ INPUTS: dict[str, tuple[Kind, bool]] = {
     **{f"i{kind.number_bits // 8}": (kind, True) for kind in (I8, I16, I32, I64)},
     **{f"u{kind.number_bits // 8}": (kind, False) for kind in (I8, I16, I32, I64)},
 }
-NUMBERS = ("count", "width", "stride", "out_stride")
-TABLES = ("center", "unit", "low", "high")  # (width,) each, padded to whole vectors
+_LINE_NUMBERS = ("count", "width", "stride", "out_stride")
+_TABLES = ("center", "unit", "low", "high")  # (width,) each, padded to whole vectors
 
 
 class CompiledQuantiser:
-    """Compiled equivalent of `Quantiser`; safe to call from several threads."""
+    """Compiled equivalent of `Quantiser`, with its options; safe to call from several threads."""
 
-    def __init__(
-        self,
-        domain: Domain,
-        *,
-        missing_to_center: bool = False,
-        bits: int = RECORD_BITS,
-        common_unit: bool = False,
-    ) -> None:
-        options: dict[str, Any] = {"missing_to_center": missing_to_center, "bits": bits}
-        options["common_unit"] = common_unit
+    def __init__(self, domain: Domain, **options: Any) -> None:
         self._rebuild = partial(CompiledQuantiser, domain, **options)
         self.definition = definition = Quantiser(domain, **options)
         self.limits, self.dim = definition.limits, definition.dim
         self.rows_at_once = definition.rows_at_once
-        most = definition.limits.astype(np.float64)
+        limits = definition.limits.astype(np.float64)
         if definition.is_ball:
-            most = np.full(self.dim, FAR * (definition.largest + 1))
-        tables = np.stack([definition.center, definition.unit, -most, most])
+            limits = np.full(self.dim, FAR * (definition.largest + 1))
+        tables = np.stack([definition.center, definition.unit, -limits, limits])
         # A line has as many rows as fill whole vectors; long rows are a line each.
         filling = LANES // math.gcd(LANES, self.dim)
         n_rows = filling * -(-MIN_LINE // (filling * self.dim))
         self._rows_of_line = 1 if self.dim >= MIN_LINE else n_rows
-        self._line = _Tables(np.tile(tables, self._rows_of_line))
+        self._line_tables = _AlignedRows(np.tile(tables, self._rows_of_line))
         self._codes: dict[tuple[str, Layout, Output], machine.Code] = {}  # a cache without a lock
         # Columns beyond the last one become 0.
-        self._columns = _Tables(np.pad(tables, ((0, 0), (0, -self.dim % LANES))))
+        self._column_tables = _AlignedRows(np.pad(tables, ((0, 0), (0, -self.dim % LANES))))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._rebuild, ()  # addresses and compiled code belong to one process
@@ -98,12 +82,9 @@ class CompiledQuantiser:
         n = len(records)
         integers = _buffer(n, self.dim, np.int16)
         if self.definition.is_ball:
-            step = max(1, _CACHED_VALUES // self.dim)
-            wholes = _buffer(min(n, step), self.dim, np.float64)
-            for first in range(0, n, step):
-                part, out = records[first : first + step], integers[first : first + step]
-                self._quantise(part, out, wholes[: len(part)])
-                self._cut(out, wholes[: len(part)])
+            for rows, wholes in self._cached_blocks(n):
+                self._quantise(records[rows], integers[rows], wholes)
+                self._cut(integers[rows], wholes)
         else:
             self._quantise(records, integers, None)
         return integers
@@ -117,11 +98,16 @@ class CompiledQuantiser:
 
         Each block overwrites the one before it.
         """
-        step = max(1, _CACHED_VALUES // self.dim)
-        buffer = _buffer(min(len(records), step), self.dim, np.float64)
-        for first in range(0, len(records), step):
-            part = records[first : first + step]
-            yield self._whole_numbers(part, buffer[: len(part)])
+        for rows, wholes in self._cached_blocks(len(records)):
+            yield self._whole_numbers(records[rows], wholes)
+
+    def _cached_blocks(self, n: int) -> Iterator[tuple[slice, Whole]]:
+        """Yield ranges of n rows with memory for their numbers, always the same memory."""
+        step = max(1, _CACHED_FLOATS // self.dim)
+        buffer = _buffer(min(n, step), self.dim, np.float64)
+        for first in range(0, n, step):
+            rows = slice(first, min(first + step, n))
+            yield rows, buffer[: rows.stop - first]
 
     def _whole_numbers(self, records: Block, wholes: Whole) -> Whole:
         self._quantise(records, None, wholes)
@@ -170,26 +156,26 @@ class CompiledQuantiser:
         function = code.function
         (n, dim), size, missing = records.shape, records.itemsize, ctypes.c_int8()
         width = dim if integers is None else integers.shape[1]
-        source, first, second = _address(records), _address(integers), _address(wholes)
+        source, first, second = (machine.address(array) for array in (records, integers, wholes))
         flag = ctypes.addressof(missing)
         if layout == "columns":
-            stride = records.strides[1] // size
-            function(n, dim, stride, width, source, first, second, *self._columns.addresses, flag)
+            stride, tables = records.strides[1] // size, self._column_tables.addresses
+            function(n, dim, stride, width, source, first, second, *tables, flag)
         else:
             stride = dim if n == 1 else records.strides[0] // size
-            together = self._rows_of_line if stride == dim == width else 1
-            lines, rest = divmod(n, together)
-            tables = self._line.addresses
-            if lines:
-                line = together * dim, together * stride, together * width
-                function(lines, *line, source, first, second, *tables, flag)
-            if rest:  # a shorter line without gaps
-                done = (n - rest) * dim
+            n_rows = self._rows_of_line if stride == dim == width else 1
+            n_lines, n_left = divmod(n, n_rows)
+            tables = self._line_tables.addresses
+            if n_lines:
+                line = n_rows * dim, n_rows * stride, n_rows * width
+                function(n_lines, *line, source, first, second, *tables, flag)
+            if n_left:  # a shorter line without gaps
+                offset = (n - n_left) * dim
                 addresses = (
-                    None if address is None else address + done * itemsize
+                    None if address is None else address + offset * itemsize
                     for address, itemsize in ((source, size), (first, 2), (second, 8))
                 )
-                function(1, rest * dim, 0, 0, *addresses, *tables, flag)
+                function(1, n_left * dim, 0, 0, *addresses, *tables, flag)
         if missing.value and not self.definition.missing_to_center:
             raise missing_value(records)
 
@@ -199,11 +185,13 @@ class CompiledQuantiser:
         """Move rows outside of the ball to its edge."""
         code = code or compile_cut(integers is not None)
         sizes = len(wholes), self.dim, wholes.shape[1]
-        code.function(*sizes, self.definition.largest, _address(integers), _address(wholes))
+        code.function(
+            *sizes, self.definition.largest, machine.address(integers), wholes.ctypes.data
+        )
 
 
-class _Tables:
-    """Rows of numbers, and their addresses."""
+class _AlignedRows:
+    """Aligned copies of rows of numbers, and their addresses."""
 
     def __init__(self, rows: Floats) -> None:
         self.rows = [machine.aligned(row) for row in rows]
@@ -211,7 +199,7 @@ class _Tables:
 
 
 def _buffer(n: int, width: int, dtype: type[Any]) -> npt.NDArray[Any]:
-    """Return an array of rows with spare memory after the last one, which vectors overwrite."""
+    """Return an array of rows, with memory after the last one that vectors may overwrite."""
     return np.empty(n * width + LANES, dtype=dtype)[: n * width].reshape(n, width)
 
 
@@ -224,10 +212,6 @@ def _layout(records: Block) -> Layout | None:
     if (dim == 1 or across == size) and (n == 1 or down == dim * size or dim >= MIN_LINE):
         return "rows"
     return "columns" if down == size and n >= LANES else None
-
-
-def _address(array: npt.NDArray[Any] | None) -> int | None:
-    return None if array is None else array.ctypes.data
 
 
 # --- compiled code -------------------------------------------------------------------------------
@@ -252,8 +236,8 @@ def compile_cut(with_integers: bool) -> machine.Code:
 def _check(code: machine.Code, number: str, layout: Layout, output: Output) -> None:
     """Compare the function and its flag with the definition on public numbers.
 
-    Numbers of columns are such that there are lines of several rows, shorter lines, lines shorter
-    than a vector, and vectors that overlap.
+    The numbers of columns give lines of several rows, shorter lines, lines shorter than a vector,
+    and vectors that overlap.
     """
     stream = PublicStream(0, Purpose.CHECK_QUANTISER)
     for n, dim in ((67, 1), (21, 3), (13, 10), (9, 67)):
@@ -271,10 +255,10 @@ def _check(code: machine.Code, number: str, layout: Layout, output: Output) -> N
                 return True
             return False
 
-        moving, refusing = (CompiledQuantiser(domain, missing_to_center=m) for m in (True, False))
+        filling, refusing = (CompiledQuantiser(domain, missing_to_center=m) for m in (True, False))
         records = _public_records(stream, n, dim, number)
-        agrees = not raises(records, moving)
-        expected = moving.definition.whole_numbers(records)
+        agrees = not raises(records, filling)
+        expected = filling.definition.whole_numbers(records)
         agrees &= all(np.array_equal(expected, x) for x in (integers, wholes) if x is not None)
         records[~np.isfinite(records)] = 0
         agrees &= not raises(records, refusing)
@@ -327,72 +311,67 @@ def quantiser_routine(number: str, layout: Layout, output: Output) -> Routine:
     integers or whole floats, or both, in rows `out_stride` numbers apart. A bit of `missing` is set
     if a number is not finite.
     """
-    kind, signed = INPUTS[number]
-    arguments: Arguments = dict.fromkeys(NUMBERS, I64)
-    arguments |= {"records": Array(kind), "integers": Array(I16), "wholes": Array(DOUBLE)}
-    arguments |= dict.fromkeys(TABLES, Array(DOUBLE))
-    arguments["missing"] = Array(I8)
-    routine = Routine("quantise", arguments, vector_bits=machine.vector_bits())
-    writer = _Writer(routine, kind, signed, output)
-    all_finite = [routine.constant(I1.vector(LANES), 1)]
-    (writer.rows if layout == "rows" else writer.columns)(all_finite)
+    routine = _QuantiserRoutine(number, output)
+    routine.add_rows() if layout == "rows" else routine.add_columns()
     missing = routine.pointers["missing"]
-    missing.store(missing.load() | (all_finite[0].bits_as(I8) ^ -1))
+    missing.store(missing.load() | (routine.all_finite[0].bits_as(I8) ^ -1))
     return routine.finish()
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes the parts of `quantise`; `all_finite` marks lanes in which all numbers are finite."""
+class _QuantiserRoutine(Routine):
+    """The function `quantise`; `all_finite` marks lanes in which all numbers are finite."""
 
-    routine: Routine
-    kind: Kind
-    signed: bool
-    output: Output
+    def __init__(self, number: str, output: Output) -> None:
+        self.kind, self.signed = INPUTS[number]
+        self.output = output
+        arguments: Arguments = dict.fromkeys(_LINE_NUMBERS, I64)
+        arguments |= {"records": Array(self.kind), "integers": Array(I16), "wholes": Array(DOUBLE)}
+        arguments |= dict.fromkeys(_TABLES, Array(DOUBLE))
+        arguments["missing"] = Array(I8)
+        super().__init__("quantise", arguments, vector_bits=machine.vector_bits())
+        self.all_finite = [self.constant(I1.vector(LANES), 1)]
 
-    def rows(self, all_finite: list[Value]) -> None:
+    def add_rows(self) -> None:
         """Quantise line by line, a vector at a time."""
-        routine, pointers = self.routine, self.routine.pointers
-        count, width, stride, out_stride = (routine.numbers[name] for name in NUMBERS)
+        count, width, stride, out_stride = self.numbers.values()
         zero, is_short = width.constant(0), width < LANES
         vectors = select(is_short, zero, width + (LANES - 1)) // LANES
-        with routine.loop(count, all_finite, may_be_empty=True) as line:
-            records, out = pointers["records"] + line * stride, line * out_stride
-            with routine.loop(vectors, all_finite, may_be_empty=True) as v:
+        with self.loop(count, self.all_finite, may_be_empty=True) as line:
+            records, out = self.pointers["records"] + line * stride, line * out_stride
+            with self.loop(vectors, self.all_finite, may_be_empty=True) as v:
                 # The last vector ends with the line: some numbers are then computed twice.
                 j = smaller(v * LANES, width - LANES)
                 vector = DOUBLE.vector(LANES)
-                tables = [(pointers[name] + j).to(vector).load() for name in TABLES]
-                self.store(self.quantised(records + j, LANES, tables, all_finite), out + j)
+                tables = [(self.pointers[name] + j).to(vector).load() for name in _TABLES]
+                self.store(self.quantised(records + j, LANES, tables), out + j)
             n_single = select(is_short, width, zero)
-            with routine.loop(n_single, all_finite, may_be_empty=True) as j:
-                tables = [(pointers[name] + j).load() for name in TABLES]
-                self.store(self.quantised(records + j, 0, tables, all_finite), out + j)
+            with self.loop(n_single, self.all_finite, may_be_empty=True) as j:
+                tables = [(self.pointers[name] + j).load() for name in _TABLES]
+                self.store(self.quantised(records + j, 0, tables), out + j)
 
-    def columns(self, all_finite: list[Value]) -> None:
+    def add_columns(self) -> None:
         """Quantise eight columns of eight records at a time.
 
         The last columns come first: numbers written beyond the end of a row are overwritten by the
         beginning of the next one, or lie after the last row.
         """
-        routine, pointers = self.routine, self.routine.pointers
-        count, width, stride, out_stride = (routine.numbers[name] for name in NUMBERS)
+        count, width, stride, out_stride = self.numbers.values()
         groups = (width + (LANES - 1)) // LANES
-        with routine.loop(count, all_finite, step=LANES) as record:
+        with self.loop(count, self.all_finite, step=LANES) as record:
             first = smaller(record, count - LANES)
-            with routine.loop(groups, all_finite) as group:
+            with self.loop(groups, self.all_finite) as group:
                 start = (groups - 1 - group) * LANES
                 tile = []
                 for column in (start + k for k in range(LANES)):
-                    numbers = pointers["records"] + smaller(column, width - 1) * stride + first
-                    tables = [(pointers[name] + column).load().splat(LANES) for name in TABLES]
-                    tile.append(self.quantised(numbers, LANES, tables, all_finite))
+                    numbers = self.pointers["records"] + smaller(column, width - 1) * stride + first
+                    tables = [
+                        (self.pointers[name] + column).load().splat(LANES) for name in _TABLES
+                    ]
+                    tile.append(self.quantised(numbers, LANES, tables))
                 for k, row in enumerate(transposed(tile)):
                     self.store(row, (first + k) * out_stride + start)
 
-    def quantised(
-        self, source: Pointer, lanes: int, tables: list[Value], all_finite: list[Value]
-    ) -> Value:
+    def quantised(self, source: Pointer, lanes: int, tables: list[Value]) -> Value:
         """Load numbers and return them in units, clipped to the limits."""
         center, unit, low, high = tables
         number = source.to(self.kind.vector(lanes)).load().to_double(signed=self.signed)
@@ -400,22 +379,21 @@ class _Writer:
         if self.kind.is_float:
             finite = number - number <= 0.0  # for others the difference is NaN
             units = select(finite, units, units.constant(0.0))
-            all_finite[0] = all_finite[0] & (finite if lanes else finite.splat(LANES))
+            self.all_finite[0] = self.all_finite[0] & (finite if lanes else finite.splat(LANES))
         return clip(units, low, high)
 
     def store(self, units: Value, offset: Value) -> None:
-        """Write numbers, rounded, to the outputs."""
-        pointers = self.routine.pointers
+        """Write rounded numbers to the outputs."""
         if self.output != "wholes":
             integers = rounded_integers(units)
-            (pointers["integers"] + offset).to(integers.kind).store(integers)
+            (self.pointers["integers"] + offset).to(integers.kind).store(integers)
         if self.output != "integers":
-            (pointers["wholes"] + offset).to(units.kind).store(rint(units))
+            (self.pointers["wholes"] + offset).to(units.kind).store(rint(units))
 
 
 def rounded_integers(units: Value) -> Value:
     """Round small numbers to 16-bit integers, halves to even."""
-    return (units + _WHOLE).bits_as(I64.vector(units.kind.lanes)).unsigned_to(I16)
+    return (units + _ROUNDING_SHIFT).bits_as(I64.vector(units.kind.lanes)).unsigned_to(I16)
 
 
 def smaller(a: Value, b: Value) -> Value:
@@ -460,17 +438,17 @@ def cut_routine(with_integers: bool) -> Routine:
         with routine.loop(dim, total, start=filled, may_be_empty=True) as j:
             part = (wholes + j).load()
             total[0] += part * part
-        nothing, once = count.constant(0), count.constant(1)
+        zero, once = count.constant(0), count.constant(1)
         is_outside = largest * largest < total[0]
-        with routine.loop(select(is_outside, once, nothing), may_be_empty=True):
-            one = total[0].constant(1.0)
-            shrink = largest / sqrt(select(total[0] < one, one, total[0]))
-            for lanes, start, stop in ((LANES, nothing, filled), (0, filled, dim)):
+        with routine.loop(select(is_outside, once, zero), may_be_empty=True):
+            least = total[0].constant(1.0)
+            shrink = largest / sqrt(select(total[0] < least, least, total[0]))
+            for lanes, start, stop in ((LANES, zero, filled), (0, filled, dim)):
                 with routine.loop(stop, start=start, step=lanes or 1, may_be_empty=True) as j:
                     target = (wholes + j).to(DOUBLE.vector(lanes))
                     part = trunc(target.load() * (shrink.splat(lanes) if lanes else shrink))
                     target.store(part)
                     if with_integers:
-                        whole = rounded_integers(part)
-                        (integers + j).to(whole.kind).store(whole)
+                        rounded = rounded_integers(part)
+                        (integers + j).to(rounded.kind).store(rounded)
     return routine.finish()

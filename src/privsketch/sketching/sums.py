@@ -127,7 +127,8 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
     if frequencies.law == "structured":
         return StructuredKernel(design.mapping, frequencies.blocks(domain), offsets).sums
     matrix = frequencies.matrix(domain)
-    return CompiledKernel(design.mapping, matrix, offsets, frequencies.turn_bits).sums
+    definition = ReferenceKernel(design.mapping, matrix, offsets, frequencies.turn_bits)
+    return CompiledKernel(definition).sums
 
 
 def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
@@ -139,7 +140,8 @@ def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
     offsets = frequencies.offsets(domain)
     if frequencies.law != "structured":
         matrix, size = frequencies.matrix(domain), design.dim
-        return BlockKernel.of(design.mapping, matrix, offsets, frequencies.turn_bits, size).sums
+        definition = ReferenceKernel(design.mapping, matrix, offsets, frequencies.turn_bits)
+        return BlockKernel.of(definition, size).sums
     kernel = StructuredKernel(design.mapping, frequencies.blocks(domain), offsets)
 
     def sums(quantised: Quantised, kept: Bits) -> Integers:

@@ -12,7 +12,7 @@ from privsketch.facts.domain import Box
 from privsketch.facts.units import digits, field_errors, field_values, step_text
 from privsketch.pages.report.fields import Parts, center_rows, field_text, share_text, width_rows
 from privsketch.pages.report.html import PAGE_VERSION, report_page
-from privsketch.pages.report.tables import MAX_PARTS, tables_of
+from privsketch.pages.report.tables import MAX_PART_COLUMNS, tables_of
 from tests.chance import fixed_noise
 from tests.html_page import Page
 
@@ -106,7 +106,7 @@ def test_unit_relation_budget_and_missing_values_are_told(pages, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_date_and_versions_are_told(studies, kind):
-    text = Page(report_page(*studies[kind], made=date(2026, 1, 31))).text
+    text = Page(report_page(*studies[kind], day=date(2026, 1, 31))).text
     told = f"Page of 2026-01-31 , version {PAGE_VERSION}, by privsketch {ps.__version__}"
     assert told in text
 
@@ -181,15 +181,15 @@ def test_places_are_between_the_public_bounds_whatever_the_centers_are():
     schema = ps.Schema([ps.Number("age", 18, 100, weight=3.0), ps.Flag("smoker")])
     rows, hidden = center_rows(parts(schema, [[0.0, 0.25], [0.03, -0.5]]))
     assert hidden == 0
-    assert [cell.place for cell in rows[0].cells] == pytest.approx([0.5, 0.505])
+    assert [cell.position for cell in rows[0].cells] == pytest.approx([0.5, 0.505])
     assert [cell.text for cell in rows[0].cells] == ["59.0", "59.4"]
-    assert [cell.place for cell in rows[1].cells] == pytest.approx([0.75, 0.0])
+    assert [cell.position for cell in rows[1].cells] == pytest.approx([0.75, 0.0])
 
 
 def test_logarithmic_columns_are_placed_by_ratios():
     schema = ps.Schema([ps.Number("income", 100, 10_000, scale="log")])
     cell = center_rows(parts(schema, [[0.0]]))[0][0].cells[0]
-    assert (cell.text, cell.place) == ("1,000", pytest.approx(0.5))
+    assert (cell.text, cell.position) == ("1,000", pytest.approx(0.5))
 
 
 def test_categories_are_bars_of_all_labels_and_many_are_summed_up():
@@ -200,7 +200,7 @@ def test_categories_are_bars_of_all_labels_and_many_are_summed_up():
     rows, _ = center_rows(parts(schema, [shares * schema.columns[0].corner]))
     assert [row.name for row in rows] == [*labels[:8], "5 further values"]
     assert all(row.is_share and row.category == "ward" for row in rows)
-    assert sum(row.cells[0].place for row in rows) == pytest.approx(1.0)
+    assert sum(row.cells[0].position for row in rows) == pytest.approx(1.0)
     assert rows[0].cells[0].text == "15 %"
 
 
@@ -270,7 +270,7 @@ def test_a_wide_table_is_turned_and_a_small_one_is_not():
 
 def test_more_clusters_than_fit_are_folded():
     wide = ps.Schema([ps.Number(f"c{j}", 0, 1) for j in range(20)])
-    table = tables_of(parts(wide, np.zeros((MAX_PARTS + 1, 20)))).centers
+    table = tables_of(parts(wide, np.zeros((MAX_PART_COLUMNS + 1, 20)))).centers
     assert table.is_folding
     assert table.classes == "parts folding"
 

@@ -88,7 +88,7 @@ def test_several_things_come_in_the_order_of_their_size():
 def test_no_more_than_four_things_are_named():
     changes = {"age": 90, "glucose": 20, "smoker": 1.0, "admitted": "2029-01-01", "hour": 0}
     found = words_of(parts([point(**changes), point()]))[0]
-    assert len(found.split(", ")) == words.MAX_NAMED == 4
+    assert len(found.split(", ")) == words.MAX_PHRASES == 4
 
 
 def test_only_one_of_the_older_ones_can_be_the_oldest():

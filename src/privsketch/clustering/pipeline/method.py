@@ -340,8 +340,8 @@ def residual_sums(
 ) -> tuple[Integers, Integers]:
     """Sum the cut residuals, (k, dim), and weights, (k,), of each cluster, in one pass.
 
-    `Clusters.residuals` defines the terms. One record moves the first sum by at most the radius in
-    the norm, and the second by at most the weight.
+    `ReferenceClusters.residuals` defines the terms. One record moves the first sum by at most the
+    radius in the norm, and the second by at most the weight.
     """
     clusters = CompiledClusters(centers)
 

@@ -11,7 +11,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Sequence
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -27,8 +27,10 @@ _MEMORY_TYPE, _DEVICE_NUMBER = 2, 9  # attributes of a pointer
 _PINNED = 1  # type of the host's memory
 _NON_BLOCKING = 1  # a stream that does not wait for the one of other libraries
 _OUT_OF_MEMORY = 2
-_HOPPER, _HOPPER_DRIVER = (9, 0), 13000  # seen to compile what only Hopper has, and large blocks
-_KEPT_PIECE, _KEPT = 2**25, 2**28  # bytes of a piece of memory that is kept, and of all of them
+_HOPPER = (9, 0)
+_HOPPER_DRIVER = 13000  # first version known to compile Hopper's own instructions in large blocks
+# Bytes of unused memory that is not returned to the driver: of one piece, and in total.
+_MAX_SPARE_PIECE, _MAX_SPARE = 2**25, 2**28
 
 
 class DeviceError(KernelError):
@@ -44,9 +46,9 @@ def device() -> Device:
     if code == 0:
         code = library.cuDeviceGetCount(byref(count))
     if code or not count.value:
-        said = f" ({_words(library, code)})" if code else ""
+        reason = f" ({_error_text(library, code)})" if code else ""
         raise DeviceError(
-            f"`engine='cuda'`: NVIDIA's driver finds no device{said}; use `engine='threads'`"
+            f"`engine='cuda'`: NVIDIA's driver finds no device{reason}; use `engine='threads'`"
         )
     number, context, name = c_int(), c_void_p(), ctypes.create_string_buffer(256)
     call("cuDeviceGet", byref(number), 0)
@@ -55,7 +57,7 @@ def device() -> Device:
     if capability < LEAST_CAPABILITY:
         raise DeviceError(
             f"`engine='cuda'`: {name.value.decode()} has compute capability "
-            f"{_number(capability)}, at least {_number(LEAST_CAPABILITY)} is needed; use "
+            f"{_version(capability)}, at least {_version(LEAST_CAPABILITY)} is needed; use "
             "`engine='threads'`"
         )
     call("cuDevicePrimaryCtxRetain", byref(context), number)
@@ -71,9 +73,10 @@ def call(name: str, *arguments: Any) -> None:
     library = _library()
     code = getattr(library, name)(*arguments)
     if code == _OUT_OF_MEMORY:
-        raise DeviceError("`engine='cuda'`: the device, or pinned memory, has no room left")
+        raise DeviceError("`engine='cuda'`: out of device memory or of pinned memory")
     if code:
-        raise DeviceError(f"`engine='cuda'`: the driver's {name} failed: {_words(library, code)}")
+        text = _error_text(library, code)
+        raise DeviceError(f"`engine='cuda'`: the driver's {name} failed: {text}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Function:
         self, grid: tuple[int, int], threads: int, stream: Stream, arguments: Sequence[int]
     ) -> None:
         """Start a grid of blocks; all arguments are 64-bit numbers or addresses."""
-        values = [c_uint64(argument & 2**64 - 1) for argument in arguments]
+        values = [c_uint64(argument) for argument in arguments]  # negative numbers wrap
         addresses = (c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         sizes = [*grid, 1, threads, 1, 1, 0]
         call("cuLaunchKernel", self.handle, *map(c_uint, sizes), stream.handle, addresses, None)
@@ -127,22 +130,22 @@ class Function:
 class Memory:
     """Memory of the device, or pinned memory of the host; freed with the object.
 
-    Small pieces are kept for reuse: the driver takes a millisecond for a piece, and half a
+    Small pieces are reused: the driver takes a millisecond to allocate a piece, and half a
     millisecond for every megabyte that it pins.
     """
 
     def __init__(self, n_bytes: int, *, pinned: bool = False) -> None:
         self.pinned, self.n_bytes = pinned, max(1, n_bytes)
-        if self.n_bytes <= _KEPT_PIECE:
+        if self.n_bytes <= _MAX_SPARE_PIECE:
             self.n_bytes = max(4096, 1 << (self.n_bytes - 1).bit_length())
         self.address = _spare.pop(pinned, self.n_bytes) or _allocated(self.n_bytes, pinned)
 
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return pinned memory as an array, which must not outlive this object."""
-        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        raw = memoryview((ctypes.c_uint8 * count).from_address(self.address))
-        view: npt.NDArray[Any] = np.frombuffer(raw, dtype=dtype).reshape(shape)
-        return view
+        n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        buffer = memoryview((ctypes.c_uint8 * n_bytes).from_address(self.address))
+        array: npt.NDArray[Any] = np.frombuffer(buffer, dtype=dtype).reshape(shape)
+        return array
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and hasattr(self, "address"):
@@ -150,7 +153,7 @@ class Memory:
 
 
 class _Spare:
-    """Unused memory by kind and size; memory beyond the limit goes back to the driver."""
+    """Unused memory by kind and size; memory beyond the limit is freed."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[bool, int], list[int]] = {}
@@ -169,7 +172,7 @@ class _Spare:
     def put(self, pinned: bool, n_bytes: int, address: int) -> None:
         """Keep a piece for reuse, or free it."""
         with self._lock:
-            if n_bytes <= _KEPT_PIECE and self._total[pinned] + n_bytes <= _KEPT:
+            if n_bytes <= _MAX_SPARE_PIECE and self._total[pinned] + n_bytes <= _MAX_SPARE:
                 self._total[pinned] += n_bytes
                 self._pieces.setdefault((pinned, n_bytes), []).append(address)
                 return
@@ -209,7 +212,7 @@ class Stream:
         call("cuStreamSynchronize", self.handle)
 
     def to_device(self, target: int, source: npt.NDArray[Any]) -> None:
-        """Start to copy a contiguous array, which must not change until that is done."""
+        """Start to copy a contiguous array, which must not change until the copy is complete."""
         address, size = c_void_p(source.ctypes.data), c_size_t(source.nbytes)
         call("cuMemcpyHtoDAsync_v2", c_uint64(target), address, size, self.handle)
 
@@ -221,21 +224,6 @@ class Stream:
     def clear(self, target: int, n_bytes: int) -> None:
         """Start to fill memory with zeros."""
         call("cuMemsetD8Async", c_uint64(target), ctypes.c_ubyte(0), c_size_t(n_bytes), self.handle)
-
-    def mark(self) -> c_void_p:
-        """Record a point in time of this stream, for `seconds_between`."""
-        event = c_void_p()
-        call("cuEventCreate", byref(event), c_uint(0))
-        call("cuEventRecord", event, self.handle)
-        return event
-
-
-def seconds_between(first: c_void_p, second: c_void_p) -> float:
-    """Wait for the second mark, and return the seconds between both."""
-    milliseconds = c_float()
-    call("cuEventSynchronize", second)
-    call("cuEventElapsedTime", byref(milliseconds), first, second)
-    return milliseconds.value / 1000
 
 
 def to_device(array: npt.NDArray[Any]) -> Memory:
@@ -260,12 +248,12 @@ def to_host(memory: Memory, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt
 
 
 def is_pinned(array: npt.NDArray[Any]) -> bool:
-    """Return whether the device can copy an array without the processor's help."""
+    """Return whether an array is in pinned memory, which the device can copy directly."""
     return _pointer_attribute(_MEMORY_TYPE, array.ctypes.data) == _PINNED
 
 
 def is_on_first(address: int) -> bool:
-    """Return whether memory belongs to the first device, or is unknown to the driver."""
+    """Return whether memory is on the first device; True if the driver does not know it."""
     return _pointer_attribute(_DEVICE_NUMBER, address) in (0, None)
 
 
@@ -275,7 +263,7 @@ def _pointer_attribute(attribute: int, address: int) -> int | None:
     return None if code else value.value
 
 
-def _number(capability: tuple[int, int]) -> str:
+def _version(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"
 
 
@@ -285,7 +273,7 @@ def _attribute(number: c_int, attribute: int) -> int:
     return value.value
 
 
-def _words(library: Any, code: int) -> str:
+def _error_text(library: Any, code: int) -> str:
     text = c_char_p()
     library.cuGetErrorString(c_int(code), byref(text))
     return (text.value or b"error").decode() + f", error {code}"

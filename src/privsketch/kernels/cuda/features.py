@@ -1,19 +1,20 @@
 """Quantised records on a device to integer sums: phases from tensor cores, features in registers.
 
-A number of a record is q = 256 qh + ql, one of a frequency f = 256 fh + fl, the high digits with
-a sign and the low ones without. Tensor cores multiply 8-bit digits and add up in 32 bits that
-wrap, so the phase is
+A number of a record is q = 256 qh + ql, and one of a frequency is f = 256 fh + fl. High digits have
+a sign, low digits have none. Tensor cores multiply 8-bit digits and add up in 32 bits that wrap, so
+the phase is exactly
 
     ((qh.fh) 256 + (qh.fl + ql.fh)) 256 + ql.fl + start   modulo 2^32,
 
-exactly, and each of the three sums begins with the one before it. A warp keeps the digits of some
-features in registers, 16 features in a tile, and goes through records, 8 at a time; a thread gets
-the phases of two features of a tile for two of the records, computes their integers as in
-features/, and adds them up in 32 bits. Before these can wrap, they go to sums of 64 bits in memory.
+where each of the three sums starts from the one before it. A warp keeps the digits of some features
+in registers, 16 features in a tile, and goes through the records, 8 at a time. A thread gets the
+phases of two features of a tile for two of the records. It computes their integers as features/
+does, and adds them up in 32 bits. Before these sums can wrap, they are added to 64-bit sums in
+memory.
 
-All warps of a block use the same records. They bring them from memory together, a stage ahead of
-what they compute, already parted into digits in the order in which tensor cores want them.
-Records that fill up the last stage are zero, and what they add is known and subtracted.
+All warps of a block use the same records. They load them from memory together, one stage ahead of
+the computation, and store their digits in the order in which tensor cores read them. The last stage
+is padded with records of zeros, whose known contribution is subtracted.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ import numpy.typing as npt
 
 from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels.builder import Pointer, Value, select
-from privsketch.kernels.cuda.code import WARP, DeviceRoutine, elements, joined, signed_shift
+from privsketch.kernels.cuda.code import WARP, DeviceRoutine, elements, signed_shift
+from privsketch.kernels.features import FEATURES
 from privsketch.kernels.kinds import I16, I32, I64, Arguments, Array
+from privsketch.kernels.operations import vector_of
 
-TILE, TOGETHER = 16, 8  # features and records that tensor cores multiply at a time
+TILE, GROUP = 16, 8  # features and records that tensor cores multiply at a time
 _LOW_BYTES, _HIGH_BYTES = 0x6420, 0x7531  # of four 16-bit numbers
-# Numbers of records whose features add up in 32 bits, see kernels/features.
-MOST = {"fourier": 248, "one-bit": 2**10, "quadratic": 2**9}
 ARGUMENTS: Arguments = {
     "records": Array(I16),
     "n": I64,
@@ -45,12 +46,13 @@ ARGUMENTS: Arguments = {
 
 @dataclass(frozen=True)
 class Shape:
-    """How the work is cut: all that the code depends on beside the map.
+    """Division of the work: everything but the feature map that the code depends on.
 
-    A warp has `tiles` of features, a block `warps`; a stage has `groups` of records. `shift` bits
-    of a phase are above a turn, or, for squares, dropped. With `listed`, the second axis of the
-    grid counts parts of the features that have lists of records. `together` groups of records are
-    multiplied at a time by Hopper's instructions, one at a time by those of all if it is zero.
+    A warp has `tiles` of features, a block has `warps`, and a stage has `groups` of records.
+    `shift` bits of a phase are above a turn or, for squares, dropped. With `listed`, the second
+    axis of the grid counts parts of the features that have lists of records. Hopper's instructions
+    multiply `groups_at_once` groups of records; zero stands for the instructions of all devices,
+    which multiply one.
     """
 
     dim: int
@@ -60,35 +62,35 @@ class Shape:
     groups: int
     listed: bool = False
     blocks_at_once: int = 1
-    together: int = 0
+    groups_at_once: int = 0
 
     @property
     def is_hopper(self) -> bool:
         """Whether the code has instructions of Hopper alone."""
-        return self.together > 0
+        return self.groups_at_once > 0
 
     @property
     def threads(self) -> int:
-        """Number of them in a block."""
+        """Number of threads in a block."""
         return WARP * self.warps
 
     @property
     def features(self) -> int:
-        """Number of them in a block."""
+        """Number of features in a block."""
         return TILE * self.tiles * self.warps
 
     @property
     def records(self) -> int:
         """Number of records in a stage."""
-        return TOGETHER * self.groups
+        return GROUP * self.groups
 
     @property
     def depths(self) -> list[int]:
         """Columns that tensor cores take at a time: 32, and 16 at the end if that is enough."""
-        if self.together:
-            return [32] * -(-self.dim // 32)
-        whole, left = divmod(self.dim, 32)
-        return [32] * whole + ([16] if 0 < left <= 16 else [32] if left else [])
+        depths = [32] * -(-self.dim // 32)
+        if not self.is_hopper and 0 < self.dim % 32 <= 16:
+            depths[-1] = 16
+        return depths
 
     @property
     def stage_bytes(self) -> int:
@@ -97,10 +99,11 @@ class Shape:
 
 
 def column_order(depth: int, is_hopper: bool) -> npt.NDArray[np.int64]:
-    """(lanes in a quarter, registers, 4) columns whose digits a thread has, of 16 or 32.
+    """Return the columns, of 16 or 32, of a thread's digits: (lanes in a quarter, registers, 4).
 
-    Neighbouring ones, so that it reads those of a record at once; as both sides agree, it does
-    not matter which they are. Hopper reads records from shared memory, in their order.
+    They are neighbours, so that a thread reads those of a record at once. Both factors have the
+    same order, so any order gives the same products. Hopper reads records from shared memory, in
+    their own order.
     """
     if is_hopper:
         return np.arange(depth).reshape(depth // 16, 4, 4).transpose(1, 0, 2)
@@ -108,9 +111,9 @@ def column_order(depth: int, is_hopper: bool) -> npt.NDArray[np.int64]:
 
 
 def frequency_digits(frequencies: npt.NDArray[np.int16], shape: Shape) -> npt.NDArray[np.int32]:
-    """(tiles, words, 32) digits of frequencies as threads hold them; low digits first.
+    """Return the digits of frequencies as threads hold them, (tiles, words, 32); low digits first.
 
-    Of a tile, a thread has the rows lane // 4 and lane // 4 + 8, and columns by lane % 4.
+    A thread has the rows lane // 4 and lane // 4 + 8 of a tile, and columns by lane % 4.
     """
     m, dim = frequencies.shape
     tiles = -(-m // TILE)
@@ -130,8 +133,8 @@ def frequency_digits(frequencies: npt.NDArray[np.int16], shape: Shape) -> npt.ND
 
 
 def rounds_at_once(map_name: str, shape: Shape) -> int:
-    """Stages that a block adds up before its 32-bit sums could wrap."""
-    return max(1, MOST[map_name] // (2 * shape.groups))
+    """Return the number of stages that a block adds up before its 32-bit sums could wrap."""
+    return max(1, FEATURES[map_name].max_records // (2 * shape.groups))
 
 
 def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
@@ -152,51 +155,50 @@ class _Block:
         self.lane, self.warp = self.thread & (WARP - 1), self.thread >> 5
         self.part = routine.block("y")
         self.memory = routine.shared(2 * shape.stage_bytes)
-        self.count, self.rows = routine.numbers["n"], routine.pointers["rows"]
+        self.n_records, self.rows = routine.numbers["n"], routine.pointers["rows"]
         if shape.listed:
             ends = routine.pointers["ends"] + self.part.unsigned_to(I64) * 2
             first, stop = ends.load(), (ends + 1).load()
-            self.count, self.rows = stop - first, self.rows + first
+            self.n_records, self.rows = stop - first, self.rows + first
 
     def write(self) -> None:
         routine, shape = self.routine, self.shape
         first_tile = (self.part * shape.warps + self.warp) * shape.tiles
         digits, starts = self.features(first_tile)
-        stages = (self.count + (shape.records - 1)) // shape.records
-        step = routine.blocks.unsigned_to(I64)
+        stages = (self.n_records + (shape.records - 1)) // shape.records
+        step = routine.n_blocks.unsigned_to(I64)
         first = routine.block().unsigned_to(I64)
         # Rounds of this block: stages first, first + step, ...
         rounds = (stages + (step - 1) - first) // step
         rounds = select(first < stages, rounds, rounds.constant(0))
-        if shape.together:
-            with routine.loop(shape.groups, step=shape.together) as group:
-                self.put(self.get(first, group), rounds.constant(0), group)
+        if shape.is_hopper:
+            with routine.loop(shape.groups, step=shape.groups_at_once) as group:
+                self.store(self.load(first, group), rounds.constant(0), group)
         else:
-            self.put(self.get(first), rounds.constant(0))
+            self.store(self.load(first), rounds.constant(0))
         routine.barrier()
-        most = rounds_at_once(self.map_name, shape)
-        with routine.tile(rounds, most, may_be_empty=True) as (begin, together):
+        at_once = rounds_at_once(self.map_name, shape)
+        with routine.tile(rounds, at_once, may_be_empty=True) as (begin, count):
             sums = [routine.constant(I32, 0)] * (4 * shape.tiles)
-            with routine.loop(begin + together, sums, start=begin) as number:
-                following = first + (number + 1) * step
-                if shape.together:
-                    self.add_columns(number, following, digits, starts, sums)
+            with routine.loop(begin + count, sums, start=begin) as number:
+                next_stage = first + (number + 1) * step
+                if shape.is_hopper:
+                    self.add_columns(number, next_stage, digits, starts, sums)
                 else:
-                    found = self.get(following)
+                    next_words = self.load(next_stage)
                     self.add_stage(number, digits, starts, sums)
-                    self.put(found, number + 1)
+                    self.store(next_words, number + 1)
                 routine.barrier()
             self.flush(first_tile, sums)
 
     def features(self, first_tile: Value) -> tuple[list[list[Value]], list[list[Value]]]:
-        """Digits of the frequencies, and what phases start from, of all tiles of this warp."""
+        """Load the digits of the frequencies and the start phases of all tiles of this warp."""
         routine, shape = self.routine, self.shape
         n_words = 2 * sum(shape.depths) // 8
-        place = routine.pointers["frequencies"] + (
-            first_tile * (n_words * WARP) + self.lane
-        ).unsigned_to(I64)
+        first = (first_tile * (n_words * WARP) + self.lane).unsigned_to(I64)
+        row = routine.pointers["frequencies"] + first
         digits = [
-            [(place + (tile * n_words + word) * WARP).load() for word in range(n_words)]
+            [(row + (tile * n_words + word) * WARP).load() for word in range(n_words)]
             for tile in range(shape.tiles)
         ]
         start = routine.pointers["start"] + (first_tile * TILE + (self.lane >> 2)).unsigned_to(I64)
@@ -209,15 +211,16 @@ class _Block:
     # -------------------------------------------------------------- records to shared memory
 
     def units(self) -> list[tuple[int, Value, Value, Value]]:
-        """Return the parts of some groups of records that this thread loads.
+        """Return the units of some groups of records that this thread loads.
 
-        A part has a depth, record, column and position: 4 or 8 columns for one lane. Threads
-        beyond the last part load it again.
+        A unit is 4 or 8 columns for one lane: a depth, record, column and position. Threads
+        beyond the last unit load it again.
         """
-        shape, found, first_column, first_word = self.shape, [], 0, 0
+        units: list[tuple[int, Value, Value, Value]] = []
+        shape, first_column, first_word = self.shape, 0, 0
         for depth in dict.fromkeys(shape.depths):
             n_chunks = shape.depths.count(depth)
-            n_units = (shape.together or shape.groups) * n_chunks * WARP
+            n_units = (shape.groups_at_once or shape.groups) * n_chunks * WARP
             words = depth // 8  # of both digits
             for begin in range(0, n_units, shape.threads):
                 unit = self.thread + begin
@@ -226,86 +229,90 @@ class _Block:
                 lane, chunk = unit & (WARP - 1), unit >> 5
                 group = chunk // n_chunks
                 column = (chunk - group * n_chunks) * depth + (lane & 3) * (depth // 4)
-                record = group * TOGETHER + (lane >> 2)
-                found.append((depth, record, column + first_column, unit * words + first_word))
+                record = group * GROUP + (lane >> 2)
+                units.append((depth, record, column + first_column, unit * words + first_word))
             first_column += depth * n_chunks
             first_word += n_units * words
-        return found
+        return units
 
-    def get(self, stage: Value, group: Value | None = None) -> list[list[Value]]:
-        """Words of two columns each, of all units of this thread in a stage, or in a part of it."""
+    def load(self, stage: Value, group: Value | None = None) -> list[list[Value]]:
+        """Load words of two columns each: all units of this thread in a stage, or in a part of it.
+
+        Records beyond the last one are zero.
+        """
         routine, shape = self.routine, self.shape
-        first, found = stage * shape.records, []
+        first, loaded = stage * shape.records, []
         if group is not None:
-            first += group * TOGETHER
+            first += group * GROUP
         for depth, record, column, _ in self.units():
             number = first + record.unsigned_to(I64)
-            there = number < self.count
-            number = select(there, number, number.constant(0))
+            exists = number < self.n_records
+            number = select(exists, number, number.constant(0))
             if shape.listed:
                 number = (self.rows + number).load().unsigned_to(I64)
             row = routine.pointers["records"] + number * shape.dim
             words = self.words(row, column, depth // 8)
-            found.append([select(there, word, word.constant(0)) for word in words])
-        return found
+            loaded.append([select(exists, word, word.constant(0)) for word in words])
+        return loaded
 
     def words(self, row: Pointer, column: Value, count: int) -> list[Value]:
-        """`count` words of a record from a column on; those beyond its end are any of its own."""
-        dim = self.shape.dim
-        if dim % (2 * count) == 0:  # whole units
-            column = select(column < dim, column, column.constant(0))
-            vector = (row + column.unsigned_to(I64)).to(I32.vector(count)).load(align=4 * count)
-            return elements(vector)
-        found = []
-        for place in range(count):
-            each = column + 2 * place
-            if dim % 2 == 0:
-                each = select(each < dim, each, each.constant(0))
-                found.append((row + each.unsigned_to(I64)).to(I32).load(align=4))
-                continue
-            low, high = (
-                (row + select(one < dim, one, one.constant(0)).unsigned_to(I64)).load()
-                for one in (each, each + 1)
-            )
-            found.append(low.unsigned_to(I32) | high.unsigned_to(I32) << 16)
-        return found
+        """Load `count` words of a record from a column on; those beyond its end are arbitrary.
 
-    def put(self, found: list[list[Value]], number: Value, group: Value | None = None) -> None:
-        """Parts words into digits and leaves them where the warps look for a stage."""
-        routine = self.routine
+        They come from the record itself, so that no other memory is read.
+        """
+        dim = self.shape.dim
+
+        def address(column: Value) -> Pointer:
+            return row + select(column < dim, column, column.constant(0)).unsigned_to(I64)
+
+        if dim % (2 * count) == 0:  # whole units
+            return elements(address(column).to(I32.vector(count)).load(align=4 * count))
+        words = []
+        for start in (column + 2 * word for word in range(count)):
+            if dim % 2 == 0:
+                words.append(address(start).to(I32).load(align=4))
+            else:
+                low, high = (address(each).load() for each in (start, start + 1))
+                words.append(low.unsigned_to(I32) | high.unsigned_to(I32) << 16)
+        return words
+
+    def store(self, loaded: list[list[Value]], number: Value, group: Value | None = None) -> None:
+        """Split words into digits and store them where the warps read a stage."""
         base = self.buffer(number)
-        for (_, _, _, place), words in zip(self.units(), found, strict=True):
+        for (_, _, _, position), words in zip(self.units(), loaded, strict=True):
             pairs = list(zip(words[::2], words[1::2], strict=True))
             digits = [
-                routine.select_bytes(one, other, places)
-                for places in (_LOW_BYTES, _HIGH_BYTES)
-                for one, other in pairs
+                self.routine.select_bytes(first, second, selector)
+                for selector in (_LOW_BYTES, _HIGH_BYTES)
+                for first, second in pairs
             ]
             if group is not None:
-                self.put_columns(base, group, place, digits)
+                self.store_columns(base, group, position, digits)
                 continue
-            vector = joined(digits)
-            (base + place.unsigned_to(I64)).to(vector.kind).store(vector, align=4 * len(digits))
+            vector = vector_of(digits)
+            target = (base + position.unsigned_to(I64)).to(vector.kind)
+            target.store(vector, align=4 * len(digits))
         if group is not None:
-            routine.publish_shared()
+            self.routine.publish_shared()
 
-    def put_columns(self, base: Pointer, group: Value, place: Value, digits: list[Value]) -> None:
-        """Leaves digits as Hopper wants them: low ones of all records, then high ones.
+    def store_columns(
+        self, base: Pointer, group: Value, position: Value, digits: list[Value]
+    ) -> None:
+        """Store digits in Hopper's order: low digits of all records, then high digits.
 
-        Of these, 8 records by 16 columns lie together, record by record: 32 words.
+        In each half, 8 records by 16 columns are neighbours, record by record: 32 words.
         """
-        chunks, unit = len(self.shape.depths), place >> 2
+        chunks, unit = len(self.shape.depths), position >> 2
         lane, chunk = unit & (WARP - 1), unit >> 5
         word = (chunk * 2 + ((lane & 3) >> 1)) * 32 + (lane >> 2) * 4 + (lane & 1) * 2
-        there = base + (group * (chunks * 64) + word.unsigned_to(I64))
+        start = base + (group * (chunks * 64) + word.unsigned_to(I64))
         for half, pair in enumerate((digits[:2], digits[2:])):
-            vector = joined(pair)
-            (there + half * (self.shape.groups * chunks * 64)).to(vector.kind).store(
-                vector, align=8
-            )
+            vector = vector_of(pair)
+            target = (start + half * (self.shape.groups * chunks * 64)).to(vector.kind)
+            target.store(vector, align=8)
 
     def buffer(self, number: Value) -> Pointer:
-        """Where a stage is kept: stages take turns in two places."""
+        """Return the address of a stage; stages alternate between two buffers."""
         return self.memory + (number & 1) * (self.shape.stage_bytes // 4)
 
     # -------------------------------------------------------------- features and sums
@@ -321,8 +328,8 @@ class _Block:
         base = self.buffer(number)
         with self.routine.loop(self.shape.groups, sums) as group:
             low, high = self.record_digits(base, group)
-            for tile, (mine, start) in enumerate(zip(digits, starts, strict=True)):
-                self.add(tile, self.phases(mine, start, low, high), sums)
+            for tile, (words, start) in enumerate(zip(digits, starts, strict=True)):
+                self.add(tile, self.phases(words, start, low, high), sums)
 
     def add_columns(
         self,
@@ -332,33 +339,33 @@ class _Block:
         starts: list[list[Value]],
         sums: list[Value],
     ) -> None:
-        """Add features with Hopper's instructions, and load the records of another stage."""
+        """Add features with Hopper's instructions, and load the records of the next stage."""
         routine, shape, chunks = self.routine, self.shape, len(self.shape.depths)
         base = routine.shared_address(self.buffer(number))
-        # Bytes from 16 columns to the next, and from 8 records to the next, counted in sixteens.
+        # Bytes from 16 columns to the next, and from 8 records to the next, in units of 16.
         strides = (128 >> 4) << 16 | (chunks * 256 >> 4) << 32
-        with routine.loop(shape.groups, sums, step=shape.together) as group:
-            following = self.get(stage, group)
+        with routine.loop(shape.groups, sums, step=shape.groups_at_once) as group:
+            next_words = self.load(stage, group)
             low, high = (
                 ((base + group * (chunks * 256) + half) >> 4 & 0x3FFF) | strides
                 for half in (0, shape.groups * chunks * 256)
             )
-            for tile, (mine, start) in enumerate(zip(digits, starts, strict=True)):
-                mine_low, mine_high = mine[: len(mine) // 2], mine[len(mine) // 2 :]
-                columns = TOGETHER * shape.together
-                phases = routine.group_products([((True, True), mine_high, high)], None, columns)
+            for tile, (words, start) in enumerate(zip(digits, starts, strict=True)):
+                low_words, high_words = words[: len(words) // 2], words[len(words) // 2 :]
+                columns = GROUP * shape.groups_at_once
+                phases = routine.group_products([((True, True), high_words, high)], None, columns)
                 phases = routine.group_products(
-                    [((True, False), mine_high, low), ((False, True), mine_low, high)],
+                    [((True, False), high_words, low), ((False, True), low_words, high)],
                     [phase << 8 for phase in phases],
                     columns,
                 )
-                begun = [(phase << 8) + start[i % 4 // 2] for i, phase in enumerate(phases)]
-                phases = routine.group_products([((False, False), mine_low, low)], begun, columns)
+                phases = [(phase << 8) + start[i % 4 // 2] for i, phase in enumerate(phases)]
+                phases = routine.group_products([((False, False), low_words, low)], phases, columns)
                 self.add(tile, phases, sums)
-            self.put(following, number + 1, group)
+            self.store(next_words, number + 1, group)
 
     def record_digits(self, base: Pointer, group: Value) -> list[list[list[Value]]]:
-        """Low and high digits of a group of records: a list of words for every depth."""
+        """Load the low and high digits of a group of records: a list of words for every depth."""
         depths = self.shape.depths
         low: list[list[Value]] = []
         high: list[list[Value]] = []
@@ -367,11 +374,10 @@ class _Block:
             n_chunks, words = depths.count(depth), depth // 8
             for chunk in range(n_chunks):
                 unit = (group * n_chunks + chunk) * WARP + self.lane.unsigned_to(I64)
-                place = base + (unit * words + first_word)
-                vector = place.to(I32.vector(words)).load(align=4 * words)
-                each = elements(vector)
-                low.append(each[: words // 2])
-                high.append(each[words // 2 :])
+                start = base + (unit * words + first_word)
+                digits = elements(start.to(I32.vector(words)).load(align=4 * words))
+                low.append(digits[: words // 2])
+                high.append(digits[words // 2 :])
             first_word += self.shape.groups * n_chunks * WARP * words
         return [low, high]
 
@@ -383,69 +389,65 @@ class _Block:
         high: list[list[Value]],
     ) -> list[Value]:
         """Compute the phases of two features, each for two records."""
-        routine = self.routine
         half = len(digits) // 2
-        mine = {False: digits[:half], True: digits[half:]}
-        theirs = {False: low, True: high}
-        phases = [routine.constant(I32, 0)] * 4
+        left = {False: digits[:half], True: digits[half:]}
+        right = {False: low, True: high}
+        phases = [self.routine.constant(I32, 0)] * 4
 
-        def add(my_sign: bool, their_sign: bool) -> None:
+        def add(left_sign: bool, right_sign: bool) -> None:
             first = 0
-            for words in theirs[their_sign]:
-                left = mine[my_sign][first : first + 2 * len(words)]
-                phases[:] = routine.products((my_sign, their_sign), left, words, phases)
+            for words in right[right_sign]:
+                rows = left[left_sign][first : first + 2 * len(words)]
+                phases[:] = self.routine.products((left_sign, right_sign), rows, words, phases)
                 first += 2 * len(words)
 
-        if len(theirs[False]) > 2:  # rather side by side than one after the other
-            return self.side_by_side(mine, start, theirs)
+        if len(low) > 2:
+            return self.parallel_phases(left, start, right)
         add(True, True)
         phases[:] = [phase << 8 for phase in phases]
         add(True, False)
         add(False, True)
-        phases[:] = [(phase << 8) + start[place // 2] for place, phase in enumerate(phases)]
+        phases[:] = [(phase << 8) + start[k // 2] for k, phase in enumerate(phases)]
         add(False, False)
         return phases
 
-    def side_by_side(
+    def parallel_phases(
         self,
-        mine: dict[bool, list[Value]],
+        left: dict[bool, list[Value]],
         start: list[Value],
-        theirs: dict[bool, list[list[Value]]],
+        right: dict[bool, list[list[Value]]],
     ) -> list[Value]:
-        """Compute the phases from three sums that do not wait for each other."""
-        routine = self.routine
-        zero = routine.constant(I32, 0)
-        parts = {high: [zero] * 4 for high in range(3)}
+        """Compute the phases of many columns from three sums that do not wait for each other."""
+        # By the number of high digits in a product.
+        sums = [[self.routine.constant(I32, 0)] * 4] * 3
         first = 0
-        for chunk in range(len(theirs[False])):
-            size = 2 * len(theirs[False][chunk])
-            for my_sign in (False, True):
-                for their_sign in (False, True):
-                    left = mine[my_sign][first : first + size]
-                    high = my_sign + their_sign
-                    parts[high] = routine.products(
-                        (my_sign, their_sign), left, theirs[their_sign][chunk], parts[high]
-                    )
+        for low, high in zip(right[False], right[True], strict=True):
+            size = 2 * len(low)
+            for left_sign in (False, True):
+                for right_sign, words in ((False, low), (True, high)):
+                    rows = left[left_sign][first : first + size]
+                    n_high = left_sign + right_sign
+                    signs = left_sign, right_sign
+                    sums[n_high] = self.routine.products(signs, rows, words, sums[n_high])
             first += size
         return [
-            (((parts[2][place] << 8) + parts[1][place]) << 8)
-            + (parts[0][place] + start[place // 2])
-            for place in range(4)
+            (((high << 8) + middle) << 8) + (low + start[k // 2])
+            for k, (low, middle, high) in enumerate(zip(*sums, strict=True))
         ]
 
     def add(self, tile: int, phases: list[Value], sums: list[Value]) -> None:
         """Add the features of these phases: cosines of two features of a tile, then sines."""
-        for place, phase in enumerate(phases):
-            cosine, sine = ADDED[self.map_name](phase, self.shape.shift)
-            half = place % 4 // 2
+        for k, phase in enumerate(phases):
+            cosine, sine = DEVICE_FEATURES[self.map_name](phase, self.shape.shift)
+            half = k % 4 // 2
             sums[4 * tile + half] += cosine
             sums[4 * tile + 2 + half] += sine
 
     def flush(self, first_tile: Value, sums: list[Value]) -> None:
-        """Add 32-bit sums of all warps to those of 64 bits; a lane adds one of four numbers."""
+        """Add the 32-bit sums to those of 64 bits; a lane adds one of four numbers."""
         routine = self.routine
-        which = self.lane & 3
-        row = (which << 3) + (self.lane >> 2)
+        quarter = self.lane & 3
+        row = (quarter << 3) + (self.lane >> 2)
         out = routine.pointers["out"]
         for tile in range(self.shape.tiles):
             totals = []
@@ -458,14 +460,14 @@ class _Block:
                     high += routine.from_lane(high, distance)
                 wide = high.signed_to(I64) if index >= 2 else high.unsigned_to(I64)
                 totals.append((wide << 16) + low.unsigned_to(I64))
-            even = select(which & 1 < 1, totals[0], totals[1])
-            odd = select(which & 1 < 1, totals[2], totals[3])
-            place = (first_tile + tile) * (2 * TILE) + row
-            routine.add_to(out + place.unsigned_to(I64), select(which < 2, even, odd))
+            cosines = select(quarter & 1 < 1, totals[0], totals[1])
+            sines = select(quarter & 1 < 1, totals[2], totals[3])
+            target = out + ((first_tile + tile) * (2 * TILE) + row).unsigned_to(I64)
+            routine.add_to(target, select(quarter < 2, cosines, sines))
 
 
 def _fourier(phase: Value, shift: int) -> tuple[Value, Value]:
-    """features/waves.py: products of half angles."""
+    """Return products of half angles, as features/waves.py defines them."""
     t = signed_shift(phase << shift, 16)
     z = t * t >> 16
     cosine = _polynomial(z, COSINE_COEFFICIENTS)
@@ -474,7 +476,7 @@ def _fourier(phase: Value, shift: int) -> tuple[Value, Value]:
 
 
 def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
-    """Horner's rule; a coefficient is added before a product is halved, with the rounding."""
+    """Evaluate by Horner's rule; coefficients are added together with the rounding."""
     value = z.constant(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = signed_shift(value * z + (2**14 + (coefficient << 15)), 15)
@@ -482,7 +484,7 @@ def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
 
 
 def _onebit(phase: Value, shift: int) -> tuple[Value, Value]:
-    """features/waves.py: one where the sign is positive, else zero."""
+    """Return one where a sign of features/waves.py is positive, else zero."""
     t = (phase << shift) >> 16
     quarter, half = 2**14, 2**15
     cosine = (t + quarter) & 0xFFFF
@@ -490,9 +492,9 @@ def _onebit(phase: Value, shift: int) -> tuple[Value, Value]:
 
 
 def _quadratic(phase: Value, shift: int) -> tuple[Value, Value]:
-    """features/quadratic.py: a square of which some bits are dropped."""
+    """Return a square of features/quadratic.py, of which some bits are dropped."""
     wide = phase.signed_to(I64)
     return (wide * wide >> shift).unsigned_to(I32), phase.constant(0)
 
 
-ADDED = {"fourier": _fourier, "one-bit": _onebit, "quadratic": _quadratic}
+DEVICE_FEATURES = {"fourier": _fourier, "one-bit": _onebit, "quadratic": _quadratic}

@@ -1,4 +1,4 @@
-"""Each source against a mixture of the others: own shares of clusters, then shifts and units."""
+"""Fits of each source by a mixture of the others: its shares of clusters, then shifts and units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from privsketch.pages.comparison.result import ClusterShares
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 
-MAX_FEATURES = 1500  # features that are compared; more add little
+MAX_COMPARED_FEATURES = 1500  # features that are compared; more add little
 _MAX_NORM = 3.0  # of a frequency relative to its scale; 1 % are longer
 N_INIT = 3  # searches for a mixture at most; one alone misses a cluster in 1 of 12 references
 MAX_WORK = 4 * 10**6  # components x features x columns of all fits: some seconds
@@ -39,12 +39,12 @@ _MIN_GAP, _MIN_GAP_UNITS = 3.0, 2.0  # widths between two clusters, for a shift 
 MAX_FALSE_ALONE = 1e-3  # probability that noise makes any cluster look like one source's alone
 MIN_ALONE_SHARE = 0.03  # smallest share of such a cluster
 _ABSENT = 2.5  # standard errors up to which the share of another source may be zero
-_MAX_RATIO = 0.25  # of the largest share, below which the others' must lie with certainty
+_MAX_RATIO = 0.25  # of the largest share; other sources' shares are below that beyond doubt
 
 
 @dataclass(frozen=True, eq=False)
 class SourceFit:
-    """The fit of one source by a mixture of the others; `weights` (K,) are in records."""
+    """Fit of one source by a mixture of the others; `weights` (K,) are in records."""
 
     reference: Reference
     chi2: float
@@ -55,7 +55,7 @@ class SourceFit:
 
     @property
     def misfit(self) -> float:
-        """Chi-square of own shares relative to its expectation."""
+        """Chi-square of the fit without changes relative to its expectation."""
         return self.chi2 / self.n_numbers
 
 
@@ -82,8 +82,8 @@ def fit_sources(
     alarms: set[int] = set()
 
     def fit(source: int) -> SourceFit:
-        others = [part for s, part in enumerate(parts) if s != source and s not in alarms]
-        return fit_source(observations[source], learn_reference(others, features))
+        references = [part for s, part in enumerate(parts) if s != source and s not in alarms]
+        return fit_source(observations[source], learn_reference(references, features))
 
     for source in order[:n_fits]:
         fits[source] = fit(source)
@@ -98,15 +98,15 @@ def fit_sources(
 def compared_features(design: Design) -> npt.NDArray[np.intp]:
     """Return rows of the features that are compared: all, or evenly spaced ones."""
     m = design.n_features
-    if m <= MAX_FEATURES:
+    if m <= MAX_COMPARED_FEATURES:
         return np.arange(m)
-    return np.unique(np.linspace(0, m - 1, MAX_FEATURES).astype(np.intp))
+    return np.unique(np.linspace(0, m - 1, MAX_COMPARED_FEATURES).astype(np.intp))
 
 
 def n_components(design: Design) -> int:
-    """Return the size of a mixture of others: twice that of the study, if a sketch allows it."""
-    most = max(1, 2 * design.n_features // (4 * (design.dim + 1)))
-    return int(min(2 * design.n_components, max(design.n_components, most), 40))
+    """Return the size of a reference: twice that of the study, if a sketch allows it."""
+    allowed = max(1, 2 * design.n_features // (4 * (design.dim + 1)))
+    return int(min(2 * design.n_components, max(design.n_components, allowed), 40))
 
 
 def public_rng(design: Design) -> np.random.Generator:
@@ -136,12 +136,12 @@ def total_of(sketches: Sequence[Sketch]) -> Sketch:
 def learn_reference(
     sketches: Sequence[Sketch], features: Features, size: int | None = None
 ) -> Reference:
-    """Learn a mixture from the sum of sketches; of `size` clusters if it is given."""
+    """Learn a mixture from the sum of sketches; with `size`, of that many clusters."""
     total = total_of(sketches)
     design = total.design
-    wanted = n_components(design) if size is None else size
+    n_clusters = n_components(design) if size is None else size
     problem = _without_tail(problem_of(total), design)
-    solution = decode_joint(problem, wanted, public_rng(design), n_init=N_INIT)
+    solution = decode_joint(problem, n_clusters, public_rng(design), n_init=N_INIT)
     atoms: Atoms = solution.density if size is None else solution.atoms
     if size is None:
         atoms = atoms.subset(np.flatnonzero(atoms.weights > _MIN_COMPONENT * atoms.weights.sum()))
@@ -161,7 +161,7 @@ def fit_source(observation: Observation, reference: Reference) -> SourceFit:
 
 
 def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
-    """Return whether a shift, or units' factors of few columns, explain a source."""
+    """Return whether a shift, or factors of units in few columns, explain a source."""
     if not explanation.changes or explanation.explained < MIN_EXPLAINED:
         return False
     major = major_changes(explanation)
@@ -170,10 +170,12 @@ def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
         if not all(factor > MIN_FACTOR or factor < 1 / MIN_FACTOR for factor in factors):
             return False
         # Factors of most columns can move a single cluster anywhere.
-        few = 2 * len(major) <= reference.n_columns
-        stated = all(_is_stated(explanation, reference, coordinate) for coordinate in major)
+        are_few = 2 * len(major) <= reference.n_columns
+        are_stated = all(_is_stated(explanation, reference, coordinate) for coordinate in major)
         return (
-            few or stated or _has_clusters(explanation.weights, reference, min_gap=_MIN_GAP_UNITS)
+            are_few
+            or are_stated
+            or _has_clusters(explanation.weights, reference, min_gap=_MIN_GAP_UNITS)
         )
     # A shift must be large, of one column, and of more than one cluster: a single shifted cluster
     # may as well be a cluster of its own.
@@ -189,16 +191,16 @@ def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
 
 def major_changes(explanation: Explanation) -> list[int]:
     """Return coordinates whose change explains a large part."""
-    whole = max(explanation.baseline_chi2 - explanation.chi2, 1e-12)
+    total = max(explanation.baseline_chi2 - explanation.chi2, 1e-12)
     return [
         coordinate
         for coordinate, gain in explanation.gains.items()
-        if gain >= MIN_MAJOR_PART * whole
+        if gain >= MIN_MAJOR_PART * total
     ]
 
 
 def _is_stated(explanation: Explanation, reference: Reference, coordinate: int) -> bool:
-    """Return whether the schema states the unit that would have been mistaken."""
+    """Return whether the schema states the unit that another one would have replaced."""
     column, mistake = reference.features.lines[coordinate].column, explanation.mistakes[coordinate]
     return column is not None and mistake is not None and mistake.is_for(column.unit)
 
@@ -208,9 +210,9 @@ def _has_clusters(weights: Floats, reference: Reference, min_gap: float = _MIN_G
     shares = weights / max(float(weights.sum()), 1e-300)
     large = np.flatnonzero(shares > _MIN_CLUSTER)
     means, widths = reference.means[large], reference.widths[large]
-    away = np.abs(means[:, None] - means[None])
-    both = np.sqrt(np.square(widths)[:, None] + np.square(widths)[None])
-    return bool((away > min_gap * both).any())
+    distances = np.abs(means[:, None] - means[None])
+    joint_widths = np.sqrt(np.square(widths)[:, None] + np.square(widths)[None])
+    return bool((distances > min_gap * joint_widths).any())
 
 
 def by_distance(observations: Sequence[Observation]) -> list[int]:
@@ -233,8 +235,8 @@ def cluster_shares(
 ) -> ClusterShares:
     """Fit the share of each cluster at each source by least squares.
 
-    Standard errors are those of noise and sampling, with the misfit as further noise. `changes`
-    are those of sources whose columns are changed.
+    Standard errors come from noise and sampling, with the misfit as further noise. `changes` has
+    the changes of columns of some sources.
     """
     fits = [
         _source_shares(reference, observation, changes.get(source, {}))
@@ -268,16 +270,16 @@ def _source_shares(
 def _alone(shares: Floats, errors: Floats) -> list[tuple[int, int]]:
     """Return pairs of a cluster and the only source that has it."""
     n_sources, k = shares.shape
-    beyond = float(norm.isf(MAX_FALSE_ALONE / (n_sources * k)))
+    min_deviations = float(norm.isf(MAX_FALSE_ALONE / (n_sources * k)))
     pairs = []
     for cluster in range(k):
         source = int(np.argmax(shares[:, cluster]))
         share, error = float(shares[source, cluster]), float(errors[source, cluster])
-        others = np.arange(n_sources) != source
-        rest, rest_errors = shares[others, cluster], errors[others, cluster]
-        if share < MIN_ALONE_SHARE or share < beyond * error or not math.isfinite(error):
+        other = np.delete(shares[:, cluster], source)
+        other_errors = np.delete(errors[:, cluster], source)
+        if share < MIN_ALONE_SHARE or share < min_deviations * error or not math.isfinite(error):
             continue
-        absent = (rest < _ABSENT * rest_errors) & (rest + 2 * rest_errors < _MAX_RATIO * share)
+        absent = (other < _ABSENT * other_errors) & (other + 2 * other_errors < _MAX_RATIO * share)
         if absent.all():
             pairs.append((cluster, source))
     return pairs

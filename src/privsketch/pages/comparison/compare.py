@@ -1,8 +1,8 @@
 """`compare`: find sources of one study that differ from the others.
 
 Every source is compared with a mixture learned from the others. Honest sources differ in their
-shares of clusters. Beyond that, a shift or a unit's factor of few columns may explain a source,
-which is an alarm. If nothing explains it, that is information (docs/comparing.md).
+shares of clusters. If a source differs beyond that, and a shift or a factor of units in few columns
+explains it, that is an alarm. Other differences are reported without one (docs/comparing.md).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from privsketch.pages.comparison.result import (
 from privsketch.sketching.merge import merge, weight_lines
 from privsketch.sketching.sketch import Sketch
 
-MAX_FALSE_ALARM = 1e-4  # probability that any of several equal sources is said to differ
+MAX_FALSE_ALARM = 1e-4  # probability that any of several equal sources counts as different
 MIN_MEANS = 0.25  # difference of means from which a column is named, in standard deviations
 MIN_SINGLE = 0.05  # share of the excess misfit from which a column is named
-MAX_NAMED = 3  # columns that are named
-N_DRAWS = 300  # records drawn for the covariance of features
+MAX_NAMED_COLUMNS = 3  # columns in a verdict, which is one line
+N_COVARIANCE_DRAWS = 300  # records drawn for the covariance of features
 
 
 def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Comparison:
@@ -99,22 +99,22 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
         sources = []
         for source, part in enumerate(parts):
             # A source with an alarm among the others would make all of them differ from it.
-            rest = [
+            other_parts = [
                 other
                 for s, other in enumerate(parts)
                 if s != source and (s not in alarms or len(parts) == 2)
             ]
-            others = observe(total_of(rest), rows)
+            total = observe(total_of(other_parts), rows)
             fit = fits.get(source)
             reference = None if fit is None else fit.reference
-            p_value, size = _difference(observations[source], others, reference, rng)
+            p_value, size = _difference(observations[source], total, reference, rng)
             sources.append(
                 _source_comparison(part, fit, size, p_value < MAX_FALSE_ALARM / len(parts))
             )
         clusters: ClusterShares | None = None
         if fits:
-            rest = [part for source, part in enumerate(parts) if source not in alarms]
-            reference = learn_reference(rest or parts, features, size=design.n_components)
+            honest = [part for source, part in enumerate(parts) if source not in alarms]
+            reference = learn_reference(honest or parts, features, size=design.n_components)
             changes = {
                 source: fit.explanation.changes
                 for source, fit in alarms.items()
@@ -174,17 +174,17 @@ def _source_comparison(
 def _largest(sizes: dict[str, float], smallest: float) -> tuple[str, ...]:
     """Return the names of the largest sizes."""
     names = sorted(sizes, key=lambda name: -sizes[name])
-    return tuple(name for name in names[:MAX_NAMED] if sizes[name] >= smallest)
+    return tuple(name for name in names[:MAX_NAMED_COLUMNS] if sizes[name] >= smallest)
 
 
 def _mean_differences(fit: SourceFit) -> dict[str, float]:
     """Return differences of the means of columns, in standard deviations."""
     reference = fit.reference
-    own = fit.weights / max(float(fit.weights.sum()), 1e-300)
-    steps = own - reference.shares
+    shares = fit.weights / max(float(fit.weights.sum()), 1e-300)
+    steps = shares - reference.shares
     return {
-        line.name: abs(float(steps @ reference.means[:, at])) / max(reference.spread(at), 1e-300)
-        for at, line in reference.features.lines.items()
+        line.name: abs(float(steps @ reference.means[:, j])) / max(reference.spread(j), 1e-300)
+        for j, line in reference.features.lines.items()
     }
 
 
@@ -192,56 +192,54 @@ def _mean_differences(fit: SourceFit) -> dict[str, float]:
 
 
 def _difference(
-    source: Observation, others: Observation, reference: Reference | None, rng: np.random.Generator
+    source: Observation, total: Observation, reference: Reference | None, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Compare the sums of a source with those of the others, and return p-value and size.
+    """Compare the sums of a source with the total of the others, and return p-value and size.
 
-    No mixture has to fit for that. Sums of equal sources differ by a quadratic form of normal
-    errors, which sampling correlates. Its distribution is approximated as Satterthwaite's, with a
+    This needs no mixture that fits. Sums of equal sources differ by a quadratic form of normal
+    errors, which sampling correlates. Satterthwaite's method approximates its distribution, with a
     covariance from draws of the mixture if there is one.
     """
-    own_variances, other_variances = source.variances(others.mean), others.variances(others.mean)
+    source_variances, total_variances = (each.variances(total.mean) for each in (source, total))
 
     def chi2_at(ratio: float) -> float:
-        misses = source.sums - ratio * others.sums
-        return float(np.sum(misses**2 / (own_variances + ratio**2 * other_variances)))
+        misses = source.sums - ratio * total.sums
+        return float(np.sum(misses**2 / (source_variances + ratio**2 * total_variances)))
 
     # Counts are noisy or unknown, so the ratio of the counts is fitted.
-    start = source.n_records / others.n_records
+    start = source.n_records / total.n_records
     best = minimize_scalar(chi2_at, bounds=(0.0, 3 * start), method="bounded")
     ratio, statistic = float(best.x), float(best.fun)
-    variances = own_variances + ratio**2 * other_variances
-    noise = source.noise_variance + ratio**2 * others.noise_variance
-    sampling = (
-        source.n_records * source.repetition + ratio**2 * others.n_records * others.repetition
-    )
-    squares = _squares(noise / variances, sampling / variances, reference, rng)
+    variances = source_variances + ratio**2 * total_variances
+    noise = source.noise_variance + ratio**2 * total.noise_variance
+    sampling = source.n_records * source.repetition + ratio**2 * total.n_records * total.repetition
+    squares = _squared_norm(noise / variances, sampling / variances, reference, rng)
     mean = float(len(variances))
     p_value = float(chi2.sf(statistic * mean / squares, mean**2 / squares))
-    signal = float(np.sum((ratio * others.sums) ** 2 - ratio**2 * other_variances))
-    excess = float(np.sum((source.sums - ratio * others.sums) ** 2 - variances))
+    signal = float(np.sum((ratio * total.sums) ** 2 - ratio**2 * total_variances))
+    excess = float(np.sum((source.sums - ratio * total.sums) ** 2 - variances))
     size = math.sqrt(max(excess, 0.0) / max(signal, 1e-300)) if signal > 0 else 0.0
     return p_value, min(size, 2.0)
 
 
-def _squares(
+def _squared_norm(
     noise: Floats, sampling: Floats, reference: Reference | None, rng: np.random.Generator
 ) -> float:
     """Return the trace of V^2, V being the covariance of the differences in units of variances."""
     if reference is None:  # as if sampling correlated all features completely
         return float(np.sum(np.square(noise)) + np.sum(1 - noise) ** 2 + 2 * noise @ (1 - noise))
-    label = rng.choice(reference.size, size=N_DRAWS, p=reference.shares)
-    normal = rng.standard_normal((N_DRAWS, reference.means.shape[1]))
+    label = rng.choice(reference.size, size=N_COVARIANCE_DRAWS, p=reference.shares)
+    normal = rng.standard_normal((N_COVARIANCE_DRAWS, reference.means.shape[1]))
     records = reference.means[label] + reference.widths[label] * normal
     phases = records @ reference.features.frequencies.T
     values = np.hstack([np.cos(phases), np.sin(phases)])
     values = (values - values.mean(axis=0)) * np.sqrt(sampling)
-    gram = values @ values.T / (N_DRAWS - 1)
+    gram = values @ values.T / (N_COVARIANCE_DRAWS - 1)
     # A finite number of draws inflates the norm of a covariance; subtract what it adds.
     trace = float(np.trace(gram))
-    squared_norm = max(float(np.sum(gram**2)) - trace**2 / N_DRAWS, trace**2 / len(noise))
-    own = values.var(axis=0)
-    return float(np.sum(np.square(noise)) + 2 * noise @ own + squared_norm)
+    bias = trace**2 / N_COVARIANCE_DRAWS
+    squared_norm = max(float(np.sum(gram**2)) - bias, trace**2 / len(noise))
+    return float(np.sum(np.square(noise)) + 2 * noise @ values.var(axis=0) + squared_norm)
 
 
 # ---------------------------------------------------------------- principal components
@@ -256,21 +254,20 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     sources = []
     level = float(norm.isf(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
     for part in parts:
-        rest = [other for other in parts if other is not part]
-        others = total_of(rest)
-        means, variances = zip(_mean_moments(part), _mean_moments(others), strict=True)
-        away = means[0] - means[1]
+        total = total_of([other for other in parts if other is not part])
+        means, variances = zip(_mean_moments(part), _mean_moments(total), strict=True)
+        difference = means[0] - means[1]
         deviation = np.sqrt(variances[0] + variances[1])
-        excess = max(float(np.sum(away**2 - deviation**2)), 0.0)
+        excess = max(float(np.sum(difference**2 - deviation**2)), 0.0)
         size = float(np.sqrt(excess / max(float(np.sum(means[1] ** 2)), 1e-300)))
-        differs = bool((np.abs(away) > level * deviation).any())
+        differs = bool((np.abs(difference) > level * deviation).any())
         sources.append(
             SourceComparison(
                 source=", ".join(part.sources),
                 n_records=part.n_records,
                 differs=differs,
                 difference=min(size, 2.0),
-                columns=_moment_columns(part, away, level * deviation) if differs else (),
+                columns=_moment_columns(part, difference, level * deviation) if differs else (),
             )
         )
     notes = ("only sketches of Fourier and one-bit features are searched for shifts and units",)
@@ -294,13 +291,13 @@ def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
     return np.asarray(means), np.asarray(noise + spread + counted)
 
 
-def _moment_columns(part: Sketch, away: Floats, limits: Floats) -> tuple[str, ...]:
-    """Return the columns whose own second moment differs."""
+def _moment_columns(part: Sketch, differences: Floats, limits: Floats) -> tuple[str, ...]:
+    """Return the columns whose mean square differs."""
     design = part.design
     if design.feature_map != "second-moments":
         return ()
     names = column_names(design)
     first, second = np.triu_indices(design.dim)
-    own = np.flatnonzero(first == second)
-    sizes = {names[first[j]]: float(abs(away[j]) / limits[j]) for j in own}
+    squares = np.flatnonzero(first == second)
+    sizes = {names[first[j]]: float(abs(differences[j]) / limits[j]) for j in squares}
     return _largest(sizes, 1.0)

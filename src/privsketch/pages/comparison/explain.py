@@ -1,8 +1,8 @@
-"""Search for a shift or a unit's factor, of few columns, that makes a source like the others.
+"""Search for a shift or a factor of units, in few columns, that makes a source like the others.
 
-Honest sources differ in their shares of the same clusters, so every fit has shares of its own. The
-misfit of these shares alone is compared with the misfit if one column is `factor * value + shift`
-besides, then another one, as long as that helps (docs/comparing.md).
+Honest sources differ in their shares of the same clusters, so every fit adjusts the shares. The
+search compares the misfit of this fit with the misfit if one column is `factor * value + shift`
+as well, then another column, as long as that helps (docs/comparing.md).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_GAIN = 40.0  # gain of chi-square for a column: far beyond the best of a few
 
 @dataclass(frozen=True)
 class UnitMistake:
-    """A unit in the place of another: a source has `factor * value + shift`, others `value`."""
+    """A unit instead of another: a source has `factor * value + shift`, others `value`."""
 
     words: str
     factor: float
@@ -42,7 +42,7 @@ class UnitMistake:
     meant: str
 
     def is_for(self, unit: str) -> bool:
-        """Return whether the mistaken unit is the one that a schema states."""
+        """Return whether a schema's unit is the one that was meant."""
         return unit.strip().lower() in MEASURES[self.meant].symbols
 
 
@@ -86,9 +86,7 @@ _PAIRS = (
     ("thousandths (g for kg, mm for m)", "wholes"),
     ("millionths", "wholes"),
 )
-MISTAKES = tuple(
-    mistake for one, other in _PAIRS for mistake in (_mistake(one, other), _mistake(other, one))
-)
+MISTAKES = tuple(_mistake(*units) for pair in _PAIRS for units in (pair, pair[::-1]))
 UNIT_CHANGES = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
 
 
@@ -99,9 +97,9 @@ class Explanation:
     Attributes
     ----------
     baseline_chi2, chi2 : float
-        Chi-square of own shares alone, and with the changes.
+        Chi-square without changes, and with them.
     n_numbers : int
-        Number of fitted numbers: what noise and sampling make of chi-square.
+        Number of fitted numbers, which is chi-square's expectation under noise and sampling.
     changes, mistakes : dict
         Change of each coordinate, and the mistake of units that would cause it, if any.
     gains, singles : dict
@@ -122,7 +120,7 @@ class Explanation:
 
     @property
     def excess(self) -> float:
-        """Chi-square of own shares beyond what noise and sampling explain."""
+        """Chi-square without changes beyond what noise and sampling explain."""
         return max(self.baseline_chi2 - self.n_numbers, 0.0)
 
     @property
@@ -147,11 +145,11 @@ def fit_shares(observation: Observation, reference: Reference) -> tuple[Fit, flo
 
 
 def explain(observation: Observation, reference: Reference) -> Explanation:
-    """Find the best changes of few columns: one by one, two at once where one does not help."""
+    """Find the best changes of few columns: one by one, or two at once if one does not help."""
     fit, baseline_chi2, _ = fit_shares(observation, reference)
     search = _Search(fit, reference)
     excess = max(baseline_chi2 - fit.n_numbers, 0.0)
-    enough = max(MIN_GAIN, MIN_PART * excess)
+    min_gain = max(MIN_GAIN, MIN_PART * excess)
     first = search.tops({})
     singles = {
         coordinate: max(baseline_chi2 - tops[0][0], 0.0) for coordinate, tops in first.items()
@@ -161,25 +159,28 @@ def explain(observation: Observation, reference: Reference) -> Explanation:
     is_far = excess > MIN_EXCESS_FOR_PAIRS * max(fit.square - fit.n_numbers, 1.0)
     if max(singles.values(), default=0.0) < excess / 2 and is_far and len(first) > 1:
         cost, pair = search.refined(search.best_pair(first))
-        if baseline_chi2 - cost >= 2 * enough:
+        if baseline_chi2 - cost >= 2 * min_gain:
             changes, chi2 = pair, cost
     while len(changes) < min(MAX_CHANGED, len(first)):
         tops = search.tops(changes) if changes else first
         coordinate = min(tops, key=lambda coordinate: tops[coordinate][0][0])
         cost, tried = search.refined({**changes, coordinate: tops[coordinate][0][1]})
-        if chi2 - cost < enough:
+        if chi2 - cost < min_gain:
             break
         changes, chi2 = tried, cost
     changes, mistakes = search.name_units(changes, baseline_chi2)
     chi2, weights = fit.solve(reference.vectors(changes)[0])
     gains = {
-        coordinate: search.cost({other: c for other, c in changes.items() if other != coordinate})
-        - chi2
-        for coordinate in changes
+        coordinate: search.cost(_without(changes, coordinate)) - chi2 for coordinate in changes
     }
     return Explanation(
         baseline_chi2, chi2, fit.n_numbers, changes, mistakes, gains, singles, weights
     )
+
+
+def _without(changes: dict[int, Change], coordinate: int) -> dict[int, Change]:
+    """Return the changes of all other coordinates."""
+    return {other: change for other, change in changes.items() if other != coordinate}
 
 
 class _Search:
@@ -213,12 +214,12 @@ class _Search:
         """
         tries_all = len(self.trials) <= MAX_ALL_PAIRS
         if tries_all:
-            starts = [(at, change) for at in list(self.trials)[:-1] for change in self.trials[at]]
+            starts = [(j, change) for j in list(self.trials)[:-1] for change in self.trials[j]]
         else:
             ranked = sorted(
-                (top[0], at, t) for at, tops in first.items() for t, top in enumerate(tops)
+                (top[0], j, t) for j, tops in first.items() for t, top in enumerate(tops)
             )
-            starts = [(at, first[at][t][1]) for _, at, t in ranked[:MAX_STARTS]]
+            starts = [(j, first[j][t][1]) for _, j, t in ranked[:MAX_STARTS]]
         best: tuple[float, dict[int, Change]] = (math.inf, {})
         for coordinate, change in starts:
             for other, trials in self.trials.items():
@@ -258,15 +259,17 @@ class _Search:
     def name_units(
         self, changes: dict[int, Change], baseline_chi2: float
     ) -> tuple[dict[int, Change], dict[int, UnitMistake | None]]:
-        """Replace fitted numbers by known units where those explain as much."""
+        """Replace fitted numbers by units where those explain as much."""
         mistakes: dict[int, UnitMistake | None] = dict.fromkeys(changes)
         for _ in range(2 if len(changes) > 1 else 1):
             for coordinate in changes:
-                others = {other: change for other, change in changes.items() if other != coordinate}
-                rough = self.fit.costs(self.reference.vectors(others, coordinate, UNIT_CHANGES))
+                other_changes = _without(changes, coordinate)
+                rough = self.fit.costs(
+                    self.reference.vectors(other_changes, coordinate, UNIT_CHANGES)
+                )
                 near = rough <= np.sort(rough)[N_EXACT - 1] + TIE
                 exact = {
-                    int(c): self.cost({**others, coordinate: UNIT_CHANGES[int(c)]})
+                    int(c): self.cost({**other_changes, coordinate: UNIT_CHANGES[int(c)]})
                     for c in np.flatnonzero(near)
                 }
                 fitted = self.cost(changes)
@@ -279,9 +282,9 @@ class _Search:
                     if cost <= allowed
                 ]
                 mistakes[coordinate] = None
-                # A shift has a fitted number, so it must explain clearly more than any unit.
-                shifted = self._shift(others, coordinate)
-                shift_cost = self.cost({**others, coordinate: shifted})
+                # A shift has a fitted number, so it must explain clearly more than a unit does.
+                shifted = self._shift(other_changes, coordinate)
+                shift_cost = self.cost({**other_changes, coordinate: shifted})
                 # A mistake of the stated unit is likely, so the shift must explain even more.
                 is_stated = bool(good) and not min(good)[0]
                 better = max(12.0, (0.02 if is_stated else 0.005) * (baseline_chi2 - least))
@@ -293,15 +296,15 @@ class _Search:
                     changes = {**changes, coordinate: shifted}
         return changes, mistakes
 
-    def _shift(self, others: dict[int, Change], coordinate: int) -> Change:
-        """Return the best shift of a column, given the changes of the others."""
+    def _shift(self, other_changes: dict[int, Change], coordinate: int) -> Change:
+        """Return the best shift of a column, given the changes of other columns."""
         trials = [change for change in self.trials[coordinate] if change.factor == 1.0]
         if not trials:
             return Change()
-        costs = self.fit.costs(self.reference.vectors(others, coordinate, trials))
+        costs = self.fit.costs(self.reference.vectors(other_changes, coordinate, trials))
         start = trials[int(costs.argmin())].shift
         best = minimize_scalar(
-            lambda t: self.cost({**others, coordinate: Change(1.0, start * t)}),
+            lambda t: self.cost({**other_changes, coordinate: Change(1.0, start * t)}),
             bounds=(0.5, 1.7),
             method="bounded",
             options={"maxiter": 15},
@@ -314,7 +317,7 @@ class _Search:
 
 
 def _likeliest(good: list[tuple[bool, bool, float, int]]) -> int:
-    """Return the unit that changes values least, of those that explain as much as the best one.
+    """Return the unit that changes values least among those that explain as much as the best.
 
     If all values are clipped to a bound of the column, inches, feet and metres explain them alike.
     """
@@ -328,15 +331,15 @@ def _likeliest(good: list[tuple[bool, bool, float, int]]) -> int:
 
 
 def _candidates(reference: Reference, coordinate: int) -> list[Change]:
-    """Return known units and some shifts, without those whose effect another one has."""
+    """Return the changes by units and some shifts, each effect once."""
     line = reference.features.lines[coordinate]
     middle = float(reference.shares @ reference.means[:, coordinate])
-    at = middle + reference.spread(coordinate) * np.array([-1.5, 0.0, 1.5])
-    unit = max(abs(line.value(at[2]) - line.value(at[0])) / 3, 1e-300)
+    points = middle + reference.spread(coordinate) * np.array([-1.5, 0.0, 1.5])
+    unit = max(abs(line.value(points[2]) - line.value(points[0])) / 3, 1e-300)
     changes = [*UNIT_CHANGES, *(Change(1.0, size * unit) for size in SHIFTS)]
     different: dict[tuple[int, ...], Change] = {}
     step = (line.high - line.low) / 400
     for change in changes:
-        moved = np.clip(line.moved(at, change.factor, change.shift), line.low, line.high)
+        moved = np.clip(line.moved(points, change.factor, change.shift), line.low, line.high)
         different.setdefault(tuple(int(x) for x in np.rint(moved / step)), change)
     return list(different.values())

@@ -14,8 +14,9 @@ from privsketch.learning.problem import nonnegative_solution
 from privsketch.sketching.sketch import Sketch
 
 _RIDGE = 1e-9  # relative ridge of a Gram matrix, which keeps equal components invertible
-_N_STEPS = 60  # gradient steps of the quick costs; by trial
-MIN_SAMPLING = 0.02  # smallest sampling variance of a feature, as a share of the largest
+# Steps of the quick costs: python -m benchmarks constants pages N_GRADIENT_STEPS
+N_GRADIENT_STEPS = 60
+MIN_FEATURE_VARIANCE = 0.02  # smallest sampling variance of a feature, as a share of the largest
 
 
 def as_complex(numbers: Floats) -> npt.NDArray[np.complex128]:
@@ -40,15 +41,15 @@ class Observation:
 
     @cached_property
     def mean(self) -> npt.NDArray[np.complex128]:
-        """The noisy characteristic function."""
+        """Noisy characteristic function of the records."""
         return np.asarray(as_complex(self.sums) / self.n_records)
 
     def variances(self, moments: npt.NDArray[np.complex128]) -> Floats:
-        """Return variances (2 m,) of the sums, if `moments` is the characteristic function.
+        """Return variances (2 m,) of the sums, if `moments` is the characteristic function phi.
 
-        Each record adds `squared_modulus - |phi|^2` to the two parts of a feature together.
+        Each record adds `squared_modulus - |phi|^2` to the sum of a feature's two variances.
         """
-        per_record = np.maximum(self.squared_modulus - np.abs(moments) ** 2, MIN_SAMPLING)
+        per_record = np.maximum(self.squared_modulus - np.abs(moments) ** 2, MIN_FEATURE_VARIANCE)
         sampling = self.n_records * self.repetition * per_record / 2
         return np.tile(self.noise_variance + sampling, 2)
 
@@ -57,21 +58,21 @@ def observe(sketch: Sketch, rows: npt.NDArray[np.intp]) -> Observation:
     """Return the features at `rows` of one sketch."""
     design = sketch.design
     moments = sketch.moments()[rows]
-    known = sketch.n_records
+    count = sketch.n_records
     # Without a count, the largest sum is not far below the number of records.
-    n_records = float(np.max(np.abs(moments))) if known is None else float(known)
+    n_records = float(np.max(np.abs(moments))) if count is None else float(count)
     return Observation(
         sums=np.concatenate([moments.real, moments.imag]),
         noise_variance=sketch.noise_variance + sketch.masking_variance,
         n_records=max(n_records, 1.0),
         repetition=sketch.repetition,
         squared_modulus=1 + SIGN_VARIANCE if design.mapping.dithered else 1.0,
-        count=None if known is None else (float(known), sketch.count_variance + 1.0),
+        count=None if count is None else (float(count), sketch.count_variance + 1.0),
     )
 
 
 class Fit:
-    """Non-negative least squares: weights of given components that explain a source best."""
+    """Non-negative least squares: the weights of given components that explain a source best."""
 
     def __init__(self, observation: Observation, moments: npt.NDArray[np.complex128]) -> None:
         self.count = observation.count
@@ -87,7 +88,7 @@ class Fit:
         return len(self.right)
 
     def whitened(self, vectors: Floats) -> Floats:
-        """Return features (K, 2 m) of a record in standard deviations, (K, n_numbers)."""
+        """Return features (K, 2 m) of a record as (K, n_numbers), in standard deviations."""
         rows = vectors * self.scale
         if self.count is not None:
             counts = np.full((len(rows), 1), 1 / np.sqrt(self.count[1]))
@@ -120,7 +121,7 @@ class Fit:
         step = 1 / np.maximum(np.abs(gram).sum(axis=2).max(axis=1), 1e-300)[:, None]
         weights = np.zeros_like(inner)
         ahead, momentum = weights, 1.0
-        for _ in range(_N_STEPS):
+        for _ in range(N_GRADIENT_STEPS):
             slopes = (gram @ ahead[:, :, None])[:, :, 0] - inner
             new = np.maximum(ahead - step * slopes, 0.0)
             next_momentum = (1 + np.sqrt(1 + 4 * momentum**2)) / 2

@@ -15,8 +15,8 @@ from privsketch.pages.report.rendering import render, svg_of
 
 _DARK_TEXT = "#1f2328"  # on light cells; unlike INK, it stays in dark mode
 _ALARM, _DIFFERS, _ALIKE = "#dc6a1e", "#3366cc", "#8c959f"
-MAX_DRAWN = 40  # sources in a picture, those that differ most
-HEIGHT = 0.3  # inches for each source
+MAX_DRAWN_SOURCES = 40  # in a picture, those that differ most: it stays as high as a page
+_ROW_HEIGHT = 0.3  # inches for each source
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -45,7 +45,7 @@ def save_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
 def drawn_sources(comparison: Comparison) -> list[int]:
     """Return the numbers of the sources in the picture, in their order."""
     order = sorted(range(len(comparison.sources)), key=lambda s: -comparison.sources[s].difference)
-    return sorted(order[:MAX_DRAWN])
+    return sorted(order[:MAX_DRAWN_SOURCES])
 
 
 def draw_differences(comparison: Comparison, axis: Any) -> None:
@@ -89,9 +89,9 @@ def draw_shares(comparison: Comparison, axis: Any) -> None:
 
 
 def picture_of(comparison: Comparison, width: float = 8.0, margin: float = 1.2) -> Any:
-    """Return a matplotlib figure of both, `width` inches wide, `margin` inches around the rows."""
+    """Return a matplotlib figure of both, `width` inches wide, with `margin` inches around rows."""
     n_rows = len(drawn_sources(comparison))
-    figure, axes = figure_of(width, margin + HEIGHT * max(n_rows, 3), 1, 2)
+    figure, axes = figure_of(width, margin + _ROW_HEIGHT * max(n_rows, 3), 1, 2)
     first, second = axes[0]
     draw_differences(comparison, first)
     draw_shares(comparison, second)

@@ -1,12 +1,13 @@
-"""A mixture that describes the other sources, and its features if a column were measured otherwise.
+"""A mixture that describes the other sources, and its features under changes of columns.
 
-Components have no correlations. The characteristic function of one is a product over columns,
+Components have no correlations. The characteristic function of a component is a product over
+columns,
 
     phi_k(w) = prod_j E exp(i w_j x_j).
 
 A change of one column, from v to `factor v + shift`, replaces one of the factors. Each factor is a
 sum over a grid between the public bounds. Values that a change moves beyond the bounds are clipped,
-as those of records are. Logarithmic columns and categories keep their own geometry.
+like those of records. Logarithmic columns and categories keep their geometry.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from privsketch.facts.labels import Labelled
 from privsketch.learning.problem import dither_of
 
 Complex = npt.NDArray[np.complex128]
-N_GRID = 193  # grid points between the bounds of a column; by trial
-N_NODES = 49  # quadrature nodes of a Gaussian, up to MAX_DEVIATIONS on either side
-MAX_DEVIATIONS = 4.0
-# Orders of the waves in the Fourier series of a sign.
-_SIGN_ORDERS = (1, -3, 5, -7)
+# Between the bounds of a column: python -m benchmarks constants pages N_GRID_POINTS
+N_GRID_POINTS = 193
+N_NODES = 49  # quadrature nodes of a Gaussian
+MAX_NODE_DEVIATION = 4.0  # largest distance of a node from the mean: 6e-5 of the mass is beyond it
+_SIGN_ORDERS = (1, -3, 5, -7)  # of the waves in the Fourier series of a sign
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Line:
 
     name: str
     index: int
-    column: Number | None  # None: the coordinate is the value itself
+    column: Number | None  # None if the coordinate is the value itself
     low: float
     high: float
     center: float
@@ -73,7 +74,7 @@ def column_names(design: Design) -> Sequence[str]:
     return design.columns or [f"column {j + 1}" for j in range(design.dim)]
 
 
-def lines_of(design: Design) -> list[Line]:
+def _lines(design: Design) -> list[Line]:
     """Return the coordinates that have units: all of a domain, the numbers of a schema."""
     half, center = design.domain.half_widths, design.domain.center_vector
     if design.schema is None:
@@ -104,29 +105,28 @@ class Features:
 
     def __init__(self, design: Design, rows: npt.NDArray[np.intp]) -> None:
         self.design = design
-        self.lines = {line.index: line for line in lines_of(design)}
+        self.lines = {line.index: line for line in _lines(design)}
         self.frequencies = design.radians()[rows]  # (m, dim), about the domain's center
         self.orders: tuple[int, ...] = (1,)
         self.dither: Floats = np.zeros(len(rows))
         if design.mapping.dithered:
             self.dither, self.orders = dither_of(design)[rows], _SIGN_ORDERS
-        # Labels and cycles have several coordinates, which belong together.
-        self.others: list[tuple[Column | None, slice]] = []
+        # Labels and cycles have several coordinates with a common factor.
+        self.unitless: list[tuple[Column | None, slice]] = []
         if design.schema is not None:
-            self.others = [
+            self.unitless = [
                 (column, span)
                 for column, span in design.schema.places()
                 if span.start not in self.lines
             ]
-
         self._waves: dict[tuple[int, int], Complex] = {}
 
     def _grid_waves(self, coordinate: int, order: int) -> Complex:
-        """Return exp(i order w x) on the grid of one coordinate, (N_GRID, m)."""
+        """Return exp(i order w x) on the grid of one coordinate, (N_GRID_POINTS, m)."""
         key = (coordinate, order)
         if key not in self._waves:
             line = self.lines[coordinate]
-            grid = np.linspace(line.low, line.high, N_GRID)
+            grid = np.linspace(line.low, line.high, N_GRID_POINTS)
             phases = np.outer(grid, order * self.frequencies[:, coordinate])
             self._waves[key] = np.exp(1j * phases)
         return self._waves[key]
@@ -137,23 +137,23 @@ class Features:
         """Return the factors (n_changes, K, m) of a coordinate under each of the changes."""
         line = self.lines[coordinate]
         nodes, weights = _nodes()
-        at = means[:, None] + widths[:, None] * nodes  # (K, nodes)
-        step = (line.high - line.low) / (N_GRID - 1)
-        moved = np.array([line.moved(at, change.factor, change.shift) for change in changes])
+        points = means[:, None] + widths[:, None] * nodes  # (K, nodes)
+        step = (line.high - line.low) / (N_GRID_POINTS - 1)
+        moved = np.array([line.moved(points, change.factor, change.shift) for change in changes])
         position = (np.clip(moved, line.low, line.high) - line.low) / step
-        left = np.minimum(position.astype(np.intp), N_GRID - 2)
+        left = np.minimum(position.astype(np.intp), N_GRID_POINTS - 2)
         part = position - left
         size = len(changes) * len(means)
-        cells = left.reshape(size, -1) + N_GRID * np.arange(size)[:, None]
+        cells = left.reshape(size, -1) + N_GRID_POINTS * np.arange(size)[:, None]
         near, far = (np.broadcast_to(weights, part.shape) * side for side in (1 - part, part))
-        mass = np.bincount(cells.ravel(), near.ravel(), size * N_GRID)
-        mass += np.bincount(cells.ravel() + 1, far.ravel(), size * N_GRID)
-        mass = mass.reshape(size, N_GRID)
+        mass = np.bincount(cells.ravel(), near.ravel(), size * N_GRID_POINTS)
+        mass += np.bincount(cells.ravel() + 1, far.ravel(), size * N_GRID_POINTS)
+        mass = mass.reshape(size, N_GRID_POINTS)
         waves = self._grid_waves(coordinate, order)
         factors = mass @ waves.real + 1j * (mass @ waves.imag)
         return factors.reshape(len(changes), len(means), -1)
 
-    def other_factor(
+    def unitless_factor(
         self, column: Column | None, span: slice, order: int, means: Floats, widths: Floats
     ) -> Complex:
         """Return the factor (K, m) of labels, which lie on corners, or of a cycle or a date."""
@@ -177,13 +177,13 @@ class Features:
 
 def _nodes() -> tuple[Floats, Floats]:
     """Return nodes and weights that stand for a normal variable."""
-    edges = np.linspace(-MAX_DEVIATIONS, MAX_DEVIATIONS, N_NODES + 1)
+    edges = np.linspace(-MAX_NODE_DEVIATION, MAX_NODE_DEVIATION, N_NODES + 1)
     weights = np.diff(ndtr(edges))
     return (edges[1:] + edges[:-1]) / 2, weights / weights.sum()
 
 
 class Reference:
-    """A mixture of the other sources: weights (K,), means and widths (K, dim) about the center."""
+    """Mixture of the other sources: weights (K,), means and widths (K, dim) about the center."""
 
     def __init__(self, features: Features, weights: Floats, means: Floats, widths: Floats) -> None:
         self.features = features
@@ -196,13 +196,13 @@ class Reference:
 
     @cached_property
     def shares(self) -> Floats:
-        """(K,) weights relative to their sum."""
+        """Weights (K,) relative to their sum."""
         return self.weights / max(float(self.weights.sum()), 1e-300)
 
     @property
     def n_columns(self) -> int:
         """Number of columns of the table."""
-        return len(self.features.lines) + len(self.features.others)
+        return len(self.features.lines) + len(self.features.unitless)
 
     @cached_property
     def _factors(self) -> dict[tuple[int, int], Complex]:
@@ -219,8 +219,9 @@ class Reference:
         products = {}
         for order in self.features.orders:
             product = np.ones((self.size, len(self.features.frequencies)), dtype=np.complex128)
-            for column, span in self.features.others:
-                product *= self.features.other_factor(column, span, order, self.means, self.widths)
+            for columns in self.features.unitless:
+                factor = self.features.unitless_factor(*columns, order, self.means, self.widths)
+                product *= factor
             products[order] = product
         return products
 
@@ -258,7 +259,7 @@ class Reference:
         return np.concatenate([total.real, total.imag], axis=-1)
 
     def _sign_part(self, order: int, waves: Complex) -> Complex:
-        """Return what waves of one order contribute to `Sketch.moments` of one-bit features.
+        """Return the contribution of waves of one order to `Sketch.moments` of one-bit features.
 
         sgn cos t + i sgn sin t is e^(it) - e^(-3it) / 3 + e^(5it) / 5 - e^(-7it) / 7 ... in units
         of the first term, whose dither is subtracted.

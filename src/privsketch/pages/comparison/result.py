@@ -14,10 +14,10 @@ from privsketch.design.recipe import Design
 from privsketch.facts.units import digits, field_columns, field_text, field_values
 from privsketch.pages.comparison.reference import column_names
 
-MAX_SHOWN_SOURCES = 30  # sources in a description
-MAX_SHOWN_FIELDS = 6  # fields of a center in a description
-MAX_SHOWN_CLUSTERS = 8  # clusters in a description
-MAX_EXPLAINED_MISFIT = 2.0  # misfit up to which own shares of clusters explain a source
+MAX_SHOWN_SOURCES = 30  # sources in a description: a screen of lines
+MAX_SHOWN_FIELDS = 6  # fields of a center in a description: a line or two
+MAX_SHOWN_CLUSTERS = 8  # clusters in a description: 8 characters each beside names, in a line
+MAX_EXPLAINED_MISFIT = 2.0  # misfit up to which other shares of clusters explain a source
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class SourceComparison:
         Size of the difference between the mean features, relative to the size of these features.
         The parts of noise and sampling are subtracted.
     misfit : float or None
-        Chi-square of the source if it has its own shares of the others' clusters, relative to what
-        noise and sampling explain. None if that was not fitted.
+        Chi-square of a fit by the others' clusters with other shares, relative to what noise and
+        sampling explain. None without a fit.
     explained : float
         Share of the misfit that `changes` explain.
     columns : tuple of str
@@ -67,7 +67,7 @@ class SourceComparison:
     changes : tuple of ColumnChange
         The shift, or the factors, that explain the difference best.
     is_alarm : bool
-        Whether a shift or factors of units explain the difference.
+        Whether a shift, or factors of units, explain the difference.
     """
 
     source: str
@@ -82,7 +82,7 @@ class SourceComparison:
 
     @property
     def has_own_shares(self) -> bool:
-        """Whether its own shares of the others' clusters explain the source."""
+        """Whether other shares of the others' clusters explain the source."""
         return self.misfit is not None and self.misfit <= MAX_EXPLAINED_MISFIT
 
     def words(self) -> str:
@@ -100,18 +100,11 @@ class SourceComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain JSON values."""
-        return {
-            "source": self.source,
-            "n_records": self.n_records,
-            "differs": self.differs,
-            "difference": self.difference,
-            "misfit": self.misfit,
-            "explained": self.explained,
-            "columns": list(self.columns),
-            "changes": [dict(vars(change)) for change in self.changes],
-            "alarm": self.is_alarm,
-            "words": self.words(),
-        }
+        facts = dict(vars(self))
+        is_alarm = facts.pop("is_alarm")
+        facts["columns"] = list(self.columns)
+        facts["changes"] = [dict(vars(change)) for change in self.changes]
+        return {**facts, "alarm": is_alarm, "words": self.words()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +140,7 @@ class Comparison:
     clusters : ClusterShares or None
         Shares of common clusters at each source; None if the feature map finds no clusters.
     notes : tuple of str
-        Sources whose records count more often than once, and what was not compared.
+        Sources whose records count more often than once, and parts that were not compared.
     """
 
     design: Design
@@ -180,7 +173,7 @@ class Comparison:
         return lines
 
     def merge_lines(self) -> list[str]:
-        """Return what to know before merging: alarms, clusters of one source, differences."""
+        """Return lines to read before merging: alarms, clusters of one source, differences."""
         lines = [f"ALARM       {line}" for line in self.alarm_lines()]
         lines += [f"clusters    {line}" for line in self.cluster_lines()]
         differing = [item for item in self.sources if item.differs and not item.is_alarm]
@@ -240,9 +233,8 @@ class Comparison:
             return []
         clusters = [f"{c + 1}" for c in range(self.clusters.shares.shape[1])]
         shares = [[f"{share:.0%}" for share in row] for row in self.clusters.shares]
-        return [
-            table("shares of clusters", [item.source for item in self.sources], clusters, shares)
-        ]
+        sources = [item.source for item in self.sources]
+        return [table("shares of clusters", sources, clusters, shares)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain JSON values."""

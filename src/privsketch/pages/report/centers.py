@@ -1,6 +1,6 @@
 """The report's content about clusters that were learned from the records, without a sketch.
 
-Such centers come without widths: plots show where they lie and how many records they have.
+Such clusters have no widths, so plots show their centers and numbers of records.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from privsketch.pages.report.tables import tables_of
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_COST = {"squares": "squared distances", "distances": "distances"}
+_LOSS_WORDS = {"squares": "squared distances", "distances": "distances"}
 _N_PIXELS = 240  # along each side of the picture of regions
 
 
 def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
     """Return the parts of the page that are about the clusters."""
     receipt = model.receipt
-    known = {"released": "noisy", "public": "public", "stated": "as stated"}
+    count_words = {"released": "noisy", "public": "public", "stated": "as stated"}
     hides = "" if receipt.cautions else f" that hides single {protected_thing(receipt)}s"
     return Content(
         template="clusters.html",
         title="Private clusters",
         cards=[
             (f"{model.n_clusters}", "cluster" if model.n_clusters == 1 else "clusters"),
-            (f"{model.n_records:,.0f}", f"records ({known[model.count]})"),
+            (f"{model.n_records:,.0f}", f"records ({count_words[model.count]})"),
             (model.method, "method"),
         ],
-        remark=f"The centers approximately minimize the {_COST[model.loss]} of records to their "
-        f"nearest center ({model.task}). They contain noise{hides}.",
+        remark=f"The centers approximately minimize the {_LOSS_WORDS[model.loss]} of records to "
+        f"their nearest center ({model.task}). They contain noise{hides}.",
         public_fact="where the clusters lie",
         values={
             "tables": tables_of(parts_of(model, model.domain)),
@@ -127,16 +127,15 @@ def _region_plot(model: ClusterModel) -> Markup:
     figure, axis = axis_of(6.4, 4.8)
     (left, right), (bottom, top) = _window(model, 0), _window(model, 1)
     columns, rows = np.linspace(left, right, _N_PIXELS), np.linspace(bottom, top, _N_PIXELS)
-    across, up = np.meshgrid(columns, rows)
-    points = np.column_stack([across.ravel(), up.ravel()])
-    nearest = model.predict(points).reshape(across.shape).astype(np.float64)
+    x, y = np.meshgrid(columns, rows)
+    points = np.column_stack([x.ravel(), y.ravel()])
+    nearest = model.predict(points).reshape(x.shape).astype(np.float64)
     if isinstance(model.domain, Ball):
-        x, y = model.domain.center_vector
-        distances = np.hypot(across - x, up - y)
-        nearest[distances > model.domain.radius] = np.nan
-        axis.add_patch(Circle((x, y), model.domain.radius, fill=False, ec=FAINT, lw=1.2))
+        center, radius = model.domain.center_vector, model.domain.radius
+        nearest[np.hypot(x - center[0], y - center[1]) > radius] = np.nan
+        axis.add_patch(Circle((center[0], center[1]), radius, fill=False, ec=FAINT, lw=1.2))
     shades = {"cmap": ListedColormap(colors), "vmin": -0.5, "vmax": model.n_clusters - 0.5}
-    axis.pcolormesh(across, up, nearest, alpha=0.13, rasterized=True, **shades)
+    axis.pcolormesh(x, y, nearest, alpha=0.13, rasterized=True, **shades)
     axis.scatter(*model.centers.T, s=dot_sizes(model.weights), c=colors, alpha=0.9, linewidths=0)
     number_dots(axis, model.centers)
     label_axis(axis, "x", model, 0, (left, right))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
-MAX_PAIR_COLUMNS = 4  # columns drawn in pairs: six pairs are two rows of three plots; by trial
+MAX_PAIR_COLUMNS = 4  # columns drawn in pairs: six pairs are two rows of three plots
 
 
 def cluster_content(
@@ -71,16 +71,15 @@ def _quality_card(picture: Picture) -> tuple[str, str]:
 
 
 def _remark(picture: Picture) -> str:
-    if picture.is_explained:
-        words = "explain the sketch: the misfit is no larger than noise and sampling explain."
-    else:
-        words = (
+    verdict = "explain the sketch: the misfit is no larger than noise and sampling explain."
+    if not picture.is_explained:
+        verdict = (
             "explain most of the sketch. The misfit is a little larger than noise and sampling "
             "explain, because records are not exactly Gaussian."
         )
     cost = picture.cost_ratio
     quality = "" if cost is None else f" Their k-means cost is {cost.describe()}."
-    return f"The {picture.noun}s {words}{quality}"
+    return f"The {picture.noun}s {verdict}{quality}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +93,13 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A model of a sketch with what plots need, whichever learner made it.
+    """A model of a sketch, of any kind, with the numbers that plots need.
 
     Attributes
     ----------
     model : ClusterModel or GaussianMixtureModel
     noun : str
-        What one part is called: cluster or component.
+        Name of one part: cluster or component.
     centers : (size, dim) float64
     covariances : (size, dim, dim) float64
         Shape of every part.
@@ -176,7 +175,7 @@ class Picture:
 
 
 def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
-    """Return what reports and plots need of a model."""
+    """Return the numbers of a model that reports and plots need."""
     if isinstance(model, ClusterModel) and model.density is not None:
         density = model.density
         mixture = Mixture(
@@ -262,8 +261,8 @@ def _fit_plots(picture: Picture, sketch: Sketch) -> Plots:
         svg = svg_of(figure, "cells", "Released numbers of records in the cells")
         return Plots(heading, (svg,))
     observed, predicted = sketch.moments(), picture.moments(sketch)
-    rest = (observed - predicted) / np.sqrt(picture.expected_variances(sketch))
-    svgs = (_modulus_plot(picture, sketch, observed, predicted), _residual_plot(rest))
+    residuals = (observed - predicted) / np.sqrt(picture.expected_variances(sketch))
+    svgs = (_modulus_plot(picture, sketch, observed, predicted), _residual_plot(residuals))
     return Plots(heading, svgs, is_row=True)
 
 
@@ -282,10 +281,10 @@ def _modulus_plot(
     return svg_of(figure, "fit", "Released numbers and those of the model")
 
 
-def _residual_plot(rest: npt.NDArray[np.complex128]) -> Markup:
+def _residual_plot(residuals: npt.NDArray[np.complex128]) -> Markup:
     """Draw a histogram of residuals in units of their expected standard deviation."""
     figure, axis = axis_of(4.6, 3.1)
-    values = np.concatenate([rest.real, rest.imag])
+    values = np.concatenate([residuals.real, residuals.imag])
     edge = max(4.0, float(np.abs(values).max(initial=0.0)) * 1.02)
     bins = np.linspace(-edge, edge, 41)
     bars = {"density": True, "color": GREY, "alpha": 0.6}

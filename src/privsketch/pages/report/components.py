@@ -10,12 +10,10 @@ from privsketch.facts.units import field_columns, field_values
 from privsketch.models.components import PCAModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.components import variances_size
-from privsketch.pages.report.fields import Cell, bounds_words, field_text
+from privsketch.pages.report.fields import MAX_TABLE_ROWS, Cell, bounds_words, field_text
 from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
 from privsketch.pages.report.tables import Head, Table, tone_table
 from privsketch.sketching.sketch import Sketch
-
-MAX_TABLE_COLUMNS = 50  # columns in the table of loadings; by trial
 
 
 def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:
@@ -63,10 +61,10 @@ def _variance_table(model: PCAModel) -> Table:
     total = max(model.total_variance, 1e-300)
     rows = zip(model.explained_variance, errors, ratios, np.cumsum(ratios), strict=True)
     cells = []
-    for variance, error, share, so_far in rows:
-        texts = [f"{variance:.4g} ± {error:.2g}", f"{share:.1%}", f"{so_far:.1%}"]
+    for variance, error, share, cumulative in rows:
+        texts = [f"{variance:.4g} ± {error:.2g}", f"{share:.1%}", f"{cumulative:.1%}"]
         if model.schema is not None:
-            texts = [f"{share:.1%} ± {100 * error / total:.2g}", f"{so_far:.1%}"]
+            texts = [f"{share:.1%} ± {100 * error / total:.2g}", f"{cumulative:.1%}"]
         cells.append([Cell(text) for text in texts])
     names = ["variance", "share", "so far"]
     if model.schema is not None:
@@ -82,19 +80,18 @@ def _variance_table(model: PCAModel) -> Table:
 
 
 def _loading_table(model: PCAModel) -> tuple[Table, int]:
-    """Return a row for every column, a column for every component, and how many are left out."""
-    across = [str(k + 1) for k in range(model.n_components)]
+    """Return a table of columns by components, and the number of columns left out."""
+    heads = [str(k + 1) for k in range(model.n_components)]
     if model.schema is None:
         names = [Head(name) for name in model.column_names]
         rows = _loading_rows(model)
         caption = "Loadings of each column on the components"
     else:
         names, rows = _unit_rows(model, model.schema)
-        across = [*(["mean"] if model.centered else []), *across]
+        heads = [*(["mean"] if model.centered else []), *heads]
         caption = "Change of each column with one standard deviation along a component"
-    shown = slice(MAX_TABLE_COLUMNS)
-    table = tone_table(names[shown], across, rows[shown], caption, "")
-    return table, max(0, len(names) - MAX_TABLE_COLUMNS)
+    table = tone_table(names[:MAX_TABLE_ROWS], heads, rows[:MAX_TABLE_ROWS], caption, "")
+    return table, max(0, len(names) - MAX_TABLE_ROWS)
 
 
 def _loading_rows(model: PCAModel) -> list[list[Cell]]:
@@ -107,7 +104,7 @@ def _loading_rows(model: PCAModel) -> list[list[Cell]]:
 
 
 def _unit_rows(model: PCAModel, schema: Schema) -> tuple[list[Head], list[list[Cell]]]:
-    """Return loadings in units, with the mean before them if it is known."""
+    """Return names and loadings in units; the mean comes first if the model is centered."""
     means = field_values(schema, model.mean[np.newaxis])[0]
     rows, names = _loading_rows(model), []
     for column, fields in field_columns(schema):
@@ -121,7 +118,7 @@ def _unit_rows(model: PCAModel, schema: Schema) -> tuple[list[Head], list[list[C
 
 
 def _variance_plot(model: PCAModel) -> Plots:
-    """Draw the explained variances with errors, and what is left per direction."""
+    """Draw the explained variances with errors, and the variance of further directions."""
     figure, axis = axis_of(*variances_size(model.n_components))
     model.draw_variances(axis)
     heading = "Variance along the components"

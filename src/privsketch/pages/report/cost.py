@@ -1,4 +1,4 @@
-"""What a report says about the cost: in words, step by step, and every single release."""
+"""The cost of a model in a report: in words, step by step, and for every single release."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def receipt_words(receipt: Receipt, release: str, further: str, not_protected: str) -> Markup:
-    """Return the HTML of what the numbers of a receipt mean.
+    """Return HTML that explains the numbers of a receipt.
 
-    `release` is what can be seen beside the page, `further` is a sentence about the cost of
-    further releases, and `not_protected` ends the list of what is not protected.
+    `release` names what a reader has besides the page, `further` is a sentence about the cost of
+    further releases, and `not_protected` ends the list of facts that are not protected.
     """
     noun = protected_thing(receipt)
     return render_macro("cost.html", "statement", receipt, noun, release, further, not_protected)
@@ -32,19 +32,19 @@ def release_details(receipt: Receipt) -> Markup:
 
 
 def protected_thing(receipt: Receipt) -> str:
-    """Return what one of the protected things is called: person or record."""
+    """Return the name of the unit of protection: person or record."""
     return "person" if receipt.unit.startswith(PERSON) else "record"
 
 
 def several_records(receipt: Receipt) -> str:
-    """Return what is not protected where the unit is a record."""
+    """Return the clause about persons with several records; empty if the unit is a person."""
     if protected_thing(receipt) == "person":
         return ""
     return "several records of one person, for whom the cost multiplies; "
 
 
 def risks_of(sketch: Sketch) -> list[dict[str, Any]]:
-    """Return what participants risk in each total with shared noise, by who joins forces."""
+    """Return the risks of participants in each total with shared noise, by who colludes."""
     return [
         {
             "by": total.by,
@@ -87,15 +87,15 @@ def steps_of(receipt: Receipt) -> list[Step]:
     return steps
 
 
-def _share(step: Receipt, whole: Receipt) -> float:
-    """Return the part of the whole cost that a step had."""
-    if whole.composition == "concentrated":
-        return _rho(step) / _rho(whole)
-    return float(exact(step.epsilon) / exact(whole.epsilon))
+def _share(step: Receipt, total: Receipt) -> float:
+    """Return the share of the total cost that a step had."""
+    if total.composition == "concentrated":
+        return _rho(step) / _rho(total)
+    return float(exact(step.epsilon) / exact(total.epsilon))
 
 
 def _rho(receipt: Receipt) -> float:
-    """Return the rho of a step; choices have one without a delta, masks have none of their own."""
+    """Return the rho of a step, from its epsilon and delta if the receipt states none."""
     rho = receipt.rho
     return rho_of_budget(receipt.epsilon, receipt.delta) if rho is None else rho
 

@@ -31,20 +31,21 @@ from privsketch.facts.units import (
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
 
-MAX_COLUMNS = 50  # columns up to which a table shows all of them; by trial
+MAX_TABLE_ROWS = 50  # columns up to which a table shows all: two screens of rows
 N_SHOWN_COLUMNS = 20  # columns of larger tables that are shown: centers differ most in them
-MAX_LABELS = 8  # labels of a category that are shown; the others are summed up; by trial
-_MONTH, _YEAR = 15.0, 180.0  # days of error from which a date is shown as month, as year
+MAX_LABEL_ROWS = 8  # labels of a category with a row each, so that no category fills the screen
+# Days of error from which a date is shown as a month, as a year: half of either.
+_MONTH, _YEAR = 15.0, 180.0
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Clusters or components, as tables and portraits need them.
+    """Clusters or components with the numbers that tables and descriptions need.
 
     Attributes
     ----------
     noun : str
-        What one part is called: cluster or component.
+        Name of one part: cluster or component.
     centers, weights : (size, dim) and (size,) float64
     errors, widths : (size, dim) float64 or None
         Standard errors of the centers, and standard deviations of records around them.
@@ -108,19 +109,19 @@ class Cell:
     ----------
     text, error : str
         The value and its standard error, as people write them.
-    place : float or None
+    position : float or None
         Position of the value between the public bounds, from 0 to 1; it colours the cell.
     spread : float
         Standard deviation of records around the value, in parts of the range.
     is_share : bool
         Whether the value is a share, which is drawn as a bar.
     tone : float or None
-        Size of a loading from -1 to 1; it colours the cell if there is no place.
+        Size of a loading from -1 to 1; it colours the cell if there is no position.
     """
 
     text: str
     error: str = ""
-    place: float | None = None
+    position: float | None = None
     spread: float = 0.0
     is_share: bool = False
     tone: float | None = None
@@ -128,16 +129,16 @@ class Cell:
     @property
     def classes(self) -> str:
         """CSS classes of the cell."""
-        if self.place is not None:
+        if self.position is not None:
             return "p s" if self.is_share else "p h"
         return "d" if self._has_tone else ""
 
     @property
     def style(self) -> str:
         """CSS variables of the cell."""
-        if self.place is not None:
+        if self.position is not None:
             spread = f";--w:{min(self.spread, 1.0):.3f}" if self.spread > 0 else ""
-            return f"--p:{min(max(self.place, 0.0), 1.0):.3f}{spread}"
+            return f"--p:{min(max(self.position, 0.0), 1.0):.3f}{spread}"
         if self.tone is None or not self._has_tone:
             return ""
         color = "--heat" if self.tone >= 0 else "--cool"
@@ -150,9 +151,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A field: its name, what is public about it, and a cell for every part.
+    """A field: its name, its public bounds, and a cell for every part.
 
-    `category` is the column whose label it is, if it is one.
+    `category` is the column of the field if the field is a label.
     """
 
     name: str
@@ -178,22 +179,26 @@ def center_rows(parts: Parts) -> tuple[list[Row], int]:
     ]
     shown = _shown_columns(np.array(differences))
     values = field_values(schema, parts.centers)
-    between = field_positions(schema, parts.centers)
+    positions = field_positions(schema, parts.centers)
     errors = None if parts.errors is None else field_errors(schema, parts.centers, parts.errors)
     rows: list[Row] = []
-    both = zip(schema.places(), field_columns(schema), strict=True)
-    for number, ((column, span), (_, fields)) in enumerate(both):
+    spans = zip(schema.places(), field_columns(schema), strict=True)
+    for number, ((column, span), (_, fields)) in enumerate(spans):
         if number in shown:
-            known = None if errors is None else errors[:, fields]
-            widths = None if parts.widths is None else parts.widths[:, span]
-            own = values[:, fields], known, parts.centers[:, span], widths, between[:, fields]
-            rows += _column_rows(column, *own)
+            rows += _column_rows(
+                column,
+                values[:, fields],
+                None if errors is None else errors[:, fields],
+                parts.centers[:, span],
+                None if parts.widths is None else parts.widths[:, span],
+                positions[:, fields],
+            )
     return rows, len(schema.columns) - len(shown)
 
 
 def _shown_columns(differences: Floats) -> list[int]:
     """Return all columns, or those in which centers differ most."""
-    if len(differences) <= MAX_COLUMNS:
+    if len(differences) <= MAX_TABLE_ROWS:
         return list(range(len(differences)))
     return sorted(int(j) for j in np.argsort(-differences, kind="stable")[:N_SHOWN_COLUMNS])
 
@@ -201,14 +206,14 @@ def _shown_columns(differences: Floats) -> list[int]:
 def _plain_row(parts: Parts, j: int) -> Row:
     """Return the row of a coordinate without a schema."""
     low, high = parts.middles[j] - parts.scales[j], parts.middles[j] + parts.scales[j]
-    places = np.clip((parts.centers[:, j] - low) / (high - low), 0.0, 1.0)
+    positions = np.clip((parts.centers[:, j] - low) / (high - low), 0.0, 1.0)
     cells = []
     for k, value in enumerate(parts.centers[:, j]):
         error = None if parts.errors is None else float(parts.errors[k, j])
         spread = 0.0 if parts.widths is None else float(parts.widths[k, j] / (high - low))
         text, small = _numbers(float(value), error, high - low)
-        place = None if parts.domain is None else float(places[k])
-        cells.append(Cell(text, small, place, spread))
+        position = None if parts.domain is None else float(positions[k])
+        cells.append(Cell(text, small, position, spread))
     note = ""
     if parts.domain is not None and not isinstance(parts.domain, Ball):
         note = f"{low:.4g} to {high:.4g}"
@@ -216,9 +221,9 @@ def _plain_row(parts: Parts, j: int) -> Row:
 
 
 def _numbers(value: float, error: float | None, span: float | None = None) -> tuple[str, str]:
-    """Return a number and its error as text, both with the digits that the error allows.
+    """Return a number and its error as text, with the digits that the error allows.
 
-    Without an error, the number has three digits of its range.
+    Without an error, the range of the number determines three digits.
     """
     if error is None:
         return digits(value, span if span is None or span < 1e-3 else span / 50), ""
@@ -233,7 +238,7 @@ def _column_rows(
     errors: Floats | None,
     coordinates: Floats,
     widths: Floats | None,
-    between: Floats,
+    positions: Floats,
 ) -> Iterator[Row]:
     """Yield the rows of one column of a schema."""
     if isinstance(column, Category | Flag) and values.shape[1] > 1:
@@ -243,15 +248,15 @@ def _column_rows(
     for k, value in enumerate(values[:, 0]):
         error = None if errors is None else float(errors[k, 0])
         text, small = field_text(column, float(value), error)
-        place: float | None = float(between[k, 0])
+        position: float | None = float(positions[k, 0])
         spread = 0.0
         if isinstance(column, Cycle):
-            place = None
+            position = None
             if has_no_phase(column, coordinates[k], error):
                 text, small = "all around", ""
         elif not isinstance(column, Flag) and widths is not None:
             spread = float(widths[k, 0] / column.weight / 2)
-        cells.append(Cell(text, small, place, spread, is_share=isinstance(column, Flag)))
+        cells.append(Cell(text, small, position, spread, is_share=isinstance(column, Flag)))
     yield Row(column.name, bounds_words(column), tuple(cells))
 
 
@@ -259,23 +264,23 @@ def _label_rows(column: Category | Flag, shares: Floats, errors: Floats | None) 
     """Yield a row of shares for each label; the rarest of many labels share one row."""
     labels = column.labels
     shown = list(range(len(labels)))
-    if len(labels) > MAX_LABELS + 1:
+    if len(labels) > MAX_LABEL_ROWS + 1:
         by_share = np.argsort(-shares.max(axis=0), kind="stable")
-        shown = sorted(int(j) for j in by_share[:MAX_LABELS])
+        shown = sorted(int(j) for j in by_share[:MAX_LABEL_ROWS])
     for j in shown:
-        known = [None] * len(shares) if errors is None else errors[:, j].tolist()
-        yield Row(labels[j], "", _share_cells(shares[:, j], known), column.name)
-    rest = [j for j in range(len(labels)) if j not in shown]
-    if rest:
-        name = f"{len(rest)} further values"
-        total = shares[:, rest].sum(axis=1)
+        label_errors = [None] * len(shares) if errors is None else errors[:, j].tolist()
+        yield Row(labels[j], "", _share_cells(shares[:, j], label_errors), column.name)
+    hidden = [j for j in range(len(labels)) if j not in shown]
+    if hidden:
+        name = f"{len(hidden)} further values"
+        total = shares[:, hidden].sum(axis=1)
         yield Row(name, "", _share_cells(total, [None] * len(total)), column.name)
 
 
 def _share_cells(shares: Floats, errors: Sequence[float | None]) -> tuple[Cell, ...]:
     pairs = zip(shares, errors, strict=True)
     return tuple(
-        Cell(*share_text(float(s), error), place=float(s), is_share=True) for s, error in pairs
+        Cell(*share_text(float(s), error), position=float(s), is_share=True) for s, error in pairs
     )
 
 
@@ -346,4 +351,4 @@ def width_rows(parts: Parts) -> list[Row]:
                 for width in widths[:, fields.start].tolist()
             )
             rows.append(Row(column.name, getattr(column, "unit", ""), cells))
-    return rows[:MAX_COLUMNS]
+    return rows[:MAX_TABLE_ROWS]

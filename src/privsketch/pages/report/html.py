@@ -1,7 +1,7 @@
-"""The report of a model: what it says, how well it fits, and what it cost, in one HTML file.
+"""The report of a model: its content, its fit and its cost, in one HTML file.
 
-Everything in it is computed from what was released and from public facts, so the report may
-be published with the model. It loads nothing from anywhere.
+Everything in it is computed from released numbers and public facts, so the report may be published
+with the model. The file loads nothing.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def report(
 ) -> str | os.PathLike[str]:
     """Write the report of a model to one HTML file. Charges nothing.
 
-    The page shows what was learned, how well it fits and what it cost. It contains released
-    numbers and public facts only, loads nothing and has no scripts.
+    The page shows the model, how well it fits and what it cost. It contains only released numbers
+    and public facts, loads nothing and has no scripts.
 
     Parameters
     ----------
@@ -48,8 +48,7 @@ def report(
     path : str or path
         File to write; an existing file is replaced.
     sketch : Sketch, optional
-        The sketch that the model was learned from. Models that were learned without a sketch
-        have none.
+        The sketch that the model was learned from. Some models are learned without a sketch.
 
     Returns
     -------
@@ -87,11 +86,11 @@ def report_page(
     sketch: Sketch | None = None,
     *,
     title: str | None = None,
-    made: date | None = None,
+    day: date | None = None,
 ) -> str:
-    """Return the report as HTML text; models that came from no sketch need none.
+    """Return the report as HTML text; `sketch` is None if the model was learned without one.
 
-    `made` is the date of the page, today by default.
+    `day` is the date of the page, today by default.
     """
     with_plots = find_spec("matplotlib") is not None
     if isinstance(model, ClusterModel) and model.density is None:
@@ -121,7 +120,7 @@ def report_page(
         schema=schema,
         missing=missing[:1].upper() + missing[1:],
         with_plots=with_plots,
-        day=datetime.now(UTC).date() if made is None else made,
+        day=datetime.now(UTC).date() if day is None else day,
         page_version=PAGE_VERSION,
         **content.values,
         **values,
@@ -138,7 +137,7 @@ def _no_sketch(model: Model) -> ParameterError:
 
 
 def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, Any]:
-    """Return the values of the page that follow from the sketch."""
+    """Return the page's values that follow from the sketch."""
     design, receipt = sketch.design, model.receipt
     count = len(sketch.ids)
     if sketch.shared:
@@ -171,7 +170,7 @@ def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, 
 
 
 def _center_values(model: ClusterModel, content: Content) -> dict[str, Any]:
-    """Return the values of the page of centers that came with noise from the records."""
+    """Return the values of the page of centers that were learned without a sketch."""
     return {
         "origin": "Learned with differential privacy by the holder of all records.",
         "cards": [*content.cards[:2], _budget_card(model), content.cards[2]],

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _FOLDER = Path(__file__).parent / "templates"
-STYLE = (_FOLDER / "style.css").read_text(encoding="utf-8").strip()
+_RULES, _FOLDING = (
+    (_FOLDER / name).read_text(encoding="utf-8").strip() for name in ("style.css", "folding.css")
+)
+# Tables of class "folding" are always folded, and all tables of parts are folded on phones.
+_FOLDING_ON_PHONES = _FOLDING.replace(".folding", ".parts")
+STYLE_SHEET = f"{_RULES}\n{_FOLDING}\n@media (max-width:640px) {{\n{_FOLDING_ON_PHONES}\n}}"
 # Colours of plots that follow the page into dark mode.
 _CSS_VARIABLES = {axes.INK: "var(--ink)", axes.FAINT: "var(--faint)"}
 
@@ -48,7 +53,7 @@ def _environment() -> Environment:
         "factor": lambda epsilon: f"{math.exp(epsilon):.3g}",
     }
     environment.globals |= {
-        "style": Markup(STYLE),  # noqa: S704 (a file of this package)
+        "style": Markup(STYLE_SHEET),  # noqa: S704 (files of this package)
         "version": __version__,
     }
     return environment
@@ -75,13 +80,13 @@ class Content:
         Name of the template.
     title : str
     cards : list of three (str, str)
-        A number, and what it is.
+        Numbers with their meanings.
     remark : str
-        What the page says if there are no concerns.
+        Sentence of the page if there are no concerns.
     public_fact : str
-        An example of what a private model reveals all the same.
+        Example of a fact that a private model reveals all the same.
     values : dict
-        Tables and plots, as the template names them.
+        Tables and plots by their names in the template.
     """
 
     template: str
@@ -94,7 +99,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Plots:
-    """Plots below one heading; those of a row stand beside each other, as many as fit."""
+    """Plots below one heading; `is_row` puts as many beside each other as fit."""
 
     heading: str
     svgs: tuple[Markup, ...]
@@ -124,12 +129,12 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
 
 
 def several(count: int, noun: str) -> str:
-    """Return a number of things in words: "1 cluster", "2 clusters"."""
+    """Return a count with its noun: "1 cluster", "2 clusters"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
-    """Return the number of records, and how it is known."""
+    """Return the number of records, and whether it is public or estimated."""
     if sketch.exact_count is not None:
         return f"{sketch.exact_count:,}", "records (public)"
     return f"{n_records:,.0f}", "records (estimated)"

@@ -1,4 +1,4 @@
-"""The page of a ledger, for its holder only: limits, and what was spent of them and when."""
+"""The page of a ledger, for its holder only: limits, and the spending over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from privsketch.ledger.contents import DataSet, Entry, span_text, spending
 from privsketch.ledger.contents import SpendingStep as Step
 from privsketch.pages.report.rendering import render
 
-_WIDTH, _HEIGHT = 760, 180
+_WIDTH, _HEIGHT = 760, 180  # of the picture, in pixels
 _LEFT, _TOP, _BOTTOM = 48, 10, 24  # margins for the axes
 _RIGHT = _WIDTH - 8
 
@@ -21,20 +21,20 @@ def spending_page(
     data_sets: Sequence[DataSet],
     entries: Sequence[Entry],
     *,
-    made: datetime | None = None,
+    now: datetime | None = None,
 ) -> str:
-    """Return the page as HTML text; `made` is its time, now by default."""
-    made = datetime.now(UTC) if made is None else made
+    """Return the page as HTML text; `now` is its time, now by default."""
+    now = datetime.now(UTC) if now is None else now
     return render(
         "ledger.html",
         title=f"Ledger {name}",
         accounting=accounting,
-        data_sets=[_section(data_set, entries, made) for data_set in data_sets],
-        day=made.date(),
+        data_sets=[_section(data_set, entries, now) for data_set in data_sets],
+        day=now.date(),
     )
 
 
-def _section(data_set: DataSet, entries: Sequence[Entry], made: datetime) -> dict[str, Any]:
+def _section(data_set: DataSet, entries: Sequence[Entry], now: datetime) -> dict[str, Any]:
     """Return the numbers of a data set, its picture and its entries."""
     limit = data_set.limit
     n_open = f", {data_set.n_open} of them never committed" if data_set.n_open > 0 else ""
@@ -51,7 +51,7 @@ def _section(data_set: DataSet, entries: Sequence[Entry], made: datetime) -> dic
     return {
         "name": data_set.name,
         "facts": facts,
-        "picture": _picture(steps, begin, made) if steps else None,
+        "picture": _picture(steps, begin, now) if steps else None,
         "entries": [
             (entry, limit.charged_text(entry.charged))
             for entry in entries
@@ -61,7 +61,7 @@ def _section(data_set: DataSet, entries: Sequence[Entry], made: datetime) -> dic
 
 
 def _picture(steps: Sequence[Step], begin: datetime, end: datetime) -> dict[str, Any]:
-    """Return the share of the limit that was spent, as a staircase over time."""
+    """Return the spent share of the limit as a step function over time."""
     end = max(end, steps[-1].time)
     seconds = max((end - begin).total_seconds(), 1.0)
 

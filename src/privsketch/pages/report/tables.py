@@ -15,9 +15,10 @@ from privsketch.models.drawing.axes import cluster_colors
 from privsketch.pages.report.fields import Cell, Parts, Row, center_rows, share_text, width_rows
 from privsketch.pages.report.words import words_of
 
-MAX_ACROSS = 6  # fields beside each other, on a page as wide as paper; by trial
-MAX_PARTS = 8  # clusters beside each other
-MAX_ON_PHONES, MAX_ON_DESKS = 4, 11  # cells beside each other where rows are folded
+MAX_FIELD_COLUMNS = 6  # fields beside each other: their names and errors fit the width of paper
+MAX_PART_COLUMNS = 8  # clusters beside each other: their values and errors fit as well
+# Cells beside each other in folded rows: numbers with errors fit a phone, and the page on a desk.
+MAX_CELLS_ON_PHONES, MAX_CELLS_ON_DESKS = 4, 11
 
 _ERROR_WORDS = (
     "The small numbers are standard errors of the centers, from the privacy noise and from the "
@@ -32,7 +33,7 @@ DISTANCE_WORDS = (
 
 @dataclass(frozen=True)
 class Head:
-    """Heading of a row or a column; clusters have the colour that plots give them."""
+    """Heading of a row or a column; clusters have the same colour as in plots."""
 
     name: str
     note: str = ""
@@ -41,7 +42,7 @@ class Head:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table; `group` is a heading above it, `is_label` says that it belongs to one."""
+    """A row of a table; `group` is a heading above it, `is_label` marks the rows of a group."""
 
     head: Head
     cells: tuple[Cell, ...]
@@ -51,7 +52,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose rows fold on phones, and everywhere if `is_folding`."""
+    """A table whose rows are folded on phones, and everywhere if `is_folding`."""
 
     caption: str
     corner: str
@@ -68,38 +69,29 @@ class Table:
     @property
     def n_narrow(self) -> int:
         """Cells beside each other on a phone."""
-        return _even(len(self.heads), MAX_ON_PHONES)
+        return _cells_per_line(len(self.heads), MAX_CELLS_ON_PHONES)
 
     @property
     def n_wide(self) -> int:
         """Cells beside each other on a desk, if the table is folded there."""
-        return _even(len(self.heads), MAX_ON_DESKS)
+        return _cells_per_line(len(self.heads), MAX_CELLS_ON_DESKS)
 
 
-def _even(count: int, maximum: int) -> int:
-    """Return how many cells to put in a line, so that all lines are about as long."""
+def _cells_per_line(count: int, maximum: int) -> int:
+    """Return the number of cells of a line that makes all lines about equally long."""
     return -(-count // max(1, -(-count // maximum)))
 
 
 @dataclass(frozen=True)
-class Portrait:
-    """A cluster in a few words."""
-
-    color: str
-    share: str
-    words: str
-
-
-@dataclass(frozen=True)
 class PartTables:
-    """What a page says about clusters or components in words and tables.
+    """Words and tables of a page about clusters or components.
 
     Attributes
     ----------
     noun : str
-        What one part is called.
-    portraits : tuple of Portrait
-        Empty if there is only one part.
+        Name of one part: cluster or component.
+    portraits : tuple of (str, str, str)
+        Colour, share and description of each part; empty if there is only one part.
     has_errors : bool
         Whether standard errors are known.
     centers : Table
@@ -112,7 +104,7 @@ class PartTables:
     """
 
     noun: str
-    portraits: tuple[Portrait, ...]
+    portraits: tuple[tuple[str, str, str], ...]
     has_errors: bool
     centers: Table
     n_shown: int
@@ -125,21 +117,20 @@ def tables_of(parts: Parts) -> PartTables:
     """Return the words and tables for the parts of a model."""
     fields, n_hidden = center_rows(parts)
     shares = tuple(
-        Cell(f"{100 * weight:.1f} %", place=float(weight), is_share=True)
+        Cell(f"{100 * weight:.1f} %", position=float(weight), is_share=True)
         for weight in parts.weights
     )
     rows = [Row("share of records", "", shares), *fields]
     if parts.size > 1:
         rows.append(Row(f"nearest other {parts.noun}", "", _nearest_others(parts)))
-    turned = _is_turned(rows)
     caption = f"{parts.noun.title()} centers."
-    if any(row.cells[0].place is not None and not row.is_share for row in fields):
+    if any(row.cells[0].position is not None and not row.is_share for row in fields):
         caption += " The bar shows where each value lies between the column's public bounds."
     return PartTables(
         noun=parts.noun,
         portraits=_portraits(parts),
         has_errors=parts.errors is not None,
-        centers=_table(parts, rows, caption, turned),
+        centers=_table(parts, rows, caption, fields_are_rows=_fields_are_rows(rows)),
         n_shown=len(fields),
         n_hidden=n_hidden,
         legend=_legend(parts, fields),
@@ -147,22 +138,21 @@ def tables_of(parts: Parts) -> PartTables:
     )
 
 
-def _portraits(parts: Parts) -> tuple[Portrait, ...]:
+def _portraits(parts: Parts) -> tuple[tuple[str, str, str], ...]:
     if parts.size < 2:
         return ()
     shares = [share_text(max(float(weight), 0.0))[0] for weight in parts.weights]
-    both = zip(cluster_colors(parts.size), shares, words_of(parts), strict=True)
-    return tuple(Portrait(*portrait) for portrait in both)
+    return tuple(zip(cluster_colors(parts.size), shares, words_of(parts), strict=True))
 
 
 def _nearest_others(parts: Parts) -> tuple[Cell, ...]:
-    """Return a cell for every center: the one nearest to it, and how far it is."""
+    """Return a cell for every center: the number of the nearest other center, and the distance."""
     cells = []
     for k, center in enumerate(parts.centers):
         distances = np.linalg.norm(parts.centers - center, axis=1)
         distances[k] = np.inf
-        other = int(distances.argmin())
-        cells.append(Cell(f"{other + 1}", f"at {distances[other]:.3g}"))
+        nearest = int(distances.argmin())
+        cells.append(Cell(f"{nearest + 1}", f"at {distances[nearest]:.3g}"))
     return tuple(cells)
 
 
@@ -184,19 +174,20 @@ def _spread_table(parts: Parts) -> Table | None:
     if not rows:
         return None
     caption = f"Standard deviations of records inside each {parts.noun}"
-    return _table(parts, rows, caption, parts.schema is not None or _is_turned(rows))
+    fields_are_rows = parts.schema is not None or _fields_are_rows(rows)
+    return _table(parts, rows, caption, fields_are_rows=fields_are_rows)
 
 
-def _is_turned(rows: Sequence[Row]) -> bool:
-    """Return whether fields are rows: there are many, or labels in groups."""
-    return len(rows) > MAX_ACROSS or any(row.category for row in rows)
+def _fields_are_rows(rows: Sequence[Row]) -> bool:
+    """Return whether fields become rows: if there are many, or labels in groups."""
+    return len(rows) > MAX_FIELD_COLUMNS or any(row.category for row in rows)
 
 
-def _table(parts: Parts, rows: Sequence[Row], caption: str, turned: bool) -> Table:
-    """Return a table of fields by parts if `turned`, else of parts by fields."""
+def _table(parts: Parts, rows: Sequence[Row], caption: str, *, fields_are_rows: bool) -> Table:
+    """Return a table of fields by parts, or of parts by fields."""
     numbers = [Head(f"{k + 1}", color=color) for k, color in enumerate(cluster_colors(parts.size))]
     names = [Head(row.name, row.note) for row in rows]
-    if not turned:
+    if not fields_are_rows:
         lines = [
             TableRow(number, tuple(row.cells[k] for row in rows))
             for k, number in enumerate(numbers)
@@ -207,9 +198,8 @@ def _table(parts: Parts, rows: Sequence[Row], caption: str, turned: bool) -> Tab
         is_new = row.category != group
         group = row.category
         lines.append(TableRow(name, row.cells, group if is_new else "", is_label=bool(group)))
-    return Table(
-        caption, parts.noun, tuple(numbers), tuple(lines), is_folding=parts.size > MAX_PARTS
-    )
+    is_folding = parts.size > MAX_PART_COLUMNS
+    return Table(caption, parts.noun, tuple(numbers), tuple(lines), is_folding)
 
 
 def tone_table(
@@ -222,11 +212,7 @@ def tone_table(
     is_narrow: bool = False,
 ) -> Table:
     """Return a table of cells that may have a tone."""
-    return Table(
-        caption,
-        corner,
-        tuple(Head(name) for name in columns),
-        tuple(TableRow(head, tuple(row)) for head, row in zip(names, cells, strict=True)),
-        is_folding=len(columns) > MAX_PARTS + 1,
-        is_narrow=is_narrow,
-    )
+    heads = tuple(Head(name) for name in columns)
+    rows = tuple(TableRow(head, tuple(row)) for head, row in zip(names, cells, strict=True))
+    is_folding = len(columns) > MAX_PART_COLUMNS + 1
+    return Table(caption, corner, heads, rows, is_folding, is_narrow)

@@ -1,4 +1,4 @@
-"""Portraits of clusters in a few words: "older, higher glucose, mostly north".
+"""Descriptions of clusters in a few words: "older, higher glucose, mostly north".
 
 They follow from released numbers only. Every cluster is compared with the mean of the others,
 column by column. A column is named if the difference exceeds `MIN_ERRORS` standard errors and is
@@ -20,13 +20,14 @@ from privsketch.facts.labels import MISSING, OTHER, Category, Flag, Labelled
 from privsketch.facts.units import digits
 from privsketch.pages.report.fields import Parts
 
-MIN_SHARE = 0.005  # share of records below which a center is noise
-MAX_NAMED = 4  # columns that describe a cluster
+MIN_DESCRIBED_SHARE = 0.005  # share of records below which a center is noise
+MAX_PHRASES = 4  # columns that describe a cluster
 MIN_ERRORS = 4.0  # standard errors of a difference: one false word in 16,000 comparisons
 # Smallest differences that matter: of a number in half-ranges, of a share, and of either if errors
 # are unknown. Shares from a sketch were off by up to 0.1 in the demo, beyond their errors.
 MIN_NUMBER, MIN_LABEL, MIN_UNKNOWN = 0.1, 0.15, 0.2
-_MIN_MOSTLY, _MAX_SELDOM, _MAX_HARDLY = 0.5, 0.2, 0.1  # shares that are called so
+# Shares for the words "mostly", "seldom" and "hardly any".
+_MIN_MOSTLY, _MAX_SELDOM, _MAX_HARDLY = 0.5, 0.2, 0.1
 _MIN_STRENGTH = 0.25  # mean length, relative to the radius, from which values of a cycle gather
 
 
@@ -34,28 +35,28 @@ _MIN_STRENGTH = 0.25  # mean length, relative to the radius, from which values o
 class _Difference:
     """The difference of a part from the mean of the others, in coordinates of weight 1."""
 
-    own: Floats
-    difference: Floats  # own values minus the mean of the others
+    values: Floats
+    difference: Floats  # values minus the mean of the others
     error: Floats | None
-    others: Floats  # (size - 1, n_coordinates)
+    other_values: Floats  # (size - 1, n_coordinates)
     other_errors: Floats | None
-    own_error: Floats | None
-    smallest: float = MIN_NUMBER
+    value_error: Floats | None
+    min_size: float = MIN_NUMBER
 
     def mask(self) -> npt.NDArray[np.bool_]:
-        """Return which coordinates differ beyond errors, and enough to matter."""
+        """Return which coordinates differ beyond errors, and by enough to matter."""
         if self.error is None:
             return np.asarray(np.abs(self.difference) >= MIN_UNKNOWN)
-        enough = np.abs(self.difference) >= self.smallest
-        return np.asarray(enough & (np.abs(self.difference) > MIN_ERRORS * self.error))
+        is_large = np.abs(self.difference) >= self.min_size
+        return np.asarray(is_large & (np.abs(self.difference) > MIN_ERRORS * self.error))
 
     def is_extreme(self, coordinate: int) -> bool:
         """Return whether this part is beyond all others, errors included."""
         sign = math.copysign(1.0, self.difference[coordinate])
-        gaps = sign * (self.own[coordinate] - self.others[:, coordinate])
-        if self.own_error is None or self.other_errors is None:
+        gaps = sign * (self.values[coordinate] - self.other_values[:, coordinate])
+        if self.value_error is None or self.other_errors is None:
             return bool((gaps >= MIN_UNKNOWN).all())
-        errors = np.hypot(self.own_error[coordinate], self.other_errors[:, coordinate])
+        errors = np.hypot(self.value_error[coordinate], self.other_errors[:, coordinate])
         return bool((gaps > MIN_ERRORS * errors).all())
 
 
@@ -64,8 +65,8 @@ def words_of(parts: Parts) -> list[str]:
     if parts.size < 2:
         return [""] * parts.size
     return [
-        _portrait(parts, k) if parts.weights[k] >= MIN_SHARE else "hardly any records"
-        for k in range(parts.size)
+        _portrait(parts, k) if weight >= MIN_DESCRIBED_SHARE else "hardly any records"
+        for k, weight in enumerate(parts.weights)
     ]
 
 
@@ -83,12 +84,12 @@ def _portrait(parts: Parts, k: int) -> str:
         for column, span in parts.schema.places():
             difference = _difference(parts, k, span, _unit(column))
             if isinstance(column, Labelled):
-                difference = replace(difference, smallest=MIN_LABEL)
+                difference = replace(difference, min_size=MIN_LABEL)
             if difference.mask().any():
                 size = float(np.linalg.norm(difference.difference))
                 phrases.append((size, _column_words(column, difference, labels)))
     phrases.sort(key=lambda phrase: -phrase[0])
-    return ", ".join(text for _, text in phrases[:MAX_NAMED])
+    return ", ".join(text for _, text in phrases[:MAX_PHRASES])
 
 
 def _unit(column: Column) -> float:
@@ -99,16 +100,16 @@ def _unit(column: Column) -> float:
 
 def _difference(parts: Parts, k: int, span: slice, unit: float) -> _Difference:
     values = parts.centers[:, span] / unit
-    others = np.delete(np.arange(parts.size), k)
-    weights = np.maximum(parts.weights[others], 0.0)
-    total, equal = weights.sum(), np.full(len(others), 1 / len(others))
+    other_parts = np.delete(np.arange(parts.size), k)
+    weights = np.maximum(parts.weights[other_parts], 0.0)
+    total, equal = weights.sum(), np.full(len(other_parts), 1 / len(other_parts))
     weights = weights / total if total > 0 else equal
-    away = values[k] - weights @ values[others]
+    away = values[k] - weights @ values[other_parts]
     if parts.errors is None:
-        return _Difference(values[k], away, None, values[others], None, None)
+        return _Difference(values[k], away, None, values[other_parts], None, None)
     errors = parts.errors[:, span] / unit
-    error = np.sqrt(errors[k] ** 2 + weights**2 @ errors[others] ** 2)
-    return _Difference(values[k], away, error, values[others], errors[others], errors[k])
+    error = np.sqrt(errors[k] ** 2 + weights**2 @ errors[other_parts] ** 2)
+    return _Difference(values[k], away, error, values[other_parts], errors[other_parts], errors[k])
 
 
 def _column_words(column: Column, difference: _Difference, labels: Counter[str]) -> str:
@@ -134,9 +135,9 @@ def _number_words(name: str, difference: _Difference) -> str:
 
 def _flag_words(column: Flag, difference: _Difference) -> str:
     if column.is_line:
-        share, away = float(difference.own[0] + 0.5), float(difference.difference[0])
+        share, away = float(difference.values[0] + 0.5), float(difference.difference[0])
     else:
-        share, away = float(difference.own[1]), float(difference.difference[1])
+        share, away = float(difference.values[1]), float(difference.difference[1])
         missing = difference.difference[2]
         if difference.mask()[2] and abs(missing) > abs(away):  # the larger difference
             return f"{column.name} {'more' if missing > 0 else 'less'} often missing"
@@ -149,7 +150,7 @@ def _category_words(column: Category, difference: _Difference, labels: Counter[s
     """Name the label whose share is larger than elsewhere, or else smaller."""
     away = np.where(difference.mask(), difference.difference, 0.0)
     j = int(away.argmax()) if away.max() > 0 else int(away.argmin())
-    label, share = column.labels[j], float(difference.own[j])
+    label, share = column.labels[j], float(difference.values[j])
     name = label
     if labels[label] > 1 or label in (OTHER, MISSING) or not label[0].isalpha() or len(label) < 3:
         name = f"{column.name} {label}"
@@ -160,8 +161,8 @@ def _category_words(column: Category, difference: _Difference, labels: Counter[s
 
 def _cycle_words(column: Cycle, difference: _Difference) -> str:
     """Name the value around which values gather, or say that they do not gather."""
-    length = float(np.linalg.norm(difference.own)) * 2  # the radius of the circle is 1 / 2
+    length = float(np.linalg.norm(difference.values)) * 2  # the radius of the circle is 1 / 2
     if length < _MIN_STRENGTH:
         return f"{column.name} all around"
-    value = float(column.decode((difference.own * column.weight)[np.newaxis])[0, 0])
+    value = float(column.decode((difference.values * column.weight)[np.newaxis])[0, 0])
     return f"{column.name} around {digits(value, column.period / 2)}"

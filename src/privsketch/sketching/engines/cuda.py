@@ -26,7 +26,8 @@ from privsketch.design.recipe import Design
 from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, device, is_on_first, is_pinned, to_device
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
-from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, MEANS, DeviceKernel
+from privsketch.kernels.cuda.sums import MAX_DEVICE_DIM, MAX_FEATURE_BLOCKS, SUM_UNITS, DeviceKernel
+from privsketch.kernels.dense import ReferenceKernel
 from privsketch.noise.mechanism import saturating_add
 from privsketch.noise.sums import MAX_RECORDS
 from privsketch.sketching.engines.work import Work
@@ -79,11 +80,11 @@ def has_kernel(design: Design) -> bool:
     if masks.features == "block":
         blocks = design.n_features // design.frequencies.block_size(design.dim)
     return (
-        design.feature_map in MEANS
+        design.feature_map in SUM_UNITS
         and design.frequencies.law != "structured"
         and masks.features in ("all", "block")
-        and design.dim <= MAX_DIM
-        and blocks <= MAX_BLOCKS
+        and design.dim <= MAX_DEVICE_DIM
+        and blocks <= MAX_FEATURE_BLOCKS
     )
 
 
@@ -125,11 +126,9 @@ class _DeviceSums:
         self._dim, self._m = design.dim, design.n_features
         self._block = frequencies.block_size(design.dim)
         self._by_block = self._masks.features == "block"
+        matrix, offsets = frequencies.matrix(domain), frequencies.offsets(domain)
         self._kernel = DeviceKernel(
-            design.mapping,
-            frequencies.matrix(domain).astype(np.int16),
-            frequencies.offsets(domain),
-            frequencies.turn_bits,
+            ReferenceKernel(design.mapping, matrix, offsets, frequencies.turn_bits),
             block=self._block if self._by_block else None,
             listed=self._by_block or self._masks.records < 1,
         )

@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from privsketch import __version__
-from privsketch.pages.report.rendering import STYLE, several
+from privsketch.pages.report.rendering import STYLE_SHEET, several
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.pages.access import Visit, address_within
 
@@ -68,7 +68,7 @@ def templates() -> Environment:
 def style_sheet() -> str:
     """Return the style sheet of reports and of the pages around them."""
     page_styles = (_FOLDER / "style.css").read_text(encoding="utf-8")
-    return f"{STYLE}\nsvg *{{stroke-linejoin:round;stroke-linecap:butt}}\n{page_styles}"
+    return f"{STYLE_SHEET}\nsvg *{{stroke-linejoin:round;stroke-linecap:butt}}\n{page_styles}"
 
 
 @cache
