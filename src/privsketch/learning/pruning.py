@@ -23,7 +23,7 @@ from privsketch.learning.problem import (
 from privsketch.learning.refine import HALF_BITS, TURN
 
 REMOVED_SHARE = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
-N_NEIGHBOURS = 3  # merge partners tried per atom
+PARTNERS_PER_ATOM = 3  # merge partners tried per atom
 
 
 def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
@@ -104,7 +104,7 @@ class Stock:
         looks idle, but not both.
         """
         atoms = self.atoms
-        nearest = nearest_neighbours(atoms.centers, N_NEIGHBOURS)
+        nearest = nearest_neighbours(atoms.centers, PARTNERS_PER_ATOM)
         pairs = neighbour_pairs(nearest)
         merged = merge_pairs(atoms, pairs)
         prices = np.concatenate(

@@ -34,17 +34,17 @@ from privsketch.learning.quasi_newton import Objective, minimise
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
-MAX_WEIGHT = 1e6
+WEIGHT_CAP = 1e6
 # Fall of the cost by one iteration, relative to what noise in the fitted variables hides.
-NEGLIGIBLE = 1e-4
+MIN_FALL_OVER_NOISE = 1e-4
 TURN = 2 * math.pi  # in radians
 HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
-N_STARTS = 64  # random places that the cloud's center is looked for at; by trial
-N_PASSES = 3  # each over frequencies that fit the width found before; by trial
-PASS_ITERATIONS = 60  # of one Gaussian; by trial
+OVERVIEW_STARTS = 64  # random places that the cloud's center is looked for at; by trial
+OVERVIEW_PASSES = 3  # each over frequencies that fit the width found before; by trial
+OVERVIEW_ITERATIONS = 60  # of one Gaussian; by trial
 POWER = 3
 POWER_ITERATIONS = 100  # by trial
-NEGLIGIBLE_POWERS = 1e-6  # fall of the cost by one iteration, relative to it
+MIN_POWER_FALL = 1e-6  # fall of the cost by one iteration, relative to it
 
 
 def refine(
@@ -66,7 +66,7 @@ def refine(
     Noise in p fitted variables hides p / 2m of the cost of 2m numbers: the descent ends where
     iterations bring next to nothing of that.
     """
-    negligible = NEGLIGIBLE * atoms.flat().size / (2 * target.n_features)
+    negligible = MIN_FALL_OVER_NOISE * atoms.flat().size / (2 * target.n_features)
     evaluate = Evaluator(target, atoms).flat
     return _descend(evaluate, target, atoms, low, high, n_iterations, negligible, fit_variances)
 
@@ -92,7 +92,7 @@ def _descend(
     if not fit_variances:
         smallest = largest = variances.ravel()
     lower = np.concatenate([np.zeros(n_atoms), np.tile(low, n_atoms), smallest]) * scale
-    upper = np.concatenate([np.full(n_atoms, MAX_WEIGHT), np.tile(high, n_atoms), largest]) * scale
+    upper = np.concatenate([np.full(n_atoms, WEIGHT_CAP), np.tile(high, n_atoms), largest]) * scale
 
     def objective(x: Floats) -> tuple[float, Floats]:
         value, gradient = evaluate(x / scale)
@@ -260,9 +260,9 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
     variance = float(np.max(half_widths)) ** 2 / 9 or 1.0
     smallest = 1e-6 * variance
     center = (low + high) / 2
-    starts = np.vstack([center, rng.uniform(low, high, (N_STARTS, dim))])
+    starts = np.vstack([center, rng.uniform(low, high, (OVERVIEW_STARTS, dim))])
     atoms = Atoms(np.ones(1), center[None], np.array([[variance]]))
-    for step in range(N_PASSES):
+    for step in range(OVERVIEW_PASSES):
         taper = np.exp(-target.squared_norms * max(float(atoms.variances[0, 0]), smallest) / 2)
         n_needed = min(len(taper), 4 * dim + 8)
         floor = min(0.1, float(np.partition(taper, -n_needed)[-n_needed]))
@@ -272,7 +272,7 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
             matched *= np.tile(lowest.taper**2, 2)
             best = int(np.argmax(matched @ lowest.moments))
             atoms = replace(atoms, centers=starts[best : best + 1])
-        atoms, _ = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
+        atoms, _ = refine(lowest, atoms, low, high, n_iterations=OVERVIEW_ITERATIONS)
     weight = float(atoms.weights[0])
     # No more than a hundredth of the largest moment can only be noise.
     weight = max(weight, 0.01) if np.isfinite(weight) else 1.0
@@ -293,7 +293,7 @@ def refine_powers(
         cost, gradient = cost_of_powers(target, atoms.unflat(numbers), reach)
         return cost, gradient.flat()
 
-    steps = POWER_ITERATIONS, NEGLIGIBLE_POWERS
+    steps = POWER_ITERATIONS, MIN_POWER_FALL
     return _descend(evaluate, target, atoms, low, high, *steps)[0]
 
 

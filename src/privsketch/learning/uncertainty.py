@@ -35,8 +35,8 @@ from privsketch.learning.problem import (
     make_target,
 )
 
-N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
-RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
+FEATURE_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
+TANGENT_RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
 MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
 MAX_DENSE_ATOMS = 40  # atoms, whose inner products are plain matrix products; by trial
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
@@ -199,7 +199,7 @@ def assess(
     lengths = np.sqrt(np.maximum(np.diag(inner), np.finfo(np.float32).tiny))
     inner /= lengths
     inner /= lengths[:, None]
-    inner[np.diag_indices_from(inner)] += RIDGE
+    inner[np.diag_indices_from(inner)] += TANGENT_RIDGE
     factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
     deviations = _sampled_features(target, atoms, rng)
     deviations -= _unit_moments(target, atoms, total)
@@ -241,10 +241,10 @@ def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
 
 
 def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> Real:
-    """Return features of records drawn from the mixture, (N_SAMPLES, 2 m)."""
+    """Return features of records drawn from the mixture, (FEATURE_SAMPLES, 2 m)."""
     shares = np.cumsum(atoms.weights) / atoms.weights.sum()
     # Even spacing: every atom gets its share of the samples, up to one.
-    label = np.searchsorted(shares, (np.arange(N_SAMPLES) + rng.random()) / N_SAMPLES)
+    label = np.searchsorted(shares, (np.arange(FEATURE_SAMPLES) + rng.random()) / FEATURE_SAMPLES)
     label = np.minimum(label, atoms.size - 1)
     widths = np.sqrt(atoms.axis_variances())[label]
     records = atoms.centers[label] + widths * rng.standard_normal(widths.shape)

@@ -227,17 +227,17 @@ def _texts(value: Any, rule: str) -> tuple[str, ...]:
 
 
 SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
-MAX_WIDTH = 100  # characters of a line; by trial
-MAX_FIELDS = 40  # lines of a transposed table
+MAX_LINE_LENGTH = 100  # characters of a line; by trial
+MAX_TABLE_LINES = 40  # lines of a transposed table
 
 
 def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a line for each center with its weight, or for each column if that is narrower."""
     lines = _upright_lines(weights, names, rows)
-    if len(names) <= SHOWN_COLUMNS and len(lines[0]) <= MAX_WIDTH:
+    if len(names) <= SHOWN_COLUMNS and len(lines[0]) <= MAX_LINE_LENGTH:
         return lines
     turned = turned_lines("weight", [f"{weight:.1%}" for weight in weights], names, rows)
-    return turned if len(turned[0]) <= MAX_WIDTH else lines
+    return turned if len(turned[0]) <= MAX_LINE_LENGTH else lines
 
 
 def _upright_lines(
@@ -261,9 +261,9 @@ def turned_lines(
 ) -> list[str]:
     """Return a line for each column, with all centers or components beside each other."""
     shown = [name if len(name) <= 24 else f"{name[:11]}..{name[-11:]}" for name in names]
-    first = max(12, 1 + max(map(len, shown[:MAX_FIELDS])))
+    first = max(12, 1 + max(map(len, shown[:MAX_TABLE_LINES])))
     widths = [
-        max(len(head), *(len(cell) for cell in row[:MAX_FIELDS]))
+        max(len(head), *(len(cell) for cell in row[:MAX_TABLE_LINES]))
         for head, row in zip(heads, rows, strict=True)
     ]
 
@@ -272,8 +272,8 @@ def turned_lines(
         return f"{name:<{first}}" + "  ".join(parts)
 
     lines = [line(title, heads)]
-    lines += [line(shown[j], [row[j] for row in rows]) for j in range(len(names))[:MAX_FIELDS]]
-    more = len(names) - MAX_FIELDS
+    lines += [line(shown[j], [row[j] for row in rows]) for j in range(len(names))[:MAX_TABLE_LINES]]
+    more = len(names) - MAX_TABLE_LINES
     return [*lines, *([f"...         {more} more columns"] if more > 0 else [])]
 
 

@@ -309,10 +309,10 @@ class ClusterModel(Model):
         if centers.ndim != 2 or centers.size == 0 or fields["weights"].shape != (len(centers),):
             raise ParameterError("centers and weights do not fit together")
         require_fingerprint(fields)
-        absent = [name for name in _OF_A_DENSITY if fields[name] is None]
-        if absent and len(absent) < len(_OF_A_DENSITY):
+        absent = [name for name in _DENSITY_FIELDS if fields[name] is None]
+        if absent and len(absent) < len(_DENSITY_FIELDS):
             raise ParameterError(f"{absent[0]} is missing")
-        require_numbers(fields, ("n_records",) if absent else ("n_records", *_NUMBERS))
+        require_numbers(fields, ("n_records",) if absent else ("n_records", *_DENSITY_NUMBERS))
         if not absent:
             _require_density(fields)
         errors = fields["standard_errors"]
@@ -342,8 +342,8 @@ def _checked_ratio(value: Any) -> CostRatio | None:
     return ratio
 
 
-_NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
-_OF_A_DENSITY = (*Density.__dataclass_fields__, "decoder")
+_DENSITY_NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
+_DENSITY_FIELDS = (*Density.__dataclass_fields__, "decoder")
 
 
 def _require_density(fields: dict[str, Any]) -> None:

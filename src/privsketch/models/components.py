@@ -315,11 +315,11 @@ class PCAModel(Model):
         if fields["method"] not in FITS:
             raise ParameterError("unknown method")
         require_fingerprint(fields)
-        require_numbers(fields, (*_VARIANCES, "residual", "expected_residual", "n_records"))
+        require_numbers(fields, (*_VARIANCE_FIELDS, "residual", "expected_residual", "n_records"))
         return {}
 
 
-_VARIANCES = ("total_variance", "noise_variance", "lost_variance")
+_VARIANCE_FIELDS = ("total_variance", "noise_variance", "lost_variance")
 
 
 def _require_components(

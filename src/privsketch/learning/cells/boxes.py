@@ -29,7 +29,7 @@ from privsketch.sketching.sketch import Sketch
 
 _LIKE_GAUSSIAN = 100  # draws of Laplace noise whose sum nobody tells from Gaussian noise
 _ROOT = 1 / math.sqrt(2 * math.pi)
-MAX_DEVIATIONS = 40.0  # in widths: densities there are zero
+MAX_STANDARDISED = 40.0  # in widths: densities there are zero
 _LARGE_BLOCKS = 200  # boxes of a grid on average, from which on a loop over grids is faster
 
 
@@ -188,7 +188,7 @@ class Partition:
 
     def _standardised(self, centers: Floats, widths: Floats) -> Floats:
         z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
-        return np.minimum(np.maximum(z, -MAX_DEVIATIONS), MAX_DEVIATIONS)
+        return np.minimum(np.maximum(z, -MAX_STANDARDISED), MAX_STANDARDISED)
 
     def factors(self, centers: Floats, widths: Floats) -> Floats:
         """Return masses along the axes, (components + 1, n_intervals)."""

@@ -18,9 +18,9 @@ from privsketch.learning.cells.fit import Components
 from privsketch.learning.problem import weighted_sums
 from privsketch.models.base import nearest
 
-N_STARTS = 12  # of k-means++ on boxes; a hundred are no better
-N_FINAL = 2  # starts that go on with parts of boxes
-MAX_PARTS = 40_000  # of all boxes together
+SEEDED_STARTS = 12  # of k-means++ on boxes; a hundred are no better
+N_FINALISTS = 2  # starts that go on with parts of boxes
+MAX_TOTAL_PARTS = 40_000  # of all boxes together
 BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd
 MIN_POINT_SHARE = 1e-4  # records over those of an average point that are left out
 N_SWAPS = 30  # centers that are tried elsewhere
@@ -108,7 +108,7 @@ def _add_moments(
 
 def parts_per_axis(n_boxes: int, dim: int) -> int:
     """Return the affordable number of parts of a box along each axis, at most eight."""
-    return int(np.clip((MAX_PARTS / n_boxes) ** (1 / dim), 1, 8))
+    return int(np.clip((MAX_TOTAL_PARTS / n_boxes) ** (1 / dim), 1, 8))
 
 
 def assign(points: Points, centers: Floats) -> tuple[Indices, Floats]:
@@ -228,10 +228,10 @@ def kmeans(
     if len(coarse.places) < 3 * n_clusters:
         coarse = fine.some(MIN_POINT_SHARE / len(fine.places))
     tried = [start for start in starts if len(start) == n_clusters]
-    tried += [seeds(coarse, n_clusters, rng) for _ in range(N_STARTS)]
+    tried += [seeds(coarse, n_clusters, rng) for _ in range(SEEDED_STARTS)]
     coarse_runs = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
     coarse_runs.sort(key=lambda pair: pair[1])
-    best = [swapped(coarse, *pair, N_SWAPS) for pair in coarse_runs[:N_FINAL]]
+    best = [swapped(coarse, *pair, N_SWAPS) for pair in coarse_runs[:N_FINALISTS]]
     final = [lloyd(fine, centers, PART_ROUNDS) for centers, _ in best]
     centers, _ = min(final, key=lambda pair: pair[1])
     centers = centers[np.lexsort(centers.T[::-1])]  # an order that no start decides

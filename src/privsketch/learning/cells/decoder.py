@@ -49,8 +49,8 @@ MIN_PLAUSIBILITY = 0.02
 # mistake in all boxes, cost 0.0012 +- 0.0003 of log cost where the model is right (equal
 # Gaussians, d = 3 and 4); elsewhere 0.02 to 0.15 are alike within the error of 30 data sets.
 FALSE_SHARE = 0.05
-RIDGE = 1e-6  # relative: unknowns of twins are not told apart by any count
-MAX_ENTRIES = 2_000_000  # of derivatives at a time
+INFORMATION_RIDGE = 1e-6  # relative: unknowns of twins are not told apart by any count
+MAX_DERIVATIVES = 2_000_000  # of derivatives at a time
 
 
 def kmeans_of_cells(
@@ -232,7 +232,7 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     information[last, last] += 0.5 / ELONGATED**2
     lengths = np.sqrt(np.maximum(information.diagonal(), 1e-300))
     scaled = information / lengths / lengths[:, None]
-    scaled[np.diag_indices_from(scaled)] += RIDGE
+    scaled[np.diag_indices_from(scaled)] += INFORMATION_RIDGE
     inverse = cho_solve(cho_factor(scaled, lower=True), np.eye(len(scaled)))
     covariance = inverse / lengths / lengths[:, None]
     residual = float(np.square(boxes.counts - fit.expected).sum())
@@ -255,7 +255,7 @@ def _products(
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its place.
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
-    step = max(1, MAX_ENTRIES // n_unknowns)
+    step = max(1, MAX_DERIVATIVES // n_unknowns)
     for begin in range(0, partition.n_boxes, step):
         at = [index[begin : begin + step] for index in partition.index]
         pairs = zip(partition.by_axis(slopes.values), at, strict=True)

@@ -28,17 +28,19 @@ from privsketch.learning.cells.boxes import Boxes, Partition
 from privsketch.learning.quasi_newton import minimise
 
 # The law is known to within 1e-3 of delta by interpolation; beyond it delta + 3/2 is the variance.
-_DELTAS = np.concatenate([[0.0], np.geomspace(1e-4, 100.0, 400)])
-_VARIANCES = np.concatenate([[2.0], 2 + _DELTAS[1:] * k0e(_DELTAS[1:]) / k1e(_DELTAS[1:])])
+_LAW_DELTAS = np.concatenate([[0.0], np.geomspace(1e-4, 100.0, 400)])
+_LAW_VARIANCES = np.concatenate(
+    [[2.0], 2 + _LAW_DELTAS[1:] * k0e(_LAW_DELTAS[1:]) / k1e(_LAW_DELTAS[1:])]
+)
 MIN_DELTA = 0.3  # least delta: a sharper edge hinders descents and tells little more
-MIN_SAMPLING = 0.25  # variance of sampling in an empty box: counts are whole numbers
-MIN_WIDTH = 0.1  # width over the shortest interval: a narrower one changes no count
-MAX_WIDTH = 0.6  # width over the extent of the domain: a wider one is like the background
+MIN_SAMPLING_VARIANCE = 0.25  # variance of sampling in an empty box: counts are whole numbers
+MIN_RELATIVE_WIDTH = 0.1  # width over the shortest interval: a narrower one changes no count
+MAX_RELATIVE_WIDTH = 0.6  # width over the extent of the domain: a wider one is like the background
 MAX_LOG_STEP = 0.5  # step in widths: beyond it the curvature at the start tells nothing
 # Widths of a component along the axes, and those of all components, are alike up to such factors,
 # in logarithms: a little more evidence is asked for needles and for mixtures of all sizes.
 ELONGATED, UNEQUAL = 0.25, 0.5
-NEGLIGIBLE = 1e-5  # relative fall of -log p in an iteration that is not worth going on for
+MIN_LIKELIHOOD_FALL = 1e-5  # relative fall of -log p in an iteration that is not worth going on for
 # Least scale of log weights: noise alone makes equal weights differ by as much.
 MIN_LOG_SCALE = 0.15
 
@@ -75,11 +77,13 @@ class Likelihood:
 
 def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
     """Return the law of the counts; the expected counts `guess` set their sampling variance."""
-    sampling = np.maximum(guess, MIN_SAMPLING)
+    sampling = np.maximum(guess, MIN_SAMPLING_VARIANCE)
     variance = boxes.variance + sampling
     squared_scale = boxes.variance / (2 * boxes.n_noises)
     ratio = variance / np.maximum(squared_scale, 1e-12 * variance)
-    delta = np.where(ratio < _VARIANCES[-1], np.interp(ratio, _VARIANCES, _DELTAS), ratio - 1.5)
+    delta = np.where(
+        ratio < _LAW_VARIANCES[-1], np.interp(ratio, _LAW_VARIANCES, _LAW_DELTAS), ratio - 1.5
+    )
     rounding = np.maximum(delta, MIN_DELTA) * np.maximum(squared_scale, 1e-12 * variance)
     # Exact for Laplace and for Gaussian noise, and within some percent between them.
     information = 1 / (variance - squared_scale)
@@ -185,8 +189,8 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     """Return the components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
-    narrowest, widest = np.log(MIN_WIDTH * finest), np.log(MAX_WIDTH * extent)
-    widths = np.clip(start.widths, MIN_WIDTH * finest, MAX_WIDTH * extent)
+    narrowest, widest = np.log(MIN_RELATIVE_WIDTH * finest), np.log(MAX_RELATIVE_WIDTH * extent)
+    widths = np.clip(start.widths, MIN_RELATIVE_WIDTH * finest, MAX_RELATIVE_WIDTH * extent)
     start = Components(start.weights, np.clip(start.centers, partition.low, partition.high), widths)
     units = _vector(_units(partition, likelihood, start))
     logs = Components(start.weights, start.centers, np.log(widths))
@@ -209,7 +213,7 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
 
     x = np.clip(_vector(logs) / units, low, high)
     x, value, _ = minimise(
-        objective, x, low, high, n_iterations=n_iterations, negligible=NEGLIGIBLE
+        objective, x, low, high, n_iterations=n_iterations, negligible=MIN_LIKELIHOOD_FALL
     )
     components = components_at(x)
     return Fit(components, expected_counts(partition, components), value)

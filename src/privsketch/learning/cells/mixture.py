@@ -22,10 +22,10 @@ from privsketch.learning.cells.decoder import CellSolution, decode_cells
 from privsketch.learning.mixture.decoder import MixtureSolution
 from privsketch.learning.mixture.gaussians import Gaussians
 
-_SAMPLES = 12_000  # in all: components of a hundredth of the records have a hundred of them
-_ROUNDS = 200  # of EM, at most
-_SETTLED = 1e-6  # rise of the mean log-density that is worth another round
-_LEAST_WIDTH = 0.02  # of a component, in sides of a box: counts do not tell less
+_STAND_INS = 12_000  # in all: components of a hundredth of the records have a hundred of them
+_MAX_EM_ROUNDS = 200  # of EM, at most
+_MIN_EM_RISE = 1e-6  # rise of the mean log-density that is worth another round
+_MIN_EM_WIDTH = 0.02  # of a component, in sides of a box: counts do not tell less
 _NODES = (6, 5, 3)  # of a quadrature along an axis, for one, two and three columns; else 2
 
 
@@ -36,7 +36,7 @@ def decode_mixture_of_cells(
     solution = decode_cells(boxes, n_components, rng)
     with one_thread():
         points, weights, box = _stand_ins(boxes, solution, rng)
-        least = (_LEAST_WIDTH * float((boxes.high - boxes.low).min())) ** 2
+        least = (_MIN_EM_WIDTH * float((boxes.high - boxes.low).min())) ** 2
         fits = [
             _em(points, weights, start, covariance_type, least)
             for start in _starts(points, solution, n_components)
@@ -67,7 +67,7 @@ def _stand_ins(
     """Return points (n, dim), the records that each represents, and its box."""
     atoms, low, high = solution.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
     parts, sizes = [], []
-    n_each = max(50, _SAMPLES // (atoms.size + 1)) // 2
+    n_each = max(50, _STAND_INS // (atoms.size + 1)) // 2
     widths = np.sqrt(atoms.axis_variances())
     for weight, center, width in zip(atoms.weights, atoms.centers, widths, strict=True):
         half = rng.standard_normal((n_each, boxes.dim)) * width
@@ -114,10 +114,10 @@ def _em(
     """Run EM from responsibilities; return the mixture and its mean log-density."""
     previous, total = -np.inf, max(float(weights.sum()), 1e-300)
     gaussians = _maximised(points, weights, member, covariance_type, least)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_EM_ROUNDS):
         member, logs = _responsibilities(points, gaussians)
         value = float(weights @ logs) / total
-        if value < previous + _SETTLED:
+        if value < previous + _MIN_EM_RISE:
             break
         previous = value
         gaussians = _maximised(points, weights, member, covariance_type, least)

@@ -27,9 +27,12 @@ from privsketch.models.base import nearest
 # -log of the chance that noise makes a difference which is believed: 3 deviations.
 MIN_LOG_CHANCE = 4.5
 MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
-FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those after a step
+FIRST_DESCENT_ITERATIONS, DESCENT_ITERATIONS = (
+    60,
+    30,
+)  # iterations of the first descent, and of those after a step
 # Share of components that goes; the smaller near the number asked.
-REMOVED_SHARE, LAST_REMOVED_SHARE = 0.12, 0.06
+LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
 N_PATHS = 2  # from different starts
 MIN_SIZE_RATIO = 0.6  # components of the last fit, over clusters asked for
 MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
@@ -250,10 +253,10 @@ def follow(
     while fits[-1].components.size > fewest:
         components = fits[-1].components
         size = components.size
-        step = REMOVED_SHARE if size > 1.5 * n_clusters else LAST_REMOVED_SHARE
+        step = LARGE_STEP_SHARE if size > 1.5 * n_clusters else SMALL_STEP_SHARE
         n_fewer = min(max(1, int(step * size)), size - fewest)
         components = thinned(partition, likelihood, components, n_fewer)
-        fits.append(fit(partition, likelihood, components, ROUNDS))
+        fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
     return fits
 
 
@@ -283,7 +286,7 @@ def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fi
         costs = components.weights[:-1] * np.square(components.widths).sum(axis=1)
         axes = (components.widths / partition.finest).argmax(axis=1)
         tried = [
-            fit(partition, likelihood, _split(components, index, axes[index]), ROUNDS)
+            fit(partition, likelihood, _split(components, index, axes[index]), DESCENT_ITERATIONS)
             for index in np.argsort(-costs, kind="stable")[:N_SPLITS]
         ]
         better = min(tried, key=criterion, default=best)
@@ -307,7 +310,7 @@ def search(
     for _ in range(N_DOUBLINGS + 1):
         likelihood = likelihood_of(boxes, guess)
         starts = [
-            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_ROUNDS)
+            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_DESCENT_ITERATIONS)
             for _ in range(N_PATHS)
         ]
         guess = np.mean([start.expected for start in starts], axis=0)

@@ -34,7 +34,7 @@ SHAPE_ITERATIONS = 100  # when atoms get widths or shapes of their own; by trial
 MAX_GROWN, MAX_GROWN_UNKNOWNS = 4, 0.4
 SIZE_ITERATIONS = 60  # when a richer mixture gets fewer atoms; by trial
 MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
-MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
+MAX_SAMPLE_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
 UNDIVIDED_SHARE = 0.9  # share of a component in one cluster from which on it is not divided
 MAX_DIVIDED = 32  # clusters: seeds of many more were never better; by trial
 BETTER_COST = 0.99  # cost over that of the solution's own centers that speaks for others
@@ -238,7 +238,7 @@ def default_samples(n_clusters: int, dim: int) -> int:
 
     Where clusters overlap, a center of s samples is off by about width / sqrt(s).
     """
-    affordable = min(MAX_NUMBERS // dim, MAX_DISTANCES // n_clusters)
+    affordable = min(MAX_SAMPLE_NUMBERS // dim, MAX_DISTANCES // n_clusters)
     return max(MIN_SAMPLES * n_clusters, affordable)
 
 

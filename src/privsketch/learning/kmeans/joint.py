@@ -30,13 +30,15 @@ from privsketch.learning.pruning import prune
 from privsketch.learning.refine import Overview, find_overview, refine, refine_powers
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
-SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
-RICH_SURPLUS = 4  # when the records turn out to have more structure than clusters
+PARTICLES_PER_CLUSTER = (
+    2  # particles per cluster: with one, two particles may share a cluster for good
+)
+RICH_PARTICLES_PER_CLUSTER = 4  # when the records turn out to have more structure than clusters
 CAP_GROWTH = 1.4  # ratio of the frequency caps of two levels
 # Iterations of a descent, by trial on mixtures like those of benchmarks/accuracy.py.
 LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
-FINAL_ITERATIONS = 200  # after the last one
+LAST_PRUNE_ITERATIONS = 200  # after the last one
 POLISH_ITERATIONS = 60  # in double precision
 MAX_EXCESS = 4.0  # standard deviations that a residual may exceed its expectation by
 SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found the same
@@ -120,7 +122,7 @@ def decode_joint(
                 break
         atoms, density = best.atoms, None
         if not best.explains:
-            rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
+            rich = _everywhere(best.origin, RICH_PARTICLES_PER_CLUSTER * n_clusters, low, high, rng)
             rich = sharpen(single, rich, best.origin.variance, low, high)
             expected = best.uncertainty.expected_cost
             atoms, density = choose_density(single, atoms, rich, expected, low, high)
@@ -164,7 +166,7 @@ def run_start(
     rng: np.random.Generator,
 ) -> tuple[Atoms, float]:
     """Run one search from fresh particles; return atoms of one width and their cost."""
-    n_particles = max(SURPLUS * n_clusters, n_clusters + 4)
+    n_particles = max(PARTICLES_PER_CLUSTER * n_clusters, n_clusters + 4)
     particles = scatter_particles(overview, n_particles, low, high, rng)
     particles = sharpen(target, particles, overview.variance, low, high)
     atoms = finish(target, particles, n_clusters, low, high)
@@ -220,7 +222,7 @@ def finish(target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Flo
     surplus = atoms.size - n_clusters
     for fraction in (0.5, 0.25, 0.1, 0.0):
         atoms = prune(target, atoms, n_clusters + int(fraction * surplus))
-        n_iterations = PRUNE_ITERATIONS if fraction > 0 else FINAL_ITERATIONS
+        n_iterations = PRUNE_ITERATIONS if fraction > 0 else LAST_PRUNE_ITERATIONS
         atoms, _ = refine(target, atoms, low, high, n_iterations=n_iterations)
     return atoms
 

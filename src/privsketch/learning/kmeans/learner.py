@@ -36,7 +36,7 @@ from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
+MAX_KMEANS_SEARCHES = 6  # at most: one that explains the sketch ends the search; by trial
 LARGE_SEARCH = 10**7  # clusters x features x columns; a search then takes many seconds
 Decoder = Callable[..., Any]
 DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
@@ -99,7 +99,7 @@ def learn_kmeans(
     warn_of(beyond_carried(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
-        n_init = DEFAULT_STARTS if size <= LARGE_SEARCH else 2
+        n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
     decode, origin = find_decoder(decoder)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():

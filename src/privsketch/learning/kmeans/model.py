@@ -33,12 +33,12 @@ from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
 
-N_SAMPLES = 2000  # of the density; they give its cost to some percent
+DENSITY_SAMPLES = 2000  # of the density; they give its cost to some percent
 SMALL_QUANTILE = 0.1  # share of the clusters that are no larger than a small one
 CALIBRATED = ("joint", "cells")  # decoders of the random studies
 MIN_SQUARED_WIDTH = 1e-9  # squared width over that of the domain, below which nothing is told apart
 MIN_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
-RANGES = {
+SIGN_RANGES = {
     "error": (-8.0, 3.0),
     "fisher": (-9.0, 3.0),
     "hopeless": (0.0, 3.0),
@@ -207,7 +207,7 @@ def signs_of(
         "fineness": _logarithm(width / sight.finest),
         "columns": math.log(dim),
     }
-    return {name: min(max(signs[name], low), high) for name, (low, high) in RANGES.items()}
+    return {name: min(max(signs[name], low), high) for name, (low, high) in SIGN_RANGES.items()}
 
 
 def _logarithm(value: float) -> float:
@@ -218,7 +218,7 @@ def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float
     """Return mean squared distances of the density to its centers, and to the overall mean."""
     rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for all
     shares = np.cumsum(density.mixture_weights)
-    label = np.searchsorted(shares, (np.arange(N_SAMPLES) + 0.5) / N_SAMPLES)
+    label = np.searchsorted(shares, (np.arange(DENSITY_SAMPLES) + 0.5) / DENSITY_SAMPLES)
     label = np.minimum(label, len(shares) - 1)
     widths = density.mixture_widths[label]
     places = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)

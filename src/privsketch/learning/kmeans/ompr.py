@@ -31,7 +31,7 @@ DIRAC = np.zeros((1, 1))
 N_CANDIDATES = 20  # random points compared before the ascent of a new atom
 ASCENT_ITERATIONS = 100  # of a new atom; by trial, as the next two
 STEP_ITERATIONS = 50  # of all atoms together, after each new one
-FINAL_ITERATIONS = 300  # of the last refinement, in double precision
+LAST_ITERATIONS = 300  # of the last refinement, in double precision
 
 
 def decode_ompr(
@@ -88,7 +88,7 @@ def run_start(
         atoms, _ = refine(
             single, atoms, low, high, n_iterations=STEP_ITERATIONS, fit_variances=False
         )
-    return refine(target, atoms, low, high, n_iterations=FINAL_ITERATIONS, fit_variances=False)
+    return refine(target, atoms, low, high, n_iterations=LAST_ITERATIONS, fit_variances=False)
 
 
 def add_atom(

@@ -37,14 +37,14 @@ from privsketch.learning.mixture.search import (
 )
 from privsketch.learning.problem import Problem
 
-DEFAULT_STARTS = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus
+MAX_MIXTURE_SEARCHES = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus
 MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the search goes on
-MAX_OUTSIDE_SHARE = 0.02  # share outside the domain above which one search is not enough
-CUT_STARTS = 3  # at least, of mixtures that the edge cuts; by trial
+MIN_CUT_SHARE = 0.02  # share outside the domain above which one search is not enough
+CUT_SEARCHES = 3  # at least, of mixtures that the edge cuts; by trial
 SAME_SCORE = 0.01  # of chi-square: difference of the scores of two runs with the same end
 MIN_ENTRIES = 3  # fewer say nothing about their variance
 VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
-N_DRAWS = 2000  # of records; they give a variance to about sqrt(2 / 2000) = 3 %
+ERROR_DRAWS = 2000  # of records; they give a variance to about sqrt(2 / 2000) = 3 %
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def decode_mixture(
     covariance_type: CovarianceType,
     rng: np.random.Generator,
     *,
-    n_init: int = DEFAULT_STARTS,
+    n_init: int = MAX_MIXTURE_SEARCHES,
     project: Project | None = None,
     dither: Floats | None = None,
 ) -> MixtureSolution:
@@ -129,8 +129,8 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     best = search.polish(*search.descend_and_prune(0, search.sums))
     count = 1
     while count < n_init:
-        is_cut = best.outside_share > MAX_OUTSIDE_SHARE
-        if best.fit.chi_square <= limit and (count >= CUT_STARTS or not is_cut):
+        is_cut = best.outside_share > MIN_CUT_SHARE
+        if best.fit.chi_square <= limit and (count >= CUT_SEARCHES or not is_cut):
             break
         # A later search profits from what the best one says about the distortion.
         candidate = search.polish(*search.descend_and_prune(count, best.sums))
@@ -260,7 +260,7 @@ def error_covariance(search: Search, candidate: Candidate, dispersion: float) ->
         return inverse
     sums, problem, unit = candidate.sums, search.problem, search.unit
     gain = inverse @ (jacobian(sums, fit.gaussians) / deviations[:, None] ** 2).T  # (p, 2 m)
-    phases = draw(fit.gaussians, N_DRAWS, search.rng) @ sums.frequencies.T
+    phases = draw(fit.gaussians, ERROR_DRAWS, search.rng) @ sums.frequencies.T
     shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
     n_records = float(fit.gaussians.weights.sum()) * unit
     sampling = np.atleast_2d(np.cov(shifts.T)) * (n_records * problem.repetition * dispersion)

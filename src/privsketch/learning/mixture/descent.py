@@ -29,11 +29,11 @@ from privsketch.learning.mixture.gaussians import (
     entries,
     features,
 )
+from privsketch.learning.refine import WEIGHT_CAP
 
-MAX_WEIGHT = 1e6  # in units in which all weights together are about one
 MIN_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
-NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
-NEGLIGIBLE_SHARE = 1e-4  # the same where a misfit dwarfs all errors
+MIN_CHI_SQUARE_FALL = 0.02  # a change of chi-square that no statistics would notice
+MIN_RELATIVE_FALL = 1e-4  # the same where a misfit dwarfs all errors
 MAX_DAMPING = 1e6  # steps are then about a millionth of Newton's: the search is at its end
 
 
@@ -128,7 +128,7 @@ def descend(
         upper_shape = np.tile(largest, size)
         lower_shape = np.full(upper_shape.shape, limits.smallest)
     lower = np.concatenate([np.zeros(size), np.tile(limits.low, size), lower_shape])
-    upper = np.concatenate([np.full(size, MAX_WEIGHT), np.tile(limits.high, size), upper_shape])
+    upper = np.concatenate([np.full(size, WEIGHT_CAP), np.tile(limits.high, size), upper_shape])
 
     def scaled(x: Floats) -> tuple[float, Floats]:
         value, gradient = objective(x / scale, sums, gaussians, limits)
@@ -286,7 +286,7 @@ def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
 def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
     """Return the components after a step in the variables, kept within their limits."""
     size, dim = gaussians.means.shape
-    weights = np.clip(gaussians.weights + step[:size], 0.0, MAX_WEIGHT)
+    weights = np.clip(gaussians.weights + step[:size], 0.0, WEIGHT_CAP)
     means = gaussians.means + step[size : size * (dim + 1)].reshape(size, dim)
     change = step[size * (dim + 1) :]
     logs = logarithms(gaussians)
@@ -351,7 +351,7 @@ def gauss_newton(
             candidate = moved(gaussians, _solved(damped, -pull), limits)
             new_residual, new_value, new_excess = residual_of(candidate)
             if new_value < value:
-                done = value - new_value < max(NEGLIGIBLE, NEGLIGIBLE_SHARE * value)
+                done = value - new_value < max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)
                 gaussians, residual, excess = candidate, new_residual, new_excess
                 value = new_value
                 damping = max(damping / 10, 1e-9)

@@ -25,9 +25,11 @@ from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
 from privsketch.learning.pruning import merged_moments
 
-MAX_FEATURES = 2000  # above, the covariance is replaced by its diagonal
-BLOCK = 48  # rows
-RIDGE = 1e-6  # of a record's variance: no moment is known better than its fixed-point rounding
+MAX_DENSE_FEATURES = 2000  # above, the covariance is replaced by its diagonal
+BLOCK_ROWS = 48  # rows
+ROUNDING_VARIANCE = (
+    1e-6  # of a record's variance: no moment is known better than its fixed-point rounding
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +210,8 @@ def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
     matrices = gaussians.covariances if gaussians.has_matrices else gaussians.matrices()
     result = np.zeros((2 * m, 2 * m))
     # Blocks below the diagonal, small enough for the processor's cache.
-    for first in range(0, m, BLOCK):
-        rows = slice(first, min(first + BLOCK, m))
+    for first in range(0, m, BLOCK_ROWS):
+        rows = slice(first, min(first + BLOCK_ROWS, m))
         columns = slice(0, rows.stop)
         cos_cos, sin_sin = result[rows, columns], result[m:, m:][rows, columns]
         cos_sin, sin_cos = result[:m, m:][rows, columns], result[m:, :m][rows, columns]
@@ -310,8 +312,8 @@ def make_weighting(
     one for each.
     """
     n_records = max(n_records, 1.0)
-    extra = np.broadcast_to(noise_variance + RIDGE * n_records, 2 * len(frequencies))
-    if len(frequencies) > MAX_FEATURES:
+    extra = np.broadcast_to(noise_variance + ROUNDING_VARIANCE * n_records, 2 * len(frequencies))
+    if len(frequencies) > MAX_DENSE_FEATURES:
         variances = n_records * sampling_variances(frequencies, gaussians) + extra
         return Weighting(np.sqrt(variances) / unit)
     covariance = sampling_covariance(frequencies, gaussians)

@@ -28,7 +28,11 @@ from privsketch.learning.concerns import (
     on_the_edge,
 )
 from privsketch.learning.kmeans.model import shares
-from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
+from privsketch.learning.mixture.decoder import (
+    MAX_MIXTURE_SEARCHES,
+    MixtureSolution,
+    decode_mixture,
+)
 from privsketch.learning.problem import Problem, checked_sketch, dither_of, problem_of
 from privsketch.learning.uncertainty import no_knowledge, with_label_errors
 from privsketch.models.mixture import GaussianMixtureModel
@@ -82,7 +86,7 @@ def learn_gaussian_mixture(
     n_unknowns = check_choices(design, n_components, covariance_type, n_init)
     n_components = int(n_components)
     if n_init is None:
-        n_init = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE_SEARCH else 1
+        n_init = MAX_MIXTURE_SEARCHES if n_unknowns * design.n_features <= LARGE_SEARCH else 1
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = public_generator(seed, Purpose.MIXTURE_DECODER)
     if design.cells is not None:

@@ -51,24 +51,24 @@ from privsketch.learning.problem import Problem, make_target
 from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
 
-SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
-MIN_SURPLUS = 3  # by trial, as SURPLUS; with none half of the searches get stuck
+SURPLUS_SHARE = 0.3  # further atoms per component; at least MIN_SURPLUS
+MIN_SURPLUS = 3  # by trial, as SURPLUS_SHARE; with none half of the searches get stuck
 REMOVED_AT_ONCE = 4  # one out of so many surplus components
 # Which way the last surplus component goes in each search, from the cheapest: two components
 # on a cluster that the edge cuts can look dearer than two clusters taken for one.
 LAST_RANKS = (0, 1, 0, 2, 1)
 FREE_ITERATIONS = 60  # of covariances that were freed, and after each removal; by trial
-FINAL_ITERATIONS = 150  # after the last removal; by trial
+LAST_REMOVAL_ITERATIONS = 150  # after the last removal; by trial
 POLISH_STEPS = 8  # of Gauss-Newton, at most: NEGLIGIBLE ends them; by trial
 CORRECTION_STEPS = 3  # of Gauss-Newton, in each of DISTORTION_ROUNDS; by trial
 DISTORTION_ROUNDS = 8  # at most: MAX_LAST_CHANGE ends them; by trial
 HARMONIC_ROUNDS = 4  # rough ones, of one-bit sketches only; by trial
 MAX_LAST_CHANGE = 1.0  # squared change of the sums in units of their errors that ends the rounds
 MAX_CHI_SQUARE_GROWTH = 1.1  # growth of chi-square that condemns a correction
-N_NEIGHBOURS = 4  # merge partners tried per component
-RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
-N_NUMBERS = 100_000  # standard normal ones, for all draws of a component
-MAX_OUTSIDE = 2000  # draws per component that are worked out, fewer if there is much to do
+PARTNERS_PER_COMPONENT = 4  # merge partners tried per component
+REMOVAL_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+DRAWN_NUMBERS = 100_000  # standard normal ones, for all draws of a component
+MAX_OUTSIDE_DRAWS = 2000  # draws per component that are worked out, fewer if there is much to do
 MAX_PHASES = 5_000_000  # draws x features, of all components
 # sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
 # lowest frequencies many orders count.
@@ -123,7 +123,7 @@ class Search:
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
         """Run one search by plain least squares; each search has another surplus."""
         problem, limits = self.problem, self.limits
-        surplus = max(MIN_SURPLUS, round(SURPLUS * self.n_components)) + number
+        surplus = max(MIN_SURPLUS, round(SURPLUS_SHARE * self.n_components)) + number
         cosines, sines = sums.values.reshape(2, -1)
         target = make_target(problem.frequencies, cosines + 1j * sines)
         # One Gaussian fitted to few far clusters may settle on one of them.
@@ -146,7 +146,7 @@ class Search:
             for _ in range(max(surplus // REMOVED_AT_ONCE, 1)):
                 gaussians = remove_cheapest(sums, gaussians, rank)
             is_last = gaussians.size == self.n_components
-            n_iterations = FINAL_ITERATIONS if is_last else FREE_ITERATIONS
+            n_iterations = LAST_REMOVAL_ITERATIONS if is_last else FREE_ITERATIONS
             gaussians, _ = descend(sums, gaussians, limits, n_iterations=n_iterations)
         return gaussians, sums
 
@@ -222,7 +222,7 @@ def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussian
     so on: of two twins, deleting either and merging both come to the same.
     """
     size = gaussians.size
-    nearest = _nearest(gaussians, N_NEIGHBOURS)
+    nearest = _nearest(gaussians, PARTNERS_PER_COMPONENT)
     pairs = neighbour_pairs(nearest)
     candidates = join(gaussians, merge_pairs(gaussians, pairs))
     matrix = features(sums.frequencies, sums.quadratic, candidates)
@@ -234,7 +234,7 @@ def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussian
     stay = np.array(options, dtype=np.intp)  # (options, size - 1)
     inners = inner[stay[:, :, None], stay[:, None, :]]
     rights = right[stay]
-    ridge = RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
+    ridge = REMOVAL_RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
     solved = np.linalg.solve(inners + ridge * np.eye(size - 1), rights[:, :, None])[:, :, 0]
     # What the best weights explain, ridge included; the most explained is the cheapest.
     order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
@@ -373,7 +373,7 @@ class Distortion:
         """Yield the draws outside the domain, component by component."""
         factors = np.linalg.cholesky(gaussians.matrices())
         n_phases = len(frequencies) * gaussians.size
-        n_most = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE))
+        n_most = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE_DRAWS))
         for k in np.flatnonzero(gaussians.weights > 0):
             points = gaussians.means[k] + self.draws @ factors[k].T
             inside = self.project(points)
@@ -398,5 +398,5 @@ def make_distortion(
     project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
 ) -> Distortion:
     """Return the distortion of a design, with fresh draws."""
-    half = rng.standard_normal((max(N_NUMBERS // (2 * dim), 500), dim))
+    half = rng.standard_normal((max(DRAWN_NUMBERS // (2 * dim), 500), dim))
     return Distortion(project, np.concatenate([half, -half]), dither)

@@ -20,9 +20,14 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Bits, Floats
 from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.validity import pca_unknowns, require_components
-from privsketch.learning.pca.fits import CONVEX_ITERATIONS as MAX_ITERATIONS
-from privsketch.learning.pca.fits import CONVEX_TOLERANCE as TOLERANCE
-from privsketch.learning.pca.fits import Factors, RemainderFit, fit_with_remainder, refit
+from privsketch.learning.pca.fits import (
+    CONVEX_ITERATIONS,
+    CONVEX_TOLERANCE,
+    Factors,
+    RemainderFit,
+    fit_with_remainder,
+    refit,
+)
 from privsketch.learning.pca.problem import (
     EntryMeasurements,
     Observations,
@@ -32,10 +37,10 @@ from privsketch.learning.pca.problem import (
 )
 from privsketch.learning.pca.search import Search, carried_components
 
-METHODS = ("auto", "burer-monteiro", "convex")
+PCA_METHODS = ("auto", "burer-monteiro", "convex")
 SAFE_RATIO = 2.0  # values per unknown that a fit should have
 VISIBLE_ERRORS = 4.0  # standard errors that are said to show
-MAX_DESIGN = 4 * 10**6  # numbers in J; beyond, averages over directions
+MAX_TANGENT_NUMBERS = 4 * 10**6  # numbers in J; beyond, averages over directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +178,7 @@ def _fit(search: Search, rank: int, method: str) -> tuple[RemainderFit, str]:
     observations = search.observations
     measurements = observations.measurements
     if method == "convex":
-        fit = search.convex(MAX_ITERATIONS, TOLERANCE)
+        fit = search.convex(CONVEX_ITERATIONS, CONVEX_TOLERANCE)
         factors = refit(measurements, search.squares, fit, rank)
         return RemainderFit(factors, 0.0, search.squares, factors.matrix()), "convex"
     if isinstance(measurements, EntryMeasurements) and observations.exact_law:
@@ -237,7 +242,7 @@ def _spread_by_noise(observations: Observations, fit: RemainderFit, axes: Floats
     gain = robust_gain(observations.noise, unknowns / size)
     if isinstance(measurements, EntryMeasurements):
         return _of_entries(observations, measurements.on_diagonal, axes, k, gain)
-    if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_DESIGN:
+    if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_TANGENT_NUMBERS:
         spread = _of_tangents(measurements, fit, axes, k, gain)
         if spread is not None:
             return spread

@@ -44,8 +44,8 @@ from scipy.optimize import minimize
 from privsketch._base.types import Floats
 from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Observations
 
-MAX_ITERATIONS = 1000  # a guard: TOLERANCE is to end a fit; by trial
-TOLERANCE = 1e-10  # relative fall of the cost per step; by trial
+FACTOR_ITERATIONS = 1000  # a guard: FACTOR_TOLERANCE is to end a fit; by trial
+FACTOR_TOLERANCE = 1e-10  # relative fall of the cost per step; by trial
 HUBER_THRESHOLD = 0.8  # standard deviations of the noise
 CONVEX_ITERATIONS = 1000  # a guard: CONVEX_TOLERANCE is to end a fit; by trial
 CONVEX_TOLERANCE = 1e-6  # relative change per step; by trial
@@ -104,7 +104,7 @@ def cost_and_gradient(
 
 
 def fit_factors(
-    measurements: Measurements, loss: Loss, start: Factors, *, tolerance: float = TOLERANCE
+    measurements: Measurements, loss: Loss, start: Factors, *, tolerance: float = FACTOR_TOLERANCE
 ) -> Factors:
     """Return the factors of least cost near a start; `tolerance` is a relative fall per step."""
     shape = start.factor.shape
@@ -126,8 +126,8 @@ def fit_factors(
         method="L-BFGS-B",
         bounds=[(None, None)] * (len(first) - 1) + [(0.0, None)],
         options={
-            "maxiter": MAX_ITERATIONS,
-            "maxfun": 2 * MAX_ITERATIONS,
+            "maxiter": FACTOR_ITERATIONS,
+            "maxfun": 2 * FACTOR_ITERATIONS,
             "maxcor": 20,
             "ftol": tolerance,
             "gtol": 1e-7,

@@ -9,7 +9,7 @@ from privsketch._base.errors import ParameterError, require_count, require_one_o
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
-from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca
+from privsketch.learning.pca.decoder import PCA_METHODS, PCASolution, decode_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
 from privsketch.sketching.sketch import Sketch
@@ -86,7 +86,7 @@ def check_choices(n_components: int | str, method: str) -> None:
     """Refuse what no sketch could be learned with, before one is made."""
     if not isinstance(n_components, str) or n_components != "auto":
         require_count("n_components", n_components, "an integer of at least 1, or 'auto'")
-    require_one_of("method", method, METHODS)
+    require_one_of("method", method, PCA_METHODS)
 
 
 def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:

@@ -21,7 +21,7 @@ import numpy as np
 from privsketch._base.types import Floats
 from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.fits import (
-    TOLERANCE,
+    FACTOR_TOLERANCE,
     ConvexFit,
     Factors,
     Loss,
@@ -35,13 +35,13 @@ from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Obs
 
 ROUGH_TOLERANCE = 1e-5  # relative fall of the cost per step
 SPECTRAL_RATIO = 4  # values per unknown from which a spectral start is safe
-PENALTY = 0.25  # of the noise edge
+PENALTY_SHARE = 0.25  # of the noise edge
 LAST_DEVIATIONS = 3.0  # standard errors from which a last direction stands out
 START_ITERATIONS, START_TOLERANCE = 100, 1e-3  # a start need not be exact; by trial
-N_DRAWS, N_DRAWS_WIDE = 100, 20  # the largest eigenvalues of wide matrices vary little
+EDGE_DRAWS, WIDE_EDGE_DRAWS = 100, 20  # the largest eigenvalues of wide matrices vary little
 MAX_MANY_DRAWS_DIM = 50  # columns
-DEVIATIONS = 2.0  # above the mean of the draws: one false alarm in some thirty
-QUANTILE = 0.97  # of the draws, where the noise has heavy tails
+EDGE_DEVIATIONS = 2.0  # above the mean of the draws: one false alarm in some thirty
+EDGE_QUANTILE = 0.97  # of the draws, where the noise has heavy tails
 
 
 class Search:
@@ -72,7 +72,7 @@ class Search:
         return fit_convex(
             self.observations.measurements,
             self.squares,
-            PENALTY * self.edge.noise,
+            PENALTY_SHARE * self.edge.noise,
             max_iterations=max_iterations,
             tolerance=tolerance,
         )
@@ -80,7 +80,7 @@ class Search:
     def fit(self, rank: int) -> Factors:
         """Return the best U U' + s I with U of this rank."""
         start = self._rough.get(rank, leading(self.start, rank))
-        return self._improved(start, self.loss, TOLERANCE)
+        return self._improved(start, self.loss, FACTOR_TOLERANCE)
 
     def _rough_fit(self, rank: int) -> Factors:
         """Fit least squares well enough to see what they leave.
@@ -174,7 +174,7 @@ def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
     level = loss.whiten(measurements.identity)
     noise: list[float] = []
     sampling: list[float] = []
-    for _ in range(N_DRAWS if measurements.dim <= MAX_MANY_DRAWS_DIM else N_DRAWS_WIDE):
+    for _ in range(EDGE_DRAWS if measurements.dim <= MAX_MANY_DRAWS_DIM else WIDE_EDGE_DRAWS):
         unit = deviations * _unit_noise(observations.noise, measurements.size, rng)
         of_mean = _unit_noise(observations.noise, measurements.dim, rng)
         unit += observations.mean_error(math.sqrt(observations.mean_variance) * of_mean)
@@ -190,7 +190,8 @@ def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
 
 def _above(rates: list[float]) -> float:
     return max(
-        float(np.mean(rates) + DEVIATIONS * np.std(rates)), float(np.quantile(rates, QUANTILE))
+        float(np.mean(rates) + EDGE_DEVIATIONS * np.std(rates)),
+        float(np.quantile(rates, EDGE_QUANTILE)),
     )
 
 

@@ -27,7 +27,7 @@ PALETTE = (
     "#8c5a3c",
 )
 INK, FAINT, GREY = "#24292f", "#d0d7de", "#8c959f"
-STYLE = {
+RC_PARAMS = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
     "axes.edgecolor": FAINT,
@@ -73,7 +73,7 @@ def figure_of(width: float, height: float, rows: int = 1, columns: int = 1) -> t
     import matplotlib
     import matplotlib.figure  # no backend: a figure saved as SVG needs none
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -89,7 +89,7 @@ def plot_axis(ax: Any, width: float, height: float) -> Any:
         raise ParameterError(
             "plot: plots need matplotlib; pip install 'privsketch[plot]'"
         ) from None
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 

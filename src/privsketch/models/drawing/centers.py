@@ -26,7 +26,7 @@ from privsketch.models.drawing.axes import (
 )
 
 INTERVAL = 1.64  # standard errors on either side of a 90 % interval
-MAX_FIELDS = 30  # rows of a table; beyond, those in which centers differ most; by trial
+MAX_TABLE_ROWS = 30  # rows of a table; beyond, those in which centers differ most; by trial
 
 
 def dot_sizes(weights: Floats) -> Floats:
@@ -187,9 +187,9 @@ def _plot_table(
     names, rows = model.shown_rows(centers, errors)
     tones = _relative_positions(model, centers, domain)
     fields = _field_indices(model, columns)
-    if len(fields) > MAX_FIELDS:
+    if len(fields) > MAX_TABLE_ROWS:
         spread = np.nan_to_num(np.ptp(tones[:, fields], axis=0))
-        widest = np.argsort(-spread, kind="stable")[:MAX_FIELDS]
+        widest = np.argsort(-spread, kind="stable")[:MAX_TABLE_ROWS]
         fields = sorted(fields[int(j)] for j in widest)
     heads = [f"{k + 1}\n{weight:.1%}" for k, weight in enumerate(weights)]
     axis = plot_axis(ax, *heat_size(len(fields), len(heads)))
