@@ -135,7 +135,7 @@ def test_first_moments_are_those_of_a_fine_grid():
     for d, g in enumerate(boxes.shape):
         box = box * g + np.minimum(((fine.centers[:, d] + 1) / 2 * g).astype(int), g - 1)
     means = np.stack([np.bincount(box, mass * x) / np.bincount(box, mass) for x in fine.centers.T])
-    np.testing.assert_allclose(coarse.places, means.T, atol=2e-3)
+    np.testing.assert_allclose(coarse.positions, means.T, atol=2e-3)
 
 
 def test_parts_of_boxes_fill_them():
@@ -146,9 +146,9 @@ def test_parts_of_boxes_fill_them():
         parts = divided(boxes, 3)
         assert parts.shares.sum() == pytest.approx(1.0)
         points = points_of(boxes, np.arange(boxes.n_boxes) + 1.0, [], 3)
-        assert (points.places >= boxes.low[points.box] - 1e-12).all()
-        assert (points.places <= boxes.high[points.box] + 1e-12).all()
-        sums = np.bincount(points.box, points.records)
+        assert (points.positions >= boxes.low[points.source] - 1e-12).all()
+        assert (points.positions <= boxes.high[points.source] + 1e-12).all()
+        sums = np.bincount(points.source, points.weights)
         np.testing.assert_allclose(sums, np.arange(boxes.n_boxes) + 1.0)
 
 

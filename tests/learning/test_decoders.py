@@ -11,15 +11,10 @@ import pytest
 from scipy.optimize import approx_fprime, nnls
 
 from privsketch.learning import problem
-from privsketch.learning.kmeans.density import (
-    Samples,
-    cluster_density,
-    grow_density,
-    information_criterion,
-    lloyd_round,
-)
+from privsketch.learning.kmeans.density import cluster_density, grow_density, information_criterion
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.ompr import decode_ompr
+from privsketch.learning.lloyd import Points, lloyd, total_cost
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -581,9 +576,9 @@ def test_lloyd_splits_one_wide_cluster_as_k_means_would():
 def test_lloyd_keeps_a_center_without_samples_and_clips_to_the_box():
     far = np.array([[0.0, 0.0], [1.0, 1.0]])
     places = np.array([[0.1, 0.0], [0.3, 0.2]])
-    samples = Samples(places, np.array([1.0, 3.0]), np.zeros(2, dtype=np.intp))
-    moved, before = lloyd_round(far, samples)
-    assert before == pytest.approx(0.01 + 3 * 0.13)
+    points = Points(places, np.array([1.0, 3.0]), np.zeros(2, dtype=np.intp))
+    moved = lloyd(points, far, n_rounds=1, tolerance=0.0)
+    assert total_cost(points, far) == pytest.approx(0.01 + 3 * 0.13)
     np.testing.assert_allclose(moved, [[0.25, 0.15], [1.0, 1.0]])
     box = np.ones(2)
     wide = cluster_density(

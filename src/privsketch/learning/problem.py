@@ -325,15 +325,6 @@ def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
     return nonnegative_solution(inner, right)
 
 
-def weighted_sums(
-    rows: Floats, weights: Floats, label: Indices, n_labels: int
-) -> tuple[Floats, Floats]:
-    """Return weights (n_labels,) and weighted sums (n_labels, dim) of the rows of each label."""
-    mass = np.bincount(label, weights, n_labels).astype(np.float64)
-    sums = [np.bincount(label, weights * column, n_labels) for column in rows.T]
-    return mass, np.stack(sums, axis=1)
-
-
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:
     """Return the x >= 0 of least x'Gx - 2 x'r, for a positive definite G.
 

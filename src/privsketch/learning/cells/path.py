@@ -20,7 +20,7 @@ from sklearn.cluster import kmeans_plusplus
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
-from privsketch.learning.problem import weighted_sums
+from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
 from privsketch.models.base import nearest
 
@@ -33,7 +33,8 @@ FIRST_DESCENT_ITERATIONS, DESCENT_ITERATIONS = (
 )  # iterations of the first descent, and of those after a step
 # Share of components that goes; the smaller near the number asked.
 LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
-N_PATHS = 2  # from different starts
+N_PATHS = 2  # paths from different starts
+GUESS_ROUNDS = 5  # rounds of k-means for a start, which need not be exact
 MIN_SIZE_RATIO = 0.6  # components of the last fit, over clusters asked for
 MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
 # Components that are tried as two at the end, and how often. By trial, log cost over 30 data
@@ -147,32 +148,29 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
     return order, cuts
 
 
-def initial(
-    boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator, n_rounds: int = 5
-) -> Components:
+def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) -> Components:
     """Return components by k-means of a guess, each with the moments of its boxes.
 
     Axes count by their extent: clusters are as wide as their domain, not as their units.
     """
     unit = boxes.high.max(axis=0) - boxes.low.min(axis=0)
     lengths = (boxes.high - boxes.low) / unit
-    places, weights = boxes.centers / unit, np.maximum(guess, 0.0)
+    positions, weights = boxes.centers / unit, np.maximum(guess, 0.0)
     total = float(weights.sum())
     if not total > 0:
         weights, total = boxes.shares, 1.0
     weights = weights / weights.sum()
-    some = np.flatnonzero(weights > 1e-3 / len(weights))
-    places, weights, size = places[some], weights[some], min(size, len(some))
-    state = int(rng.integers(2**31))
-    centers, _ = kmeans_plusplus(places, size, sample_weight=weights, random_state=state)
-    for _ in range(n_rounds):
-        label = nearest(places, centers)
-        mass, sums = weighted_sums(places, weights, label, size)
-        moved = sums / np.maximum(mass, 1e-300)[:, None]
-        centers = np.where((mass > 1e-200)[:, None], moved, centers)
-    label = nearest(places, centers)
-    squares = (places - centers[label]) ** 2 + lengths[some] ** 2 / 12
-    mass, sums = weighted_sums(squares, weights, label, size)
+    filled = np.flatnonzero(weights > 1e-3 / len(weights))
+    points = Points(positions[filled], weights[filled], filled)
+    size, state = min(size, len(filled)), int(rng.integers(2**31))
+    centers, _ = kmeans_plusplus(
+        points.positions, size, sample_weight=points.weights, random_state=state
+    )
+    for _ in range(GUESS_ROUNDS):
+        centers = means(points, nearest(points.positions, centers), centers)
+    labels = nearest(points.positions, centers)
+    squares = (points.positions - centers[labels]) ** 2 + lengths[filled] ** 2 / 12
+    mass, sums = weighted_sums(squares, points.weights, labels, size)
     variances = sums / np.maximum(mass, 1e-300)[:, None]
     widths = np.sqrt(np.maximum(variances, lengths.min(axis=0) ** 2 / 12))
     start = np.append(total * mass * 0.95, 0.05 * total)

@@ -13,17 +13,18 @@ clustered by Lloyd's rounds at no privacy cost.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Indices
-from privsketch.learning.problem import Atoms, Problem, Target, cost, residual_vector, weighted_sums
+from privsketch._base.types import Floats
+from privsketch.learning.lloyd import Points, assign, lloyd, total_cost, weighted_sums
+from privsketch.learning.problem import Atoms, Problem, Target, cost, residual_vector
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import find_overview, refine
 from privsketch.learning.uncertainty import Solution
-from privsketch.models.base import nearest
 
 DENSITY_SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
 # Unknowns per number of the sketch. The misfit of clusters of a wrong shape is no white noise, and
@@ -38,7 +39,8 @@ MAX_SAMPLE_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what i
 UNDIVIDED_SHARE = 0.9  # share of a component in one cluster from which on it is not divided
 MAX_DIVIDED = 32  # clusters: seeds of many more were never better; by trial
 BETTER_COST = 0.99  # cost over that of the solution's own centers that speaks for others
-LLOYD_TOLERANCE = 1e-7  # relative fall of the cost that is worth another round
+LLOYD_LIMITS = 30, 1e-7  # rounds at most; relative fall of the cost that is worth another one
+N_SEEDS = 3  # k-means++ starts beside the centers of the solution
 
 
 def choose_density(
@@ -172,22 +174,8 @@ class Clusters:
         return np.asarray(self.masses.sum(axis=1))
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Samples of a mixture, (n, dim), the weight of each, and its component."""
-
-    places: Floats
-    weights: Floats
-    component: Indices
-
-    def thinned(self, n: int) -> Samples:
-        """Return about n of the samples, evenly from all components."""
-        step = max(1, len(self.weights) // n)
-        return Samples(self.places[::step], self.weights[::step], self.component[::step])
-
-
-def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Samples:
-    """Return samples of a Gaussian mixture and the weight of each.
+def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Points:
+    """Return samples of a Gaussian mixture with their weights and components.
 
     Every component gets the same number of samples, so small ones are resolved
     as well as large ones, and they come in antithetic pairs, so that the mean of
@@ -197,40 +185,12 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
     n_pairs = max(1, n_per_component // 2)
     widths = np.sqrt(mixture.axis_variances()).reshape(size, 1, dim)
     half = rng.standard_normal((size, n_pairs, dim)) * widths
-    places = mixture.centers[:, None, :] + np.concatenate([half, -half], axis=1)
-    return Samples(
-        places.reshape(-1, dim),
+    positions = mixture.centers[:, None, :] + np.concatenate([half, -half], axis=1)
+    return Points(
+        positions.reshape(-1, dim),
         np.repeat(mixture.weights / (2 * n_pairs), 2 * n_pairs),
         np.repeat(np.arange(size), 2 * n_pairs),
     )
-
-
-def assign(centers: Floats, samples: Samples) -> tuple[Indices, float]:
-    """Return the nearest center of each sample, and the weighted squared distance of all."""
-    labels = nearest(samples.places, centers)
-    misses = samples.places - centers[labels]
-    return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
-
-
-def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
-    """Return the centers after one round, and the cost before; centers without weight stay."""
-    labels, cost = assign(centers, samples)
-    mass, sums = weighted_sums(samples.places, samples.weights, labels, len(centers))
-    received = mass > 0
-    moved = centers.copy()
-    moved[received] = sums[received] / mass[received, None]
-    return moved, cost
-
-
-def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
-    """Run rounds until the cost no longer falls, at most `n_rounds`."""
-    previous = np.inf
-    for _ in range(n_rounds):
-        moved, cost = lloyd_round(centers, samples)
-        if cost >= previous * (1 - LLOYD_TOLERANCE):
-            break
-        centers, previous = moved, cost
-    return centers
 
 
 def default_samples(n_clusters: int, dim: int) -> int:
@@ -247,9 +207,7 @@ def cluster_density(
     rng: np.random.Generator,
     low: Floats,
     high: Floats,
-    n_rounds: int = 30,
     n_samples: int | None = None,
-    n_seeds: int = 3,
 ) -> Clusters:
     """Return the k-means clusters of the density of a solution.
 
@@ -264,38 +222,39 @@ def cluster_density(
         n_samples = default_samples(*centers.shape)
     n_each = max(n_samples // density.size, 100)
     samples = sample_mixture(density, rng, n_each)
-    samples = replace(samples, places=np.clip(samples.places, low, high))
+    samples = replace(samples, positions=np.clip(samples.positions, low, high))
     with one_thread():
-        clusters = _clusters(lloyd(centers, samples, n_rounds), samples, density.size)
+        clusters = _clusters(samples, lloyd(samples, centers, *LLOYD_LIMITS), density.size)
         # Where clusters share a component, another division may be better; seeds of very many
         # clusters never are.
         divided = bool((clusters.masses.max(axis=0) < UNDIVIDED_SHARE * density.weights).any())
         guessed = density.size != n_clusters or (divided and n_clusters <= MAX_DIVIDED)
         if guessed and samples.weights.sum() > 0:
-            few = samples.thinned(TRIAL_SAMPLES * n_clusters)
+            step = max(1, len(samples.weights) // (TRIAL_SAMPLES * n_clusters))
+            few = samples.subset(slice(None, None, step))
             starts = [clusters.centers]
-            for _ in range(n_seeds):
+            for _ in range(N_SEEDS):
                 seed = int(rng.integers(2**31))
                 seeds, _ = kmeans_plusplus(
-                    few.places, n_clusters, sample_weight=few.weights, random_state=seed
+                    few.positions, n_clusters, sample_weight=few.weights, random_state=seed
                 )
-                starts.append(lloyd(seeds, few, n_rounds))
-            best = min(starts, key=lambda start: assign(start, few)[1])
+                starts.append(lloyd(few, seeds, *LLOYD_LIMITS))
+            best = min(starts, key=partial(total_cost, few))
             if best is not starts[0]:
-                other = _clusters(lloyd(best, samples, n_rounds), samples, density.size)
+                other = _clusters(samples, lloyd(samples, best, *LLOYD_LIMITS), density.size)
                 # The mixture is itself an estimate: a little better on it means nothing.
                 clusters = other if other.cost < BETTER_COST * clusters.cost else clusters
     return replace(clusters, centers=np.clip(clusters.centers, low, high))
 
 
-def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
+def _clusters(samples: Points, centers: Floats, size: int) -> Clusters:
     """Return what each center serves of each of `size` components."""
-    labels, cost = assign(centers, samples)
+    labels, costs = assign(samples, centers)
     n_clusters = len(centers)
-    cells = labels * size + samples.component
-    mass, sums = weighted_sums(samples.places, samples.weights, cells, n_clusters * size)
+    pairs = labels * size + samples.source
+    mass, sums = weighted_sums(samples.positions, samples.weights, pairs, n_clusters * size)
     masses = mass.reshape(n_clusters, size)
     means = np.repeat(centers[:, None, :], size, axis=1)
     served = masses > 0
     means[served] = sums.reshape(means.shape)[served] / masses[served, None]
-    return Clusters(centers, masses, means, cost)
+    return Clusters(centers, masses, means, float(costs.sum()))
