@@ -185,9 +185,9 @@ def test_what_is_clear_is_believed_and_nothing_else():
 
 def test_where_much_differs_smaller_differences_are_believed():
     alone = np.concatenate([[6.0], np.full(99, 0.5)])
-    assert not (alone > guess._believed(alone, 0.05)).any()  # ln(100 / 0.05) = 7.6
+    assert not (alone > guess._threshold(alone, 0.05)).any()  # ln(100 / 0.05) = 7.6
     among = np.concatenate([np.full(20, 9.0), alone[:80]])
-    assert (among > guess._believed(among, 0.05)).sum() == 21  # ln(100 / (21 * 0.05)) = 4.6
+    assert (among > guess._threshold(among, 0.05)).sum() == 21  # ln(100 / (21 * 0.05)) = 4.6
 
 
 def test_two_groups_that_became_one_come_apart():
