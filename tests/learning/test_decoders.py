@@ -478,7 +478,7 @@ def test_what_a_mixture_leaves_grows_into_atoms_of_its_own():
     widths = np.array([np.full(6, 0.05), np.full(6, 0.3)])
     weights = np.array([0.95, 0.05])
     problem = make_problem(rng, weights, centers, widths, n_features=400)
-    target = make_target(problem.frequencies, problem.moments)
+    target = problem.target()
     large = Atoms(weights[:1], centers[:1], widths[:1] ** 2)
     grown = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
     assert grown is not None
@@ -503,14 +503,14 @@ def test_information_criterion_does_not_pay_for_noise():
     truth = on_a_grid(rng, 3, 3)
     frequencies = rng.standard_normal((60, 3)) * 3
     noise = 0.05 * (rng.standard_normal(60) + 1j * rng.standard_normal(60))
-    target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1) + noise)
+    moments = exact_moments(frequencies, np.ones(3), truth, 0.1) + noise
+    target = make_target(frequencies, moments, low=-1.0, high=1.0)
     expected = 2 * 60 * 0.05**2
-    box = np.ones(3)
     right = Atoms(np.ones(3), truth, np.array([[0.01]]))
     twins = np.concatenate([truth - 0.02, truth + 0.02])
     more = Atoms(np.full(6, 0.5), twins, np.array([[0.01]]))
     fewer = Atoms(np.ones(2), truth[:2], np.array([[0.01]]))
-    fits = [refine(target, atoms, -box, box, n_iterations=100)[0] for atoms in (right, more, fewer)]
+    fits = [refine(target, atoms, n_iterations=100)[0] for atoms in (right, more, fewer)]
     scores = [information_criterion(target, atoms, expected) for atoms in fits]
     assert cost(target, fits[1]) <= cost(target, fits[0])
     assert scores[0] == min(scores)

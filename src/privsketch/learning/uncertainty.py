@@ -32,7 +32,6 @@ from privsketch.learning.problem import (
     features,
     inner_products,
     lower_products,
-    make_target,
 )
 
 FEATURE_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
@@ -143,9 +142,8 @@ def assess_fit(
         for order in HARMONICS:
             moments = harmonic_moments(problem.frequencies, atoms, order)
             variance += unit**2 * float(np.mean(np.abs(moments) ** 2)) / (2 * order**2)
-    target = make_target(problem.frequencies, problem.moments)
     return assess(
-        target,
+        problem.target(),
         atoms,
         noise_variance=variance / unit**2,
         n_records=n_records / problem.repetition,

@@ -21,7 +21,7 @@ from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
 from privsketch.learning.lloyd import Points, means, weighted_sums
-from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
+from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
 from privsketch.models.base import nearest
 
 MIN_LOG_CHANCE = 4.5  # -log of the chance of a noise of 3 deviations: larger differences count
@@ -226,9 +226,7 @@ def _neighbours(components: Components) -> tuple[Indices, Indices]:
     variances = components.widths**2
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
-    np.fill_diagonal(distance, np.inf)
-    closest = np.argsort(distance, axis=1, kind="stable")[:, : min(2, size - 1)]
-    pairs = neighbour_pairs(closest)
+    pairs = neighbour_pairs(nearest_columns(distance, 2))
     return pairs[:, 0], pairs[:, 1]
 
 

@@ -24,14 +24,7 @@ from privsketch.learning.kmeans.density import Clusters, cluster_density, each_i
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.problem import (
-    Atoms,
-    Problem,
-    checked_sketch,
-    cost,
-    make_target,
-    problem_of,
-)
+from privsketch.learning.problem import Atoms, Problem, checked_sketch, cost, problem_of
 from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -179,7 +172,7 @@ def _checked_solution(
     return Solution(
         atoms=atoms,
         density=atoms,
-        residual=cost(make_target(problem.frequencies, problem.moments), atoms),
+        residual=cost(problem.target(), atoms),
         uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=widths.size > 1),
     )
 
