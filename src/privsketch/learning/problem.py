@@ -143,13 +143,13 @@ class Atoms:
         variances = self.variances if self.shared else self.variances[keep]
         return Atoms(self.weights[keep], self.centers[keep], variances)
 
-    def joined(self, other: Atoms) -> Atoms:
-        """Return these atoms and others with variances of the same shape; shared ones stay."""
-        weights = np.concatenate([self.weights, other.weights])
-        centers = np.concatenate([self.centers, other.centers])
-        if self.shared:
-            return Atoms(weights, centers, self.variances)
-        return Atoms(weights, centers, np.concatenate([self.variances, other.variances]))
+    def joined(self, other: Atoms, *, shared: bool) -> Atoms:
+        """Return these atoms and others, whose variances are the same ones if `shared`."""
+        return Atoms(
+            np.concatenate([self.weights, other.weights]),
+            np.concatenate([self.centers, other.centers]),
+            self.variances if shared else np.concatenate([self.variances, other.variances]),
+        )
 
     def scaled(self, factor: float) -> Atoms:
         """Return the atoms with their weights in another unit."""

@@ -121,7 +121,7 @@ class Stock:
         keep = np.delete(every, np.append(options[options < atoms.size], pairs[merges]))
         remaining, new = atoms.subset(keep), merged.subset(merges)
         self._rows = np.concatenate([self._rows[keep], self._add(new)])
-        self.atoms = remaining.joined(new)
+        self.atoms = remaining.joined(new, shared=atoms.shared)
 
     def merge_prices(self, pairs: Indices, merged: Atoms) -> Floats:
         """Return the growth of the cost when each pair is replaced by its merged atom."""

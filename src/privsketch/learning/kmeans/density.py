@@ -97,7 +97,8 @@ def grow_density(
         overview = find_overview(unexplained, rng)
         center = overview.center[np.newaxis]
         variances = np.full(center.shape, overview.variance)
-        shaped = shaped.joined(Atoms(np.array([overview.weight / unit]), center, variances))
+        atom = Atoms(np.array([overview.weight / unit]), center, variances)
+        shaped = shaped.joined(atom, shared=False)
         shaped, _ = refine(target, shaped, n_iterations=SHAPE_ITERATIONS)
         score = information_criterion(target, shaped, expected, MAX_GROWN_UNKNOWNS)
         if score >= best:

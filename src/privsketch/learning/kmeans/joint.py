@@ -185,7 +185,7 @@ def _everywhere(
     """Return particles over all records and over the box: small clusters may lie far away."""
     near = scatter_particles(target, overview, n_atoms - n_atoms // 2, rng)
     far = scatter_particles(target, whole_box(overview, target), n_atoms // 2, rng)
-    return near.joined(far).scaled(0.5)
+    return near.joined(far, shared=True).scaled(0.5)
 
 
 def sharpen(target: Target, atoms: Atoms, variance: float) -> Atoms:

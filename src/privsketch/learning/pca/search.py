@@ -117,7 +117,7 @@ class Search:
         return most
 
     def _has_last(self, factors: Factors) -> bool:
-        """Return whether the last direction, which no other is left to compare with, exceeds noise."""
+        """Return whether the last direction, which has no others to compare with, exceeds noise."""
         axis = np.linalg.svd(factors.factor)[0][:, -1:]
         whitened = self.squares.whiten(self.observations.measurements.of_factor(axis))
         return bool(factors.isotropic * np.linalg.norm(whitened) > LAST_DEVIATIONS)
