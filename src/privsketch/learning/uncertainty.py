@@ -93,7 +93,7 @@ class _ParameterSpread:
     """Spread of weights and centers by noise and by sampling.
 
     `factor` is the Cholesky factor L of the parameters' inner products, each over its length. Noise
-    moves the parameters along the columns of L^-T, sampled records along `sampled` times L^-1.
+    moves the parameters along the columns of L^-T, sampled records along those of L^-T `sampled`.
     Errors are computed on demand, because most searches are discarded.
     """
 

@@ -42,12 +42,12 @@ RC_PARAMS = {
 }
 LEGEND = {"frameon": False, "fontsize": 8, "labelcolor": INK}
 ABOVE = {**LEGEND, "loc": "lower right", "bbox_to_anchor": (1, 1)}  # a legend above the axis
-_MAX_OPACITY = 0.6  # of a colour, so that text on it can be read
-_MAX_UNIT_TICKS = 5  # along an axis in units; by trial
+_MAX_OPACITY = 0.6  # of a colour, so that text on it is readable
+_MAX_UNIT_TICKS = 5  # labels of years or thousands that fit beside each other on a small axis
 
 
 def label(name: str) -> str:
-    """Return a column's name as plot text: not too long, and never read as a formula."""
+    """Return a column's name as plot text: shortened, and without formulas."""
     short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
     return short.replace("$", r"\$")
 
