@@ -427,7 +427,7 @@ CURVES = (
     _curve(
         "mixture.search.FREE_ITERATIONS",
         (8, 15, 30, 60, 120),
-        misfit_of(ROUND, n_init=1),
+        misfit_of(STRETCHED, n_init=1),
         "Misfit of a single search; LAST_REMOVAL_ITERATIONS moves in proportion.",
         "LAST_REMOVAL_ITERATIONS",
     ),
@@ -452,8 +452,8 @@ CURVES = (
     _curve(
         "mixture.search.HARMONIC_ROUNDS",
         (0, 1, 2, 4, 8),
-        misfit_of(SIGNS, n_init=1),
-        "Misfit of a single search in one-bit sketches.",
+        misfit_of(SIGNS),
+        "Misfit in one-bit sketches: corrections that follow make up for missing rounds.",
     ),
     _curve(
         "mixture.decoder.CUT_SEARCHES",

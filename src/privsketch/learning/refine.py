@@ -54,11 +54,7 @@ MIN_POWER_FALL = 1e-6  # least fall of the cost per iteration, relative to the c
 
 
 def refine(
-    target: Target,
-    atoms: Atoms,
-    *,
-    n_iterations: int,
-    fit_variances: bool = True,
+    target: Target, atoms: Atoms, *, n_iterations: int, fit_variances: bool = True
 ) -> tuple[Atoms, float]:
     """Descend jointly in all weights, centers and variances; return the atoms and their cost.
 

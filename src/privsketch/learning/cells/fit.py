@@ -190,14 +190,12 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     units = _vector(_units(partition, likelihood, start))
     logs = Components(start.weights, start.centers, np.log(widths))
     shape = (size, dim)
-    low, high = (
-        _vector(Components(np.full(size + 1, weight), *(np.broadcast_to(x, shape) for x in limits)))
-        / units
-        for weight, *limits in (
-            (0.0, partition.low, narrowest),
-            (np.inf, partition.high, widest),
-        )
-    )
+
+    def bound(weight: float, center: Floats, log_width: Floats) -> Floats:
+        limits = (np.broadcast_to(limit, shape) for limit in (center, log_width))
+        return _vector(Components(np.full(size + 1, weight), *limits)) / units
+
+    low, high = bound(0.0, partition.low, narrowest), bound(np.inf, partition.high, widest)
 
     def components_at(x: Floats) -> Components:
         weights, centers, logs = np.split(x * units, [size + 1, size + 1 + size * dim])

@@ -72,11 +72,7 @@ class Run:
 
 
 def decode_joint(
-    problem: Problem,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int = 6,
+    problem: Problem, n_clusters: int, rng: np.random.Generator, *, n_init: int = 6
 ) -> Solution:
     """Fit `n_clusters` atoms with envelopes; the best of up to `n_init` runs.
 

@@ -36,11 +36,7 @@ LAST_ITERATIONS = 300  # of the last refinement, in double precision
 
 
 def decode_ompr(
-    problem: Problem,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int = 3,
+    problem: Problem, n_clusters: int, rng: np.random.Generator, *, n_init: int = 3
 ) -> Solution:
     """Fit `n_clusters` Dirac atoms greedily; keep the best of `n_init` runs.
 

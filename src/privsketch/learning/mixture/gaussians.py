@@ -27,7 +27,7 @@ from privsketch.learning.pruning import merged_moments
 
 MAX_DENSE_FEATURES = 2000  # with more, the covariance is replaced by its diagonal
 BLOCK_ROWS = 48  # rows of a block that stays in the processor's cache
-ROUNDING_VARIANCE = 1e-6  # of one record's moment: an upper bound of its fixed-point rounding
+MIN_RECORD_VARIANCE = 1e-6  # of one record's moment: an upper bound of its fixed-point rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +310,7 @@ def make_weighting(
     or one for each.
     """
     n_records = max(n_records, 1.0)
-    extra = np.broadcast_to(noise_variance + ROUNDING_VARIANCE * n_records, 2 * len(frequencies))
+    extra = np.broadcast_to(noise_variance + MIN_RECORD_VARIANCE * n_records, 2 * len(frequencies))
     if len(frequencies) > MAX_DENSE_FEATURES:
         variances = n_records * sampling_variances(frequencies, gaussians) + extra
         return Weighting(np.sqrt(variances) / unit)

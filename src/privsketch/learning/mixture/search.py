@@ -69,7 +69,8 @@ LAST_REMOVAL_ITERATIONS = 150
 POLISH_STEPS = 8  # a guard: MIN_CHI_SQUARE_FALL ends them
 CORRECTION_STEPS = 3
 DISTORTION_ROUNDS = 8  # a guard: MAX_LAST_CHANGE ends them
-# Rough rounds for one-bit sketches: python -m benchmarks constants learning HARMONIC_ROUNDS
+# Rough rounds for one-bit sketches, which later corrections make nearly redundant:
+# python -m benchmarks constants learning HARMONIC_ROUNDS
 HARMONIC_ROUNDS = 4
 MAX_LAST_CHANGE = 1.0  # squared change of the sums, in units of their errors, that ends the rounds
 MAX_CHI_SQUARE_GROWTH = 1.1  # a correction that lets chi-square grow more is rejected

@@ -115,7 +115,7 @@ def decode_pca(
         total = min(max(float(np.trace(matrix)), 0.0), n_records * max_variance)
         order = np.argsort(-summary.explained, kind="stable")
         explained = _plausible(summary.explained[order], total, dim)
-        errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
+        errors = np.sqrt(spread.diagonal[order] + _sampling(observations, explained, axes.T[order]))
         lost = float(summary.lost.sum())
         best = float(explained.sum()) + lost
         remaining = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
@@ -131,7 +131,7 @@ def decode_pca(
             residual=misfit,
             expected_residual=expected,
             mean=observations.mean,
-            too_few=_too_few(observations, spread.own, standing),
+            too_few=_too_few(observations, spread.diagonal, standing),
             method=name,
         )
 
@@ -148,12 +148,12 @@ def _sampling(observations: Observations, explained: Floats, components: Floats)
     return np.asarray(sampling + np.square(observations.count_deviation * by_count))
 
 
-def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
+def _too_few(observations: Observations, diagonal: Floats, standing: int) -> bool:
     """Return whether even records on the edge of the domain, in one direction, would hardly show.
 
     It also holds if there may be next to no records: none if no component stands out.
     """
-    error = np.sqrt(float(np.mean(own))) / (observations.n_records * observations.radius**2)
+    error = np.sqrt(float(np.mean(diagonal))) / (observations.n_records * observations.radius**2)
     max_deviation = (1 if standing == 0 else 2) / VISIBLE_ERRORS
     return bool(error > 1 / VISIBLE_ERRORS or observations.count_deviation > max_deviation)
 
@@ -211,13 +211,13 @@ class Spread:
 
     Attributes
     ----------
-    own : (k,) float64
+    diagonal : (k,) float64
         Variances of v_a'E v_a.
     cross : (k, dim - k) float64
         Variances of q'E v_a for every other axis q.
     """
 
-    own: Floats
+    diagonal: Floats
     cross: Floats
 
 
@@ -228,7 +228,7 @@ def spread_of(observations: Observations, fit: RemainderFit, axes: Floats, k: in
         return spread
     # mu e' + e mu' for errors e of the sum of the records: e has no preferred direction.
     along = np.square(axes.T @ observations.mean) * observations.mean_variance
-    return Spread(spread.own + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
+    return Spread(spread.diagonal + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
 
 
 def _spread_by_noise(observations: Observations, fit: RemainderFit, axes: Floats, k: int) -> Spread:
@@ -320,7 +320,7 @@ def summarise(eigenvalues: Floats, spread: Spread) -> Summary:
     t + N / t, where N is the sum of variances towards all other axes, and its vector holds
     t - N / t (spiked random matrices: F. Benaych-Georges, R. Nadakuditi, 2011).
     """
-    k = len(spread.own)
+    k = len(spread.diagonal)
     if k == len(eigenvalues):
         return Summary(np.maximum(eigenvalues, 0.0), np.zeros(k))
     isotropic = float(eigenvalues[k:].mean())
