@@ -145,8 +145,8 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         pairs = zip(weights, fits, strict=True)
         densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
         # Without any records, the domain is divided evenly.
-        even_or_counts = counts if has_records else boxes.shares
-        clusters = kmeans(boxes, even_or_counts, densities, starts, n_clusters, rng)
+        clustered_counts = counts if has_records else boxes.shares
+        clusters = kmeans(boxes, clustered_counts, densities, starts, n_clusters, rng)
         centers, points = clusters.centers, clusters.points
         labels, costs = assign(points, centers)
         records = np.bincount(labels, points.weights, n_clusters) * has_records
