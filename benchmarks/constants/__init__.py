@@ -31,7 +31,7 @@ class Curve:
     Parameters
     ----------
     constant : str
-        Module and name: "privsketch.learning.refine.N_STARTS".
+        Module and name: "privsketch.learning.refine.OVERVIEW_STARTS".
     values : tuple
         Values to try; the one in use is among them.
     measure : callable

@@ -33,17 +33,17 @@ def test_commands_in_comments_have_a_curve():
 def test_a_constant_is_set_wherever_it_is_imported():
     from privsketch.learning import refine
 
-    before = refine.N_STARTS
+    before = refine.OVERVIEW_STARTS
     seen = []
     curve = Curve(
-        "privsketch.learning.refine.N_STARTS",
+        "privsketch.learning.refine.OVERVIEW_STARTS",
         (before, before + 1),
-        lambda: seen.append(refine.N_STARTS) or {"value": refine.N_STARTS},
+        lambda: seen.append(refine.OVERVIEW_STARTS) or {"value": refine.OVERVIEW_STARTS},
         "What the constant is.",
     )
     assert f"**{before}** | {before}" in curve.table()
     assert seen == [before, before + 1]
-    assert before == refine.N_STARTS
+    assert before == refine.OVERVIEW_STARTS
     with pytest.raises(ZeroDivisionError), constant_set(curve.constant, 0):
-        _ = 1 / refine.N_STARTS
-    assert before == refine.N_STARTS
+        _ = 1 / refine.OVERVIEW_STARTS
+    assert before == refine.OVERVIEW_STARTS

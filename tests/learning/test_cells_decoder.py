@@ -135,7 +135,7 @@ def test_first_moments_are_those_of_a_fine_grid():
     for d, g in enumerate(boxes.shape):
         box = box * g + np.minimum(((fine.centers[:, d] + 1) / 2 * g).astype(int), g - 1)
     means = np.stack([np.bincount(box, mass * x) / np.bincount(box, mass) for x in fine.centers.T])
-    np.testing.assert_allclose(coarse.places, means.T, atol=2e-3)
+    np.testing.assert_allclose(coarse.positions, means.T, atol=2e-3)
 
 
 def test_parts_of_boxes_fill_them():
@@ -146,9 +146,9 @@ def test_parts_of_boxes_fill_them():
         parts = divided(boxes, 3)
         assert parts.shares.sum() == pytest.approx(1.0)
         points = points_of(boxes, np.arange(boxes.n_boxes) + 1.0, [], 3)
-        assert (points.places >= boxes.low[points.box] - 1e-12).all()
-        assert (points.places <= boxes.high[points.box] + 1e-12).all()
-        sums = np.bincount(points.box, points.records)
+        assert (points.positions >= boxes.low[points.source] - 1e-12).all()
+        assert (points.positions <= boxes.high[points.source] + 1e-12).all()
+        sums = np.bincount(points.source, points.weights)
         np.testing.assert_allclose(sums, np.arange(boxes.n_boxes) + 1.0)
 
 
@@ -185,9 +185,9 @@ def test_what_is_clear_is_believed_and_nothing_else():
 
 def test_where_much_differs_smaller_differences_are_believed():
     alone = np.concatenate([[6.0], np.full(99, 0.5)])
-    assert not (alone > guess._believed(alone, 0.05)).any()  # ln(100 / 0.05) = 7.6
+    assert not (alone > guess._threshold(alone, 0.05)).any()  # ln(100 / 0.05) = 7.6
     among = np.concatenate([np.full(20, 9.0), alone[:80]])
-    assert (among > guess._believed(among, 0.05)).sum() == 21  # ln(100 / (21 * 0.05)) = 4.6
+    assert (among > guess._threshold(among, 0.05)).sum() == 21  # ln(100 / (21 * 0.05)) = 4.6
 
 
 def test_two_groups_that_became_one_come_apart():

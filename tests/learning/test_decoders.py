@@ -11,15 +11,10 @@ import pytest
 from scipy.optimize import approx_fprime, nnls
 
 from privsketch.learning import problem
-from privsketch.learning.kmeans.density import (
-    Samples,
-    cluster_density,
-    grow_density,
-    information_criterion,
-    lloyd_round,
-)
+from privsketch.learning.kmeans.density import cluster_density, grow_density, information_criterion
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.ompr import decode_ompr
+from privsketch.learning.lloyd import Points, lloyd, total_cost
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -483,7 +478,7 @@ def test_what_a_mixture_leaves_grows_into_atoms_of_its_own():
     widths = np.array([np.full(6, 0.05), np.full(6, 0.3)])
     weights = np.array([0.95, 0.05])
     problem = make_problem(rng, weights, centers, widths, n_features=400)
-    target = make_target(problem.frequencies, problem.moments)
+    target = problem.target()
     large = Atoms(weights[:1], centers[:1], widths[:1] ** 2)
     grown = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
     assert grown is not None
@@ -508,14 +503,14 @@ def test_information_criterion_does_not_pay_for_noise():
     truth = on_a_grid(rng, 3, 3)
     frequencies = rng.standard_normal((60, 3)) * 3
     noise = 0.05 * (rng.standard_normal(60) + 1j * rng.standard_normal(60))
-    target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1) + noise)
+    moments = exact_moments(frequencies, np.ones(3), truth, 0.1) + noise
+    target = make_target(frequencies, moments, low=-1.0, high=1.0)
     expected = 2 * 60 * 0.05**2
-    box = np.ones(3)
     right = Atoms(np.ones(3), truth, np.array([[0.01]]))
     twins = np.concatenate([truth - 0.02, truth + 0.02])
     more = Atoms(np.full(6, 0.5), twins, np.array([[0.01]]))
     fewer = Atoms(np.ones(2), truth[:2], np.array([[0.01]]))
-    fits = [refine(target, atoms, -box, box, n_iterations=100)[0] for atoms in (right, more, fewer)]
+    fits = [refine(target, atoms, n_iterations=100)[0] for atoms in (right, more, fewer)]
     scores = [information_criterion(target, atoms, expected) for atoms in fits]
     assert cost(target, fits[1]) <= cost(target, fits[0])
     assert scores[0] == min(scores)
@@ -581,9 +576,9 @@ def test_lloyd_splits_one_wide_cluster_as_k_means_would():
 def test_lloyd_keeps_a_center_without_samples_and_clips_to_the_box():
     far = np.array([[0.0, 0.0], [1.0, 1.0]])
     places = np.array([[0.1, 0.0], [0.3, 0.2]])
-    samples = Samples(places, np.array([1.0, 3.0]), np.zeros(2, dtype=np.intp))
-    moved, before = lloyd_round(far, samples)
-    assert before == pytest.approx(0.01 + 3 * 0.13)
+    points = Points(places, np.array([1.0, 3.0]), np.zeros(2, dtype=np.intp))
+    moved = lloyd(points, far, n_rounds=1, tolerance=0.0)
+    assert total_cost(points, far) == pytest.approx(0.01 + 3 * 0.13)
     np.testing.assert_allclose(moved, [[0.25, 0.15], [1.0, 1.0]])
     box = np.ones(2)
     wide = cluster_density(

@@ -233,8 +233,8 @@ def test_the_edge_and_the_signs_are_what_a_sample_shows():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("domain", [ps.Box(-1.2, 1.2, dim=2), ps.Ball(dim=2, radius=1.3)])
 def test_the_slopes_of_the_edge(kind, domain, monkeypatch):
-    monkeypatch.setattr(distortion, "MAX_OUTSIDE", 10**6)  # the same draws on either side
-    monkeypatch.setattr(distortion, "N_NUMBERS", 8_000)
+    monkeypatch.setattr(distortion, "MAX_OUTSIDE_DRAWS", 10**6)  # the same draws on either side
+    monkeypatch.setattr(distortion, "DRAWN_NUMBERS", 8_000)
     rng = np.random.default_rng(18)
     frequencies = rng.normal(size=(15, 2))
     start = random_gaussians(kind, dim=2)
@@ -387,7 +387,7 @@ def test_large_sketches_go_without_the_full_covariance(monkeypatch):
     X = draw(truth("diag"), 40_000, np.random.default_rng(13))
     sketch = ps.sketch(X, plan())
     exact = learn_gaussian_mixture(sketch, 3, covariance_type="diag")
-    monkeypatch.setattr(generalised, "MAX_FEATURES", 50)
+    monkeypatch.setattr(generalised, "MAX_DENSE_FEATURES", 50)
     model = learn_gaussian_mixture(sketch, 3, covariance_type="diag")
     assert loss(model, truth("diag")) < 0.01
     ratio = model.standard_errors / exact.standard_errors

@@ -465,7 +465,7 @@ def test_standard_errors_of_variances(map_name):
 
 def test_eigenvalues_of_a_noisy_matrix_are_too_large():
     # Known for one spike in a matrix of noise: seen at t + N / t, its vector holds t - N / t.
-    spread = Spread(own=np.array([1.0]), cross=np.full((1, 100), 0.04))
+    spread = Spread(diagonal=np.array([1.0]), cross=np.full((1, 100), 0.04))
     eigenvalues = np.r_[10 + 4 / 10, np.zeros(100)]
     found = summarise(eigenvalues, spread)
     assert found.explained[0] == pytest.approx(10 - 4 / 10, rel=1e-2)

@@ -23,7 +23,7 @@ def target_of(rng, atoms, noise, n_features=60):
     clean = make_target(frequencies, np.zeros(n_features, complex))
     values = atoms.weights @ features(clean, atoms.centers, atoms.variances)
     values = (values + noise(2 * n_features)).reshape(2, -1)
-    return make_target(frequencies, values[0] + 1j * values[1])
+    return make_target(frequencies, values[0] + 1j * values[1], low=-2.0, high=2.0)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -63,12 +63,11 @@ def test_uniform_noise_leaves_three_fifths_of_the_variance():
     # 3 / (2 p - 1) for p = 3; of 150 fits the ratio of mean squares has an error of about 8 %.
     rng = np.random.default_rng(3)
     atoms = some_atoms(rng, 2, 2, shared=True, round_ones=True)
-    low, high = np.full(2, -2.0), np.full(2, 2.0)
     errors = []
     for _ in range(150):
         target = target_of(rng, atoms, lambda n: rng.uniform(-0.2, 0.2, n), n_features=150)
-        squares, _ = refine(target, atoms, low, high, n_iterations=60)
-        third = refine_powers(target, squares, low, high, 0.2 / np.sqrt(3))
+        squares, _ = refine(target, atoms, n_iterations=60)
+        third = refine_powers(target, squares, 0.2 / np.sqrt(3))
         errors.append([np.sum((found.centers - atoms.centers) ** 2) for found in (squares, third)])
     by_squares, by_powers = np.mean(errors, axis=0)
     assert by_powers / by_squares == pytest.approx(3 / 5, abs=0.15)

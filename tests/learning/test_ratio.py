@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch._base.formats import fingerprint
 from privsketch.learning.concerns import concerns
-from privsketch.learning.kmeans.model import CELLS, RANGES, WAVES, foretold_ratio
+from privsketch.learning.kmeans.model import CELLS, SIGN_RANGES, WAVES, predicted_ratio
 from privsketch.models.base import nearest
 from privsketch.pages.report.html import report_page
 
@@ -135,7 +135,7 @@ def test_a_sketch_of_nothing_is_hopeless():
 @pytest.mark.parametrize("feature_map", ["fourier", "cells"])
 def test_fits_too_large_for_standard_errors_are_told_by_theory(feature_map):
     model, sketch = learned(clusters(), epsilon=3.0, feature_map=feature_map)
-    found = foretold_ratio(model, None, sketch)
+    found = predicted_ratio(model, None, sketch)
     assert found.estimate == pytest.approx(model.cost_ratio.estimate, abs=0.05)
 
 
@@ -190,7 +190,7 @@ def test_constants_are_in_order(calibration):
     assert (np.diff(quantiles, axis=0) >= 0).all()
     assert (np.diff(quantiles, axis=1) >= 0).all()
     assert (np.diff(calibration.scores) > 0).all()
-    assert set(calibration.weights) <= set(RANGES)
+    assert set(calibration.weights) <= set(SIGN_RANGES)
     falls = ("stands out", "is hidden", "fineness")
     for name, weight in calibration.weights.items():
         assert name == "columns" or (weight < 0) == (name in falls)

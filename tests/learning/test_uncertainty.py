@@ -23,10 +23,9 @@ def simulated_fit(rng, noise):
     spread = np.sqrt(TRUTH.variances[0, 0]) * rng.standard_normal((N_RECORDS, 2))
     sums = np.exp(1j * (TRUTH.centers[label] + spread) @ FREQUENCIES.T).sum(axis=0)
     moments = sums + noise * (rng.standard_normal(60) + 1j * rng.standard_normal(60))
-    target = make_target(FREQUENCIES, moments / N_RECORDS)
-    box = np.full(2, 10.0)
+    target = make_target(FREQUENCIES, moments / N_RECORDS, low=-10.0, high=10.0)
     start = TRUTH.scaled(1 / N_RECORDS)
-    atoms, value = refine(target, start, -box, box, n_iterations=200)
+    atoms, value = refine(target, start, n_iterations=200)
     return atoms, value
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import privsketch as ps
 from privsketch.facts.receipt import Receipt
-from privsketch.models.base import MAX_FIELDS, MAX_WIDTH, center_lines
+from privsketch.models.base import MAX_LINE_LENGTH, MAX_TABLE_LINES, center_lines
 
 RECEIPT = Receipt("noise", 1.0, 0.0, "add-remove")
 
@@ -33,14 +33,14 @@ def test_many_columns_are_lines_and_none_is_left_out():
     assert [line.split()[2:] for line in lines[1:]] == [
         list(cells) for cells in zip(*rows, strict=True)
     ]
-    assert max(map(len, lines)) <= MAX_WIDTH
+    assert max(map(len, lines)) <= MAX_LINE_LENGTH
 
 
 def test_very_many_columns_are_counted():
     names, rows = [f"c{j}" for j in range(100)], [["1"] * 100] * 2
     lines = center_lines(np.array([0.5, 0.5]), names, rows)
-    assert len(lines) == MAX_FIELDS + 2
-    assert f"{100 - MAX_FIELDS} more columns" in lines[-1]
+    assert len(lines) == MAX_TABLE_LINES + 2
+    assert f"{100 - MAX_TABLE_LINES} more columns" in lines[-1]
 
 
 def test_what_fits_in_neither_way_is_cut_at_the_end_of_the_line():

@@ -15,7 +15,7 @@ from privsketch._base.errors import ParameterError
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
-from privsketch.models.drawing.centers import INTERVAL, MAX_FIELDS
+from privsketch.models.drawing.centers import INTERVAL, MAX_TABLE_ROWS
 from privsketch.models.mixture import GaussianMixtureModel
 
 RECEIPT = Receipt("noise", 1.0, 1e-6, "add-remove")
@@ -222,12 +222,12 @@ def test_a_category_is_told_in_words_also_beside_a_number(ax):
 
 
 def test_of_very_many_columns_those_are_shown_in_which_centers_differ(ax):
-    centers = np.zeros((2, MAX_FIELDS + 20))
+    centers = np.zeros((2, MAX_TABLE_ROWS + 20))
     centers[0, 15:] = 0.1
-    model = some_clusters(dim=MAX_FIELDS + 20, n_clusters=2, centers=centers)
+    model = some_clusters(dim=MAX_TABLE_ROWS + 20, n_clusters=2, centers=centers)
     model.plot(ax=ax)
     shown = [tick.get_text() for tick in ax.get_yticklabels()]
-    assert shown == [f"x{j}" for j in range(16, 16 + MAX_FIELDS)]
+    assert shown == [f"x{j}" for j in range(16, 16 + MAX_TABLE_ROWS)]
 
 
 @pytest.mark.parametrize("columns", ["nobody", ["x1", "nobody"], [], ["x1", "x1"]])

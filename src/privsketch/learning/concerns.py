@@ -1,7 +1,4 @@
-"""Reasons to doubt clusters and mixtures, in words.
-
-Everything here is computed from the sketch and the model: free post-processing.
-"""
+"""Reasons to doubt clusters and mixtures, as sentences for their reader."""
 
 from __future__ import annotations
 
@@ -20,19 +17,19 @@ from privsketch.facts.schema import Schema
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-EDGE = 0.999  # of the way from the center of the domain
-MIN_EDGE_SHARE = 0.01  # share of the records around centers on the edge that is worth a word
-MIN_PILE_SHARE = 0.1  # share of the records in the middle of a column that is worth a word
-PILE_DISTANCE = 0.1  # of half of the column: how near to its middle a pile is
-PILE_WIDTH = 0.5  # of the width of others: how narrow a pile is
-CELLS_PER_CLUSTER = 2  # two numbers for a cluster, at least
+EDGE = 0.999  # distance from the center of the domain, relative to the edge, that counts as on it
+MIN_EDGE_SHARE = 0.01  # share of the records around centers on the edge that is worth a concern
+MIN_PILE_SHARE = 0.1  # share of the records in the middle of a column that is worth a concern
+PILE_DISTANCE = 0.1  # largest distance of a pile from the middle, relative to half of the column
+PILE_WIDTH = 0.5  # largest width of a pile, relative to that of other components
+CELLS_PER_CLUSTER = 2  # least number of cells for a cluster
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
 def coordinates_cut(schema: Schema) -> Bits:
-    """Return which coordinates of a schema lie on their bounds only if they were clipped.
+    """Return a mask of the coordinates of a schema that clipping moves to their bounds.
 
-    Numbers and dates do; labels, flags and cycles lie there by their nature.
+    They are numbers and dates; labels, flags and cycles lie on their bounds anyway.
     """
     is_clipped = [isinstance(column, Number | Date) for column in schema.columns]
     return np.repeat(is_clipped, [len(column.coordinates) for column in schema.columns])
@@ -42,7 +39,7 @@ def on_the_edge(
     centers: Floats, weights: Floats, domain: Domain, schema: Schema | None = None
 ) -> list[str]:
     """Return a concern if clusters or components lie where records outside the domain end up."""
-    if schema is not None:  # which moves numbers and dates to their bounds, before any ball
+    if schema is not None:  # it clips numbers and dates to their bounds before any ball applies
         domain = schema.box
     offsets = np.abs(centers - domain.center_vector)
     if schema is not None:
@@ -69,8 +66,8 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
     count = sketch.n_records
     if count is None:
         return []
-    away = abs(n_records - count)
-    if away < 0.1 * count or away < 10 * math.sqrt(sketch.noise_variance):
+    difference = abs(n_records - count)
+    if difference < 0.1 * count or difference < 10 * math.sqrt(sketch.noise_variance):
         return []
     return [
         f"the fit accounts for {max(n_records, 0.0):.0f} of about {count:.0f} records: more "
@@ -90,14 +87,14 @@ def label_words(sketch: Sketch) -> str:
 
 
 def drowned(
-    sketch: Sketch, size: int, n_records: float, part: str, whole: str
+    sketch: Sketch, size: int, n_records: float, part: str, result: str
 ) -> tuple[float, list[str]]:
     """Return noise over the records of an average part, and a concern if it is large."""
     noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
     if noise <= HOPELESS:
         return noise, []
     return noise, [
-        f"the noise per number is {noise:.0%} of a {part} of average size: the {whole} may "
+        f"the noise per number is {noise:.0%} of a {part} of average size: the {result} may "
         "describe the noise"
     ]
 
@@ -117,8 +114,8 @@ def cell_sides(design: Design) -> Floats:
 def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
     """Return a concern for each column whose imputed missing values form a pile of records.
 
-    How many are missing is not released. Components in the middle that are far narrower along the
-    column than others tell of a pile.
+    The number of missing values is not released. Components in the middle that are far narrower
+    along the column than others indicate a pile.
     """
     density, schema = model.density, sketch.design.schema
     if density is None or schema is None:
@@ -131,9 +128,9 @@ def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
         axis = coordinates.start  # columns that have a middle have one coordinate
         offsets = np.abs(density.mixture_means[:, axis] - box.center_vector[axis])
         is_near = offsets < PILE_DISTANCE * box.half_widths[axis]
-        others = weights * ~is_near
+        far_weights = weights * ~is_near
         squares = np.square(density.mixture_widths[:, axis])
-        usual = float(others @ squares) / max(float(others.sum()), 1e-300)
+        usual = float(far_weights @ squares) / max(float(far_weights.sum()), 1e-300)
         share = float(weights[is_near & (squares < PILE_WIDTH**2 * usual)].sum())
         if share >= MIN_PILE_SHARE:
             texts.append(
@@ -158,9 +155,9 @@ def beyond_carried(n_clusters: int, design: Design) -> list[str]:
 
 
 def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
-    """Return reasons to doubt that the clusters serve k-means, in words.
+    """Return reasons to doubt that the clusters serve k-means.
 
-    Noise and misfit are reasons where the cost may suffer from them, or where nobody can tell.
+    Noise and misfit count if the predicted cost suffers from them, or if there is no prediction.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
     noise, texts = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")

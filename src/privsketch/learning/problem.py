@@ -5,7 +5,7 @@ are relative to the center of the domain. A decoder explains the sketch by a sum
 
     moments_j ~ sum_k a_k exp(i w_j.c_k - sum_d s_kd w_jd^2 / 2).
 
-The total weight of the atoms is about the number of records, which is not known. An atom with
+The total weight of the atoms is about the unknown number of records. An atom with
 weight a, center c and variances s is the characteristic function of an axis-aligned Gaussian. A
 Dirac atom has s = 0. This module computes the value of such a sum, its cost and gradient, and the
 best weights. Complex moments are stored as real vectors, all cosines before all sines, so that all
@@ -29,8 +29,8 @@ from privsketch.design.recipe import Design
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
-MAX_EXCHANGES = 10  # of weights between zero and positive; two or three are usual
 SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
+MAX_EXCHANGES = 10  # a guard: weights change between zero and positive two or three times
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,15 @@ class Problem:
     moments : (n_features,) complex128
         The noisy sums over the records of `exp(i w_j.x)`.
     noise_variance : float
-        Variance of the privacy noise, and of what masks leave out, per real component of
-        `moments`.
+        Variance of the privacy noise and of masking, per real component of `moments`.
     low, high : (dim,) float64
         The box the centers must lie in.
     one_bit : bool
-        Whether the sums were made of signs, whose harmonics are noise too.
+        Whether the features are signs, whose harmonics are noise too.
     repetition : float
-        How often a record counts; n records vary like n / repetition of them.
+        How often a record counts; sums over n records vary like those over n / repetition.
     uniform : bool
-        Whether the noise is uniform in a cube: that of one release, not of a sum of several.
+        Whether the noise is uniform in a cube; the total of several releases is not.
     """
 
     frequencies: Floats
@@ -64,6 +63,10 @@ class Problem:
     one_bit: bool = False
     repetition: float = 1.0
     uniform: bool = False
+
+    def target(self, unit: float = 1.0) -> Target:
+        """Return the moments to fit, for weights in units of so many records."""
+        return make_target(self.frequencies, self.moments / unit, self.low, self.high)
 
 
 def checked_sketch(sketch: Sketch) -> Sketch:
@@ -81,8 +84,8 @@ def checked_sketch(sketch: Sketch) -> Sketch:
 def problem_of(sketch: Sketch) -> Problem:
     """Return the sketch as a problem for decoders.
 
-    The number of records is the moment at frequency zero, and used as such where it is no
-    noisier than the others. Signs have no moment at zero.
+    The number of records is the moment at frequency zero. It is included if it is no noisier than
+    the other moments. Signs have no moment at zero.
     """
     design = sketch.design
     half_widths = design.domain.half_widths
@@ -113,8 +116,8 @@ def dither_of(design: Design) -> Floats:
 class Atoms:
     """Weights (size,), centers (size, dim) and variances of the envelopes.
 
-    `variances` has one row per atom or a single one that all atoms share, and one
-    column per axis or a single one for all directions.
+    `variances` has a row for each atom or a shared one, and a column for each axis or a single one
+    for all directions.
     """
 
     weights: Floats
@@ -132,13 +135,21 @@ class Atoms:
         return len(self.variances) == 1
 
     def axis_variances(self) -> Floats:
-        """Return variances (size, dim), shared ones repeated."""
+        """Return variances (size, dim), with shared ones repeated."""
         return np.broadcast_to(self.variances, self.centers.shape).copy()
 
     def subset(self, keep: Indices) -> Atoms:
         """Return the atoms at the given indices."""
         variances = self.variances if self.shared else self.variances[keep]
         return Atoms(self.weights[keep], self.centers[keep], variances)
+
+    def joined(self, other: Atoms, *, shared: bool) -> Atoms:
+        """Return these atoms and others, whose variances are the same ones if `shared`."""
+        return Atoms(
+            np.concatenate([self.weights, other.weights]),
+            np.concatenate([self.centers, other.centers]),
+            self.variances if shared else np.concatenate([self.variances, other.variances]),
+        )
 
     def scaled(self, factor: float) -> Atoms:
         """Return the atoms with their weights in another unit."""
@@ -158,21 +169,24 @@ class Atoms:
         )
 
     def in_order(self) -> Atoms:
-        """Return the atoms sorted by center, an order that rounding does not upset."""
+        """Return the atoms sorted by center, an order that is robust to rounding."""
         return self.subset(np.lexsort(self.centers.T[::-1]))
 
 
 @dataclass(frozen=True)
 class Target:
-    """Moments to fit. The cost is `sum_j taper_j^2 |moments_j - model_j|^2`.
+    """Moments to fit, and the box of the centers.
 
-    The floating-point type of the arrays decides the precision of the fit.
+    The cost is `sum_j taper_j^2 |moments_j - model_j|^2`. The floating-point type of the first four
+    arrays decides the precision of the fit.
     """
 
     frequencies: Real  # (m, dim)
     squares: Real  # (m, dim), of the frequencies
     moments: Real  # (2 m,) real parts, then imaginary parts
     taper: Real  # (m,)
+    low: Floats  # (dim,)
+    high: Floats  # (dim,)
 
     @property
     def n_features(self) -> int:
@@ -193,37 +207,44 @@ class Target:
         taper = taper.astype(self.taper.dtype)
         if keep is None:
             return replace(self, taper=taper)
-        return Target(
-            self.frequencies[keep],
-            self.squares[keep],
-            self.moments[np.concatenate([keep, keep])],
-            taper[keep],
+        return replace(
+            self,
+            frequencies=self.frequencies[keep],
+            squares=self.squares[keep],
+            moments=self.moments[np.concatenate([keep, keep])],
+            taper=taper[keep],
         )
 
     def padded(self, multiple: int) -> Target:
-        """Return the target with features of no weight added, up to a multiple in number."""
+        """Return the target with features of no weight added, to a multiple in number."""
         m = self.n_features
-        n_more = -m % multiple
-        if n_more == 0:
+        if m % multiple == 0:
             return self
-        rows = ((0, n_more), (0, 0))
-        moments = np.pad(self.moments.reshape(2, m), rows[::-1]).ravel()
-        frequencies, squares = np.pad(self.frequencies, rows), np.pad(self.squares, rows)
-        return Target(frequencies, squares, moments, np.pad(self.taper, rows[0]))
+        rows = ((0, -m % multiple), (0, 0))
+        return replace(
+            self,
+            frequencies=np.pad(self.frequencies, rows),
+            squares=np.pad(self.squares, rows),
+            moments=np.pad(self.moments.reshape(2, m), rows[::-1]).ravel(),
+            taper=np.pad(self.taper, rows[0]),
+        )
 
     def astype(self, dtype: type[np.floating[Any]]) -> Target:
         """Return the target in another precision."""
-        return Target(*(array.astype(dtype) for array in vars(self).values()))
+        names = ("frequencies", "squares", "moments", "taper")
+        return replace(self, **{name: getattr(self, name).astype(dtype) for name in names})
 
 
-def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
+def make_target(
+    frequencies: Floats,
+    moments: NDArray[np.complex128],
+    low: Floats | float = -np.inf,
+    high: Floats | float = np.inf,
+) -> Target:
     """Return all moments in double precision, without a taper."""
-    return Target(
-        frequencies,
-        frequencies**2,
-        np.concatenate([moments.real, moments.imag]),
-        np.ones(len(moments)),
-    )
+    values, taper = np.concatenate([moments.real, moments.imag]), np.ones(len(moments))
+    low, high = (np.broadcast_to(limit, frequencies.shape[1]) for limit in (low, high))
+    return Target(frequencies, frequencies**2, values, taper, low, high)
 
 
 def features(target: Target, centers: Floats, variances: Floats) -> Real:
@@ -263,7 +284,7 @@ def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
 
 
 def gradient_of(target: Target, atoms: Atoms, matrix: Real, slopes: Real) -> Atoms:
-    """Return the gradient of a cost by all numbers of the atoms, in the shape of these.
+    """Return the gradient of a cost by all numbers of the atoms, in the shape of the atoms.
 
     `slopes` q, (2 m,), are half of the derivatives by the model, and `matrix` holds the atoms'
     features. The derivatives by a, c and s are the products of the features with q, with w times q
@@ -308,8 +329,8 @@ def lower_products(rows: Real) -> Real:
 def ridged(target: Target, gram_matrix: Floats) -> Floats:
     """Return the Gram matrix with a ridge that makes it safely positive definite.
 
-    The floor is relative to the squared norm of a Dirac atom, because envelopes may
-    damp all atoms to nothing.
+    The floor is relative to the squared norm of a Dirac atom, because envelopes may damp all atoms
+    to zero.
     """
     dirac = float(np.sum(target.taper.astype(np.float64) ** 2))
     relative = GRAM_RIDGE if target.taper.dtype == np.float64 else SINGLE_GRAM_RIDGE
@@ -325,21 +346,12 @@ def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
     return nonnegative_solution(inner, right)
 
 
-def weighted_sums(
-    rows: Floats, weights: Floats, label: Indices, n_labels: int
-) -> tuple[Floats, Floats]:
-    """Return weights (n_labels,) and weighted sums (n_labels, dim) of the rows of each label."""
-    mass = np.bincount(label, weights, n_labels).astype(np.float64)
-    sums = [np.bincount(label, weights * column, n_labels) for column in rows.T]
-    return mass, np.stack(sums, axis=1)
-
-
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:
     """Return the x >= 0 of least x'Gx - 2 x'r, for a positive definite G.
 
-    Few weights are zero: all that turn negative are put there, all that the gradient calls for
-    come back, and so on (Portugal, Judice and Vicente 1994). Where that goes round in circles,
-    least squares on the Cholesky factor, one weight at a time, are slower and cannot.
+    Few weights are zero. All negative ones are set to zero, all that the gradient calls for become
+    positive again, and so on (Portugal, Judice and Vicente 1994). If that cycles, least squares on
+    the Cholesky factor move one weight at a time, which is slower and always ends.
     """
     positive = np.ones(len(right), dtype=bool)
     least = -1e-12 * float(np.max(np.abs(right), initial=0.0))

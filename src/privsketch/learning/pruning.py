@@ -1,7 +1,7 @@
-"""Fewer atoms for nearly the same moments: delete the idle, merge the twins.
+"""Fewer atoms for nearly the same moments: delete redundant atoms, merge twins.
 
-Atoms go in rounds, and between two rounds most of them stay: their features and the inner
-products of these are computed once, when an atom comes in, and kept until the last round.
+Atoms are removed in rounds, and most of them stay from one round to the next. The features of an
+atom and their inner products are computed once and kept until the last round.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from privsketch.learning.problem import (
 )
 from privsketch.learning.refine import HALF_BITS, TURN
 
-REMOVED_SHARE = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
-N_NEIGHBOURS = 3  # merge partners tried per atom
+REMOVED_SHARE = 0.03  # share of the atoms removed in one round; so few are seldom neighbours
+PARTNERS_PER_ATOM = 3  # merge partners tried per atom
 
 
 def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
     """Reduce to `n_atoms` atoms, half of the surplus at a time.
 
-    The price of a removal is only exact as long as its neighbours stay, so few are removed before
-    prices and weights are computed afresh; of many atoms, few are more.
+    The price of a removal is exact only while its neighbours stay, so few atoms are removed before
+    prices and weights are computed again.
     """
     if atoms.size <= n_atoms:
         return atoms
     stock = Stock(target, atoms)
     while stock.atoms.size > n_atoms:
         surplus = stock.atoms.size - n_atoms
-        few = max((surplus + 1) // 2, int(REMOVED_SHARE * stock.atoms.size))
-        stock.remove_cheapest(min(surplus, few))
+        n_remove = max((surplus + 1) // 2, int(REMOVED_SHARE * stock.atoms.size))
+        stock.remove_cheapest(min(surplus, n_remove))
         stock.refit_weights()
     return stock.atoms
 
@@ -58,22 +58,22 @@ class Stock:
         self.atoms = atoms
         kind = "float" if target.taper.dtype == np.float32 else "double"
         self._merges = compile_merges(kind)
-        # Whole tiles, for the compiled code: what is added has no taper, hence no weight.
+        # Compiled code takes whole tiles: the added features have no taper, hence no weight.
         self._target = target = target.padded(self._merges.shape.tile)
         self._moments = target.moments * np.tile(target.taper, 2)
         self._frequencies = np.ascontiguousarray(target.frequencies.T / TURN, target.taper.dtype)
         exponents = target.exponents(atoms.variances).T * HALF_BITS
         self._exponents = np.ascontiguousarray(exponents, target.taper.dtype)
-        # A merge takes two atoms away and brings in one: fewer come in than there are.
+        # A merge replaces two atoms by one, so there are fewer new atoms than first ones.
         n_rows, n_columns = 2 * atoms.size, 2 * target.n_features
         self._features = np.empty((n_rows, n_columns), target.taper.dtype)
         self._products = np.empty((n_rows, n_rows))
         self._scores = np.empty(n_rows)  # inner products with the moments
         self._n_rows = 0
-        self._rows = self._take_in(atoms)
+        self._rows = self._add(atoms)
 
-    def _take_in(self, atoms: Atoms) -> Indices:
-        """Compute features and inner products of further atoms; return their rows."""
+    def _add(self, atoms: Atoms) -> Indices:
+        """Compute features and inner products of new atoms; return their rows."""
         first, end = self._n_rows, self._n_rows + atoms.size
         if first == end:
             return np.arange(0)
@@ -99,36 +99,29 @@ class Stock:
     def remove_cheapest(self, n_remove: int) -> None:
         """Apply up to `n_remove` of the cheapest deletions and merges.
 
-        An atom takes part in one change only; the nearest neighbour of a deleted
-        atom is left alone too, because it inherits the weight: of two twins either
-        looks idle, but not both.
+        An atom takes part in one change only. The nearest neighbour of a deleted atom stays: it
+        inherits the weight. Each of two twins looks redundant, but not both are.
         """
         atoms = self.atoms
-        nearest = nearest_neighbours(atoms.centers, N_NEIGHBOURS)
+        nearest = nearest_neighbours(atoms.centers, PARTNERS_PER_ATOM)
         pairs = neighbour_pairs(nearest)
         merged = merge_pairs(atoms, pairs)
         prices = np.concatenate(
             [deletion_prices(atoms.weights, self._gram()), self.merge_prices(pairs, merged)]
         )
-        own = np.arange(atoms.size)
-        heir = nearest[:, 0] if nearest.size else own
-        chosen = choose_disjoint(
+        every = np.arange(atoms.size)
+        heir = nearest[:, 0] if nearest.size else every
+        options = choose_disjoint(
             np.argsort(prices, kind="stable"),
-            needed=np.vstack([np.stack([own, own], axis=1), pairs]),
-            touched=np.vstack([np.stack([own, heir], axis=1), pairs]),
+            needed=np.vstack([np.stack([every, every], axis=1), pairs]),
+            touched=np.vstack([np.stack([every, heir], axis=1), pairs]),
             n_options=n_remove,
         )
-        merges = chosen[chosen >= atoms.size] - atoms.size
-        keep = np.delete(own, np.append(chosen[chosen < atoms.size], pairs[merges]))
+        merges = options[options >= atoms.size] - atoms.size
+        keep = np.delete(every, np.append(options[options < atoms.size], pairs[merges]))
         remaining, new = atoms.subset(keep), merged.subset(merges)
-        self._rows = np.concatenate([self._rows[keep], self._take_in(new)])
-        self.atoms = Atoms(
-            np.concatenate([remaining.weights, new.weights]),
-            np.concatenate([remaining.centers, new.centers]),
-            atoms.variances
-            if atoms.shared
-            else np.concatenate([remaining.variances, new.variances]),
-        )
+        self._rows = np.concatenate([self._rows[keep], self._add(new)])
+        self.atoms = remaining.joined(new, shared=atoms.shared)
 
     def merge_prices(self, pairs: Indices, merged: Atoms) -> Floats:
         """Return the growth of the cost when each pair is replaced by its merged atom."""
@@ -163,24 +156,24 @@ class Stock:
 
 
 def deletion_prices(weights: Floats, gram: Floats) -> Floats:
-    """Return the growth of the cost without each atom, others refitted: a_i^2 / (G^-1)_ii."""
+    """Return the growth of the cost without each atom after refitting: a_i^2 / (G^-1)_ii."""
     return np.asarray(weights**2 / np.diag(inv(gram)))
 
 
 def merge_pairs(atoms: Atoms, pairs: Indices) -> Atoms:
     """Return one atom for each pair, with the moments of both; shared variances stay."""
-    own = None if atoms.shared else atoms.variances
-    weights, centers, variances = merged_moments(atoms.weights, atoms.centers, own, pairs)
-    return Atoms(weights, centers, atoms.variances if variances is None else variances)
+    variances = None if atoms.shared else atoms.variances
+    weights, centers, merged = merged_moments(atoms.weights, atoms.centers, variances, pairs)
+    return Atoms(weights, centers, atoms.variances if merged is None else merged)
 
 
 def merged_moments(
     weights: Floats, means: Floats, covariances: Floats | None, pairs: Indices
 ) -> tuple[Floats, Floats, Floats | None]:
-    """Return weight, mean and covariance of the two components of each pair together.
+    """Return total weight, mean and covariance of the two components of each pair.
 
     `covariances` are variances, (size, 1) or (size, dim), or matrices, (size, dim, dim). A
-    single variance becomes the mean over all axes. None is for covariances that all share.
+    single variance becomes the mean over all axes. None stands for covariances that all share.
     """
     first, second = pairs.T
     totals = weights[first] + weights[second]
@@ -211,8 +204,15 @@ def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
     return np.take_along_axis(near, order, axis=1)
 
 
+def nearest_columns(distances: Floats, n_neighbours: int) -> Indices:
+    """Return the nearest other components by a (size, size) matrix, (size, n_neighbours)."""
+    np.fill_diagonal(distances, np.inf)
+    order = np.argsort(distances, axis=1, kind="stable")
+    return order[:, : min(n_neighbours, len(distances) - 1)]
+
+
 def neighbour_pairs(nearest: Indices) -> Indices:
-    """Return the (n, 2) different pairs of components of which one is a neighbour of the other."""
+    """Return the (n, 2) distinct pairs of components with one among the other's neighbours."""
     size, n_neighbours = nearest.shape
     first, second = np.repeat(np.arange(size), n_neighbours), nearest.ravel()
     codes = np.unique(np.minimum(first, second) * size + np.maximum(first, second))
@@ -224,16 +224,16 @@ def choose_disjoint(
 ) -> Indices:
     """Return the first options of an order that do not interfere with each other.
 
-    An option needs two components, and touches two: row by row, (n, 2). It is chosen if no option
-    before touches what it needs.
+    Row by row, (n, 2), an option needs two components and touches two. It is selected if no earlier
+    one touches a component that it needs.
     """
-    chosen: list[int] = []
-    taken: set[int] = set()
+    selection: list[int] = []
+    blocked: set[int] = set()
     needs, touches = needed.tolist(), touched.tolist()
     for option in order.tolist():
-        if len(chosen) == n_options:
+        if len(selection) == n_options:
             break
-        if taken.isdisjoint(needs[option]):
-            chosen.append(option)
-            taken.update(touches[option])
-    return np.array(chosen, dtype=np.intp)
+        if blocked.isdisjoint(needs[option]):
+            selection.append(option)
+            blocked.update(touches[option])
+    return np.array(selection, dtype=np.intp)

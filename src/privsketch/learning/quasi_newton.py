@@ -1,14 +1,14 @@
 """Descent in a box by a quasi-Newton method of limited memory.
 
-The search of a decoder is some hundred short descents in a few hundred variables, whose cost
-takes microseconds: what is done between two evaluations must take no longer. The inverse of the
-curvature is kept as Byrd, Nocedal and Schnabel (1994) write it: with the last steps as rows of S
-and the changes of the gradient as rows of Y, R the upper triangle of S Y' and D its diagonal,
+The search of a decoder is about a hundred short descents in a few hundred variables. Their cost
+takes microseconds, and the work between two evaluations must take no longer. The inverse of the
+curvature has the form of Byrd, Nocedal and Schnabel (1994). With the last steps as rows of S, the
+changes of the gradient as rows of Y, the upper triangle R of S Y' and its diagonal D, it is
 
     H = g I + S'R^-T (D + g Y Y') R^-1 S - g S'R^-T Y - g Y'R^-1 S,
 
-which takes two products with S and Y. Variables that are at a bound, and would leave it, are
-left out of H and of the step (Bertsekas 1982); the step is then moved into the box.
+and takes two products with S and Y. Variables that are at a bound, and would leave it, are excluded
+from H and from the step (Bertsekas 1982). The step is then projected onto the box.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from scipy.linalg.lapack import dtrtrs
 
 from privsketch._base.types import Bits, Floats
 
-MEMORY = 16  # steps that are remembered; more of them cost more than they bring
-MIN_DECREASE = 1e-4  # share of the fall that the slope promises which a step must bring
-MIN_CURVATURE = 1e-10  # cosine of step and change of gradient from which on they tell a curvature
+MEMORY = 16  # remembered steps; more cost more time than they save
+MIN_DECREASE = 1e-4  # least fall of a step over the fall that the slope predicts
+MIN_CURVATURE = 1e-10  # least cosine of a step and a change of gradient that show a curvature
 MAX_TRIES = 20  # lengths of one step
-N_RECENT = 5  # iterations whose falls are looked at together: a single one may be small by chance
+N_RECENT = 5  # iterations whose falls are judged together: a single one may be small by chance
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 
@@ -52,7 +52,7 @@ def minimise(
     n_iterations : int
         Maximum number of iterations.
     negligible : float
-        Fall of the value in one iteration, relative to it, that is not worth going on for.
+        Relative fall of the value per iteration that is too small to continue.
     """
     x = start
     value, gradient = objective(x)
@@ -66,17 +66,17 @@ def minimise(
         for _ in range(MAX_TRIES):
             reached = np.minimum(np.maximum(x + length * direction, low), high)
             step = reached - x
-            promised = float(gradient @ step)
-            if not promised < 0:
+            predicted = float(gradient @ step)
+            if not predicted < 0:
                 break
             new_value, new_gradient = objective(reached)
             n_evaluations += 1
-            if new_value <= value + MIN_DECREASE * promised:
+            if new_value <= value + MIN_DECREASE * predicted:
                 accepted = reached
                 break
-            # The least value of the parabola through what is known.
-            excess = new_value - value - promised
-            share = -0.5 * promised / excess if math.isfinite(excess) else 0.1
+            # Minimum of the parabola through both values and the slope.
+            excess = new_value - value - predicted
+            share = -0.5 * predicted / excess if math.isfinite(excess) else 0.1
             length *= min(max(share, 0.1), 0.5)
         if accepted is None:
             if memory.size == 0:
@@ -104,14 +104,14 @@ def _fixed_variables(x: Floats, gradient: Floats, low: Floats, high: Floats) -> 
 class _Memory:
     """The last steps and changes of the gradient, and the inner products that H needs.
 
-    They are a window of rooms that it moves through, so that nothing is moved for a new one.
+    They fill a window that moves through a larger buffer, so that adding a step copies nothing.
     """
 
     def __init__(self, n: int) -> None:
-        n_rooms = 4 * MEMORY
-        self._steps, self._changes = np.empty((2, n_rooms, n))
-        self._cross = np.zeros((n_rooms, n_rooms))  # steps times changes: the upper triangle
-        self._squares = np.zeros((n_rooms, n_rooms))  # changes times changes
+        capacity = 4 * MEMORY
+        self._steps, self._changes = np.empty((2, capacity, n))
+        self._cross = np.zeros((capacity, capacity))  # steps times changes: the upper triangle
+        self._squares = np.zeros((capacity, capacity))  # changes times changes
         self._begin = self._end = 0
 
     @property
@@ -149,9 +149,10 @@ class _Memory:
         cross, squares = self._cross[window, window], self._squares[window, window]
         if fixed is not None:
             gradient = np.where(fixed, 0.0, gradient)
-            out = changes[:, fixed]
-            cross, squares = cross - steps[:, fixed] @ out.T, squares - out @ out.T
-            # What is left of a step may have no curvature.
+            excluded = changes[:, fixed]
+            cross = cross - steps[:, fixed] @ excluded.T
+            squares = squares - excluded @ excluded.T
+            # The remainder of a step may have no curvature.
             curved = (cross.diagonal() > 0) & (squares.diagonal() > 0)
             if not curved.all():
                 keep = np.flatnonzero(curved)

@@ -4,16 +4,16 @@ Compiled code computes cost and gradient: `problem.cost_and_gradient` is the def
 `Evaluator` computes the same in one pass over the frequencies. It packs a target once for all
 evaluations of a descent.
 
-The first descent of every decoder is an overview: the whole cloud of records as one Gaussian, with
-its center, width and number of records. It is fitted to the low frequencies alone, where a cloud of
-any shape looks like one blob. Units and starting points follow from it.
+The first descent of every decoder is an overview: all records as one Gaussian, with its center,
+width and number of records. It is fitted to the low frequencies alone, where a cloud of any shape
+looks like one blob. Units and starting points follow from it.
 
-The last descent minimises third powers of residuals where the noise is uniform in a cube. Least
-squares is the best fit under Gaussian noise. Numbers that are uniform in an interval tell most
-about its middle by their ends: an estimate of least p-th powers has 3 / (2 p - 1) of the variance
-of least squares. High powers depend on the exact ends, which sampling and an inexact density blur.
-The fourth power gained as much as the third where clusters explain a sketch, and lost where they do
-not quite. Sums of several releases are no longer uniform, and keep their squares.
+The last descent minimises third powers of residuals if the noise is uniform in a cube. Least
+squares is the best fit under Gaussian noise. For uniform noise, an estimate of least p-th powers
+has 3 / (2 p - 1) of the variance of least squares, because the ends of an interval locate its
+middle best. High powers depend on the exact ends, which sampling and an inexact density blur. The
+fourth power gained as much as the third where clusters explain a sketch, and lost where they nearly
+do. Totals of several releases are not uniform, and keep least squares.
 """
 
 from __future__ import annotations
@@ -29,62 +29,58 @@ from numpy.typing import NDArray
 from privsketch._base.types import Floats
 from privsketch.kernels.decoder import ATOMS, compile_evaluation
 from privsketch.kernels.machine import aligned
-from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of, make_target
+from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of
 from privsketch.learning.quasi_newton import Objective, minimise
 
-# In units of the target, where all weights together are about one. Atoms whose envelope
-# damps them to nothing would otherwise grow without limit.
-MAX_WEIGHT = 1e6
-# Fall of the cost by one iteration, relative to what noise in the fitted variables hides.
-NEGLIGIBLE = 1e-4
+# All weights together are about one. Without a cap, atoms that their envelope damps to zero would
+# grow without limit.
+WEIGHT_CAP = 1e6
+# Least fall of the cost per iteration, relative to what noise in the fitted variables hides.
+MIN_FALL_OVER_NOISE = 1e-4
 TURN = 2 * math.pi  # in radians
 HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
-N_STARTS = 64  # random places that the cloud's center is looked for at; by trial
-N_PASSES = 3  # each over frequencies that fit the width found before; by trial
-PASS_ITERATIONS = 60  # of one Gaussian; by trial
+# Candidates for the center of all records, passes over the frequencies that suit the width so far,
+# and iterations of a pass. All three are generous guards, for one Gaussian costs milliseconds:
+#   python -m benchmarks constants learning OVERVIEW_STARTS
+#   python -m benchmarks constants learning OVERVIEW_PASSES
+#   python -m benchmarks constants learning OVERVIEW_ITERATIONS
+OVERVIEW_STARTS = 64
+OVERVIEW_PASSES = 3
+OVERVIEW_ITERATIONS = 60
 POWER = 3
-POWER_ITERATIONS = 100  # by trial
-NEGLIGIBLE_POWERS = 1e-6  # fall of the cost by one iteration, relative to it
+# A guard: MIN_POWER_FALL ends descents. python -m benchmarks constants learning POWER_ITERATIONS
+POWER_ITERATIONS = 100
+MIN_POWER_FALL = 1e-6  # least fall of the cost per iteration, relative to the cost
 
 
 def refine(
-    target: Target,
-    atoms: Atoms,
-    low: Floats,
-    high: Floats,
-    *,
-    n_iterations: int,
-    fit_variances: bool = True,
+    target: Target, atoms: Atoms, *, n_iterations: int, fit_variances: bool = True
 ) -> tuple[Atoms, float]:
-    """Descend jointly in all weights, centers and variances.
+    """Descend jointly in all weights, centers and variances; return the atoms and their cost.
 
-    Returns the atoms and their cost. Weights and
-    variances stay non-negative, centers in the box. Variables are scaled by the
-    diagonal of the Gauss-Newton matrix, without which the weights, centers and
-    variances differ by orders of magnitude in curvature.
+    Weights and variances stay non-negative, centers in the box. Variables are scaled by the
+    diagonal of the Gauss-Newton matrix: their curvatures differ by orders of magnitude.
 
-    Noise in p fitted variables hides p / 2m of the cost of 2m numbers: the descent ends where
-    iterations bring next to nothing of that.
+    Noise in p fitted variables hides p / 2m of the cost of 2m numbers. The descent ends when
+    iterations gain next to nothing of that.
     """
-    negligible = NEGLIGIBLE * atoms.flat().size / (2 * target.n_features)
+    negligible = MIN_FALL_OVER_NOISE * atoms.flat().size / (2 * target.n_features)
     evaluate = Evaluator(target, atoms).flat
-    return _descend(evaluate, target, atoms, low, high, n_iterations, negligible, fit_variances)
+    return _descend(evaluate, target, atoms, n_iterations, negligible, fit_variances)
 
 
 def _descend(
     evaluate: Objective,
     target: Target,
     atoms: Atoms,
-    low: Floats,
-    high: Floats,
     n_iterations: int,
     negligible: float,
     fit_variances: bool = True,
 ) -> tuple[Atoms, float]:
     """Descend in a cost of `atoms.flat()`, in units of the curvatures of the squares."""
-    n_atoms, variances = atoms.size, atoms.variances
+    n_atoms, variances, low, high = atoms.size, atoms.variances, target.low, target.high
     scale = np.concatenate([each.ravel() for each in curvature_scales(target, atoms)])
-    # No distribution on an interval has a larger variance than this.
+    # Largest variance of a distribution on an interval.
     largest = (high - low) ** 2 / 4
     if variances.shape[1] == 1:
         largest = np.max(largest, keepdims=True)
@@ -92,7 +88,7 @@ def _descend(
     if not fit_variances:
         smallest = largest = variances.ravel()
     lower = np.concatenate([np.zeros(n_atoms), np.tile(low, n_atoms), smallest]) * scale
-    upper = np.concatenate([np.full(n_atoms, MAX_WEIGHT), np.tile(high, n_atoms), largest]) * scale
+    upper = np.concatenate([np.full(n_atoms, WEIGHT_CAP), np.tile(high, n_atoms), largest]) * scale
 
     def objective(x: Floats) -> tuple[float, Floats]:
         value, gradient = evaluate(x / scale)
@@ -135,14 +131,14 @@ def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floa
 
 
 class Evaluator:
-    """Evaluates atoms like those it is made with against one target.
+    """Cost and gradient of atoms of one shape against one target.
 
     Parameters
     ----------
     target : Target
         Its floating-point type is that of the computation.
     atoms : Atoms
-        An example: the number of atoms and the shape of the variances stay.
+        Example of the number of atoms and of the shape of their variances.
     """
 
     def __init__(self, target: Target, atoms: Atoms) -> None:
@@ -167,17 +163,17 @@ class Evaluator:
             self._pack(target.taper[:, None] ** 2),
         )
         n_scratch, n_totals = 2 * n_atoms * shape.tile, 2 * self._tiles * lanes
-        # All sums over frequencies are in one room, cleared before every evaluation.
+        # All sums over frequencies are in one buffer, which is cleared before every evaluation.
         n_sums = n_atoms * (1 + self._dim + self._widths) * lanes
         n_variables = (n_atoms, n_atoms * self._dim, n_atoms * self._widths)
-        rooms = _rooms((*n_variables, n_scratch, n_totals, n_sums), dtype)
-        self._weights, self._centers, self._variances = rooms[:3]
+        buffers = _buffers((*n_variables, n_scratch, n_totals, n_sums), dtype)
+        self._weights, self._centers, self._variances = buffers[:3]
         self._variances = self._variances.reshape(n_atoms, self._widths)
-        self._totals, self._sums = rooms[4].reshape(2, -1), rooms[5].reshape(-1, lanes)
+        self._totals, self._sums = buffers[4].reshape(2, -1), buffers[5].reshape(-1, lanes)
         self._ends = n_atoms, n_atoms * (1 + self._dim)
         parts = np.split(self._sums, self._ends)
         self._ones = np.ones(lanes, dtype)
-        self._arrays = (*inputs, *rooms[:5], *parts)  # addresses alone would not keep them
+        self._arrays = (*inputs, *buffers[:5], *parts)  # addresses alone would not keep them
         self._arguments = (
             *(self._tiles, self._pairs, self._dim, self._widths),
             *(array.ctypes.data for array in self._arrays),
@@ -227,17 +223,17 @@ class Evaluator:
         return float(cost), gradient
 
 
-def _rooms(sizes: Sequence[int], dtype: Any) -> list[NDArray[Any]]:
+def _buffers(sizes: Sequence[int], dtype: Any) -> list[NDArray[Any]]:
     """Return zeros of these sizes; each array starts at a multiple of 64 bytes."""
     step = 64 // np.dtype(dtype).itemsize
     starts = np.cumsum([0, *(-(-size // step) * step for size in sizes)])
-    room = aligned(np.zeros(starts[-1], dtype))
-    return [room[first : first + size] for first, size in zip(starts, sizes, strict=False)]
+    buffer = aligned(np.zeros(starts[-1], dtype))
+    return [buffer[first : first + size] for first, size in zip(starts, sizes, strict=False)]
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The whole cloud of records as one isotropic Gaussian."""
+    """All records as one isotropic Gaussian."""
 
     weight: float
     center: Floats
@@ -247,22 +243,21 @@ class Overview:
 def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
     """Fit one Gaussian to the low frequencies: mean, spread and number of records.
 
-    Always returns a positive weight and a positive variance, also for a sketch
-    of noise alone.
+    Weight and variance are positive, even for a sketch of noise alone.
     """
     low, high = problem.low, problem.high
     dim = len(low)
     half_widths = (high - low) / 2
     largest = float(np.max(np.abs(problem.moments), initial=0.0))
-    # Moments are sums over records: what is below a millionth of one is nothing.
+    # Moments are sums over records: below a millionth of one there are none.
     unit = largest if np.isfinite(largest) and largest > 1e-6 else 1.0
-    target = make_target(problem.frequencies, problem.moments / unit)
+    target = problem.target(unit)
     variance = float(np.max(half_widths)) ** 2 / 9 or 1.0
     smallest = 1e-6 * variance
     center = (low + high) / 2
-    starts = np.vstack([center, rng.uniform(low, high, (N_STARTS, dim))])
+    starts = np.vstack([center, rng.uniform(low, high, (OVERVIEW_STARTS, dim))])
     atoms = Atoms(np.ones(1), center[None], np.array([[variance]]))
-    for step in range(N_PASSES):
+    for step in range(OVERVIEW_PASSES):
         taper = np.exp(-target.squared_norms * max(float(atoms.variances[0, 0]), smallest) / 2)
         n_needed = min(len(taper), 4 * dim + 8)
         floor = min(0.1, float(np.partition(taper, -n_needed)[-n_needed]))
@@ -272,20 +267,18 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
             matched *= np.tile(lowest.taper**2, 2)
             best = int(np.argmax(matched @ lowest.moments))
             atoms = replace(atoms, centers=starts[best : best + 1])
-        atoms, _ = refine(lowest, atoms, low, high, n_iterations=PASS_ITERATIONS)
+        atoms, _ = refine(lowest, atoms, n_iterations=OVERVIEW_ITERATIONS)
     weight = float(atoms.weights[0])
-    # No more than a hundredth of the largest moment can only be noise.
+    # A weight below a hundredth of the largest moment can only be noise.
     weight = max(weight, 0.01) if np.isfinite(weight) else 1.0
     variance = max(float(atoms.variances[0, 0]), smallest)
     return Overview(weight * unit, atoms.centers[0], variance)
 
 
-def refine_powers(
-    target: Target, atoms: Atoms, low: Floats, high: Floats, noise_std: float
-) -> Atoms:
+def refine_powers(target: Target, atoms: Atoms, noise_std: float) -> Atoms:
     """Descend from a fit of least squares to one of least third powers.
 
-    `noise_std` is that of every number of the target: the noise reaches sqrt(3) times as far.
+    Noise of the standard deviation `noise_std` reaches sqrt(3) times as far.
     """
     reach = math.sqrt(3) * noise_std
 
@@ -293,14 +286,13 @@ def refine_powers(
         cost, gradient = cost_of_powers(target, atoms.unflat(numbers), reach)
         return cost, gradient.flat()
 
-    steps = POWER_ITERATIONS, NEGLIGIBLE_POWERS
-    return _descend(evaluate, target, atoms, low, high, *steps)[0]
+    return _descend(evaluate, target, atoms, POWER_ITERATIONS, MIN_POWER_FALL)[0]
 
 
 def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, Atoms]:
     """Return the sum of 2/p reach^2 |residual / reach|^p, and its gradient by the atoms.
 
-    With two for p these are the squares.
+    For p = 2 these are the squares.
     """
     matrix = features(target, atoms.centers, atoms.variances)
     residual = (atoms.weights @ matrix - target.moments) / reach

@@ -1,13 +1,11 @@
 """Errors of fits: the residual that noise and sampling leave, and standard errors.
 
-The privacy noise is known, and the records are, as far as the fit can tell, a sample of the fitted
-mixture. To first order a least-squares fit follows the part of both that lies in the tangent space
-of the model (the span of its derivatives J) and leaves the rest. With V = noise variance I +
-n Cov(features of a record), parameters vary by (J'J)^-1 J'VJ (J'J)^-1 and the residual is expected
-to be trace((I - H) V), where H = J (J'J)^-1 J'. Features of a record under the mixture are sampled,
-which replaces a matrix of the size of the sketch squared by a few hundred vectors.
-
-Everything here is computed from the sketch and the model: free post-processing.
+The variance of the privacy noise is known, and the records count as a sample of the fitted mixture.
+To first order a least-squares fit follows the part of both errors that lies in the tangent space of
+the model (the span of its derivatives J) and leaves the remainder. Let V = noise variance I +
+n Cov(features of a record) and H = J (J'J)^-1 J'. Parameters then have the covariance
+(J'J)^-1 J'VJ (J'J)^-1, and the expected residual is trace((I - H) V). Sampled features of a record
+replace Cov, a matrix of the size of the sketch squared, by a few hundred vectors.
 """
 
 from __future__ import annotations
@@ -32,16 +30,17 @@ from privsketch.learning.problem import (
     features,
     inner_products,
     lower_products,
-    make_target,
 )
 
-N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
-RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
-MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
-MAX_DENSE_ATOMS = 40  # atoms, whose inner products are plain matrix products; by trial
+FEATURE_SAMPLES = 400  # sampled records: variances are known to about sqrt(2 / 400) = 7 %
+TANGENT_RIDGE = 1e-5  # relative: twins have equal derivatives, and products are in float32
+MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; larger fits only count their parameters
+# Atoms up to which inner products of derivatives are plain matrix products, the faster way for few:
+# python -m benchmarks constants learning MAX_DENSE_ATOMS
+MAX_DENSE_ATOMS = 40
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
-# What Gaussian atoms leave uncertain of the share of a label: 4 to 8 points, root mean square over
-# clusters and labels, in the demo and in four of six tables of labels that were tried.
+# Error of the share of a label because atoms are Gaussian: 4 to 8 points, root mean square over
+# clusters and labels, in the demo and in four of six tables of labels.
 LABEL_ERROR = 0.05
 
 
@@ -60,7 +59,7 @@ class Uncertainty:
     _spread: _ParameterSpread | None = field(default=None, repr=False)
 
     def excess(self, cost: float) -> float:
-        """Return by how many standard deviations a cost exceeds its expectation."""
+        """Return the excess of a cost over its expectation, in standard deviations."""
         difference = cost - self.expected_cost
         if self.cost_spread > 0:
             return difference / self.cost_spread
@@ -80,45 +79,45 @@ class Uncertainty:
         by_weights : (n_points, dim, size)
             Derivatives of the points by the weights.
         shares : (n_points, size)
-            How far a point moves with each of the centers.
+            Derivatives of the points by the centers.
 
         Returns
         -------
-        (n_points, dim) float64, or None for a fit too large to tell.
+        (n_points, dim) float64, or None for a fit that is too large.
         """
         return None if self._spread is None else self._spread.errors(by_weights, shares)
 
 
 @dataclass(frozen=True)
 class _ParameterSpread:
-    """How weights and centers vary: by noise, and with the sample of records.
+    """Spread of weights and centers by noise and by sampling.
 
-    `factor` is the Cholesky factor L of the parameters' inner products, each over its length:
-    noise spreads them by the columns of L^-T, a sampled record by the column of L^-T that is in
-    `sampled`. Nobody asks for the errors of searches that are not kept, so the rest is done then.
+    `factor` is the Cholesky factor L of the parameters' inner products, each over its length. Noise
+    moves the parameters along the columns of L^-T, sampled records along those of L^-T `sampled`.
+    Errors are computed on demand, because most searches are discarded.
     """
 
     factor: Floats  # (p, p)
     sampled: Floats  # (p, n_samples)
     lengths: Floats  # (p,)
     noise_std: float
-    sampling_std: float  # what the sampled columns are multiplied by
-    unit: float = 1.0  # of the weights, which come first
+    sampling_std: float  # factor of the sampled columns
+    unit: float = 1.0  # of the weights, the first parameters
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
         size, dim = shares.shape[1], by_weights.shape[1]
-        inverse, _ = strtri(self.factor.astype(np.float32), lower=1)  # few digits are enough
-        # One column for each direction that noise, or a sampled record, moves the parameters in.
+        inverse, _ = strtri(self.factor.astype(np.float32), lower=1)  # few digits suffice
+        # One row for each direction in which noise, or a sampled record, moves the parameters.
         by_sample = self.sampled.T.astype(np.float32) @ inverse
         spreads = ((self.noise_std, inverse), (self.sampling_std, by_sample))
         by_weights = by_weights * (self.unit / self.lengths[:size])
         variances = np.zeros(by_weights.shape[:2])
         for axis in range(dim):
-            places = np.arange(size + axis, size * (1 + dim), dim)
-            along = (shares / self.lengths[places]).astype(np.float32)
+            columns = np.arange(size + axis, size * (1 + dim), dim)
+            by_centers = (shares / self.lengths[columns]).astype(np.float32)
             with_weights = by_weights[:, axis].astype(np.float32)
             for std, spread in spreads:
-                moved = with_weights @ spread[:, :size].T + along @ spread[:, places].T
+                moved = with_weights @ spread[:, :size].T + by_centers @ spread[:, columns].T
                 variances[:, axis] += std**2 * np.einsum("qp,qp->q", moved, moved)
         return np.sqrt(variances)
 
@@ -133,8 +132,8 @@ def assess_fit(
 ) -> Uncertainty:
     """Return the uncertainty of atoms, with weights in units of `unit` records, as a fit.
 
-    Signs have harmonics, which their dither turns into noise as well: the one of order h
-    has the amplitude 1 / h of the first.
+    The dither of signs turns their harmonics into noise: the harmonic of order h has 1 / h of the
+    amplitude of the first.
     """
     n_records = unit * float(atoms.weights.sum())
     variance = problem.noise_variance
@@ -143,9 +142,8 @@ def assess_fit(
         for order in HARMONICS:
             moments = harmonic_moments(problem.frequencies, atoms, order)
             variance += unit**2 * float(np.mean(np.abs(moments) ** 2)) / (2 * order**2)
-    target = make_target(problem.frequencies, problem.moments)
     return assess(
-        target,
+        problem.target(),
         atoms,
         noise_variance=variance / unit**2,
         n_records=n_records / problem.repetition,
@@ -178,13 +176,13 @@ def assess(
     noise_variance : float
         Variance of the privacy noise per real number, in squared units of the weights.
     n_records : float
-        How many records the weights stand for; they set the size of sampling errors.
+        Number of records that the weights stand for; it determines the sampling errors.
     """
-    target = target.astype(np.float32)  # a few digits are enough, and half of the time
+    target = target.astype(np.float32)  # few digits suffice, and take half of the time
     n_values = 2 * target.n_features
     total = float(atoms.weights.sum())
     n_records = max(n_records, 1.0)
-    # n records add n Cov; in units of the weights, a record is total / n.
+    # Records add n Cov; in units of the weights, a record is total / n.
     per_record = total**2 / n_records
     n_parameters = atoms.weights.size + atoms.centers.size
     n_parameters += atoms.variances.size if fit_variances else 0
@@ -199,17 +197,17 @@ def assess(
     lengths = np.sqrt(np.maximum(np.diag(inner), np.finfo(np.float32).tiny))
     inner /= lengths
     inner /= lengths[:, None]
-    inner[np.diag_indices_from(inner)] += RIDGE
+    inner[np.diag_indices_from(inner)] += TANGENT_RIDGE
     factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
     deviations = _sampled_features(target, atoms, rng)
     deviations -= _unit_moments(target, atoms, total)
     scores = (deviations @ derivatives.T) / lengths
     sampled = solve_triangular(factor, scores.T, lower=True, check_finite=False)
-    # Squared lengths of what is left: those of all less those of what is followed.
+    # Squared lengths of the remainders: those of the deviations less those in the tangent space.
     n_samples = len(deviations)
-    left = float(np.vdot(deviations, deviations)) - float(np.vdot(sampled, sampled))
-    trace = max(left, 0.0) / n_samples
-    # The same for inner products, of every fourth sample: their pairs are many enough.
+    squares = float(np.vdot(deviations, deviations)) - float(np.vdot(sampled, sampled))
+    trace = max(squares, 0.0) / n_samples
+    # The same for inner products of every fourth sample, which give enough pairs.
     products = lower_products(deviations[::4]) - lower_products(sampled[:, ::4].T)
     np.fill_diagonal(products, 0.0)
     n_pairs = len(products) * (len(products) - 1)
@@ -241,10 +239,10 @@ def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
 
 
 def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> Real:
-    """Return features of records drawn from the mixture, (N_SAMPLES, 2 m)."""
+    """Return features of records drawn from the mixture, (FEATURE_SAMPLES, 2 m)."""
     shares = np.cumsum(atoms.weights) / atoms.weights.sum()
-    # Even spacing: every atom gets its share of the samples, up to one.
-    label = np.searchsorted(shares, (np.arange(N_SAMPLES) + rng.random()) / N_SAMPLES)
+    # Even spacing gives every atom its share of the samples, to within one.
+    label = np.searchsorted(shares, (np.arange(FEATURE_SAMPLES) + rng.random()) / FEATURE_SAMPLES)
     label = np.minimum(label, atoms.size - 1)
     widths = np.sqrt(atoms.axis_variances())[label]
     records = atoms.centers[label] + widths * rng.standard_normal(widths.shape)
@@ -274,8 +272,8 @@ def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
 
 
 def _positive_weights(atoms: Atoms) -> Real:
-    # Atoms of no weight have no derivative by their center: any positive weight tells the
-    # direction, and the error that comes out is large.
+    # Atoms of no weight have no derivative by their center: a tiny positive weight gives the
+    # direction, and a large error.
     weights = np.maximum(atoms.weights, 1e-6 * atoms.weights.sum())
     return np.asarray(weights, dtype=np.float32)
 
@@ -284,11 +282,11 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
     """Return all inner products of the derivatives of atoms, in the order of `assess`.
 
     A derivative by a center is an atom's features turned by a right angle, times a coordinate of
-    the frequencies: inner products of two depend on the phases between two centers,
+    the frequencies. Inner products of two derivatives depend on the phases between the centers,
 
         sum_j E_jk E_jl cos(w_j.(c_k - c_l)) w_jd w_je  and  sum_j E_jk E_jl sin(...) w_jd,
 
-    which takes a quarter of the multiplications of a matrix product.
+    and take a quarter of the multiplications of a matrix product.
     """
     m, (size, dim) = target.n_features, atoms.centers.shape
     n = size * (dim + 1)
@@ -331,15 +329,15 @@ def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
     starts = [each.ctypes.data for each in (together, apart)]
     for begin in range(0, m, n_block):
         n = min(n_block, m - begin)
-        for room, values in ((by_even, even), (by_odd, odd)):
-            room[:n], room[n:] = values[begin : begin + n], 0  # nothing counts behind the last
+        for block, values in ((by_even, even), (by_odd, odd)):
+            block[:n], block[n:] = values[begin : begin + n], 0  # features past the end count 0
         real[:, :n] = matrix[:, begin : begin + n]
         imaginary[:, :n] = matrix[:, m + begin : m + begin + n]
         for k in range(size):
             inputs = (real, imaginary, real[k], imaginary[k])
             addresses = (each.ctypes.data for each in inputs)
             kernel.code.function(k + 1, n_vectors, *addresses, *starts)
-            # Atoms that come later are known by symmetry.
+            # Later atoms follow by symmetry.
             cosines[k, : k + 1] += together[: k + 1] @ by_even
             sines[k, : k + 1] += apart[: k + 1] @ by_odd
     first, second = np.triu_indices(size, 1)
@@ -357,12 +355,12 @@ class Solution:
     atoms : Atoms
         One atom for each cluster, with centers inside the box of the problem.
     density : Atoms
-        The best description of the records the sketch supports. It is the atoms above
-        unless these cannot explain the sketch and more of them, or others, can.
+        The best description of the records that the sketch supports: the atoms above, unless they
+        do not explain the sketch and other atoms do.
     residual : float
         Residual of the density: `sum_j |moments_j - model_j|^2`.
     uncertainty : Uncertainty
-        What noise and sampling do to a fit of the density.
+        Effect of noise and sampling on the density.
     """
 
     atoms: Atoms
@@ -387,9 +385,9 @@ class Solution:
 
     @property
     def expected_residual(self) -> float:
-        """What noise and sampling alone would leave.
+        """Expected residual from noise and sampling alone.
 
-        A residual well above it says that the density does not describe the records.
+        A residual well above it shows that the density does not describe the records.
         """
         return self.uncertainty.expected_cost
 
@@ -400,7 +398,7 @@ def no_knowledge(half_widths: Floats) -> Floats:
 
 
 def with_label_errors(errors: Floats, schema: Schema | None) -> Floats:
-    """Return standard errors (k, dim) that include what Gaussians miss of labels."""
+    """Return standard errors (k, dim) that include the errors of Gaussians about labels."""
     if schema is None:
         return errors
     total = errors.copy()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.formats import (
     as_line,
     document,
@@ -38,14 +38,14 @@ from privsketch.facts.units import (
 
 
 class Model:
-    """Base of frozen records of what was learned, which have a file.
+    """Base of models: frozen dataclasses with a file.
 
-    A kind of model names its file format and its fields that are arrays. It checks the fields of a
-    file before it uses them.
+    A kind of model names its file format and its array fields, and checks the fields of a file.
     """
 
     KIND: ClassVar[str]
     ARRAYS: ClassVar[tuple[str, ...]]
+    POINTS: ClassVar[str]  # name of the array with a row for each cluster or component
     ABSENT: ClassVar[tuple[str, ...]] = ()  # arrays that may be None
     LATER: ClassVar[tuple[str, ...]] = ()  # fields that files of earlier versions do not have
 
@@ -57,7 +57,7 @@ class Model:
     @property
     def dim(self) -> int:
         """Number of columns."""
-        raise NotImplementedError
+        return int(getattr(self, self.POINTS).shape[1])
 
     @property
     def column_names(self) -> list[str]:
@@ -69,13 +69,24 @@ class Model:
         raise NotImplementedError
 
     def _frame(self, points: Floats, spread: Floats | None = None) -> Any:
-        """Return a frame of points (n, dim) in units, or of their spread."""
+        """Return a frame of points (n, dim) in the units of the table, or of their spread."""
         if self.schema is None:
             numbers = points if spread is None else spread
             return frame(dict(zip(self.column_names, numbers.T, strict=True)))
         if spread is None:
             return frame_of(self.schema, field_values(self.schema, points))
         return frame_of(self.schema, field_errors(self.schema, points, spread), spread=True)
+
+    def _weighted_frame(self, weights: Floats, what: str, spreads: dict[str, Floats | None]) -> Any:
+        """Return a frame of the points or of one of their spreads, with the weights in front."""
+        require_one_of("what", what, (self.POINTS, *spreads))
+        spread = spreads.get(what)
+        if what != self.POINTS and spread is None:
+            method = getattr(self, "method", None)
+            raise ParameterError("what", what, f"method {method!r} has none")
+        table = self._frame(getattr(self, self.POINTS), spread)
+        table.insert(0, "weight", weights)
+        return table
 
     def _opening_lines(self) -> list[str]:
         """Return the first lines of a description: kind of model, and how well it fits."""
@@ -109,7 +120,7 @@ class Model:
     ) -> tuple[list[str], list[list[str]]]:
         """Return names of fields with units, and a row of texts for each point.
 
-        Texts have as many digits as the errors justify.
+        Numbers have as many digits as the errors justify.
         """
         schema = self.schema
         if schema is None:
@@ -177,13 +188,13 @@ class Model:
                     if not np.isfinite(fields[name]).all():
                         raise ParameterError(f"{name}: a number is missing")
             checked = cls._checked(fields)
-            others = {
+            shared = {
                 "receipt": Receipt.from_json(fields["receipt"]),
                 "columns": None if columns is None else _texts(columns, _COLUMNS_RULE),
                 "concerns": _texts(concerns, "concerns must be a list of texts"),
                 "schema": None if schema is None else Schema.from_json(schema),
             }
-            model = cls(**{**fields, **checked, **others})
+            model = cls(**{**fields, **checked, **shared})
             if model.columns is not None and len(model.columns) != model.dim:
                 raise ParameterError(_COLUMNS_RULE)
             if model.schema is not None and model.schema.dim != model.dim:
@@ -192,7 +203,7 @@ class Model:
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return fields of a file in their own types; raise ParameterError if they are no model."""
+        """Return fields of a file in their types; raise ParameterError if they are no model."""
         raise NotImplementedError
 
     @classmethod
@@ -202,7 +213,7 @@ class Model:
 
 
 def require_numbers(fields: dict[str, Any], names: Sequence[str]) -> None:
-    """Refuse fields that are not finite numbers of at least 0; `expected_residual` is above."""
+    """Raise unless fields are finite numbers of at least 0, and `expected_residual` is above 0."""
     for name in names:
         if type(fields[name]) is not float or not 0 <= fields[name] < np.inf:
             raise ParameterError(f"{name} must be a number")
@@ -211,7 +222,7 @@ def require_numbers(fields: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def require_fingerprint(fields: dict[str, Any]) -> None:
-    """Refuse a fingerprint of a design that is no text; it is empty if there is no sketch."""
+    """Raise unless the fingerprint of the design is text; it is empty without a sketch."""
     if not isinstance(fields["design_fingerprint"], str):
         raise ParameterError("design_fingerprint must be text")
 
@@ -220,24 +231,24 @@ _COLUMNS_RULE = "columns must be a name for each coordinate"
 
 
 def _texts(value: Any, rule: str) -> tuple[str, ...]:
-    """Return a list of texts as a tuple; refuse anything else by quoting the rule."""
+    """Return a list of texts as a tuple; raise an error with the rule for anything else."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ParameterError(rule)
     return tuple(value)
 
 
-SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
-MAX_WIDTH = 100  # characters of a line; by trial
-MAX_FIELDS = 40  # lines of a transposed table
+SHOWN_COLUMNS = 8  # columns of nine characters or more that a terminal shows in one line
+MAX_LINE_LENGTH = 100  # characters of a line: code and terminals are rarely wider
+MAX_TABLE_LINES = 40  # lines of a transposed table: about a screen
 
 
 def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a line for each center with its weight, or for each column if that is narrower."""
+    """Return a line for each center with its weight, or for each column if that fits better."""
     lines = _upright_lines(weights, names, rows)
-    if len(names) <= SHOWN_COLUMNS and len(lines[0]) <= MAX_WIDTH:
+    if len(names) <= SHOWN_COLUMNS and len(lines[0]) <= MAX_LINE_LENGTH:
         return lines
     turned = turned_lines("weight", [f"{weight:.1%}" for weight in weights], names, rows)
-    return turned if len(turned[0]) <= MAX_WIDTH else lines
+    return turned if len(turned[0]) <= MAX_LINE_LENGTH else lines
 
 
 def _upright_lines(
@@ -259,11 +270,11 @@ def _upright_lines(
 def turned_lines(
     title: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> list[str]:
-    """Return a line for each column, with all centers or components beside each other."""
+    """Return a line for each column, with all centers or components side by side."""
     shown = [name if len(name) <= 24 else f"{name[:11]}..{name[-11:]}" for name in names]
-    first = max(12, 1 + max(map(len, shown[:MAX_FIELDS])))
+    first = max(12, 1 + max(map(len, shown[:MAX_TABLE_LINES])))
     widths = [
-        max(len(head), *(len(cell) for cell in row[:MAX_FIELDS]))
+        max(len(head), *(len(cell) for cell in row[:MAX_TABLE_LINES]))
         for head, row in zip(heads, rows, strict=True)
     ]
 
@@ -272,9 +283,9 @@ def turned_lines(
         return f"{name:<{first}}" + "  ".join(parts)
 
     lines = [line(title, heads)]
-    lines += [line(shown[j], [row[j] for row in rows]) for j in range(len(names))[:MAX_FIELDS]]
-    more = len(names) - MAX_FIELDS
-    return [*lines, *([f"...         {more} more columns"] if more > 0 else [])]
+    lines += [line(shown[j], [row[j] for row in rows]) for j in range(len(names))[:MAX_TABLE_LINES]]
+    n_more = len(names) - MAX_TABLE_LINES
+    return [*lines, *([f"...         {n_more} more columns"] if n_more > 0 else [])]
 
 
 def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
@@ -300,7 +311,7 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
 
 
 def require_rows(rows: Floats, name: str) -> Floats:
-    """Return rows, or scores of rows; refuse an empty table."""
+    """Return rows, or scores of rows; raise for an empty table."""
     if len(rows) == 0:
         raise ParameterError(f"{name}: X has no rows")
     return rows

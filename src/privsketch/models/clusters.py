@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError, require_one_of
+from privsketch._base.errors import ParameterError
 from privsketch._base.formats import require_fields
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Domain, domain_from_json
@@ -31,18 +31,18 @@ from privsketch.models.base import (
 )
 from privsketch.models.drawing.centers import plot_centers
 
-DECODERS = ("joint", "cl-ompr")  # that users can choose
+DECODERS = ("joint", "cl-ompr")  # the choices of users
 _KNOWN_DECODERS = (*DECODERS, "cells")
 LOSSES = ("squares", "distances")
 COUNTS = ("released", "public", "stated")
-BAD_ESTIMATE, BAD_HIGH = 1.15, 2.0  # cost ratios that are a reason to be careful
+BAD_ESTIMATE, BAD_HIGH = 1.15, 2.0  # estimates and upper ends that are a concern
 
 
 @dataclass(frozen=True)
 class CostRatio:
     """Predicted k-means cost of centers over that of k-means on the records themselves.
 
-    The prediction uses what was released, and studies with known records (docs/learning.md).
+    The prediction uses released numbers, and studies with known records (docs/learning.md).
 
     Attributes
     ----------
@@ -137,8 +137,8 @@ class ClusterModel(Model):
         Standard errors of the centers' coordinates, from privacy noise and from the sampling of
         records. None if they are unknown: very large fits, no records at all, or no sketch.
     residual, expected_residual, residual_spread : float, optional
-        Squared misfit of the sketch, in records^2, and mean and standard deviation of the misfit
-        that noise and sampling alone would leave. A residual far above means that the fit does not
+        Squared misfit of the sketch, in records^2; mean and standard deviation of the misfit that
+        noise and sampling alone leave. A residual far above its mean shows that the fit does not
         explain the sketch: clusters have other shapes, or the search got stuck.
     axis_widths : (n_clusters, dim) float64, optional
         Standard deviations of each cluster along the axes.
@@ -157,6 +157,7 @@ class ClusterModel(Model):
     """
 
     KIND: ClassVar[str] = "cluster-model"
+    POINTS: ClassVar[str] = "centers"
     ARRAYS: ClassVar[tuple[str, ...]] = (
         "centers",
         "weights",
@@ -196,7 +197,7 @@ class ClusterModel(Model):
 
     @property
     def density(self) -> Density | None:
-        """What a sketch reveals beyond the centers; None without a sketch."""
+        """Mixture behind the clusters and its fit; None without a sketch."""
         values = [getattr(self, name) for name in Density.__dataclass_fields__]
         return None if any(value is None for value in values) else Density(*values)
 
@@ -204,11 +205,6 @@ class ClusterModel(Model):
     def task(self) -> str:
         """Name of the problem."""
         return "k-means" if self.loss == "squares" else "k-medians"
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return int(self.centers.shape[1])
 
     @property
     def n_clusters(self) -> int:
@@ -237,8 +233,8 @@ class ClusterModel(Model):
         covers.
         """
         rows = require_rows(as_rows(X, self.dim, "score"), "score")
-        away = rows - self.centers[nearest(rows, self.centers)]
-        squares = np.einsum("ij,ij->i", away, away)
+        offsets = rows - self.centers[nearest(rows, self.centers)]
+        squares = np.einsum("ij,ij->i", offsets, offsets)
         return -float((squares if self.loss == "squares" else np.sqrt(squares)).sum())
 
     def table(self, what: str = "centers") -> Any:
@@ -250,15 +246,8 @@ class ClusterModel(Model):
             Content of the columns: shares of the values of a category, the share of yes of a flag,
             days of a date, the geometric mean of a logarithmic number.
         """
-        require_one_of("what", what, ("centers", "standard_errors", "widths"))
-        spread = None
-        if what != "centers":
-            spread = self.standard_errors if what == "standard_errors" else self.axis_widths
-            if spread is None:
-                raise ParameterError("what", what, f"method {self.method!r} has none")
-        table = self._frame(self.centers, spread)
-        table.insert(0, "weight", self.weights)
-        return table
+        spreads = {"standard_errors": self.standard_errors, "widths": self.axis_widths}
+        return self._weighted_frame(self.weights, what, spreads)
 
     def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the centers in the units of the table, and return the Axes.
@@ -309,10 +298,10 @@ class ClusterModel(Model):
         if centers.ndim != 2 or centers.size == 0 or fields["weights"].shape != (len(centers),):
             raise ParameterError("centers and weights do not fit together")
         require_fingerprint(fields)
-        absent = [name for name in _OF_A_DENSITY if fields[name] is None]
-        if absent and len(absent) < len(_OF_A_DENSITY):
+        absent = [name for name in _DENSITY_FIELDS if fields[name] is None]
+        if absent and len(absent) < len(_DENSITY_FIELDS):
             raise ParameterError(f"{absent[0]} is missing")
-        require_numbers(fields, ("n_records",) if absent else ("n_records", *_NUMBERS))
+        require_numbers(fields, ("n_records",) if absent else ("n_records", *_DENSITY_NUMBERS))
         if not absent:
             _require_density(fields)
         errors = fields["standard_errors"]
@@ -342,12 +331,12 @@ def _checked_ratio(value: Any) -> CostRatio | None:
     return ratio
 
 
-_NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
-_OF_A_DENSITY = (*Density.__dataclass_fields__, "decoder")
+_DENSITY_NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
+_DENSITY_FIELDS = (*Density.__dataclass_fields__, "decoder")
 
 
 def _require_density(fields: dict[str, Any]) -> None:
-    """Refuse a density whose parts do not fit together."""
+    """Raise unless the parts of a density fit together."""
     for names in (
         ("centers", "axis_widths", "weights"),
         ("mixture_means", "mixture_widths", "mixture_weights"),

@@ -58,13 +58,12 @@ class PCAModel(Model):
     noise_variance : float
         Mean variance per remaining direction, as in probabilistic PCA.
     lost_variance : float
-        Share of the variance along the best components that these are expected to miss because of
-        the noise.
+        Share of the variance along the best components that noise is expected to cost.
     n_standing_out : int
         Number of components that stand out of the noise, among those that were tested.
     residual, expected_residual : float
-        Squared misfit of a model of the components, others that stand out, and an even rest, in
-        units of the noise; and its mean under noise and sampling alone. See `misfit`.
+        Squared misfit, in units of the noise, of the components, others that stand out, and an
+        isotropic part; its mean under noise and sampling alone. See `misfit`.
     n_records : float
         Number of records: exact, noisy, or the planned one if the sketch has none.
     method : {"eigenvectors", "burer-monteiro", "convex"}
@@ -81,6 +80,7 @@ class PCAModel(Model):
     """
 
     KIND: ClassVar[str] = "pca-model"
+    POINTS: ClassVar[str] = "components"
     ARRAYS: ClassVar[tuple[str, ...]] = (
         "components",
         "explained_variance",
@@ -119,16 +119,16 @@ class PCAModel(Model):
 
     @property
     def misfit(self) -> float:
-        """`residual` over `expected_residual`: far above 1 if the rest is not even.
+        """Residual over its expectation: far above 1 if the remaining variance is not isotropic.
 
-        With quadratic features such a rest biases the components. It does not affect eigenvectors
-        of second moments.
+        With quadratic features this biases the components. Eigenvectors of second moments are not
+        affected.
         """
         return self.residual / self.expected_residual
 
     @property
     def fit_words(self) -> str:
-        """Text: method, and how well the components explain what was released."""
+        """Text: method, and how well the components explain the released numbers."""
         if self.method == "eigenvectors":
             return "eigenvectors of all second moments"
         return f"misfit {self.misfit:.2f} of what noise and sampling leave ({self.method})"
@@ -136,16 +136,11 @@ class PCAModel(Model):
     @property
     def more_words(self) -> str:
         """Text: number of further components that stand out; empty if there are none."""
-        more = self.n_standing_out - self.n_components
-        if more <= 0:
+        n_more = self.n_standing_out - self.n_components
+        if n_more <= 0:
             return ""
-        which, them = ("component stands", "it") if more == 1 else ("components stand", "them")
-        return f'{more} more {which} out of the noise; ask for {them}, or for "auto"'
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return int(self.components.shape[1])
+        which, them = ("component stands", "it") if n_more == 1 else ("components stand", "them")
+        return f'{n_more} more {which} out of the noise; ask for {them}, or for "auto"'
 
     def transform(self, X: npt.ArrayLike) -> Floats:
         """Return the coordinates of the rows of X along the components, (n, n_components).
@@ -168,15 +163,15 @@ class PCAModel(Model):
         there is no density, and all rows have minus infinity. As sensitive as the rows.
         """
         rows = as_rows(X, self.dim, "score_samples") - self.mean
-        left, noise = self.dim - self.n_components, self.noise_variance
+        n_left, noise = self.dim - self.n_components, self.noise_variance
         variances = np.maximum(self.explained_variance, noise)
-        if (left > 0 and noise <= 0) or variances.min() <= 0:
+        if (n_left > 0 and noise <= 0) or variances.min() <= 0:
             return np.full(len(rows), -np.inf)
         along = rows @ self.components.T
         squares, volume = np.square(along) @ (1 / variances), np.log(variances).sum()
-        if left > 0:
+        if n_left > 0:
             squares = squares + np.square(rows - along @ self.components).sum(axis=1) / noise
-            volume += left * math.log(noise)
+            volume += n_left * math.log(noise)
         return np.asarray(-(self.dim * math.log(2 * math.pi) + volume + squares) / 2)
 
     def score(self, X: npt.ArrayLike) -> float:
@@ -219,8 +214,7 @@ class PCAModel(Model):
         Tones (n_components, n_fields), from -1 to 1, are contributions of a field to a component,
         which have no unit.
         """
-        most = max(float(np.abs(self.components).max()), 1e-300)
-        shades = self.components / most
+        shades = self.components / max(float(np.abs(self.components).max()), 1e-300)
         if self.schema is None:
             texts = [[f"{value:.3f}" for value in row] for row in self.components]
             return [as_line(name) for name in self.column_names], texts, shades
@@ -228,10 +222,10 @@ class PCAModel(Model):
         words: list[list[str]] = [[] for _ in steps]
         tones = np.empty(steps.shape)
         columns = zip(self.schema.places(), field_columns(self.schema), strict=True)
-        for (column, place), (_, fields) in columns:
+        for (column, coordinates), (_, fields) in columns:
             is_label = fields.stop - fields.start > 1
-            strengths = np.linalg.norm(shades[:, place], axis=1)[:, np.newaxis]
-            tone = shades[:, place] if is_label else strengths
+            strengths = np.linalg.norm(shades[:, coordinates], axis=1)[:, np.newaxis]
+            tone = shades[:, coordinates] if is_label else strengths
             # Unknown steps have no sign.
             tones[:, fields] = np.copysign(tone, np.nan_to_num(steps[:, fields]))
             for row, step in zip(words, steps[:, fields], strict=True):
@@ -315,17 +309,17 @@ class PCAModel(Model):
         if fields["method"] not in FITS:
             raise ParameterError("unknown method")
         require_fingerprint(fields)
-        require_numbers(fields, (*_VARIANCES, "residual", "expected_residual", "n_records"))
+        require_numbers(fields, (*_VARIANCE_FIELDS, "residual", "expected_residual", "n_records"))
         return {}
 
 
-_VARIANCES = ("total_variance", "noise_variance", "lost_variance")
+_VARIANCE_FIELDS = ("total_variance", "noise_variance", "lost_variance")
 
 
 def _require_components(
     components: Floats, explained_variance: Floats, standard_errors: Floats, mean: Floats
 ) -> None:
-    """Refuse arrays that are not principal components."""
+    """Raise unless the arrays are principal components."""
     if components.ndim != 2 or components.size == 0:
         raise ParameterError("components must be a table")
     size, dim = components.shape

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Floats
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.facts.columns import Date, Number
@@ -32,7 +32,7 @@ from privsketch.models.base import (
 )
 from privsketch.models.drawing.centers import plot_centers
 
-_MAX_REDRAWS = 30  # of records outside of their bounds: leaves 1e-9 of those with an even chance
+_MAX_REDRAWS = 30  # of records out of bounds: 1e-9 of those with an even chance remain
 _ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 
@@ -71,6 +71,7 @@ class GaussianMixtureModel(Model):
     """
 
     KIND: ClassVar[str] = "gaussian-mixture-model"
+    POINTS: ClassVar[str] = "means"
     ARRAYS: ClassVar[tuple[str, ...]] = ("weights", "means", "covariances", "standard_errors")
 
     weights: Floats
@@ -98,11 +99,6 @@ class GaussianMixtureModel(Model):
         if self.residual is None or self.expected_residual is None:
             return None
         return self.residual / self.expected_residual
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return int(self.means.shape[1])
 
     def covariance_matrices(self) -> Floats:
         """Return (n_components, dim, dim) covariances, whatever their type."""
@@ -196,10 +192,11 @@ class GaussianMixtureModel(Model):
     def _redraw_outside(
         self, records: Floats, component: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> None:
-        """Redraw records whose numbers or dates are out of bounds; clip the rest later."""
+        """Redraw records whose numbers or dates are out of bounds, until few are left to clip."""
         if self.schema is None:
             return
-        bounded = [place for c, place in self.schema.places() if isinstance(c, Number | Date)]
+        columns = self.schema.places()
+        bounded = [axis for column, axis in columns if isinstance(column, Number | Date)]
         axes = np.r_[tuple(bounded)] if bounded else np.zeros(0, dtype=int)
         middle, half_widths = self.schema.box.center_vector, self.schema.box.half_widths
         factors = np.linalg.cholesky(self.covariance_matrices())
@@ -226,11 +223,8 @@ class GaussianMixtureModel(Model):
             Content of the columns: shares of the values of a category, the share of yes of a flag,
             days of a date, the geometric mean of a logarithmic number.
         """
-        require_one_of("what", what, ("means", "standard_errors", "widths"))
-        spread = {"means": None, "standard_errors": self.standard_errors, "widths": self.widths}
-        table = self._frame(self.means, spread[what])
-        table.insert(0, "weight", self.weights)
-        return table
+        spreads = {"standard_errors": self.standard_errors, "widths": self.widths}
+        return self._weighted_frame(self.weights, what, dict(spreads))
 
     def covariance_table(self, component: int) -> Any:
         """Return the covariance of one component as a pandas frame, in the units of the table.
@@ -327,7 +321,7 @@ def _require_mixture(
     covariances: Floats,
     standard_errors: Floats,
 ) -> None:
-    """Refuse arrays that are not a mixture."""
+    """Raise unless the arrays are a mixture."""
     if covariance_type not in COVARIANCE_TYPES:
         raise ParameterError("unknown covariance_type")
     if means.ndim != 2 or means.size == 0:

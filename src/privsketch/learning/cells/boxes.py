@@ -1,14 +1,14 @@
 """Disjoint boxes that fill a domain, with noisy counts of records, and Gaussian masses in them.
 
-A record touches one box, so a table of few columns needs only one noisy histogram as its release
+A record touches one box, so one noisy histogram suffices as the release of a table of few columns
 (docs/theory.md describes the mechanism). Boxes are the cells of a regular grid, or of a grid whose
 heavy cells were divided further.
 
 The mass of an axis-parallel Gaussian in a box is a product over axes of differences of error
 functions. Boxes share intervals: a grid of g^d cells has d g of them. Masses of all cells are
 therefore products of few numbers, and sums over cells are computed axis by axis. The outermost
-intervals reach to infinity, because they count the records outside of the domain: all masses of a
-component add up to one. Rows are components; the last one is the background, even over the domain.
+intervals reach to infinity, because they count the records outside the domain: all masses of a
+component add up to one. Rows are components; the last one is the even background.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from privsketch._base.types import Floats, Indices
 from privsketch.features.cells import axis_edges
 from privsketch.sketching.sketch import Sketch
 
-_LIKE_GAUSSIAN = 100  # draws of Laplace noise whose sum nobody tells from Gaussian noise
+_LIKE_GAUSSIAN = 100  # draws of Laplace noise whose sum is practically Gaussian
 _ROOT = 1 / math.sqrt(2 * math.pi)
-MAX_DEVIATIONS = 40.0  # in widths: densities there are zero
-_LARGE_BLOCKS = 200  # boxes of a grid on average, from which on a loop over grids is faster
+MAX_STANDARDISED = 40.0  # widths from the center at which densities are zero
+_LARGE_BLOCKS = 200  # boxes of an average grid from which on a loop over grids is faster
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """What is known of a table: noisy counts over disjoint boxes that fill its domain.
+    """Noisy counts of a table over disjoint boxes that fill its domain.
 
     Attributes
     ----------
     low, high : (n_boxes, dim) float64
-        Corners, in coordinates about the center of the domain.
+        Corners, relative to the center of the domain.
     counts : (n_boxes,) float64
         Released counts.
     variance : (n_boxes,) float64
         Variance of the noise of each count.
     n_noises : int
-        How many draws of Laplace noise are in each count: the holders that were merged.
+        Number of draws of Laplace noise in each count: one for each merged holder.
     shape : tuple of int, optional
         Cells per axis of a regular grid whose boxes come in C order; None for other boxes.
     total : float, optional
-        Number of records, where it is known better than by the sum of the counts.
+        Number of records, if it is known more precisely than the sum of the counts.
     grids : tuple of integer arrays
-        Grids whose cells are the boxes, if there is no `shape`: the box number at each place,
-        -1 for a divided cell, which is no box. Either every box is in a grid, or none is.
+        Grids whose cells are the boxes, if there is no `shape`: the number of the box of each cell,
+        and -1 for a divided cell, which is no box. Either every box is in a grid, or none is.
     """
 
     low: Floats
@@ -133,21 +133,21 @@ class Partition:
     low, high : (dim,) float64
         The domain.
     edges : (n_edges,) float64
-        Where intervals begin and end, those at the edge of the domain at infinity.
+        Ends of intervals; those at the edge of the domain are infinite.
     edge_axis : (n_edges,) intp
-        The axis of each.
+        Axis of each edge.
     first, last : (n_intervals,) intp
-        The edges of each interval.
+        Edges of each interval.
     lower, upper : (n_intervals,) float64
-        Where each interval begins and ends in the domain.
+        Ends of each interval inside the domain.
     begins : (dim + 1,) intp
-        The first interval of each axis, and the number of all.
+        First interval of each axis, and the number of all intervals.
     index : tuple of (n_boxes,) intp
-        For each axis the interval of each box, counted from the axis's first.
+        For each axis the interval of each box, counted from the first of the axis.
     shape : tuple of int, optional
         Shape of a regular grid, as in `Boxes`.
     blocks : tuple of Block
-        Grids that other boxes are made of, where that is faster.
+        Grids of irregular boxes, if sums over these are faster.
     """
 
     low: Floats
@@ -188,7 +188,7 @@ class Partition:
 
     def _standardised(self, centers: Floats, widths: Floats) -> Floats:
         z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
-        return np.minimum(np.maximum(z, -MAX_DEVIATIONS), MAX_DEVIATIONS)
+        return np.minimum(np.maximum(z, -MAX_STANDARDISED), MAX_STANDARDISED)
 
     def factors(self, centers: Floats, widths: Floats) -> Floats:
         """Return masses along the axes, (components + 1, n_intervals)."""
@@ -241,14 +241,14 @@ class Partition:
             return np.asarray(reduce(np.multiply, self._at_boxes(parts)) @ weights)
         masses = np.empty(self.n_boxes)
         for block in self.blocks:
-            masses[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.places]
+            masses[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.cells]
         return masses
 
     def gram(self, information: Floats, factors: Floats) -> Floats:
         """Return products of all pairs of rows, summed over boxes, weighted by information.
 
-        Sums over a grid are products over axes if boxes weigh alike. They nearly do so within a
-        component, so each has one weight: the mean over its own boxes.
+        Sums over a grid are products over axes if all boxes have one weight. Within a component
+        they nearly do, so each component has one weight: the mean over its boxes.
         """
         parts = self.by_axis(factors)
         if self.shape is not None:
@@ -264,8 +264,8 @@ class Partition:
     def contract(self, values: Floats, factors: Floats) -> Floats:
         """Return sums of `values` over the boxes of each interval, (components + 1, n_intervals).
 
-        Each box counts with its product of the factors of the other axes, so that the sum over
-        intervals with the axis's own factor, or a derivative of it, is that over all boxes.
+        Each box is multiplied by the factors of the other axes. The sum over intervals, weighted by
+        the factor of their axis or its derivative, is then the sum over all boxes.
         """
         parts = self.by_axis(factors)
         if self.shape is not None:
@@ -275,9 +275,9 @@ class Partition:
         at_boxes = self._at_boxes(parts)
         sums = []
         for d, members in enumerate(self._members):
-            others = [factor for e, factor in enumerate(at_boxes) if e != d]
+            other_axes = [factor for e, factor in enumerate(at_boxes) if e != d]
             product = np.broadcast_to(values[:, None], at_boxes[0].shape)
-            sums.append((members @ reduce(np.multiply, others, product)).T)
+            sums.append((members @ reduce(np.multiply, other_axes, product)).T)
         return np.hstack(sums)
 
     def _at_boxes(self, parts: list[Floats]) -> list[Floats]:
@@ -301,38 +301,38 @@ class Partition:
         totals = [np.zeros_like(part) for part in parts]
         for block in self.blocks:
             sums = _contract_grid(block.table(values), block.of(parts))
-            for axis, (along, several) in enumerate(zip(block.intervals, sums, strict=True)):
-                totals[axis][:, along] += several  # no grid has an interval twice
+            for axis, (along, values_along) in enumerate(zip(block.intervals, sums, strict=True)):
+                totals[axis][:, along] += values_along  # no grid has an interval twice
         return np.hstack(totals)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A grid that some of the boxes are the cells of.
+    """Grid with some of the boxes as its cells.
 
     Attributes
     ----------
     intervals : tuple of (g,) intp
-        Its intervals along each axis.
-    boxes, places : (n,) intp
-        Boxes, and their places in the grid, in C order.
+        Intervals along each axis.
+    boxes, cells : (n,) intp
+        Boxes, and their cells in the grid, in C order.
     size : int
-        Number of places; those without a box have none of the records.
+        Number of cells; those without a box have no records.
     """
 
     intervals: tuple[Indices, ...]
     boxes: Indices
-    places: Indices
+    cells: Indices
     size: int
 
     def table(self, values: Floats) -> Floats:
-        """Return values of the boxes at all places of the grid, (size,); 0 without a box."""
+        """Return values of the boxes at all cells of the grid, (size,); 0 without a box."""
         entries = np.zeros(self.size)
-        entries[self.places] = values[self.boxes]
+        entries[self.cells] = values[self.boxes]
         return entries
 
     def of(self, parts: list[Floats]) -> list[Floats]:
-        """Return the columns of the grid's own intervals."""
+        """Return the columns of the grid's intervals."""
         return [part[:, along] for part, along in zip(parts, self.intervals, strict=True)]
 
 
@@ -344,18 +344,18 @@ def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
 
 
 def _block(grid: Indices, index: list[Indices]) -> Block:
-    places = np.flatnonzero(grid.reshape(-1) >= 0)
+    cells = np.flatnonzero(grid.reshape(-1) >= 0)
     intervals = []
     for axis, along in enumerate(index):
         rows = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
-        # Any box of a slice tells its interval; a slice without one may have any that is not taken.
-        known = rows.max(axis=1)
-        interval = np.where(known >= 0, along[known], -1)
+        # Any box of a slice gives its interval; a slice without boxes may have any free one.
+        slice_box = rows.max(axis=1)
+        interval = np.where(slice_box >= 0, along[slice_box], -1)
         missing = np.flatnonzero(interval < 0)
         free = np.setdiff1d(np.arange(along.max() + 1), interval)
         interval[missing] = free[: len(missing)]
         intervals.append(interval)
-    return Block(tuple(intervals), grid.reshape(-1)[places], places, grid.size)
+    return Block(tuple(intervals), grid.reshape(-1)[cells], cells, grid.size)
 
 
 def partition_of(boxes: Boxes) -> Partition:
@@ -366,11 +366,11 @@ def partition_of(boxes: Boxes) -> Partition:
     for d in range(boxes.dim):
         rounding = 1e-9 * (high[d] - low[d])
         pairs, interval = _intervals(boxes, d)
-        own, at = np.unique(pairs, return_inverse=True)
-        columns.append((*(at.reshape(pairs.shape) + edge_begins[-1]).T, *pairs.T))
-        own = np.where(own <= low[d] + rounding, -np.inf, own)
-        edges.append(np.where(own >= high[d] - rounding, np.inf, own))
-        edge_begins.append(edge_begins[-1] + len(own))
+        ends, rank = np.unique(pairs, return_inverse=True)
+        columns.append((*(rank.reshape(pairs.shape) + edge_begins[-1]).T, *pairs.T))
+        ends = np.where(ends <= low[d] + rounding, -np.inf, ends)
+        edges.append(np.where(ends >= high[d] - rounding, np.inf, ends))
+        edge_begins.append(edge_begins[-1] + len(ends))
         begins.append(begins[-1] + len(pairs))
         index.append(interval)
     first, last, lower, upper = map(np.concatenate, zip(*columns, strict=True))
@@ -391,9 +391,9 @@ def partition_of(boxes: Boxes) -> Partition:
 
 
 def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
-    """Return the (n, 2) different intervals along an axis, and the interval of each box."""
+    """Return the (n, 2) distinct intervals along an axis, and the interval of each box."""
     pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
-    if boxes.shape is not None:  # the same without sorting
+    if boxes.shape is not None:  # a grid needs no sorting
         line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
         interval = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
         return line.reshape(boxes.shape[d], -1, 2)[:, 0], interval

@@ -1,8 +1,8 @@
 """K-means centers of estimated counts: of boxes first, then of their parts.
 
-Many starts are tried on the boxes, each a point at the mean place of its records. The best go on
-with every box divided into parts, because a border between clusters cuts boxes. The
-density says where in a box its records are.
+Many starts are tried on the boxes, each of which is a point at the mean of its records. The best
+ones continue with every box divided into parts, because borders between clusters cut boxes. The
+density says where the records of a box are.
 """
 
 from __future__ import annotations
@@ -15,33 +15,19 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, grid_corners, partition_of
 from privsketch.learning.cells.fit import Components
-from privsketch.learning.problem import weighted_sums
-from privsketch.models.base import nearest
+from privsketch.learning.lloyd import Points, assign, lloyd, total_cost
 
-N_STARTS = 12  # of k-means++ on boxes; a hundred are no better
-N_FINAL = 2  # starts that go on with parts of boxes
-MAX_PARTS = 40_000  # of all boxes together
-BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd
-MIN_POINT_SHARE = 1e-4  # records over those of an average point that are left out
-N_SWAPS = 30  # centers that are tried elsewhere
-
-
-@dataclass(frozen=True)
-class Points:
-    """Places (n, dim) with the records at each, and the box that each is of."""
-
-    places: Floats
-    records: Floats
-    box: Indices
-
-    def some(self, least: float) -> Points:
-        """Return the points that have more than this share of the records."""
-        keep = self.records > least * self.records.sum()
-        return Points(self.places[keep], self.records[keep], self.box[keep])
+SEEDED_STARTS = 12  # starts by k-means++ on boxes; a hundred are no better
+N_FINALISTS = 2  # starts that continue with parts of boxes
+MAX_TOTAL_PARTS = 40_000  # of all boxes together
+BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd's algorithm on boxes and on their parts
+BOX_TOLERANCE = 1e-5  # relative fall of the cost that is worth another round
+MIN_POINT_SHARE = 1e-4  # points with a smaller share of an average point's records are left out
+N_SWAPS = 30  # a guard: swaps end when none lowers the cost
 
 
 def divided(boxes: Boxes, n_parts: int) -> Boxes:
-    """Return every box cut into `n_parts` along each axis; parts of a grid are a grid."""
+    """Return the boxes with each cut into `n_parts` along every axis; a grid stays a grid."""
     dim = boxes.dim
     if n_parts == 1:
         return boxes
@@ -61,8 +47,8 @@ def divided(boxes: Boxes, n_parts: int) -> Boxes:
         low = (boxes.low[:, None, :] + steps * widths).reshape(-1, dim)
         high = (boxes.low[:, None, :] + (steps + 1) * widths).reshape(-1, dim)
         shape = None
-    nothing = np.zeros(len(low))
-    return Boxes(low, high, nothing, nothing, shape=shape)
+    zeros = np.zeros(len(low))
+    return Boxes(low, high, zeros, zeros, shape=shape)
 
 
 def _origin(boxes: Boxes, n_parts: int) -> Indices:
@@ -84,13 +70,13 @@ def points_of(
     moments = np.zeros((parts.n_boxes, boxes.dim))
     for weight, components in densities:
         _add_moments(partition, weight, components, mass, moments)
-    # A little of every box is even, so that boxes that no component reaches have a place.
+    # A faint even background gives a position to boxes that no component reaches.
     faint = 1e-6 * max(float(mass.sum()), 1.0) * parts.shares
     moments += faint[:, None] * parts.centers
     mass += faint
     share = mass / np.bincount(box, mass, boxes.n_boxes)[box]
-    places = np.clip(moments / mass[:, None], parts.low, parts.high)
-    return Points(places, counts[box] * share, box)
+    positions = np.clip(moments / mass[:, None], parts.low, parts.high)
+    return Points(positions, counts[box] * share, box)
 
 
 def _add_moments(
@@ -108,105 +94,87 @@ def _add_moments(
 
 def parts_per_axis(n_boxes: int, dim: int) -> int:
     """Return the affordable number of parts of a box along each axis, at most eight."""
-    return int(np.clip((MAX_PARTS / n_boxes) ** (1 / dim), 1, 8))
-
-
-def assign(points: Points, centers: Floats) -> tuple[Indices, Floats]:
-    """Return the nearest center and the cost of each point."""
-    label = nearest(points.places, centers)
-    misses = points.places - centers[label]
-    return label, points.records * np.einsum("ij,ij->i", misses, misses)
-
-
-def means(points: Points, label: Indices, centers: Floats) -> Floats:
-    """Return the mean of the points of each center; a center without points stays."""
-    mass, sums = weighted_sums(points.places, points.records, label, len(centers))
-    moved = sums / np.maximum(mass, 1e-300)[:, None]
-    return np.where((mass > 0)[:, None], moved, centers)
-
-
-def lloyd(points: Points, centers: Floats, n_rounds: int) -> tuple[Floats, float]:
-    """Return centers after rounds of Lloyd's algorithm, and their cost."""
-    previous = np.inf
-    for _ in range(n_rounds):
-        label, costs = assign(points, centers)
-        cost = float(costs.sum())
-        if cost >= previous * (1 - 1e-5):
-            break
-        previous, centers = cost, means(points, label, centers)
-    return centers, float(assign(points, centers)[1].sum())
+    return int(np.clip((MAX_TOTAL_PARTS / n_boxes) ** (1 / dim), 1, 8))
 
 
 def seeds(points: Points, k: int, rng: np.random.Generator) -> Floats:
     """Return k-means++ seeds, chosen among several candidates each, weighted by records."""
-    n = len(points.places)
-    squares = np.einsum("ij,ij->i", points.places, points.places)
-    chosen = [int(rng.choice(n, p=points.records / points.records.sum()))]
+    n = len(points.positions)
+    squares = np.einsum("ij,ij->i", points.positions, points.positions)
+    seed_rows = [int(rng.choice(n, p=points.weights / points.weights.sum()))]
     n_candidates = 2 + int(np.log(k + 1))
-    distance = _squares(points.places, squares, chosen[0:1])[0]
+    distance = _squares(points.positions, squares, seed_rows)[0]
     for _ in range(k - 1):
-        cost = distance * points.records
+        cost = distance * points.weights
         total = np.cumsum(cost)
         if not total[-1] > 0:
-            chosen.append(int(rng.integers(n)))
+            seed_rows.append(int(rng.integers(n)))
             continue
-        at = np.searchsorted(total, rng.random(n_candidates) * total[-1])
-        at = np.minimum(at, n - 1)
-        closer = np.minimum(distance, _squares(points.places, squares, at))
-        best = int((closer @ points.records).argmin())
-        chosen.append(int(at[best]))
+        rows = np.searchsorted(total, rng.random(n_candidates) * total[-1])
+        rows = np.minimum(rows, n - 1)
+        closer = np.minimum(distance, _squares(points.positions, squares, rows))
+        best = int((closer @ points.weights).argmin())
+        seed_rows.append(int(rows[best]))
         distance = closer[best]
-    return points.places[chosen]
+    return points.positions[seed_rows]
 
 
-def _squares(places: Floats, squares: Floats, at: Indices | list[int]) -> Floats:
-    """Return squared distances of all points to some of them, (len(at), n)."""
-    distances = squares[at][:, None] + squares - 2 * (places[at] @ places.T)
+def _squares(positions: Floats, squares: Floats, rows: Indices | list[int]) -> Floats:
+    """Return squared distances of all points to some of them, (len(rows), n)."""
+    distances = squares[rows][:, None] + squares - 2 * (positions[rows] @ positions.T)
     return np.maximum(distances, 0.0)
 
 
-def swapped(points: Points, centers: Floats, cost: float, n_swaps: int) -> tuple[Floats, float]:
+def swapped(points: Points, centers: Floats) -> Floats:
     """Move the least useful centers to where the cost is highest, as long as that helps."""
     k = len(centers)
     if k < 2:
-        return centers, cost
-    for _ in range(n_swaps):
-        label, costs = assign(points, centers)
-        own = np.bincount(label, costs, k)
-        rest = _without_each(points, centers, label)
-        loss = np.bincount(label, points.records * rest, k) - own
+        return centers
+    cost = total_cost(points, centers)
+    for _ in range(N_SWAPS):
+        labels, costs = assign(points, centers)
+        costs_by_center = np.bincount(labels, costs, k)
+        second = _second_distances(points, centers, labels)
+        losses = np.bincount(labels, points.weights * second, k) - costs_by_center
         moved = None
-        for worst in np.argsort(-own)[:3]:
-            inside = np.flatnonzero(label == worst)
+        for worst in np.argsort(-costs_by_center)[:3]:
+            inside = np.flatnonzero(labels == worst)
             if len(inside) < 2:
                 continue
-            least = loss.copy()
-            least[worst] = np.inf
-            far = inside[costs[inside].argmax()]
-            trial = centers.copy()
-            trial[int(least.argmin())] = points.places[far]
-            trial, value = lloyd(points, trial, BOX_ROUNDS)
-            if value < cost * (1 - 1e-4):
-                moved, cost = trial, value
+            losses_elsewhere = losses.copy()
+            losses_elsewhere[worst] = np.inf
+            swapped_in = centers.copy()
+            farthest = inside[costs[inside].argmax()]
+            swapped_in[int(losses_elsewhere.argmin())] = points.positions[farthest]
+            swapped_in = lloyd(points, swapped_in, BOX_ROUNDS, BOX_TOLERANCE)
+            new_cost = total_cost(points, swapped_in)
+            if new_cost < cost * (1 - 1e-4):
+                moved, cost = swapped_in, new_cost
                 break
         if moved is None:
-            return centers, cost
+            return centers
         centers = moved
-    return centers, cost
+    return centers
 
 
-def _without_each(points: Points, centers: Floats, label: Indices) -> Floats:
+def _second_distances(points: Points, centers: Floats, labels: Indices) -> Floats:
     """Return the squared distance of each point to the nearest center but its own, (n,)."""
-    scores = points.places @ centers.T - 0.5 * np.einsum("ij,ij->i", centers, centers)
-    scores[np.arange(len(label)), label] = -np.inf
+    scores = points.positions @ centers.T - 0.5 * np.einsum("ij,ij->i", centers, centers)
+    scores[np.arange(len(labels)), labels] = -np.inf
     second = scores.argmax(axis=1)
-    misses = points.places - centers[second]
+    misses = points.positions - centers[second]
     return np.asarray(np.einsum("ij,ij->i", misses, misses))
+
+
+def _relevant(points: Points) -> Points:
+    """Return the points without those that have next to none of the records."""
+    least = MIN_POINT_SHARE / len(points.weights)
+    return points.subset(points.weights > least * points.weights.sum())
 
 
 @dataclass(frozen=True)
 class CellClusters:
-    """Centers, the parts of boxes that they are of, and the points that stand for these."""
+    """Centers, the boxes divided into parts, and the points that stand for these parts."""
 
     centers: Floats
     parts: Boxes
@@ -224,15 +192,15 @@ def kmeans(
     """Return the centers of least cost over all starts of `n_clusters` centers."""
     n_parts = parts_per_axis(*boxes.low.shape)
     fine = points_of(boxes, counts, densities, n_parts)
-    coarse = points_of(boxes, counts, densities, 1).some(MIN_POINT_SHARE / len(counts))
-    if len(coarse.places) < 3 * n_clusters:
-        coarse = fine.some(MIN_POINT_SHARE / len(fine.places))
-    tried = [start for start in starts if len(start) == n_clusters]
-    tried += [seeds(coarse, n_clusters, rng) for _ in range(N_STARTS)]
-    coarse_runs = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
-    coarse_runs.sort(key=lambda pair: pair[1])
-    best = [swapped(coarse, *pair, N_SWAPS) for pair in coarse_runs[:N_FINAL]]
-    final = [lloyd(fine, centers, PART_ROUNDS) for centers, _ in best]
-    centers, _ = min(final, key=lambda pair: pair[1])
-    centers = centers[np.lexsort(centers.T[::-1])]  # an order that no start decides
+    coarse = _relevant(points_of(boxes, counts, densities, 1))
+    if len(coarse.weights) < 3 * n_clusters:
+        coarse = _relevant(fine)
+    starts = [start for start in starts if len(start) == n_clusters]
+    starts += [seeds(coarse, n_clusters, rng) for _ in range(SEEDED_STARTS)]
+    ends = [lloyd(coarse, start, BOX_ROUNDS, BOX_TOLERANCE) for start in starts]
+    ends.sort(key=lambda centers: total_cost(coarse, centers))
+    ends = [swapped(coarse, centers) for centers in ends[:N_FINALISTS]]
+    ends = [lloyd(fine, centers, PART_ROUNDS, BOX_TOLERANCE) for centers in ends]
+    centers = min(ends, key=lambda centers: total_cost(fine, centers))
+    centers = centers[np.lexsort(centers.T[::-1])]  # the order must not depend on the start
     return CellClusters(centers, divided(boxes, n_parts), fine)

@@ -1,14 +1,14 @@
 """Decode noisy counts: a density and k-means centers.
 
-`path` fits mixtures of falling size. A single fit has components too many or too few, so that fits
-are averaged, each by its plausibility under the counts and the prior. The average gives expected
-counts. A released count corrects its expectation outright where it differs clearly, else as far as
-its noise allows. `centers` clusters the result.
+`path` fits mixtures of decreasing size. Each has too many or too few components, so the fits are
+averaged, weighted by their plausibility under the counts and the prior. The average gives expected
+counts. A released count that clearly differs from its expectation replaces it; others correct it as
+far as their noise allows. `centers` clusters the result.
 
-About a fit, expected counts are linear in the unknowns with derivatives J. The covariance of the
-unknowns is the inverse of J'WJ, W being the information of each count. The fit follows some noise:
-the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of what its cluster has
-of every component, and moves with their centers and weights. Nothing here reads records.
+Near a fit, expected counts are linear in the unknowns, with derivatives J. The covariance of the
+unknowns is the inverse of J'WJ, where W holds the information of each count. The fit follows some
+of the noise: the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of its
+cluster's share of every component, and moves with their centers and weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from privsketch._base.types import Floats, Indices
 from privsketch.design.cautions import warn_of
 from privsketch.design.validity import require_cells
 from privsketch.learning.cells.boxes import Boxes, Partition, boxes_of, partition_of
-from privsketch.learning.cells.centers import assign, kmeans
+from privsketch.learning.cells.centers import kmeans
 from privsketch.learning.cells.fit import (
     ELONGATED,
     Components,
@@ -36,21 +36,21 @@ from privsketch.learning.cells.fit import (
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant
 from privsketch.learning.concerns import beyond_carried
 from privsketch.learning.kmeans.model import model_of
+from privsketch.learning.lloyd import assign
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import no_knowledge
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-CRITERION_MARGIN = 4.0  # of the criterion, two nats: differences that chance makes
-TEMPERATURE = 8.0  # of weights of fits, in twice -log p; fits of one path are no independent draws
-# Weight of a fit from which on its components say where in a box records are.
-MIN_PLAUSIBILITY = 0.02
-# Share of the differences from the fits that are noise, of those believed. The rule before, one
-# mistake in all boxes, cost 0.0012 +- 0.0003 of log cost where the model is right (equal
-# Gaussians, d = 3 and 4); elsewhere 0.02 to 0.15 are alike within the error of 30 data sets.
+CRITERION_MARGIN = 4.0  # difference of the criterion that chance explains: two nats
+TEMPERATURE = 8.0  # of the weights of fits, in units of -2 log p: fits of one path are dependent
+MIN_PLAUSIBILITY = 0.02  # weight of a fit whose components place the records of a box
+# Expected share of noise among the accepted differences from the fits. One mistake in all boxes
+# instead costs 0.0012 +- 0.0003 of log cost where the model is right (equal Gaussians, d = 3 and
+# 4). Elsewhere 0.02 to 0.15 are alike within the error of 30 data sets.
 FALSE_SHARE = 0.05
-RIDGE = 1e-6  # relative: unknowns of twins are not told apart by any count
-MAX_ENTRIES = 2_000_000  # of derivatives at a time
+INFORMATION_RIDGE = 1e-6  # relative: no count tells the unknowns of twins apart
+MAX_DERIVATIVES = 2_000_000  # numbers in a block of derivatives: 16 MB
 
 
 def kmeans_of_cells(
@@ -59,11 +59,10 @@ def kmeans_of_cells(
     """Learn cluster centers from a sketch of cells; see `learn_kmeans`."""
     design, boxes = sketch.design, boxes_of(sketch)
     if n_clusters == "auto":
-        most = min(2 * design.n_components, design.n_features)
-        if max_clusters is not None:
-            require_cells(max_clusters, design.n_features, "max_clusters")
-            most = max_clusters
-        n_clusters = choose_number(boxes, most, rng)
+        if max_clusters is None:
+            max_clusters = min(2 * design.n_components, design.n_features)
+        require_cells(max_clusters, design.n_features, "max_clusters")
+        n_clusters = choose_number(boxes, max_clusters, rng)
     require_cells(int(n_clusters), design.n_features, "n_clusters")
     warn_of(beyond_carried(int(n_clusters), design))
     solution = decode_cells(boxes, int(n_clusters), rng)
@@ -94,7 +93,7 @@ def density_of(solution: CellSolution, half_widths: Floats) -> Atoms:
 
 @dataclass(frozen=True)
 class CellSolution:
-    """What counts tell of the records behind them.
+    """Estimate of the records behind noisy counts.
 
     Attributes
     ----------
@@ -107,14 +106,14 @@ class CellSolution:
     centers : (n_clusters, dim) float64
         K-means centers of the estimate.
     records : (n_clusters,) float64
-        What each center serves.
+        Records of each center's cluster.
     cost : float
         K-means cost of the estimate.
     standard_errors : (n_clusters, dim) float64, optional
         Standard errors of the centers, from noise and sampling.
     residual, expected_residual, residual_spread : float
-        Squared misfit of the density over all boxes, in records^2, what noise and
-        sampling would leave of it, and the standard deviation of that.
+        Squared misfit of the density over all boxes, in records^2; mean and standard deviation of
+        the misfit that noise and sampling alone leave.
     """
 
     density: Atoms
@@ -140,21 +139,21 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         total = float(counts.sum())
         factor = 1.0 if boxes.total is None or not total > 0 else max(boxes.total, 0.0) / total
         counts = counts * factor
-        # Where nothing is left, any place is as good as another: the domain is divided evenly.
-        clustered = counts if counts.sum() > 0 else boxes.shares
+        has_records = counts.sum() > 0
         starts = [fit.components.centers for fit in fits]
         least = min(MIN_PLAUSIBILITY, float(weights.max()))
         pairs = zip(weights, fits, strict=True)
         densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
-        clusters = kmeans(boxes, clustered, densities, starts, n_clusters, rng)
+        # Without any records, the domain is divided evenly.
+        clustered_counts = counts if has_records else boxes.shares
+        clusters = kmeans(boxes, clustered_counts, densities, starts, n_clusters, rng)
         centers, points = clusters.centers, clusters.points
-        label, costs = assign(points, centers)
-        has_records = counts.sum() > 0
-        records = np.bincount(label, points.records, n_clusters) * has_records
+        labels, costs = assign(points, centers)
+        records = np.bincount(labels, points.weights, n_clusters) * has_records
         best = min(fits, key=criterion)
         components = best.components
-        known = linearised(boxes, best)
-        shares = shares_of_clusters(clusters.parts, components, points.places, label, centers)
+        errors = linearised(boxes, best)
+        shares = shares_of_clusters(clusters.parts, components, points.positions, labels, centers)
         return CellSolution(
             density=Atoms(
                 components.weights[:-1] * factor, components.centers, components.widths**2
@@ -164,17 +163,17 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
             centers=centers,
             records=records,
             cost=float(costs.sum()) * has_records,
-            standard_errors=standard_errors(boxes, known, components, *shares),
-            residual=known.residual,
-            expected_residual=known.expected,
-            residual_spread=known.spread,
+            standard_errors=standard_errors(boxes, errors, components, *shares),
+            residual=errors.residual,
+            expected_residual=errors.expected,
+            residual_spread=errors.spread,
         )
 
 
 def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> int:
     """Return the least number of components, at most `max_clusters`, that explains the counts.
 
-    A smaller number is as good if it costs no more than what is rarely due to chance.
+    A smaller number is as good if its criterion is worse by no more than chance explains.
     """
     with one_thread():
         fits = search(boxes, max_clusters, rng, fewest=1)
@@ -192,12 +191,12 @@ def plausibility(fits: list[Fit]) -> Floats:
 
 
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
-    """Return estimated records of each box, (n_boxes,): expected ones and what counts add."""
+    """Return estimated records of each box, (n_boxes,): expected ones, corrected by the counts."""
     misses = boxes.counts - expected
     variance = boxes.variance + expected
     clear = significant(boxes, misses, variance, rng, FALSE_SHARE)
     if misses.sum() ** 2 <= 2 * MIN_LOG_CHANCE * variance.sum():
-        clear -= float(misses.sum()) * boxes.shares  # the total is the fits' own
+        clear -= float(misses.sum()) * boxes.shares  # the fits' total is kept
     mean = np.maximum(expected + clear, 0.0)
     trust = mean / np.maximum(mean + boxes.variance, np.finfo(float).tiny)
     return np.maximum(mean + trust * (boxes.counts - mean), 0.0)
@@ -232,13 +231,13 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     information[last, last] += 0.5 / ELONGATED**2
     lengths = np.sqrt(np.maximum(information.diagonal(), 1e-300))
     scaled = information / lengths / lengths[:, None]
-    scaled[np.diag_indices_from(scaled)] += RIDGE
+    scaled[np.diag_indices_from(scaled)] += INFORMATION_RIDGE
     inverse = cho_solve(cho_factor(scaled, lower=True), np.eye(len(scaled)))
     covariance = inverse / lengths / lengths[:, None]
     residual = float(np.square(boxes.counts - fit.expected).sum())
     followed = float(np.vdot(covariance, squares))
     total = float(likelihood.variance.sum())
-    # At least a part stays, however many unknowns there are.
+    # Some of it stays, however many unknowns there are.
     expected = max(total - followed, 0.05 * total)
     tails = 3 * boxes.variance**2 / boxes.n_noises + np.maximum(fit.expected, 0.0)
     spread = math.sqrt(float((2 * likelihood.variance**2 + tails).sum()))
@@ -253,22 +252,22 @@ def _products(
     size, dim = components.centers.shape
     n_unknowns = size * (1 + 2 * dim) + 1
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
-    # A component without records would have no derivatives by its place.
+    # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
-    step = max(1, MAX_ENTRIES // n_unknowns)
+    step = max(1, MAX_DERIVATIVES // n_unknowns)
     for begin in range(0, partition.n_boxes, step):
-        at = [index[begin : begin + step] for index in partition.index]
-        pairs = zip(partition.by_axis(slopes.values), at, strict=True)
+        intervals = [index[begin : begin + step] for index in partition.index]
+        pairs = zip(partition.by_axis(slopes.values), intervals, strict=True)
         values = [factor[:, i] for factor, i in pairs]
-        rows = np.empty((n_unknowns, len(at[0])))
+        rows = np.empty((n_unknowns, len(intervals[0])))
         rows[: size + 1] = math.prod(values[1:], start=values[0])
         for kind, factors in enumerate((slopes.by_center, slopes.by_log_width)):
             first = size + 1 + kind * size * dim
             block = rows[first : first + size * dim].reshape(size, dim, -1)
             for d in range(dim):
-                others = [value[:-1] for e, value in enumerate(values) if e != d]
-                own = factors[:-1, partition.begins[d] + at[d]]
-                block[:, d] = weights * math.prod(others, start=own)
+                product = factors[:-1, partition.begins[d] + intervals[d]]
+                other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
+                block[:, d] = weights * math.prod(other_axes, start=product)
         information += (rows * likelihood.information[begin : begin + step]) @ rows.T
         squares += rows @ rows.T
     return information, squares
@@ -279,8 +278,8 @@ def standard_errors(
 ) -> Floats:
     """Return standard errors of centers, (k, dim).
 
-    `shares` is (k, size + 1), the records that each cluster has of each component and of the
-    background, and `offsets` (k, size + 1, dim) how far their mean is from the center.
+    `shares`, (k, size + 1), are the records of each component and of the background in each
+    cluster; `offsets`, (k, size + 1, dim), are the distances of their means from the center.
     """
     k, dim = len(shares), components.centers.shape[1]
     size = components.size
@@ -289,9 +288,8 @@ def standard_errors(
     by_weight = offsets * (shares / np.maximum(components.weights, 1e-300))[:, :, None]
     derivatives = np.zeros((k, dim, len(errors_of_fit.covariance)))
     derivatives[:, :, : size + 1] = np.moveaxis(by_weight, 2, 1)
-    own = shares[:, :-1]
     for d in range(dim):
-        derivatives[:, d, size + 1 + d : size + 1 + size * dim : dim] = own
+        derivatives[:, d, size + 1 + d : size + 1 + size * dim : dim] = shares[:, :-1]
     derivatives *= per_record[:, None, None]
     moved = derivatives @ errors_of_fit.covariance
     variances = np.einsum("kdp,kdp->kd", moved, derivatives)
@@ -303,21 +301,21 @@ def standard_errors(
 
 
 def shares_of_clusters(
-    boxes: Boxes, components: Components, places: Floats, label: Indices, centers: Floats
+    parts: Boxes, components: Components, positions: Floats, labels: Indices, centers: Floats
 ) -> tuple[Floats, Floats]:
     """Return records of each component in each cluster, and their mean's offset from the center.
 
-    `places` and `label` are those of all parts of `boxes`.
+    `positions` and `labels` have a row for each of the parts of boxes.
     """
-    partition = partition_of(boxes)
+    partition = partition_of(parts)
     rows = partition.rows(partition.factors(components.centers, components.widths))
     k, dim = centers.shape
     shares = np.zeros((k, len(rows)))
     offsets = np.zeros((k, len(rows), dim))
     for i, row in enumerate(rows):
-        mass = np.bincount(label, row, k)
+        mass = np.bincount(labels, row, k)
         shares[:, i] = mass
         for d in range(dim):
-            mean = np.bincount(label, row * places[:, d], k) / np.maximum(mass, 1e-300)
+            mean = np.bincount(labels, row * positions[:, d], k) / np.maximum(mass, 1e-300)
             offsets[:, i, d] = np.where(mass > 1e-9, mean - centers[:, d], 0.0)
     return shares * components.weights, offsets

@@ -1,8 +1,8 @@
 """Fit of axis-parallel Gaussians and an even background to the counts of boxes.
 
-In the descent, each unknown is in units of its error if the other unknowns are fixed. Weights,
-centers and widths then have curvatures of order one. Weights are not logarithms, so that a
-component can lose all of its records and regain them.
+The descent scales each unknown by its error with the other unknowns fixed. Weights, centers and
+widths then have curvatures of order one. Weights are not logarithms, so that a component can lose
+all of its records and regain them.
 
 A released count differs from the expected one by sampling, nearly Gaussian of variance `lam`, and
 by noise that is Laplace of scale b, or a sum of a few such draws. Its tails fall like exp(-|r| / b)
@@ -27,37 +27,38 @@ from privsketch._base.types import Bits, Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition
 from privsketch.learning.quasi_newton import minimise
 
-# The law is known to within 1e-3 of delta by interpolation; beyond it delta + 3/2 is the variance.
-_DELTAS = np.concatenate([[0.0], np.geomspace(1e-4, 100.0, 400)])
-_VARIANCES = np.concatenate([[2.0], 2 + _DELTAS[1:] * k0e(_DELTAS[1:]) / k1e(_DELTAS[1:])])
-MIN_DELTA = 0.3  # least delta: a sharper edge hinders descents and tells little more
-MIN_SAMPLING = 0.25  # variance of sampling in an empty box: counts are whole numbers
-MIN_WIDTH = 0.1  # width over the shortest interval: a narrower one changes no count
-MAX_WIDTH = 0.6  # width over the extent of the domain: a wider one is like the background
-MAX_LOG_STEP = 0.5  # step in widths: beyond it the curvature at the start tells nothing
-# Widths of a component along the axes, and those of all components, are alike up to such factors,
-# in logarithms: a little more evidence is asked for needles and for mixtures of all sizes.
+# Interpolation gives delta to within 1e-3; beyond the table the variance is delta + 3/2.
+_LAW_DELTAS = np.concatenate([[0.0], np.geomspace(1e-4, 100.0, 400)])
+_LAW_VARIANCES = np.concatenate(
+    [[2.0], 2 + _LAW_DELTAS[1:] * k0e(_LAW_DELTAS[1:]) / k1e(_LAW_DELTAS[1:])]
+)
+MIN_DELTA = 0.3  # a sharper edge hinders descents and adds little information
+MIN_SAMPLING_VARIANCE = 0.25  # in an empty box: counts are whole numbers
+MIN_RELATIVE_WIDTH = 0.1  # over the shortest interval: narrower components change no count
+MAX_RELATIVE_WIDTH = 0.6  # over the extent of the domain: wider ones resemble the background
+MAX_LOG_STEP = 0.5  # step in log widths beyond which the curvature at the start says nothing
+# Prior scales of log widths, along the axes of a component and between components: needles and
+# mixtures of very different sizes need a little more evidence.
 ELONGATED, UNEQUAL = 0.25, 0.5
-NEGLIGIBLE = 1e-5  # relative fall of -log p in an iteration that is not worth going on for
-# Least scale of log weights: noise alone makes equal weights differ by as much.
-MIN_LOG_SCALE = 0.15
+MIN_LIKELIHOOD_FALL = 1e-5  # relative fall of -log p per iteration that is worth continuing for
+MIN_LOG_SCALE = 0.15  # of log weights: noise alone makes equal weights differ by as much
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The law of counts about expected ones.
+    """Law of the counts around expected ones.
 
     Attributes
     ----------
     counts : (n_boxes,) float64
     squared_scale : (n_boxes,) float64
-        b^2, of one draw of noise.
+        Squared scale b^2 of one draw of noise.
     rounding : (n_boxes,) float64
-        delta b^2, which is about the variance where the law is Gaussian.
+        Product delta b^2, close to the variance where the law is Gaussian.
     variance : (n_boxes,) float64
         Variance of noise and sampling together.
     information : (n_boxes,) float64
-        What a count tells about the expected one: the inverse of a variance.
+        Information of a count about the expected one: the inverse of a variance.
     """
 
     counts: Floats
@@ -75,11 +76,13 @@ class Likelihood:
 
 def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
     """Return the law of the counts; the expected counts `guess` set their sampling variance."""
-    sampling = np.maximum(guess, MIN_SAMPLING)
+    sampling = np.maximum(guess, MIN_SAMPLING_VARIANCE)
     variance = boxes.variance + sampling
     squared_scale = boxes.variance / (2 * boxes.n_noises)
     ratio = variance / np.maximum(squared_scale, 1e-12 * variance)
-    delta = np.where(ratio < _VARIANCES[-1], np.interp(ratio, _VARIANCES, _DELTAS), ratio - 1.5)
+    delta = np.where(
+        ratio < _LAW_VARIANCES[-1], np.interp(ratio, _LAW_VARIANCES, _LAW_DELTAS), ratio - 1.5
+    )
     rounding = np.maximum(delta, MIN_DELTA) * np.maximum(squared_scale, 1e-12 * variance)
     # Exact for Laplace and for Gaussian noise, and within some percent between them.
     information = 1 / (variance - squared_scale)
@@ -88,10 +91,7 @@ def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
 
 @dataclass(frozen=True)
 class Components:
-    """Gaussians and a background; weights are in records.
-
-    `weights` has one number more than there are Gaussians: the background comes last.
-    """
+    """Gaussians and a background, whose weight is the last one; weights are in records."""
 
     weights: Floats  # (size + 1,)
     centers: Floats  # (size, dim)
@@ -110,7 +110,7 @@ class Components:
 
 @dataclass(frozen=True)
 class Fit:
-    """Components, the counts that they expect, and -log p of the counts there are."""
+    """Components, the counts that they expect, and -log p of the released counts."""
 
     components: Components
     expected: Floats
@@ -142,14 +142,13 @@ def value_and_gradient(
 def _shape_charge(logs: Floats) -> tuple[float, Floats]:
     """Return -log of the prior of widths over extents, and its derivative.
 
-    Both deviations have Laplace tails, so that a few long or narrow components cost little more
-    than the counts must say in favour of them anyway.
+    Deviations have Laplace tails, so that a few long or narrow components cost little.
     """
     size, dim = logs.shape
     over = np.full((dim, 1), 1 / dim)  # products with it are means, at a fraction of the overhead
-    own = logs @ over
-    deviations = (logs - own) / ELONGATED
-    sizes = (own - own.sum() / size) / UNEQUAL
+    middle = logs @ over
+    deviations = (logs - middle) / ELONGATED
+    sizes = (middle - middle.sum() / size) / UNEQUAL
     shape_root, size_root = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
     value = float((shape_root - 1).sum() + (size_root - 1).sum())
     slope = deviations / shape_root / ELONGATED
@@ -159,14 +158,14 @@ def _shape_charge(logs: Floats) -> tuple[float, Floats]:
 
 
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
-    """Return errors of weights, centers and log widths, each with all others fixed."""
+    """Return the error of each weight, center and log width if all other unknowns are fixed."""
     slopes = partition.slopes(components.centers, components.widths)
     squares = slopes.values**2
     sums = partition.contract(likelihood.information, squares)
     along = slice(0, partition.begins[1])
     tiny = 1e-12 / float(likelihood.variance.max())
     of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[:, along], squares[:, along]) + tiny)
-    # A component without records would be anywhere: it counts as many as noise would give it.
+    # The center of a component without records is undetermined: noise gives it some.
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
     centers = partition.along_axes(sums * slopes.by_center**2)[:-1]
     widths = partition.along_axes(sums * slopes.by_log_width**2)[:-1]
@@ -185,19 +184,18 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     """Return the components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
-    narrowest, widest = np.log(MIN_WIDTH * finest), np.log(MAX_WIDTH * extent)
-    widths = np.clip(start.widths, MIN_WIDTH * finest, MAX_WIDTH * extent)
+    narrowest, widest = np.log(MIN_RELATIVE_WIDTH * finest), np.log(MAX_RELATIVE_WIDTH * extent)
+    widths = np.clip(start.widths, MIN_RELATIVE_WIDTH * finest, MAX_RELATIVE_WIDTH * extent)
     start = Components(start.weights, np.clip(start.centers, partition.low, partition.high), widths)
     units = _vector(_units(partition, likelihood, start))
     logs = Components(start.weights, start.centers, np.log(widths))
-    most = np.full(size + 1, np.inf)
     shape = (size, dim)
-    bounds = [
-        Components(np.zeros(size + 1), *(np.broadcast_to(x, shape) for x in lowest))
-        for lowest in ((partition.low, narrowest), (partition.high, widest))
-    ]
-    low = _vector(bounds[0]) / units
-    high = np.concatenate([most, _vector(bounds[1])[size + 1 :]]) / units
+
+    def bound(weight: float, center: Floats, log_width: Floats) -> Floats:
+        limits = (np.broadcast_to(limit, shape) for limit in (center, log_width))
+        return _vector(Components(np.full(size + 1, weight), *limits)) / units
+
+    low, high = bound(0.0, partition.low, narrowest), bound(np.inf, partition.high, widest)
 
     def components_at(x: Floats) -> Components:
         weights, centers, logs = np.split(x * units, [size + 1, size + 1 + size * dim])
@@ -209,7 +207,7 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
 
     x = np.clip(_vector(logs) / units, low, high)
     x, value, _ = minimise(
-        objective, x, low, high, n_iterations=n_iterations, negligible=NEGLIGIBLE
+        objective, x, low, high, n_iterations=n_iterations, negligible=MIN_LIKELIHOOD_FALL
     )
     components = components_at(x)
     return Fit(components, expected_counts(partition, components), value)
@@ -218,14 +216,14 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
 def criterion(fit: Fit) -> float:
     """Return twice -log p of the counts, plus the cost of the unknowns.
 
-    Centers and widths cost a nat each (Akaike). Log weights have a Laplace prior about their
-    median, whose scale is their own mean deviation: a small component among equal ones
-    is likely noise, and likely real among others of all sizes.
+    Centers and widths cost a nat each (Akaike). Log weights have a Laplace prior around their
+    median, with their mean deviation as its scale. A small component is thus likely noise among
+    equal ones, and likely real among others of all sizes.
     """
     components = fit.components
-    n_places = 2 * components.centers.size + int(components.weights[-1] > 0)
+    n_unknowns = 2 * components.centers.size + int(components.weights[-1] > 0)
     logs = np.log(np.maximum(components.weights[:-1], 1.0))
     deviations = np.abs(logs - np.median(logs)) if len(logs) else logs
     scale = max(float(deviations.mean()) if len(logs) else 0.0, MIN_LOG_SCALE)
     charge = float(deviations.sum()) / scale + len(logs) * math.log(2 * scale)
-    return 2 * (fit.value + n_places + charge)
+    return 2 * (fit.value + n_unknowns + charge)

@@ -1,9 +1,8 @@
 """A Gaussian mixture from a sketch of cells: the one closest to the density that explains it.
 
-The decoder finds a density, axis-parallel Gaussians over a background, and what the counts say
-beyond it. Public samples of that density, weighted so that every box has the records that are
-estimated for it, stand in for the records, and rounds of EM find the mixture of as many components
-and of the shape that were asked for. All of it is post-processing.
+The decoder finds a density of axis-parallel Gaussians over a background, and corrects it by the
+counts. Public samples of that density stand in for the records; their weights give every box its
+estimated number of records. Rounds of EM then find the mixture of the requested size and shape.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from privsketch.learning.cells.decoder import CellSolution, decode_cells
 from privsketch.learning.mixture.decoder import MixtureSolution
 from privsketch.learning.mixture.gaussians import Gaussians
 
-_SAMPLES = 12_000  # in all: components of a hundredth of the records have a hundred of them
-_ROUNDS = 200  # of EM, at most
-_SETTLED = 1e-6  # rise of the mean log-density that is worth another round
-_LEAST_WIDTH = 0.02  # of a component, in sides of a box: counts do not tell less
-_NODES = (6, 5, 3)  # of a quadrature along an axis, for one, two and three columns; else 2
+_STAND_INS = 12_000  # samples: a component of a hundredth of the records gets a hundred
+_MAX_EM_ROUNDS = 200  # a guard: _MIN_EM_RISE ends EM
+_MIN_EM_RISE = 1e-6  # rise of the mean log-density that is worth another round
+_MIN_EM_WIDTH = 0.02  # least width in sides of a box: counts show nothing finer
+_NODES = (6, 5, 3)  # quadrature nodes along an axis for one, two and three columns; else 2
 
 
 def decode_mixture_of_cells(
@@ -36,7 +35,7 @@ def decode_mixture_of_cells(
     solution = decode_cells(boxes, n_components, rng)
     with one_thread():
         points, weights, box = _stand_ins(boxes, solution, rng)
-        least = (_LEAST_WIDTH * float((boxes.high - boxes.low).min())) ** 2
+        least = (_MIN_EM_WIDTH * float((boxes.high - boxes.low).min())) ** 2
         fits = [
             _em(points, weights, start, covariance_type, least)
             for start in _starts(points, solution, n_components)
@@ -67,7 +66,7 @@ def _stand_ins(
     """Return points (n, dim), the records that each represents, and its box."""
     atoms, low, high = solution.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
     parts, sizes = [], []
-    n_each = max(50, _SAMPLES // (atoms.size + 1)) // 2
+    n_each = max(50, _STAND_INS // (atoms.size + 1)) // 2
     widths = np.sqrt(atoms.axis_variances())
     for weight, center, width in zip(atoms.weights, atoms.centers, widths, strict=True):
         half = rng.standard_normal((n_each, boxes.dim)) * width
@@ -75,24 +74,24 @@ def _stand_ins(
         sizes.append(np.full(2 * n_each, weight / (2 * n_each)))
     parts.append(rng.uniform(low, high, (2 * n_each, boxes.dim)))
     sizes.append(np.full(2 * n_each, max(solution.background, 0.0) / (2 * n_each)))
-    parts.append(boxes.centers)  # so that no box is without any
+    parts.append(boxes.centers)  # at least one point for every box
     sizes.append(np.full(boxes.n_boxes, 1e-9))
     points = np.clip(np.vstack(parts), low, high)
     box = _located(boxes, points)
     weights = np.concatenate(sizes)
-    there = np.bincount(box, weights, minlength=boxes.n_boxes)
-    weights = weights * (solution.counts / np.maximum(there, 1e-300))[box]
+    mass = np.bincount(box, weights, minlength=boxes.n_boxes)
+    weights = weights * (solution.counts / np.maximum(mass, 1e-300))[box]
     is_relevant = weights > 1e-9 * max(float(weights.sum()), 1e-300)
     return points[is_relevant], weights[is_relevant], box[is_relevant]
 
 
 def _located(boxes: Boxes, points: Floats) -> Integers:
     """Return the cell of a regular grid that each point lies in."""
-    places = [
-        np.searchsorted(np.unique(along), column, side="right") - 1
-        for along, column in zip(boxes.low.T, points.T, strict=True)
+    cells = [
+        np.searchsorted(np.unique(edges), column, side="right") - 1
+        for edges, column in zip(boxes.low.T, points.T, strict=True)
     ]
-    return np.asarray(np.ravel_multi_index(places, boxes.shape or (boxes.n_boxes,)), np.int64)
+    return np.asarray(np.ravel_multi_index(cells, boxes.shape or (boxes.n_boxes,)), np.int64)
 
 
 def _starts(points: Floats, solution: CellSolution, n_components: int) -> list[Floats]:
@@ -114,10 +113,10 @@ def _em(
     """Run EM from responsibilities; return the mixture and its mean log-density."""
     previous, total = -np.inf, max(float(weights.sum()), 1e-300)
     gaussians = _maximised(points, weights, member, covariance_type, least)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_EM_ROUNDS):
         member, logs = _responsibilities(points, gaussians)
         value = float(weights @ logs) / total
-        if value < previous + _SETTLED:
+        if value < previous + _MIN_EM_RISE:
             break
         previous = value
         gaussians = _maximised(points, weights, member, covariance_type, least)
@@ -164,8 +163,8 @@ def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
 def _responsibilities(points: Floats, gaussians: Gaussians) -> tuple[Floats, Floats]:
     """Return responsibilities (n, k) of the components, and log-densities (n,) of the points."""
     logs = _log_densities(points, gaussians)
-    whole = logsumexp(logs, axis=1)
-    return np.exp(logs - whole[:, np.newaxis]), whole
+    totals = logsumexp(logs, axis=1)
+    return np.exp(logs - totals[:, np.newaxis]), totals
 
 
 def _expected(boxes: Boxes, gaussians: Gaussians) -> Floats:
@@ -191,18 +190,18 @@ def _errors(
     gaussians: Gaussians,
     variance: Floats,
 ) -> Floats:
-    """Return standard errors (k, dim) of the means: every count moves the points of its box.
+    """Return standard errors (k, dim) of the means from the variances of the counts, (n_boxes,).
 
-    `variance` is that of the counts. A record more in a box moves a mean by its share there, times
-    how far the points of the component in that box lie from it, over the component's records.
+    One more record in a box moves a component's mean by the component's share of the box, times
+    the offset of its points there from the mean, over the records of the component.
     """
     n_boxes = len(variance)
-    there = np.maximum(np.bincount(box, weights, minlength=n_boxes), 1e-300)
+    box_mass = np.maximum(np.bincount(box, weights, minlength=n_boxes), 1e-300)
     errors = np.empty_like(gaussians.means)
     for k, (mean, mass) in enumerate(zip(gaussians.means, gaussians.weights, strict=True)):
-        own = weights * member[:, k]
+        shares = weights * member[:, k]
         for axis in range(points.shape[1]):
-            moved = np.bincount(box, own * (points[:, axis] - mean[axis]), minlength=n_boxes)
-            by_box = moved / there
+            offsets = shares * (points[:, axis] - mean[axis])
+            by_box = np.bincount(box, offsets, minlength=n_boxes) / box_mass
             errors[k, axis] = math.sqrt(float(np.square(by_box) @ variance)) / max(mass, 1e-300)
     return errors

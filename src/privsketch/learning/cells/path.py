@@ -1,13 +1,13 @@
 """Fits of every size, from more components than needed down to too few.
 
-A search that adds components one by one gets stuck. One that starts with too many, and removes
-those that are not missed, finds nearly all. A component is deleted if the others explain its
-records, or two are merged with their moments. Wrong merges are undone at the end.
+A search that adds components one by one gets stuck. A search that starts with too many, and removes
+the redundant ones, finds nearly all. It deletes a component whose records the others explain, or
+merges two components into one with their moments. At the end, wrong merges are undone.
 
-The first guess is an estimate without a model. Random cuts halve the boxes again and again. The
-records of a part are divided among its halves by volume, unless their counts differ clearly. An
-average over several trees smooths the cuts. It works for boxes of any sizes, in the time of a few
-sorts.
+The first guess is an estimate without a model. Random cuts halve the boxes recursively. The records
+of a part are divided among its halves by volume, unless their counts clearly differ. An average
+over several trees smooths the cuts. The guess works for boxes of any size, and takes the time of a
+few sorts.
 """
 
 from __future__ import annotations
@@ -20,24 +20,30 @@ from sklearn.cluster import kmeans_plusplus
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
-from privsketch.learning.problem import weighted_sums
-from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
+from privsketch.learning.lloyd import Points, means, weighted_sums
+from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
 from privsketch.models.base import nearest
 
-# -log of the chance that noise makes a difference which is believed: 3 deviations.
-MIN_LOG_CHANCE = 4.5
+MIN_LOG_CHANCE = 4.5  # -log of the chance of a noise of 3 deviations: larger differences count
 MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
-FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those after a step
-# Share of components that goes; the smaller near the number asked.
-REMOVED_SHARE, LAST_REMOVED_SHARE = 0.12, 0.06
-N_PATHS = 2  # from different starts
-MIN_SIZE_RATIO = 0.6  # components of the last fit, over clusters asked for
-MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
-# Components that are tried as two at the end, and how often. By trial, log cost over 30 data
-# sets, d = 2, epsilon = 0.1: equal Gaussians -0.012 +- 0.010 (-0.029 +- 0.012 with FALSE_SHARE
-# of `decoder`), unequal ones +0.011 +- 0.007, cities +0.000 +- 0.003.
-N_SPLITS, SPLIT_ROUNDS = 3, 3
-SPLIT_OFFSET, SPLIT_WIDTH = 0.8, 0.6  # of the halves, in widths of the whole: its variance, nearly
+FIRST_DESCENT_ITERATIONS, DESCENT_ITERATIONS = (
+    60,
+    30,
+)  # iterations of the first descent, and of those after a step
+# Share of the components that a step removes, far from the requested number and near it.
+LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
+N_PATHS = 2  # paths from different starts
+GUESS_ROUNDS = 5  # rounds of k-means for a start, which need not be exact
+MIN_SIZE_RATIO = 0.6  # components of the last fit over requested clusters
+# If the best fit needs a larger share of the first components, twice as many are tried.
+MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1
+# Components that are split at the end, each in turn, and rounds of it. Over 30 data sets, d = 2,
+# epsilon = 0.1, splits changed the log cost of equal Gaussians by -0.012 +- 0.010, of unequal ones
+# by +0.011 +- 0.007, of cities by +0.000 +- 0.003: python -m benchmarks constants learning N_SPLITS
+N_SPLITS = 3
+SPLIT_ROUNDS = 3  # a guard: python -m benchmarks constants learning SPLIT_ROUNDS
+# Offset and width of the halves in widths of the component: together they have its variance.
+SPLIT_OFFSET, SPLIT_WIDTH = 0.8, 0.6
 
 
 def significant(
@@ -47,15 +53,14 @@ def significant(
     rng: np.random.Generator,
     false_share: float | None = None,
 ) -> Floats:
-    """Return a piecewise even estimate of values, (n_boxes,), that keeps clear differences.
+    """Return a piecewise even estimate of values, (n_boxes,), that keeps significant differences.
 
     The noise of many boxes together is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
     about exp(-x). The noise of a few is Laplace, and exceeds x times its scale with this chance.
-    A difference has to be larger than both.
+    A significant difference is larger than both.
 
-    With `false_share` about this share of the differences that are believed in a tree is noise
-    (Benjamini and Hochberg 1995): where nothing differs next to none is believed, and where much
-    does smaller differences are too. Without it all are as unlikely as those of a first look.
+    `false_share` is the expected share of noise among the significant differences of a tree
+    (Benjamini and Hochberg 1995). Without it, all of them have a chance below exp(-MIN_LOG_CHANCE).
     """
     n_trees = int(np.clip(TREE_BOXES // len(values), FEWEST_TREES, MOST_TREES))
     totals = np.zeros(len(values))
@@ -88,7 +93,7 @@ def _one_tree(
         begin, end, _ = _parts(begin, cut, end, detail, detail)
     least = MIN_LOG_CHANCE
     if false_share is not None and levels:
-        least = _believed(np.concatenate([level[-1] for level in levels]), false_share)
+        least = _threshold(np.concatenate([level[-1] for level in levels]), false_share)
     estimates = np.array([values.sum()])
     for begin, cut, end, share, detail, log_chance in levels:
         first = estimates * share + np.where(log_chance > least, detail, 0.0)
@@ -105,8 +110,8 @@ def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
     return np.asarray(np.minimum(gaussian, np.abs(detail) / np.sqrt(np.maximum(scale, tiny))))
 
 
-def _believed(log_chances: Floats, false_share: float) -> float:
-    """Return the threshold of -log chance at which about `false_share` is accepted by mistake."""
+def _threshold(log_chances: Floats, false_share: float) -> float:
+    """Return the -log chance beyond which about `false_share` of the differences are noise."""
     tested = np.sort(log_chances[log_chances > 0])[::-1]
     n = len(tested)
     enough = np.flatnonzero(tested > np.log(n / (false_share * np.arange(1, n + 1))))
@@ -123,20 +128,20 @@ def _parts(
 
 
 def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Indices]]:
-    """Return an order in which every part of the tree is a run of boxes, and cuts by level."""
+    """Return an order in which every part of a tree is a run of boxes, and cuts by level."""
     n, dim = boxes.low.shape
-    places = boxes.centers / (boxes.high - boxes.low).max(axis=0)
-    places = places + 1e-6 * rng.random(dim) * places[:, ::-1]  # ties by another axis
+    positions = boxes.centers / (boxes.high - boxes.low).max(axis=0)
+    positions = positions + 1e-6 * rng.random(dim) * positions[:, ::-1]  # another axis breaks ties
     order = np.arange(n)
     begin, end = np.array([0]), np.array([n])
     cuts = []
     while (end - begin).max() > 1:
         length = end - begin
         part = np.repeat(np.arange(len(begin)), length)
-        now = places[order]
-        extents = np.maximum.reduceat(now, begin) - np.minimum.reduceat(now, begin)
+        ordered = positions[order]
+        extents = np.maximum.reduceat(ordered, begin) - np.minimum.reduceat(ordered, begin)
         axis = (extents * (0.6 + 0.8 * rng.random(extents.shape))).argmax(axis=1)
-        order = order[np.lexsort((places[order, axis[part]], part))]
+        order = order[np.lexsort((positions[order, axis[part]], part))]
         middle = begin + np.rint(length * rng.uniform(0.35, 0.65, len(length))).astype(np.intp)
         cut = np.where(length > 1, np.clip(middle, begin + 1, end - 1), end)
         cuts.append(cut)
@@ -144,32 +149,29 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
     return order, cuts
 
 
-def initial(
-    boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator, n_rounds: int = 5
-) -> Components:
+def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) -> Components:
     """Return components by k-means of a guess, each with the moments of its boxes.
 
-    Axes count by their extent: clusters are as wide as their domain, not as their units.
+    Distances are relative to the extents of the domain: units of axes differ.
     """
     unit = boxes.high.max(axis=0) - boxes.low.min(axis=0)
     lengths = (boxes.high - boxes.low) / unit
-    places, weights = boxes.centers / unit, np.maximum(guess, 0.0)
+    positions, weights = boxes.centers / unit, np.maximum(guess, 0.0)
     total = float(weights.sum())
     if not total > 0:
         weights, total = boxes.shares, 1.0
     weights = weights / weights.sum()
-    some = np.flatnonzero(weights > 1e-3 / len(weights))
-    places, weights, size = places[some], weights[some], min(size, len(some))
-    state = int(rng.integers(2**31))
-    centers, _ = kmeans_plusplus(places, size, sample_weight=weights, random_state=state)
-    for _ in range(n_rounds):
-        label = nearest(places, centers)
-        mass, sums = weighted_sums(places, weights, label, size)
-        moved = sums / np.maximum(mass, 1e-300)[:, None]
-        centers = np.where((mass > 1e-200)[:, None], moved, centers)
-    label = nearest(places, centers)
-    squares = (places - centers[label]) ** 2 + lengths[some] ** 2 / 12
-    mass, sums = weighted_sums(squares, weights, label, size)
+    filled = np.flatnonzero(weights > 1e-3 / len(weights))
+    points = Points(positions[filled], weights[filled], filled)
+    size, state = min(size, len(filled)), int(rng.integers(2**31))
+    centers, _ = kmeans_plusplus(
+        points.positions, size, sample_weight=points.weights, random_state=state
+    )
+    for _ in range(GUESS_ROUNDS):
+        centers = means(points, nearest(points.positions, centers), centers)
+    labels = nearest(points.positions, centers)
+    squares = (points.positions - centers[labels]) ** 2 + lengths[filled] ** 2 / 12
+    mass, sums = weighted_sums(squares, points.weights, labels, size)
     variances = sums / np.maximum(mass, 1e-300)[:, None]
     widths = np.sqrt(np.maximum(variances, lengths.min(axis=0) ** 2 / 12))
     start = np.append(total * mass * 0.95, 0.05 * total)
@@ -179,7 +181,7 @@ def initial(
 def thinned(
     partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
 ) -> Components:
-    """Remove `n_fewer` components by the deletions and merges that counts miss least."""
+    """Remove `n_fewer` components by the deletions and merges that change the counts least."""
     size, weights = components.size, components.weights
     first, second = _neighbours(components)
     merged = _merge(components, first, second)
@@ -187,19 +189,19 @@ def thinned(
     pair_factors = partition.factors(merged.centers, merged.widths)[:-1]
     gram = partition.gram(likelihood.information, np.vstack([factors, pair_factors]))
     deletion = _deletions(gram[: size + 1, : size + 1], weights)[:-1]
-    # What a merger changes, (pairs, components and pairs): its squared length is what is missed.
+    # Change of the weights by each merge, (pairs, components and pairs); its length is the price.
     pair = np.arange(len(first))
     change = np.zeros((len(first), len(gram)))
     change[pair, size + 1 + pair] = merged.weights[:-1]
     change[pair, first] -= weights[first]
     change[pair, second] -= weights[second]
     merging = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
-    own = np.arange(size)
-    members = np.concatenate([np.stack([own, own], axis=1), np.stack([first, second], axis=1)])
+    every = np.arange(size)
+    members = np.concatenate([np.stack([every, every], axis=1), np.stack([first, second], axis=1)])
     order = np.argsort(np.concatenate([deletion, merging]), kind="stable")
-    chosen = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
-    keep = np.delete(own, members[chosen].ravel())
-    remaining, new = components.subset(keep), merged.subset(chosen[chosen >= size] - size)
+    options = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
+    keep = np.delete(every, members[options].ravel())
+    remaining, new = components.subset(keep), merged.subset(options[options >= size] - size)
     return Components(
         np.concatenate([remaining.weights[:-1], new.weights[:-1], components.weights[-1:]]),
         np.vstack([remaining.centers, new.centers]),
@@ -224,9 +226,7 @@ def _neighbours(components: Components) -> tuple[Indices, Indices]:
     variances = components.widths**2
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
-    np.fill_diagonal(distance, np.inf)
-    closest = np.argsort(distance, axis=1, kind="stable")[:, : min(2, size - 1)]
-    pairs = neighbour_pairs(closest)
+    pairs = neighbour_pairs(nearest_columns(distance, 2))
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -245,15 +245,15 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
 def follow(
     partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, fewest: int
 ) -> list[Fit]:
-    """Return fits of falling size, beginning with the start."""
+    """Return fits of decreasing size, beginning with the start."""
     fits = [start]
     while fits[-1].components.size > fewest:
         components = fits[-1].components
         size = components.size
-        step = REMOVED_SHARE if size > 1.5 * n_clusters else LAST_REMOVED_SHARE
+        step = LARGE_STEP_SHARE if size > 1.5 * n_clusters else SMALL_STEP_SHARE
         n_fewer = min(max(1, int(step * size)), size - fewest)
         components = thinned(partition, likelihood, components, n_fewer)
-        fits.append(fit(partition, likelihood, components, ROUNDS))
+        fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
     return fits
 
 
@@ -273,20 +273,20 @@ def _split(components: Components, index: int, axis: int) -> Components:
 
 
 def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fit]:
-    """Return better fits with one component more each: wrong merges of a path are undone.
+    """Undo wrong merges: return better fits, each with one more component than the one before.
 
-    Components of the highest k-means cost are tried, along the axis with most intervals.
+    Candidates are the components of the highest k-means cost, along the axis with most intervals.
     """
     better_fits: list[Fit] = []
     for _ in range(SPLIT_ROUNDS):
         components = best.components
         costs = components.weights[:-1] * np.square(components.widths).sum(axis=1)
         axes = (components.widths / partition.finest).argmax(axis=1)
-        tried = [
-            fit(partition, likelihood, _split(components, index, axes[index]), ROUNDS)
+        splits = [
+            fit(partition, likelihood, _split(components, index, axes[index]), DESCENT_ITERATIONS)
             for index in np.argsort(-costs, kind="stable")[:N_SPLITS]
         ]
-        better = min(tried, key=criterion, default=best)
+        better = min(splits, key=criterion, default=best)
         if criterion(better) >= criterion(best):
             break
         better_fits.append(better)
@@ -307,7 +307,7 @@ def search(
     for _ in range(N_DOUBLINGS + 1):
         likelihood = likelihood_of(boxes, guess)
         starts = [
-            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_ROUNDS)
+            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_DESCENT_ITERATIONS)
             for _ in range(N_PATHS)
         ]
         guess = np.mean([start.expected for start in starts], axis=0)

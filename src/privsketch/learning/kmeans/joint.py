@@ -1,17 +1,17 @@
 """Decode k-means centers by fitting all atoms together, from coarse to fine.
 
-A greedy search adds one atom at a time to what the others leave. In ten dimensions the sum of all
-other clusters drowns every single one. Here a surplus of particles is fitted jointly. The low
-frequencies come first, where the cost is smooth and the whole cloud of records is one blob. Higher
-frequencies then pull the particles to their clusters. Deleting and merging prune the surplus, with
+A greedy search fits one atom at a time to the residual of the others. In ten dimensions the sum of
+all other clusters drowns every single one. This search fits a surplus of particles jointly. It
+begins with low frequencies, where the cost is smooth and all records are one blob. Higher
+frequencies then pull the particles to their clusters. Deletions and merges prune the surplus, with
 a joint refinement after every step. Atoms have a Gaussian envelope whose variance is fitted too:
 clusters have width, which would push Dirac atoms off their means.
 
-The number of clusters comes from one search with as many atoms as are allowed, then fewer and
-fewer. A cluster that the atoms lack leaves a residual far above what noise and sampling explain. Up
-to the right number, every further atom improves the fit by a large factor. One too many improves
-nothing, or a little where clusters are not Gaussian. Where noise is most of the residual, only the
-excess over the noise falls by a large factor. All of this uses the same sketch, hence is free.
+The number of clusters comes from one search with the largest allowed number of atoms, then fewer
+and fewer. A missing cluster leaves a residual far above what noise and sampling explain. Up to the
+right number, every further atom improves the fit by a large factor. Beyond it, an atom improves
+nothing, or a little if clusters are not Gaussian. If noise is most of the residual, only the excess
+over the noise falls by a large factor.
 """
 
 from __future__ import annotations
@@ -23,38 +23,42 @@ import numpy as np
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats
 from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
-from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target
+from privsketch.learning.problem import Atoms, Problem, Target, cost
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import Overview, find_overview, refine, refine_powers
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
-SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
-RICH_SURPLUS = 4  # when the records turn out to have more structure than clusters
+PARTICLES_PER_CLUSTER = 2  # with one, two particles may share a cluster for good
+RICH_PARTICLES_PER_CLUSTER = 4  # for records that have more structure than clusters
 CAP_GROWTH = 1.4  # ratio of the frequency caps of two levels
-# Iterations of a descent, by trial on mixtures like those of benchmarks/accuracy.py.
+# Iterations of a descent: python -m benchmarks constants learning LEVEL_ITERATIONS moves all four.
 LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
-FINAL_ITERATIONS = 200  # after the last one
+LAST_PRUNE_ITERATIONS = 200  # after the last round
 POLISH_ITERATIONS = 60  # in double precision
-MAX_EXCESS = 4.0  # standard deviations that a residual may exceed its expectation by
-SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found the same
-# With noise on every number of more than this share of a cluster, a run that missed a
-# cluster may explain the sketch as well: a few are made, and the best is kept. By trial.
+MAX_EXCESS = 4.0  # of an explained residual over its expectation, in standard deviations
+SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs in the same minimum
+# If the noise of a number exceeds this share of a cluster's records, a run that missed a cluster
+# may explain the sketch as well. The best of a few runs is kept:
+#   python -m benchmarks constants learning STRONG_NOISE
+#   python -m benchmarks constants learning STRONG_NOISE_STARTS
 STRONG_NOISE = 0.2
-STRONG_NOISE_STARTS = 3  # as docs/learning.md has it; by trial
-REMOVAL_ITERATIONS = 60  # after every atom that goes; by trial
-# Improvement by one more atom that speaks for a cluster of its own: a factor, and on the
-# scale of logarithms a share of the largest one. By trial; benchmarks/trust.py has what they reach.
+STRONG_NOISE_STARTS = 3  # docs/learning.md states it
+# A guard after each removal: python -m benchmarks constants learning REMOVAL_ITERATIONS
+REMOVAL_ITERATIONS = 60
+# Improvement by one more atom that indicates one more cluster: a factor, and a share of the
+# logarithm of the largest factor. benchmarks/trust.py measures the resulting numbers of clusters:
+#   python -m benchmarks constants learning MIN_IMPROVEMENT
+#   python -m benchmarks constants learning SHARE_OF_LARGEST
 MIN_IMPROVEMENT = 2.0
 SHARE_OF_LARGEST = 0.3
-MIN_EXCESS = 0.1  # of a residual beyond its expectation: less says nothing about one more atom
+MIN_EXCESS = 0.1  # least relative excess over the expected residual that is compared
 
 
 @dataclass(frozen=True)
 class Run:
-    """One search: where it started, what it found, how well that explains the sketch."""
+    """One search: its start, its atoms, and how well they explain the sketch."""
 
     origin: Overview
     atoms: Atoms
@@ -63,53 +67,47 @@ class Run:
 
     @property
     def explains(self) -> bool:
-        """Whether noise and sampling account for all that is left."""
+        """Whether noise and sampling account for the residual."""
         return self.uncertainty.excess(self.cost) <= MAX_EXCESS
 
 
 def decode_joint(
-    problem: Problem,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int = 6,
+    problem: Problem, n_clusters: int, rng: np.random.Generator, *, n_init: int = 6
 ) -> Solution:
     """Fit `n_clusters` atoms with envelopes; the best of up to `n_init` runs.
 
-    The noise is known, so a run that explains the sketch is known to be good, and no
-    other is made; nor if the best minimum was found twice. Where one width for all
-    clusters does not explain the sketch, richer mixtures are tried: they end up in
-    `density`, and in the widths.
+    The variance of the noise is known, so the search ends with a run that explains the sketch. It
+    also ends when two runs reach the best minimum. If one width for all clusters does not explain
+    the sketch, richer mixtures are tried: `density` and the widths are theirs.
 
     Parameters
     ----------
     problem : Problem
         The sketch.
     n_clusters : int
-        Number of atoms wanted, at least 1.
+        Number of atoms, at least 1.
     rng : numpy.random.Generator
-        Places the first particles. The result is a function of its state.
+        Draws the first particles. The result is a function of its state.
     n_init : int
         Maximum number of independent runs; the one with the smallest residual is kept.
     """
     require_count("n_init", n_init)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        low, high = problem.low, problem.high
         overview = find_overview(problem, rng)
         unit = overview.weight
-        target = make_target(problem.frequencies, problem.moments / unit)
-        # Half of the digits are enough, at half of the time, until the last polish.
+        target = problem.target(unit)
+        # Single precision suffices until the last polish, and takes half of the time.
         single = target.astype(np.float32)
         noise_share = n_clusters * np.sqrt(problem.noise_variance) / unit
-        # Whoever allows few runs wants them only where something is amiss.
+        # Callers that allow few runs want them only for sketches that one run does not explain.
         unsure = noise_share > STRONG_NOISE and n_init >= STRONG_NOISE_STARTS
         n_certain = STRONG_NOISE_STARTS if unsure else 1
         runs: list[Run] = []
         while len(runs) < n_init:
             unexplained = not any(run.explains for run in runs)
-            origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
-            start_atoms, value = run_start(single, origin, n_clusters, low, high, rng)
+            origin = whole_box(overview, target) if unexplained and len(runs) % 2 else overview
+            start_atoms, value = run_start(single, origin, n_clusters, rng)
             start_atoms = start_atoms.in_order()
             runs.append(
                 Run(origin, start_atoms, value, assess_fit(problem, start_atoms, unit, rng))
@@ -120,13 +118,13 @@ def decode_joint(
                 break
         atoms, density = best.atoms, None
         if not best.explains:
-            rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
-            rich = sharpen(single, rich, best.origin.variance, low, high)
+            rich = _everywhere(single, best.origin, RICH_PARTICLES_PER_CLUSTER * n_clusters, rng)
+            rich = sharpen(single, rich, best.origin.variance)
             expected = best.uncertainty.expected_cost
-            atoms, density = choose_density(single, atoms, rich, expected, low, high)
+            atoms, density = choose_density(single, atoms, rich, expected)
             grown = grow_density(problem, target, density or atoms, expected, unit, rng)
             density = grown or density
-        atoms, value = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
+        atoms, value = refine(target, atoms, n_iterations=POLISH_ITERATIONS)
         uncertainty = best.uncertainty
         if not best.explains:
             density = atoms if density is None else density
@@ -134,7 +132,7 @@ def decode_joint(
             uncertainty = assess_fit(problem, density, unit, rng)
         elif problem.uniform:
             noise_std = float(np.sqrt(problem.noise_variance)) / unit
-            atoms = refine_powers(target, atoms, low, high, noise_std)
+            atoms = refine_powers(target, atoms, noise_std)
         return Solution(
             atoms=atoms.scaled(unit),
             density=(density or atoms).scaled(unit),
@@ -143,63 +141,52 @@ def decode_joint(
         )
 
 
-def whole_box(overview: Overview, low: Floats, high: Floats) -> Overview:
-    """Return the overview of a cloud that fills the box.
+def whole_box(overview: Overview, box: Target | Problem) -> Overview:
+    """Return the overview of records that fill the box.
 
-    A fit of one Gaussian to few far clusters may settle on one of them. A start from
-    everywhere cannot miss the others, but under strong noise it finds atoms that are
-    not there: it is for sketches that the first start leaves unexplained, and its
-    agreement with that one says more than two starts from one place.
+    A fit of one Gaussian to few distant clusters may settle on one of them. A start from the whole
+    box cannot miss the others, but under strong noise it finds spurious atoms. It is for sketches
+    that the first start leaves unexplained. Its agreement with that start is better evidence than
+    two starts from one overview.
     """
-    variance = float(np.max(high - low)) ** 2 / 12
-    return replace(overview, center=(low + high) / 2, variance=max(variance, overview.variance))
+    variance = float(np.max(box.high - box.low)) ** 2 / 12
+    center = (box.low + box.high) / 2
+    return replace(overview, center=center, variance=max(variance, overview.variance))
 
 
 def run_start(
-    target: Target,
-    overview: Overview,
-    n_clusters: int,
-    low: Floats,
-    high: Floats,
-    rng: np.random.Generator,
+    target: Target, overview: Overview, n_clusters: int, rng: np.random.Generator
 ) -> tuple[Atoms, float]:
     """Run one search from fresh particles; return atoms of one width and their cost."""
-    n_particles = max(SURPLUS * n_clusters, n_clusters + 4)
-    particles = scatter_particles(overview, n_particles, low, high, rng)
-    particles = sharpen(target, particles, overview.variance, low, high)
-    atoms = finish(target, particles, n_clusters, low, high)
+    n_particles = max(PARTICLES_PER_CLUSTER * n_clusters, n_clusters + 4)
+    particles = scatter_particles(target, overview, n_particles, rng)
+    particles = sharpen(target, particles, overview.variance)
+    atoms = finish(target, particles, n_clusters)
     return atoms, cost(target, atoms)
 
 
 def scatter_particles(
-    overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
+    target: Target, overview: Overview, n_atoms: int, rng: np.random.Generator
 ) -> Atoms:
-    """Return equal particles over the cloud, half as wide as it."""
+    """Return equal particles over all records, half as wide as these."""
     spread = 0.8 * np.sqrt(overview.variance)
-    centers = overview.center + spread * rng.standard_normal((n_atoms, len(low)))
-    return Atoms(
-        np.full(n_atoms, 1 / n_atoms),
-        np.clip(centers, low, high),
-        np.array([[overview.variance / 4]]),
-    )
+    centers = overview.center + spread * rng.standard_normal((n_atoms, len(overview.center)))
+    centers = np.clip(centers, target.low, target.high)
+    return Atoms(np.full(n_atoms, 1 / n_atoms), centers, np.array([[overview.variance / 4]]))
 
 
 def _everywhere(
-    overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
+    target: Target, overview: Overview, n_atoms: int, rng: np.random.Generator
 ) -> Atoms:
-    """Return particles over the cloud and over the box: small clusters may lie far away."""
-    near = scatter_particles(overview, n_atoms - n_atoms // 2, low, high, rng)
-    far = scatter_particles(whole_box(overview, low, high), n_atoms // 2, low, high, rng)
-    return Atoms(
-        np.concatenate([near.weights, far.weights]) / 2,
-        np.vstack([near.centers, far.centers]),
-        near.variances,
-    )
+    """Return particles over all records and over the box: small clusters may lie far away."""
+    near = scatter_particles(target, overview, n_atoms - n_atoms // 2, rng)
+    far = scatter_particles(target, whole_box(overview, target), n_atoms // 2, rng)
+    return near.joined(far, shared=True).scaled(0.5)
 
 
-def sharpen(target: Target, atoms: Atoms, variance: float, low: Floats, high: Floats) -> Atoms:
-    """Fit ever higher frequencies, until the atoms' own width damps what comes next."""
-    dim = len(low)
+def sharpen(target: Target, atoms: Atoms, variance: float) -> Atoms:
+    """Fit higher and higher frequencies, until the atoms' width damps the next ones."""
+    dim = len(target.low)
     squared_norms = target.squared_norms.astype(np.float64)
     n_needed = max(1, min(8 * dim, target.n_features // 2))
     highest = float(np.quantile(squared_norms, 0.98))
@@ -209,19 +196,19 @@ def sharpen(target: Target, atoms: Atoms, variance: float, low: Floats, high: Fl
         keep = taper > 0.05
         if np.count_nonzero(keep) >= n_needed:
             level = target.tapered(taper, keep)
-            atoms, _ = refine(level, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
+            atoms, _ = refine(level, atoms, n_iterations=LEVEL_ITERATIONS)
         squared_cap *= CAP_GROWTH**2
     return atoms
 
 
-def finish(target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Floats) -> Atoms:
+def finish(target: Target, atoms: Atoms, n_clusters: int) -> Atoms:
     """Fit all frequencies and prune the surplus away in four rounds."""
-    atoms, _ = refine(target, atoms, low, high, n_iterations=LEVEL_ITERATIONS)
+    atoms, _ = refine(target, atoms, n_iterations=LEVEL_ITERATIONS)
     surplus = atoms.size - n_clusters
     for fraction in (0.5, 0.25, 0.1, 0.0):
         atoms = prune(target, atoms, n_clusters + int(fraction * surplus))
-        n_iterations = PRUNE_ITERATIONS if fraction > 0 else FINAL_ITERATIONS
-        atoms, _ = refine(target, atoms, low, high, n_iterations=n_iterations)
+        n_iterations = PRUNE_ITERATIONS if fraction > 0 else LAST_PRUNE_ITERATIONS
+        atoms, _ = refine(target, atoms, n_iterations=n_iterations)
     return atoms
 
 
@@ -229,7 +216,7 @@ def finish(target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Flo
 class Candidate:
     """A number of atoms and how well they explain the sketch.
 
-    `misfit` is the residual over its expectation; `plain` atoms have one width for all.
+    `misfit` is the residual over its expectation; `plain` atoms share one width.
     """
 
     n_clusters: int
@@ -239,7 +226,7 @@ class Candidate:
 
 
 def best_size(candidates: Sequence[Candidate]) -> int:
-    """Return the last number, up to the least that explains the sketch, that improves it much."""
+    """Return the last number with a large improvement, up to the first that explains the sketch."""
     explaining = [index for index, candidate in enumerate(candidates) if candidate.explains]
     last = explaining[0] if explaining else len(candidates) - 1
     if candidates[last].plain and explaining:
@@ -261,9 +248,9 @@ def compare_sizes(
         overview = find_overview(problem, rng)
         candidates = _path(problem, overview.weight, overview, max_clusters, rng)
         if not any(candidate.explains for candidate in candidates):
-            box = whole_box(overview, problem.low, problem.high)
+            box = whole_box(overview, problem)
             box_candidates = _path(problem, overview.weight, box, max_clusters, rng)
-            # Either search may have lost a cluster; for every size the better one counts.
+            # Either search may miss a cluster: the better one counts for each size.
             pairs = zip(candidates, box_candidates, strict=True)
             candidates = [min(pair, key=lambda candidate: candidate.misfit) for pair in pairs]
     return tuple(candidates)
@@ -273,19 +260,17 @@ def _path(
     problem: Problem, unit: float, start: Overview, max_clusters: int, rng: np.random.Generator
 ) -> list[Candidate]:
     """Return the candidates of one search, the smallest first."""
-    low, high = problem.low, problem.high
-    target = make_target(problem.frequencies, problem.moments / unit).astype(np.float32)
-    atoms, _ = run_start(target, start, max_clusters, low, high, rng)
+    target = problem.target(unit).astype(np.float32)
+    atoms, _ = run_start(target, start, max_clusters, rng)
     candidates = []
     for size in range(max_clusters, 0, -1):
         if size < atoms.size:
             atoms = prune(target, atoms, size)
-            atoms, _ = refine(target, atoms, low, high, n_iterations=REMOVAL_ITERATIONS)
+            atoms, _ = refine(target, atoms, n_iterations=REMOVAL_ITERATIONS)
         candidate = _candidate(problem, target, unit, atoms, rng)
         if not candidate.explains:
-            shaped = with_shapes(target, atoms, low, high)
-            with_own_shapes = _candidate(problem, target, unit, shaped, rng)
-            candidate = min(candidate, with_own_shapes, key=lambda either: either.misfit)
+            shaped = _candidate(problem, target, unit, with_shapes(target, atoms), rng)
+            candidate = min(candidate, shaped, key=lambda each: each.misfit)
         candidates.append(candidate)
     return candidates[::-1]
 

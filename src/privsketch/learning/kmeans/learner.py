@@ -24,22 +24,17 @@ from privsketch.learning.kmeans.density import Clusters, cluster_density, each_i
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.problem import (
-    Atoms,
-    Problem,
-    checked_sketch,
-    cost,
-    make_target,
-    problem_of,
-)
+from privsketch.learning.problem import Atoms, Problem, checked_sketch, cost, problem_of
 from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
-LARGE_SEARCH = 10**7  # clusters x features x columns; a search then takes many seconds
+# A guard: the first search that explains the sketch is the last.
+# python -m benchmarks constants learning MAX_KMEANS_SEARCHES
+MAX_KMEANS_SEARCHES = 6
+LARGE_SEARCH = 10**7  # clusters x features x columns from which on a search takes many seconds
 Decoder = Callable[..., Any]
-DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
+DEFAULT_MAX_CLUSTERS = 20  # benchmarks/trust.py measures n_clusters="auto" with it
 
 
 def learn_kmeans(
@@ -58,19 +53,19 @@ def learn_kmeans(
     sketch : Sketch
         One holder's sketch, or several merged.
     n_clusters : int or "auto", optional
-        As many as the design was planned for if left out. "auto" takes the number from the
-        sketch too, at no cost: the least one that explains it.
+        The number that the design was planned for if left out. "auto" estimates the smallest number
+        that explains the sketch, at no cost.
     max_clusters : int, optional
-        Largest number to consider with "auto"; if left out, what the sketch can carry, but no
-        more than twice what it was planned for.
+        Largest number to consider with "auto". If left out, the number that the sketch can carry,
+        at most twice the planned one.
     decoder : {"joint", "cl-ompr"} or str
-        "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
-        search of the papers, with clusters of no width. Sketches of cells have one of their own.
-        Other names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
+        "joint" fits all clusters together, with their width; "cl-ompr" is the greedy search of the
+        papers, with clusters of no width. Sketches of cells have a decoder of their own. Other
+        names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
     n_init : int, optional
-        Maximum number of independent searches. Fewer run if one explains the sketch as well as
-        noise and sampling allow. Six if left out, two for very large sketches; cells take as
-        many as they need.
+        Maximum number of independent searches; a search that explains the sketch up to noise and
+        sampling is the last. Six if left out, two for very large sketches. Sketches of cells ignore
+        it.
     random_state : int, optional
         Public seed of the searches; the design's own if left out.
 
@@ -99,7 +94,7 @@ def learn_kmeans(
     warn_of(beyond_carried(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
-        n_init = DEFAULT_STARTS if size <= LARGE_SEARCH else 2
+        n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
     decode, origin = find_decoder(decoder)
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
@@ -144,8 +139,8 @@ def find_decoder(name: str) -> tuple[Decoder, str | None]:
         return (decode_joint if name == "joint" else decode_ompr), None
     plugin = find_plugin("decoders", name)
     if plugin is None:
-        known = (*DECODERS, *plugin_names("decoders"))
-        raise ParameterError("decoder", name, f"expected one of {', '.join(map(repr, known))}")
+        names = (*DECODERS, *plugin_names("decoders"))
+        raise ParameterError("decoder", name, f"expected one of {', '.join(map(repr, names))}")
     if not callable(plugin.part):
         raise ParameterError(
             "decoder",
@@ -179,7 +174,7 @@ def _checked_solution(
     return Solution(
         atoms=atoms,
         density=atoms,
-        residual=cost(make_target(problem.frequencies, problem.moments), atoms),
+        residual=cost(problem.target(), atoms),
         uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=widths.size > 1),
     )
 
@@ -190,7 +185,7 @@ def check_choices(
     decoder: str = "joint",
     n_init: int | None = None,
 ) -> None:
-    """Refuse what no sketch could be learned with, before one is made."""
+    """Raise for choices that fit no sketch, before one is made."""
     if not isinstance(n_clusters, str) or n_clusters != "auto":
         require_count("n_clusters", n_clusters, "an integer of at least 1, or 'auto'")
         if max_clusters is not None:
@@ -229,7 +224,7 @@ def _as_model(
     rng: np.random.Generator,
 ) -> ClusterModel:
     if decoder == "joint":
-        # Means of a mixture are not k-means centers where clusters overlap.
+        # Means of a mixture are not k-means centers if clusters overlap.
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
         clusters = each_its_own(solution.atoms)
@@ -249,18 +244,17 @@ def _as_model(
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
     """Return standard errors of the centers, (k, dim); None for fits too large to tell.
 
-    A center is the mean of what its cluster has of the mixture's components: it moves
-    with their means, and with their weights if they differ from it. Where the mixture
-    does not explain the sketch, its misfit is taken for further noise. Of a center that
-    serves nothing, nothing is known but the domain.
+    A center is the mean of its cluster's shares of the mixture's components. It moves with their
+    means, and with their weights if their means differ from it. A misfit of the mixture counts as
+    further noise. The center of an empty cluster may be anywhere in the domain.
     """
     density = solution.density
     records = np.maximum(clusters.records, 1e-300)[:, None]
-    own = clusters.masses / records  # (k, p) share of a cluster that is of a component
+    shares = clusters.masses / records  # (k, p) share of a component in a cluster
     per_weight = clusters.masses / np.maximum(density.weights, 1e-300) / records
     offsets = clusters.means - clusters.centers[:, None, :]
     by_weights = np.moveaxis(per_weight[:, :, None] * offsets, 2, 1)  # (k, dim, p)
-    errors = solution.uncertainty.errors(by_weights, own)
+    errors = solution.uncertainty.errors(by_weights, shares)
     if errors is None:
         return None
     misfit = solution.residual / solution.expected_residual

@@ -1,11 +1,11 @@
 """The model of k-means clusters, and the cost ratio that it predicts.
 
-The cost ratio is what centers cost on the records over what k-means on the records would cost.
-Only a holder can compute it, and a sketch predicts it. To first order a center that is off by e
-raises the cost by |e|^2 for each of its records. Standard errors therefore give the excess, as long
-as the search found all clusters. Other signs tell whether it did: how far a small cluster stands
-out of the noise, what the fit leaves unexplained, how many unknowns there are for each number of
-the sketch, and how fine a scale it resolves.
+The cost ratio is the cost of private centers on the records over that of k-means on the records.
+Only a holder can compute it, but a sketch predicts it. To first order an error e of a center raises
+the cost by |e|^2 for each of its records. Standard errors therefore give the excess if the search
+found all clusters. Other signs show whether it did: how far a small cluster stands out of the
+noise, the unexplained residual, the unknowns for each number of the sketch, and the finest scale
+that the sketch resolves.
 
 A weighted sum of these signs is a *score*, about the logarithm of the excess. Its weights, and the
 ratios to expect at a score, were fitted to random studies whose records were known
@@ -27,18 +27,19 @@ from privsketch.design.size import band_share, energy_share
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.concerns import cell_sides, concerns, resolution
+from privsketch.learning.lloyd import weighted_sums
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import with_label_errors
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
 
-N_SAMPLES = 2000  # of the density; they give its cost to some percent
-SMALL_QUANTILE = 0.1  # share of the clusters that are no larger than a small one
-CALIBRATED = ("joint", "cells")  # decoders of the random studies
-MIN_SQUARED_WIDTH = 1e-9  # squared width over that of the domain, below which nothing is told apart
-MIN_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
-RANGES = {
+DENSITY_SAMPLES = 2000  # they give the cost of a density to a few percent
+SMALL_QUANTILE = 0.1  # quantile of the cluster sizes that stands for a small cluster
+CALIBRATED = ("joint", "cells")  # decoders with a calibration
+MIN_SQUARED_WIDTH = 1e-9  # least squared width of clusters over that of the domain
+MIN_CONTRAST = 0.05  # gain of k-means on one cloud in about ten columns
+SIGN_RANGES = {
     "error": (-8.0, 3.0),
     "fisher": (-9.0, 3.0),
     "hopeless": (0.0, 3.0),
@@ -63,18 +64,18 @@ def model_of(
     decoder: str,
     plugin: str | None = None,
 ) -> ClusterModel:
-    """Return the model of the clusters that a decoder found, with its concerns.
+    """Return the model of clusters from a decoder, with its concerns.
 
     Parameters
     ----------
     centers, records : (k, dim) and (k,)
-        About the center of the domain, and how many records each serves.
+        Centers relative to that of the domain, and the records of each cluster.
     density : Atoms
-        Weights in records, centers about that of the domain.
+        Weights in records, centers relative to that of the domain.
     errors : (k, dim), optional
         Standard errors of the centers.
     residual : (float, float, float)
-        Squared misfit, and mean and standard deviation of what noise and sampling leave.
+        Squared misfit; mean and standard deviation of the misfit that noise and sampling leave.
     decoder : str
         Name of the decoder.
     plugin : str, optional
@@ -83,13 +84,13 @@ def model_of(
     design = sketch.design
     domain, weights = design.domain, shares(records)
     axis_widths = _spread_around(centers, density)
-    origin, (left, expected, spread) = domain.center_vector, residual
+    origin, (squared_misfit, expected, spread) = domain.center_vector, residual
     fit = ClusterModel(
         centers=domain.project(centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
         standard_errors=None if errors is None else with_label_errors(errors, design.schema),
-        residual=left,
+        residual=squared_misfit,
         expected_residual=expected,
         residual_spread=spread,
         n_records=float(density.weights.sum()),
@@ -105,7 +106,7 @@ def model_of(
         schema=design.schema,
         domain=domain,
     )
-    fit = replace(fit, cost_ratio=foretold_ratio(fit, errors, sketch))
+    fit = replace(fit, cost_ratio=predicted_ratio(fit, errors, sketch))
     return replace(fit, concerns=concerns(fit, sketch))
 
 
@@ -116,26 +117,26 @@ def shares(weights: Floats) -> Floats:
 
 
 def _spread_around(centers: Floats, density: Atoms) -> Floats:
-    """Return standard deviations along the axes of the density around each center, (k, dim)."""
+    """Return standard deviations of the density around each center along the axes, (k, dim)."""
     label = nearest(density.centers, centers)
     squares = density.axis_variances() + np.square(density.centers - centers[label])
     weights = density.weights + 1e-300  # a component of no weight still has a width
-    mass = np.bincount(label, weights, len(centers))
-    sums = np.stack([np.bincount(label, weights * column, len(centers)) for column in squares.T])
-    return np.asarray(np.sqrt(sums / np.maximum(mass, 1e-300)).T)
+    mass, sums = weighted_sums(squares, weights, label, len(centers))
+    return np.sqrt(sums / np.maximum(mass, 1e-300)[:, None])
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What known records say about scores: `python -m benchmarks ratios --calibrate`.
+    """Cost ratios by score, from known records: `python -m benchmarks ratios --calibrate`.
 
     Attributes
     ----------
     constant : float
+        Score if all signs are 0.
     weights : mapping of str to float
         Weights of the signs in the score.
     scores : tuple of float
-        Rising scores. Quantiles are interpolated between them and constant beyond.
+        Increasing scores. Quantiles are interpolated between them and constant beyond.
     low, middle, high : tuple of float
         Quantiles 0.05, 0.5 and 0.95 of the logarithm of the ratio at these scores.
     """
@@ -160,10 +161,10 @@ class Calibration:
         return CostRatio(estimate=middle, low=low, high=high)
 
 
-def foretold_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -> CostRatio | None:
-    """Return the cost ratio of a model; None for decoders that were not calibrated.
+def predicted_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -> CostRatio | None:
+    """Return the predicted cost ratio of a model; None for decoders without a calibration.
 
-    `errors` are the standard errors of the centers, without what labels add to them.
+    `errors` are the standard errors of the centers without the errors of labels.
     """
     if model.density is None or model.decoder not in CALIBRATED:
         return None
@@ -176,38 +177,38 @@ def signs_of(
 ) -> dict[str, float]:
     """Return public quantities that predict the cost of centers, most of them logarithms.
 
-    All of them are cut to where the random studies are: far beyond, they tell no more.
+    They are clipped to the range of the random studies.
     """
     design, k, n = sketch.design, model.n_clusters, max(model.n_records, 1.0)
     dim = design.dim
     within, total = _costs(model, density, design)
     width = math.sqrt(within / dim)
     small = max(float(np.quantile(model.weights, SMALL_QUANTILE)) * n, 1.0)
-    sight = _Sight.of(sketch, n)
-    if errors is None:  # of a fit too large to tell
-        off = _logarithm(sight.center_error(n / k, width))
+    resolved = _Resolution.of(sketch, n)
+    if errors is None:  # the fit is too large for them
+        log_error = _logarithm(resolved.center_error(n / k, width))
     else:
-        off = _logarithm(float(model.weights @ np.square(errors).sum(axis=1)) / within)
-    # A fit whose clusters are one point has seen nothing: records of any shape have some contrast.
+        log_error = _logarithm(float(model.weights @ np.square(errors).sum(axis=1)) / within)
+    # Records of any shape have some contrast, even if all clusters of a fit are one point.
     contrast = max(total / within - 1, MIN_CONTRAST)
-    # The best of many places lowers the residual by so much where there is nothing but noise.
-    places = np.log(np.maximum(design.domain.half_widths / width, 1.0)).sum()
-    by_chance = 2 * float(places) + dim + 2
-    stands_out = _logarithm(sight.gain(small, width) / by_chance)
+    # In pure noise, the best of many positions lowers the residual by so much.
+    log_positions = np.log(np.maximum(design.domain.half_widths / width, 1.0)).sum()
+    by_chance = 2 * float(log_positions) + dim + 2
+    stands_out = _logarithm(resolved.gain(small, width) / by_chance)
     unexplained = math.sqrt(max(density.residual - density.expected_residual, 0.0))
     signs = {
-        "error": min(off, _logarithm(contrast)),
-        "fisher": _logarithm(sight.center_error(n / k, width)),
-        "hopeless": max(off, 0.0),
+        "error": min(log_error, _logarithm(contrast)),
+        "fisher": _logarithm(resolved.center_error(n / k, width)),
+        "hopeless": max(log_error, 0.0),
         "contrast": math.log1p(contrast),
         "stands out": stands_out,
         "is hidden": min(stands_out, 1.0),
-        "unexplained": _logarithm(unexplained / n / math.sqrt(sight.n_numbers)),
-        "fill": _logarithm(k * sight.unknowns / sight.n_numbers),
-        "fineness": _logarithm(width / sight.finest),
+        "unexplained": _logarithm(unexplained / n / math.sqrt(resolved.n_numbers)),
+        "fill": _logarithm(k * resolved.unknowns / resolved.n_numbers),
+        "fineness": _logarithm(width / resolved.finest),
         "columns": math.log(dim),
     }
-    return {name: min(max(signs[name], low), high) for name, (low, high) in RANGES.items()}
+    return {name: min(max(signs[name], low), high) for name, (low, high) in SIGN_RANGES.items()}
 
 
 def _logarithm(value: float) -> float:
@@ -216,31 +217,31 @@ def _logarithm(value: float) -> float:
 
 def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float, float]:
     """Return mean squared distances of the density to its centers, and to the overall mean."""
-    rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for all
+    rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for every sketch
     shares = np.cumsum(density.mixture_weights)
-    label = np.searchsorted(shares, (np.arange(N_SAMPLES) + 0.5) / N_SAMPLES)
+    label = np.searchsorted(shares, (np.arange(DENSITY_SAMPLES) + 0.5) / DENSITY_SAMPLES)
     label = np.minimum(label, len(shares) - 1)
     widths = density.mixture_widths[label]
-    places = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)
-    places = design.domain.project(places)
-    away = places - model.centers[nearest(places, model.centers)]
+    points = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)
+    points = design.domain.project(points)
+    offsets = points - model.centers[nearest(points, model.centers)]
     least = MIN_SQUARED_WIDTH * float(np.square(design.domain.half_widths).sum())
-    within = max(float(np.square(away).sum(axis=1).mean()), least)
-    return within, float(places.var(axis=0).sum())
+    within = max(float(np.square(offsets).sum(axis=1).mean()), least)
+    return within, float(points.var(axis=0).sum())
 
 
 @dataclass(frozen=True)
-class _Sight:
-    """What a sketch sees of clusters.
+class _Resolution:
+    """Resolution of a sketch for clusters.
 
     Attributes
     ----------
     variance : float
         Variance of noise and sampling per number; for cells, of noise alone.
     n_numbers, unknowns : float
-        Features or 1, and unknowns of a cluster for each; see `signs_of`.
+        Features or 1, and unknowns of a cluster for each of them; see `signs_of`.
     finest : float
-        Scale below which it sees nothing.
+        Finest scale that the sketch resolves.
     """
 
     design: Design
@@ -250,7 +251,7 @@ class _Sight:
     finest: float
 
     @classmethod
-    def of(cls, sketch: Sketch, n_records: float) -> _Sight:
+    def of(cls, sketch: Sketch, n_records: float) -> _Resolution:
         design = sketch.design
         noise = sketch.noise_variance + sketch.masking_variance
         if design.cells is not None:
@@ -287,9 +288,9 @@ class _Sight:
         return self.variance * design.dim / max(information, 1e-300)
 
 
-# Of 885 random studies of Fourier and one-bit sketches, and of 296 of cells. Fitted without one of
-# the seven kinds of records and asked about it, intervals held 0.88 and 0.86 of the ratios, and
-# rank correlations were 0.87; of clusters far tighter than a sketch sees they held two thirds.
+# From 885 random studies of Fourier and one-bit sketches, and 296 of cells. For a kind of records
+# that was left out of the calibration, intervals covered 0.88 and 0.86 of the ratios, and rank
+# correlations were 0.87. For clusters far below the resolution of a sketch they covered two thirds.
 WAVES = Calibration(
     constant=1.1841,
     weights={

@@ -21,7 +21,6 @@ from privsketch.learning.problem import (
     Target,
     best_weights,
     features,
-    make_target,
     residual_vector,
 )
 from privsketch.learning.refine import find_overview, refine
@@ -29,17 +28,15 @@ from privsketch.learning.uncertainty import Solution, assess_fit
 
 DIRAC = np.zeros((1, 1))
 N_CANDIDATES = 20  # random points compared before the ascent of a new atom
-ASCENT_ITERATIONS = 100  # of a new atom; by trial, as the next two
+# The search is for comparison, and more iterations hardly help it:
+# python -m benchmarks constants learning STEP_ITERATIONS moves all three.
+ASCENT_ITERATIONS = 100  # of a new atom
 STEP_ITERATIONS = 50  # of all atoms together, after each new one
-FINAL_ITERATIONS = 300  # of the last refinement, in double precision
+LAST_ITERATIONS = 300  # of the last refinement, in double precision
 
 
 def decode_ompr(
-    problem: Problem,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int = 3,
+    problem: Problem, n_clusters: int, rng: np.random.Generator, *, n_init: int = 3
 ) -> Solution:
     """Fit `n_clusters` Dirac atoms greedily; keep the best of `n_init` runs.
 
@@ -49,11 +46,8 @@ def decode_ompr(
     with one_thread():
         overview = find_overview(problem, rng)
         unit = overview.weight
-        target = make_target(problem.frequencies, problem.moments / unit)
-        runs = [
-            run_start(target, n_clusters, problem.low, problem.high, rng) for _ in range(n_init)
-        ]
-        atoms, cost = keep_best(runs)
+        target = problem.target(unit)
+        atoms, cost = keep_best([run_start(target, n_clusters, rng) for _ in range(n_init)])
     atoms = atoms.in_order().scaled(unit)
     return Solution(
         atoms=atoms,
@@ -66,8 +60,8 @@ def decode_ompr(
 def keep_best(runs: Sequence[tuple[Atoms, float]]) -> tuple[Atoms, float]:
     """Return the run (atoms, cost) of least cost; the first of equals.
 
-    Runs that end in the same minimum differ by rounding, and so would the order of
-    their atoms: a later run has to be better by more than that.
+    Runs that end in the same minimum differ by rounding, and so does the order of their atoms. A
+    later run has to be better by more than rounding.
     """
     best = runs[0]
     for run in runs[1:]:
@@ -76,31 +70,26 @@ def keep_best(runs: Sequence[tuple[Atoms, float]]) -> tuple[Atoms, float]:
     return best
 
 
-def run_start(
-    target: Target, n_clusters: int, low: Floats, high: Floats, rng: np.random.Generator
-) -> tuple[Atoms, float]:
-    """Run one search from no atoms at all; return atoms and their cost."""
+def run_start(target: Target, n_clusters: int, rng: np.random.Generator) -> tuple[Atoms, float]:
+    """Run one search that begins without atoms; return atoms and their cost."""
     single = target.astype(np.float32)
-    atoms = Atoms(np.zeros(0), np.zeros((0, len(low))), DIRAC)
+    atoms = Atoms(np.zeros(0), np.zeros((0, len(target.low))), DIRAC)
     for _ in range(2 * n_clusters):
-        atoms = add_atom(single, atoms, low, high, rng)
+        atoms = add_atom(single, atoms, rng)
         atoms = keep_heaviest(single, atoms, n_clusters)
-        atoms, _ = refine(
-            single, atoms, low, high, n_iterations=STEP_ITERATIONS, fit_variances=False
-        )
-    return refine(target, atoms, low, high, n_iterations=FINAL_ITERATIONS, fit_variances=False)
+        atoms, _ = refine(single, atoms, n_iterations=STEP_ITERATIONS, fit_variances=False)
+    return refine(target, atoms, n_iterations=LAST_ITERATIONS, fit_variances=False)
 
 
-def add_atom(
-    target: Target, atoms: Atoms, low: Floats, high: Floats, rng: np.random.Generator
-) -> Atoms:
-    """Add the atom a random start leads to when it climbs the residual correlation."""
+def add_atom(target: Target, atoms: Atoms, rng: np.random.Generator) -> Atoms:
+    """Add the atom that an ascent of the correlation with the residual leads to."""
+    low, high = target.low, target.high
     residual = -residual_vector(target, atoms)
     m = target.n_features
     rotated = np.concatenate([residual[m:], -residual[:m]])
     candidates = rng.uniform(low, high, (N_CANDIDATES, len(low)))
     start = candidates[int(np.argmax(features(target, candidates, DIRAC) @ residual))]
-    # In units of the correlation's own curvature scale: gradients of order one.
+    # In units of the correlation's curvature, gradients are of order one.
     scale = float(np.sqrt(np.mean(target.squared_norms))) or 1.0
     height = float(np.linalg.norm(residual)) * np.sqrt(m) or 1.0
 

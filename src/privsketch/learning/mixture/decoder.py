@@ -1,18 +1,18 @@
 """Decode a Gaussian mixture: search until the sketch is explained, then shrink.
 
-Chi-square says whether a mixture explains the sketch. If it does not, the search runs again from
-other particles, until a mixture explains it or the best one has come up twice. Where no mixture
-does, its misfit counts as further noise (quasi-likelihood: errors grow by the square root of
+Chi-square shows whether a mixture explains the sketch. If it does not, the search runs again from
+other particles, until a mixture explains the sketch or two searches reach the best one. A misfit of
+the best mixture counts as further noise (quasi-likelihood: errors grow by the square root of
 chi-square per degree of freedom).
 
-Covariances borrow strength from each other where noise leaves them uncertain. The logarithms of
-variances are drawn towards their common mean, and the correlations towards zero, by what makes the
-estimates most likely: empirical Bayes (Efron and Morris 1975). The variance of the errors is known
-from the fit, and the variance between components is estimated.
+Covariances borrow strength from each other if noise leaves them uncertain. Empirical Bayes (Efron
+and Morris 1975) shrinks the logarithms of variances towards their common mean, and correlations
+towards zero. The variance of the errors is known from the fit, and the variance between components
+is estimated.
 
-In units of the full covariance of the sums, the errors are the inverse of Fisher's information.
-Large sketches are fitted in units of variances alone, as if features were independent. There the
-covariance of one record's features comes from draws of the mixture (White's sandwich).
+In units of the full covariance of the sums, the covariance of the errors is the inverse of Fisher's
+information. Large sketches are fitted in units of variances alone, as if features were independent.
+Then the covariance of one record's features comes from draws of the mixture (White's sandwich).
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from privsketch.learning.mixture.search import (
 )
 from privsketch.learning.problem import Problem
 
-DEFAULT_STARTS = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus
-MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the search goes on
-MAX_OUTSIDE_SHARE = 0.02  # share outside the domain above which one search is not enough
-CUT_STARTS = 3  # at least, of mixtures that the edge cuts; by trial
-SAME_SCORE = 0.01  # of chi-square: difference of the scores of two runs with the same end
-MIN_ENTRIES = 3  # fewer say nothing about their variance
+MAX_MIXTURE_SEARCHES = 5  # as many as LAST_RANKS distinguishes
+MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the search continues
+# Share outside the domain from which on the edge cuts a mixture, and least number of searches then:
+# python -m benchmarks constants learning CUT_SEARCHES
+MIN_CUT_SHARE = 0.02
+CUT_SEARCHES = 3
+SAME_SCORE = 0.01  # relative to chi-square: difference of the scores of equal mixtures
+MIN_ENTRIES = 3  # fewer do not determine a variance between components
 VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
-N_DRAWS = 2000  # of records; they give a variance to about sqrt(2 / 2000) = 3 %
+ERROR_DRAWS = 2000  # sampled records: variances are known to about sqrt(2 / 2000) = 3 %
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,13 @@ class MixtureSolution:
     standard_errors : (n_components, dim) float64
         Standard errors of the means, from noise, sampling and misfit.
     chi_square : float
-        What is left of the sums, in units of the covariance of noise and sampling.
+        Squared residual in units of the covariance of noise and sampling.
     degrees_of_freedom : int
-        What it would be on average if the mixture were the truth.
+        Expected chi-square if the records follow the mixture.
     outside_share : float
         Share of the mixture's records outside the domain.
     n_init : int
-        Searches that were run.
+        Number of searches that ran.
     """
 
     gaussians: Gaussians
@@ -81,7 +83,7 @@ def decode_mixture(
     covariance_type: CovarianceType,
     rng: np.random.Generator,
     *,
-    n_init: int = DEFAULT_STARTS,
+    n_init: int = MAX_MIXTURE_SEARCHES,
     project: Project | None = None,
     dither: Floats | None = None,
 ) -> MixtureSolution:
@@ -95,14 +97,14 @@ def decode_mixture(
         Number of components, at least 1.
     covariance_type : {"full", "tied", "diag", "spherical"}
     rng : numpy.random.Generator
-        Places the first particles. The result is a function of its state.
+        Draws the first particles. The result is a function of its state.
     n_init : int
         Maximum number of searches.
     project : callable, optional
-        Moves points (n, dim) to the nearest point of the domain, as was done with the
-        records, in the coordinates of the problem; to the box of the problem if left out.
+        Moves points (n, dim) to the nearest point of the domain, in the coordinates of the problem.
+        The domain is the box of the problem if left out.
     dither : (n_features,) float64, optional
-        Radians, for sketches of signs; their harmonics are then accounted for.
+        Dither of one-bit sketches in radians; harmonics are then corrected for.
     """
     if project is None:
 
@@ -118,10 +120,9 @@ def decode_mixture(
 
 
 def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
-    """Search until a run explains the sketch or the best has come up twice.
+    """Search until a run explains the sketch or two runs reach the best mixture.
 
-    Where the edge cuts a cluster, two narrow components may pass for it: then more
-    searches are worth their time.
+    Two narrow components may pass for a cluster that the edge cuts, which justifies more searches.
     """
     require_count("n_init", n_init)
     freedom = search.degrees_of_freedom
@@ -129,10 +130,10 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     best = search.polish(*search.descend_and_prune(0, search.sums))
     count = 1
     while count < n_init:
-        is_cut = best.outside_share > MAX_OUTSIDE_SHARE
-        if best.fit.chi_square <= limit and (count >= CUT_STARTS or not is_cut):
+        is_cut = best.outside_share > MIN_CUT_SHARE
+        if best.fit.chi_square <= limit and (count >= CUT_SEARCHES or not is_cut):
             break
-        # A later search profits from what the best one says about the distortion.
+        # The distortion of the best mixture so far helps a later search.
         candidate = search.polish(*search.descend_and_prune(count, best.sums))
         count += 1
         is_same = abs(candidate.score - best.score) < SAME_SCORE * best.fit.chi_square
@@ -144,7 +145,7 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
 
 
 def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
-    """Return the best fit after a last fit with shrinkage, with its errors."""
+    """Return the best mixture after a last fit with shrinkage, and its errors."""
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
     best = replace(best, fit=search.newton(best, POLISH_STEPS))
@@ -184,7 +185,7 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
     errors : (p, p)
         Covariance of the errors of its variables (see `gauss_newton`).
     half_widths : (dim,)
-        Half-widths of the domain: variances of columns are comparable in their units.
+        Half-widths of the domain, in whose units variances of columns are comparable.
     """
     logs = logarithms(gaussians)
     values = logs.ravel()
@@ -197,24 +198,24 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
         rows, columns = np.tril_indices(gaussians.dim)
         diagonal = rows == columns
         units = np.where(diagonal, 2 * np.log(half_widths)[rows], 0.0)
-    own = np.tile(diagonal, len(logs))
+    on_diagonal = np.tile(diagonal, len(logs))
     offsets = np.tile(units, len(logs))
     precisions, centers = np.zeros(len(values)), values.copy()
-    for group, has_mean in ((own, True), (~own, False)):
-        chosen = np.flatnonzero(group)
-        if len(chosen) >= MIN_ENTRIES:
-            block = errors[np.ix_(chosen, chosen)]
-            mean, variance = between(values[chosen] - offsets[chosen], block, has_mean=has_mean)
-            precisions[chosen] = 1 / variance
-            centers[chosen] = mean + offsets[chosen]
+    for has_mean in (True, False):
+        group = np.flatnonzero(on_diagonal == has_mean)
+        if len(group) >= MIN_ENTRIES:
+            block = errors[np.ix_(group, group)]
+            mean, variance = between(values[group] - offsets[group], block, has_mean=has_mean)
+            precisions[group] = 1 / variance
+            centers[group] = mean + offsets[group]
     return Prior(precisions, centers)
 
 
 def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
-    """Return the most likely mean and variance of what `values` estimate with normal errors.
+    """Return the most likely mean and variance of quantities that `values` estimate.
 
-    In the eigenbasis of the errors' covariance all values are independent. The mean is 0
-    unless `has_mean`; its uncertainty is accounted for (restricted likelihood).
+    Errors are normal with the covariance `errors`. In its eigenbasis all values are independent.
+    The mean is 0 unless `has_mean`; restricted likelihood accounts for its uncertainty.
     """
     spectrum, basis = np.linalg.eigh(errors)
     spectrum = np.maximum(spectrum, 0.0)
@@ -235,8 +236,7 @@ def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, f
 def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
     """Return the step (p,) from a fit to the maximum of its posterior under the prior.
 
-    The linear form of a fit with the prior, for fits whose cost is not in units of the
-    errors.
+    It is the linear form of a fit with the prior, for costs that are not in units of the errors.
     """
     logs = logarithms(gaussians).ravel()
     believed: Indices = np.flatnonzero(prior.precisions > 0)
@@ -260,7 +260,7 @@ def error_covariance(search: Search, candidate: Candidate, dispersion: float) ->
         return inverse
     sums, problem, unit = candidate.sums, search.problem, search.unit
     gain = inverse @ (jacobian(sums, fit.gaussians) / deviations[:, None] ** 2).T  # (p, 2 m)
-    phases = draw(fit.gaussians, N_DRAWS, search.rng) @ sums.frequencies.T
+    phases = draw(fit.gaussians, ERROR_DRAWS, search.rng) @ sums.frequencies.T
     shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
     n_records = float(fit.gaussians.weights.sum()) * unit
     sampling = np.atleast_2d(np.cov(shifts.T)) * (n_records * problem.repetition * dispersion)
@@ -276,13 +276,13 @@ def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats
     normal = rng.standard_normal((n_draws, gaussians.dim))
     points = gaussians.means[label]
     for k in range(gaussians.size):
-        mine = label == k
-        points[mine] += normal[mine] @ factors[k].T
+        rows = label == k
+        points[rows] += normal[rows] @ factors[k].T
     return points
 
 
 def _inverse(information: Floats) -> Floats:
-    # What the sums do not determine has an error beyond any use, but a finite one.
+    # Unknowns that the sums do not determine get a huge, but finite, error.
     diagonal = np.diag(information)
     scale = np.sqrt(np.maximum(diagonal, 1e-12 * float(np.max(diagonal)) + 1e-100))
     correlation = information / np.outer(scale, scale)

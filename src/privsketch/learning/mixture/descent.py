@@ -7,9 +7,9 @@ magnitude.
 
 The second takes damped Gauss-Newton steps on the generalised least squares cost. Variables are
 weights, means and the logarithm of the covariances (of variances, or of the whole matrix). Every
-step leaves covariances positive definite; in logarithms a fit is close to linear, and its errors
-are close to normal. The matrix of the last step is Fisher's information: its inverse is the
-covariance of the errors.
+step keeps covariances positive definite. In logarithms a fit is nearly linear, and its errors are
+nearly normal. The matrix of the last step is Fisher's information: its inverse is the covariance of
+the errors.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from privsketch.learning.mixture.gaussians import (
     entries,
     features,
 )
+from privsketch.learning.refine import WEIGHT_CAP
 
-MAX_WEIGHT = 1e6  # in units in which all weights together are about one
-MIN_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
-NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
-NEGLIGIBLE_SHARE = 1e-4  # the same where a misfit dwarfs all errors
-MAX_DAMPING = 1e6  # steps are then about a millionth of Newton's: the search is at its end
+MIN_VARIANCE = 1e-4  # least variance over the square of the shortest wavelength over 2 pi
+MIN_CHI_SQUARE_FALL = 0.02  # a change of chi-square that no statistics would notice
+MIN_RELATIVE_FALL = 1e-4  # the same, relative to chi-square, if a misfit dwarfs all errors
+MAX_DAMPING = 1e6  # steps of a millionth of Newton's end the search
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Where components may lie: means in the box, standard deviations from `smallest` up."""
+    """Bounds of components: the box of the means, and the smallest variance."""
 
     low: Floats
     high: Floats
@@ -47,12 +47,12 @@ class Limits:
 
     @property
     def largest(self) -> Floats:
-        """No distribution on an interval has a larger variance than this, (dim,)."""
+        """Largest variances of distributions on the intervals of the box, (dim,)."""
         return np.maximum(np.square(self.high - self.low) / 4, 4 * self.smallest)
 
 
 def make_limits(frequencies: Floats, low: Floats, high: Floats) -> Limits:
-    """Return limits for a design: widths far below the shortest wavelength look all the same."""
+    """Return limits for a design, which cannot resolve widths far below its shortest wavelength."""
     highest = float(np.max(np.square(frequencies).sum(axis=1), initial=0.0))
     fallback = float(np.max(high - low)) ** 2
     return Limits(low, high, MIN_VARIANCE / highest if highest > 0 else fallback)
@@ -113,7 +113,7 @@ def objective(
 def descend(
     sums: Sums, gaussians: Gaussians, limits: Limits, *, n_iterations: int
 ) -> tuple[Gaussians, float]:
-    """Descend jointly in everything; the components found and their cost."""
+    """Descend jointly in all variables; return the components and their cost."""
     size, dim = gaussians.means.shape
     start = pack(gaussians, limits)
     scale = _curvature_scales(sums, gaussians, start)
@@ -128,7 +128,7 @@ def descend(
         upper_shape = np.tile(largest, size)
         lower_shape = np.full(upper_shape.shape, limits.smallest)
     lower = np.concatenate([np.zeros(size), np.tile(limits.low, size), lower_shape])
-    upper = np.concatenate([np.full(size, MAX_WEIGHT), np.tile(limits.high, size), upper_shape])
+    upper = np.concatenate([np.full(size, WEIGHT_CAP), np.tile(limits.high, size), upper_shape])
 
     def scaled(x: Floats) -> tuple[float, Floats]:
         value, gradient = objective(x / scale, sums, gaussians, limits)
@@ -142,7 +142,7 @@ def descend(
         bounds=Bounds(lower * scale, upper * scale),
         options={"maxiter": n_iterations, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-10},
     )
-    # Dividing by the scale may leave the bounds by one rounding.
+    # Dividing by the scale may exceed the bounds by one rounding.
     solution = np.clip(np.asarray(result.x, dtype=np.float64) / scale, lower, upper)
     return unpack(solution, gaussians, limits), float(result.fun)
 
@@ -176,15 +176,15 @@ def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Fl
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal beliefs about the logarithms: precisions and centers, one for each entry."""
+    """Normal prior of the log entries: precisions and centers, one for each entry."""
 
-    precisions: Floats  # (n_log_entries,), 0 where nothing is believed
+    precisions: Floats  # (n_log_entries,), 0 for entries without a prior
     centers: Floats
 
 
 @dataclass(frozen=True)
 class Tilt:
-    """What the model gains, to first order, as variables leave an origin: the edge's part."""
+    """First-order change of the edge's distortion as the variables leave an origin."""
 
     slopes: Floats  # (2 m, p)
     origin: Floats  # (p,)
@@ -192,7 +192,7 @@ class Tilt:
 
 @dataclass(frozen=True)
 class Fit:
-    """Components, what they leave of the sums in units of its covariance, and their errors."""
+    """Components, their squared residual in units of its covariance, and their information."""
 
     gaussians: Gaussians
     chi_square: float  # without the prior
@@ -286,7 +286,7 @@ def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
 def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
     """Return the components after a step in the variables, kept within their limits."""
     size, dim = gaussians.means.shape
-    weights = np.clip(gaussians.weights + step[:size], 0.0, MAX_WEIGHT)
+    weights = np.clip(gaussians.weights + step[:size], 0.0, WEIGHT_CAP)
     means = gaussians.means + step[size : size * (dim + 1)].reshape(size, dim)
     change = step[size * (dim + 1) :]
     logs = logarithms(gaussians)
@@ -318,7 +318,7 @@ def gauss_newton(
     prior: Prior | None = None,
     tilt: Tilt | None = None,
 ) -> Fit:
-    """Descend by damped steps (Levenberg and Marquardt) until nothing noticeable is gained."""
+    """Descend by damped steps (Levenberg and Marquardt) until the gains are negligible."""
     n_logs = logarithms(gaussians).size
     if prior is None:
         prior = Prior(np.zeros(n_logs), np.zeros(n_logs))
@@ -351,7 +351,7 @@ def gauss_newton(
             candidate = moved(gaussians, _solved(damped, -pull), limits)
             new_residual, new_value, new_excess = residual_of(candidate)
             if new_value < value:
-                done = value - new_value < max(NEGLIGIBLE, NEGLIGIBLE_SHARE * value)
+                done = value - new_value < max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)
                 gaussians, residual, excess = candidate, new_residual, new_excess
                 value = new_value
                 damping = max(damping / 10, 1e-9)
@@ -364,7 +364,7 @@ def gauss_newton(
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
-    """Return the solution for a positive definite matrix; no step if rounding spoils it."""
+    """Return the solution for a positive definite matrix, or zeros if rounding spoils it."""
     try:
         step = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
     except LinAlgError:

@@ -25,9 +25,9 @@ from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
 from privsketch.learning.pruning import merged_moments
 
-MAX_FEATURES = 2000  # above, the covariance is replaced by its diagonal
-BLOCK = 48  # rows
-RIDGE = 1e-6  # of a record's variance: no moment is known better than its fixed-point rounding
+MAX_DENSE_FEATURES = 2000  # with more, the covariance is replaced by its diagonal
+BLOCK_ROWS = 48  # rows of a block that stays in the processor's cache
+MIN_RECORD_VARIANCE = 1e-6  # of one record's moment: an upper bound of its fixed-point rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +88,9 @@ class Gaussians:
 def from_variances(
     weights: Floats, means: Floats, variances: Floats, covariance_type: CovarianceType
 ) -> Gaussians:
-    """Return components with axis variances, (1 or size, 1 or dim), in the form of a kind.
+    """Return components of a covariance type from axis variances, (1 or size, 1 or dim).
 
-    A tied matrix becomes the mean of all, by weight.
+    A tied matrix becomes their mean by weight.
     """
     size, dim = means.shape
     full = np.broadcast_to(variances, (size, dim)).astype(np.float64)
@@ -107,7 +107,7 @@ def from_variances(
 
 
 def quadratics(frequencies: Floats, covariance_type: CovarianceType) -> Floats:
-    """Return numbers Q, (m, q), with `w'Sw = Q . entries(S)` (see `entries`)."""
+    """Return the matrix Q, (m, q), for which `w'Sw = Q entries(S)` (see `entries`)."""
     if covariance_type == "spherical":
         return np.asarray(np.square(frequencies).sum(axis=1, keepdims=True))
     if covariance_type == "diag":
@@ -187,10 +187,10 @@ def cost_and_gradient(sums: Sums, gaussians: Gaussians) -> tuple[float, Gaussian
 
 def merge_pairs(gaussians: Gaussians, pairs: Indices) -> Gaussians:
     """Return one component for each pair, with the moments of both; a tied matrix stays."""
-    own = None if gaussians.covariance_type == "tied" else gaussians.covariances
-    weights, means, merged = merged_moments(gaussians.weights, gaussians.means, own, pairs)
-    covariances = gaussians.covariances if merged is None else merged
-    return replace(gaussians, weights=weights, means=means, covariances=covariances)
+    covariances = None if gaussians.covariance_type == "tied" else gaussians.covariances
+    weights, means, merged = merged_moments(gaussians.weights, gaussians.means, covariances, pairs)
+    merged = gaussians.covariances if merged is None else merged
+    return replace(gaussians, weights=weights, means=means, covariances=merged)
 
 
 def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
@@ -207,9 +207,9 @@ def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
     cosines, sines = np.cos(phases), np.sin(phases)
     matrices = gaussians.covariances if gaussians.has_matrices else gaussians.matrices()
     result = np.zeros((2 * m, 2 * m))
-    # Blocks below the diagonal, small enough for the processor's cache.
-    for first in range(0, m, BLOCK):
-        rows = slice(first, min(first + BLOCK, m))
+    # Blocks below the diagonal.
+    for first in range(0, m, BLOCK_ROWS):
+        rows = slice(first, min(first + BLOCK_ROWS, m))
         columns = slice(0, rows.stop)
         cos_cos, sin_sin = result[rows, columns], result[m:, m:][rows, columns]
         cos_sin, sin_cos = result[:m, m:][rows, columns], result[m:, :m][rows, columns]
@@ -258,9 +258,9 @@ def _envelopes(left: Floats, right: Floats, matrix: Floats) -> tuple[Floats, Flo
     """Return half the sum and half the difference of the envelopes at `w_j -+ w_l`."""
     turned = left @ matrix
     cross = turned @ right.T
-    own_left = np.einsum("jd,jd->j", turned, left) / 2
-    own_right = np.einsum("jd,jd->j", right @ matrix, right) / 2
-    base = own_left[:, None] + own_right
+    half_left = np.einsum("jd,jd->j", turned, left) / 2
+    half_right = np.einsum("jd,jd->j", right @ matrix, right) / 2
+    base = half_left[:, None] + half_right
     minus = cross - base
     np.exp(minus, out=minus)
     plus = np.negative(cross, out=cross)
@@ -271,7 +271,7 @@ def _envelopes(left: Floats, right: Floats, matrix: Floats) -> tuple[Floats, Flo
 
 @dataclass(frozen=True)
 class Weighting:
-    """The covariance of the sums, as what makes them independent with variance 1.
+    """Covariance of the sums, as the factor that whitens them.
 
     `factor` is the Cholesky factor, (2 m, 2 m), or the standard deviations alone, (2 m,).
     """
@@ -279,7 +279,7 @@ class Weighting:
     factor: Floats
 
     def whiten(self, values: Floats) -> Floats:
-        """Return values (2 m, ...) in independent units."""
+        """Return values (2 m, ...) in units that make the sums independent with variance 1."""
         if self.factor.ndim == 1:
             deviations = self.factor.reshape(-1, *[1] * (values.ndim - 1))
             return np.asarray(values / deviations)
@@ -306,12 +306,12 @@ def make_weighting(
 ) -> Weighting:
     """Return the covariance of the sums under a mixture, in squared units of the weights.
 
-    `noise_variance` is what is added to each real component, in records^2: one number, or
-    one for each.
+    `noise_variance` is the variance of the noise in records^2: one number for all real components,
+    or one for each.
     """
     n_records = max(n_records, 1.0)
-    extra = np.broadcast_to(noise_variance + RIDGE * n_records, 2 * len(frequencies))
-    if len(frequencies) > MAX_FEATURES:
+    extra = np.broadcast_to(noise_variance + MIN_RECORD_VARIANCE * n_records, 2 * len(frequencies))
+    if len(frequencies) > MAX_DENSE_FEATURES:
         variances = n_records * sampling_variances(frequencies, gaussians) + extra
         return Weighting(np.sqrt(variances) / unit)
     covariance = sampling_covariance(frequencies, gaussians)

@@ -28,15 +28,19 @@ from privsketch.learning.concerns import (
     on_the_edge,
 )
 from privsketch.learning.kmeans.model import shares
-from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
+from privsketch.learning.mixture.decoder import (
+    MAX_MIXTURE_SEARCHES,
+    MixtureSolution,
+    decode_mixture,
+)
 from privsketch.learning.problem import Problem, checked_sketch, dither_of, problem_of
 from privsketch.learning.uncertainty import no_knowledge, with_label_errors
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 
-MISFIT = 1.5  # residual over its expectation above which the records are no such mixture
-MAX_OUTSIDE_SHARE = 0.05  # share of the mixture outside the domain that is worth a word
-LARGE_SEARCH = 10**7  # parameters x features; a search then takes many seconds
+MISFIT = 1.5  # residual over its expectation above which the mixture is doubtful
+MAX_OUTSIDE_SHARE = 0.05  # share of the mixture outside the domain that is worth a concern
+LARGE_SEARCH = 10**7  # parameters x features from which on a search takes many seconds
 
 
 def learn_gaussian_mixture(
@@ -54,12 +58,12 @@ def learn_gaussian_mixture(
     sketch : Sketch
         One holder's sketch, or several merged.
     n_components : int, optional
-        As many as the design was planned for if left out.
+        The number that the design was planned for if left out.
     covariance_type : {"full", "tied", "diag", "spherical"}
         As in scikit-learn: a matrix for each component, one for all, variances along the
         axes, or one variance for each component.
     n_init : int, optional
-        Searches at most; none is started after one that explains the sketch. Five if left
+        Maximum number of searches; the first one that explains the sketch is the last. Five if left
         out, one for very large sketches.
     random_state : int, optional
         Public seed of the searches; the design's own if left out.
@@ -82,7 +86,7 @@ def learn_gaussian_mixture(
     n_unknowns = check_choices(design, n_components, covariance_type, n_init)
     n_components = int(n_components)
     if n_init is None:
-        n_init = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE_SEARCH else 1
+        n_init = MAX_MIXTURE_SEARCHES if n_unknowns * design.n_features <= LARGE_SEARCH else 1
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = public_generator(seed, Purpose.MIXTURE_DECODER)
     if design.cells is not None:
@@ -103,7 +107,7 @@ def learn_gaussian_mixture(
 def check_choices(
     design: Design, n_components: int, covariance_type: CovarianceType, n_init: int | None
 ) -> int:
-    """Refuse what no sketch of this design could be learned with; the number of unknowns."""
+    """Raise for choices that fit no sketch of this design; return the number of unknowns."""
     require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
     n_components = require_count("n_components", n_components)
     if n_init is not None:
@@ -128,8 +132,8 @@ def mixture_problem(sketch: Sketch) -> Problem:
         return problem
     count = sketch.n_records
     n_records = float(np.max(np.abs(problem.moments))) if count is None else max(count, 0.0)
-    more = n_records * problem.repetition * SIGN_VARIANCE / 2
-    return replace(problem, noise_variance=problem.noise_variance + more)
+    scatter = n_records * problem.repetition * SIGN_VARIANCE / 2
+    return replace(problem, noise_variance=problem.noise_variance + scatter)
 
 
 def _dither(sketch: Sketch) -> Floats | None:
@@ -171,7 +175,7 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
 def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema) -> list[str]:
     """Return a concern if much of the mixture lies outside the bounds of numbers and dates.
 
-    Gaussians about labels reach beyond their corners in any case.
+    Labels do not count: Gaussians around them always reach beyond their corners.
     """
     tail_shares = {}
     for column, coordinates in schema.places():
@@ -206,8 +210,8 @@ def _concerns(
         )
     widths = np.sqrt(np.diagonal(model.covariance_matrices(), axis1=1, axis2=2))
     schema = sketch.design.schema
-    spread = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
-    vague = int((model.standard_errors > widths)[:, spread].any(axis=1).sum())
+    axes = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
+    vague = int((model.standard_errors > widths)[:, axes].any(axis=1).sum())
     if vague and noise <= HOPELESS:
         texts.append(
             f"the mean of {vague} of {model.n_components} components is known no better than to "

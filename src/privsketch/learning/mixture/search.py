@@ -1,15 +1,14 @@
 """One search for a mixture: from round atoms to a fit of the sketch's numbers.
 
-The joint decoder places more atoms than there are components. (With exactly as many, half of the
-runs get stuck.) Their covariances are freed, and the surplus is pruned with a descent after every
-step. Gauss-Newton steps on the generalised least squares cost follow, in turn with corrections of
-the sums for what distorts them.
+The joint decoder places more atoms than components, because searches with exactly as many may get
+stuck. Covariances are then free, and the surplus is pruned with a descent after every step.
+Gauss-Newton steps on the generalised least squares cost alternate with corrections of the sums for
+two distortions.
 
-Two effects separate the moments of a mixture from those that a sketch has on average. Records
-outside the domain are moved to its edge, so that a component near the edge is not Gaussian, and a
-fit of Gaussians would be pulled inwards. Signs (the one-bit map) have harmonics beside the wave
-that learners read. Both follow from the mixture: the edge's from draws of it, of which only those
-outside matter, and the harmonics' in closed form.
+The first is the edge of the domain. Records outside are moved to it, so that a component near the
+edge is not Gaussian, and a fit of Gaussians would be pulled inwards. The second is the harmonics
+of signs (the one-bit map). Both follow from the mixture: the edge's effect from draws outside the
+domain, the harmonics in closed form.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import nnls
 
-from privsketch._base.types import Floats, Indices
+from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.descent import (
@@ -47,29 +46,39 @@ from privsketch.learning.mixture.gaussians import (
     merge_pairs,
     moments,
 )
-from privsketch.learning.problem import Problem, make_target
-from privsketch.learning.pruning import choose_disjoint, neighbour_pairs
+from privsketch.learning.problem import Problem
+from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
 
-SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
-MIN_SURPLUS = 3  # by trial, as SURPLUS; with none half of the searches get stuck
-REMOVED_AT_ONCE = 4  # one out of so many surplus components
-# Which way the last surplus component goes in each search, from the cheapest: two components
-# on a cluster that the edge cuts can look dearer than two clusters taken for one.
+# Atoms beyond the components: a share of these, and a least number.
+# python -m benchmarks constants learning SURPLUS_SHARE moves both.
+SURPLUS_SHARE = 0.3
+MIN_SURPLUS = 3
+REMOVED_AT_ONCE = 4  # one of so many surplus components goes in a step
+# Rank, from the cheapest, of the removal of the last surplus component in each search: two
+# components on a cluster that the edge cuts can look dearer than two clusters taken for one.
 LAST_RANKS = (0, 1, 0, 2, 1)
-FREE_ITERATIONS = 60  # of covariances that were freed, and after each removal; by trial
-FINAL_ITERATIONS = 150  # after the last removal; by trial
-POLISH_STEPS = 8  # of Gauss-Newton, at most: NEGLIGIBLE ends them; by trial
-CORRECTION_STEPS = 3  # of Gauss-Newton, in each of DISTORTION_ROUNDS; by trial
-DISTORTION_ROUNDS = 8  # at most: MAX_LAST_CHANGE ends them; by trial
-HARMONIC_ROUNDS = 4  # rough ones, of one-bit sketches only; by trial
-MAX_LAST_CHANGE = 1.0  # squared change of the sums in units of their errors that ends the rounds
-MAX_CHI_SQUARE_GROWTH = 1.1  # growth of chi-square that condemns a correction
-N_NEIGHBOURS = 4  # merge partners tried per component
-RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
-N_NUMBERS = 100_000  # standard normal ones, for all draws of a component
-MAX_OUTSIDE = 2000  # draws per component that are worked out, fewer if there is much to do
-MAX_PHASES = 5_000_000  # draws x features, of all components
+# Iterations with free covariances, at first and after each removal, and after the last removal:
+# python -m benchmarks constants learning FREE_ITERATIONS moves both.
+FREE_ITERATIONS = 60
+LAST_REMOVAL_ITERATIONS = 150
+# Gauss-Newton steps of a polish and of a correction, and rounds of corrections for the distortion:
+#   python -m benchmarks constants learning POLISH_STEPS
+#   python -m benchmarks constants learning CORRECTION_STEPS
+#   python -m benchmarks constants learning DISTORTION_ROUNDS
+POLISH_STEPS = 8  # a guard: MIN_CHI_SQUARE_FALL ends them
+CORRECTION_STEPS = 3
+DISTORTION_ROUNDS = 8  # a guard: MAX_LAST_CHANGE ends them
+# Rough rounds for one-bit sketches, which later corrections make nearly redundant:
+# python -m benchmarks constants learning HARMONIC_ROUNDS
+HARMONIC_ROUNDS = 4
+MAX_LAST_CHANGE = 1.0  # squared change of the sums, in units of their errors, that ends the rounds
+MAX_CHI_SQUARE_GROWTH = 1.1  # a correction that lets chi-square grow more is rejected
+PARTNERS_PER_COMPONENT = 4  # merge partners tried per component
+REMOVAL_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+DRAWN_NUMBERS = 100_000  # normal numbers for all draws of a component
+MAX_OUTSIDE_DRAWS = 2000  # draws outside the domain per component, fewer if MAX_PHASES binds
+MAX_PHASES = 5_000_000  # draws x features of all components
 # sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
 # lowest frequencies many orders count.
 ALL_HARMONICS = tuple(order if order % 4 == 1 else -order for order in range(3, 64, 2))
@@ -100,7 +109,7 @@ class Candidate:
 
 
 class Search:
-    """Everything that the steps of a decode share."""
+    """State that all searches of a decoder share."""
 
     def __init__(
         self,
@@ -121,22 +130,13 @@ class Search:
         self.degrees_of_freedom = max(2 * len(problem.moments) - n_unknowns, 1)
 
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
-        """Run one search by plain least squares; each search has another surplus."""
+        """Run one search by plain least squares; each search has a different surplus."""
         problem, limits = self.problem, self.limits
-        surplus = max(MIN_SURPLUS, round(SURPLUS * self.n_components)) + number
-        cosines, sines = sums.values.reshape(2, -1)
-        target = make_target(problem.frequencies, cosines + 1j * sines)
-        # One Gaussian fitted to few far clusters may settle on one of them.
-        overview = self.overview
-        origin = whole_box(overview, problem.low, problem.high) if number % 2 else overview
-        atoms, _ = run_start(
-            target.astype(np.float32),
-            origin,
-            self.n_components + surplus,
-            problem.low,
-            problem.high,
-            self.rng,
-        )
+        surplus = max(MIN_SURPLUS, round(SURPLUS_SHARE * self.n_components)) + number
+        target = replace(problem.target(), moments=sums.values).astype(np.float32)
+        # One Gaussian that is fitted to few distant clusters may settle on one of them.
+        origin = whole_box(self.overview, problem) if number % 2 else self.overview
+        atoms, _ = run_start(target, origin, self.n_components + surplus, self.rng)
         variances = np.maximum(atoms.variances, 2 * limits.smallest)
         gaussians = from_variances(atoms.weights, atoms.centers, variances, self.covariance_type)
         gaussians, _ = descend(sums, gaussians, limits, n_iterations=FREE_ITERATIONS)
@@ -146,12 +146,12 @@ class Search:
             for _ in range(max(surplus // REMOVED_AT_ONCE, 1)):
                 gaussians = remove_cheapest(sums, gaussians, rank)
             is_last = gaussians.size == self.n_components
-            n_iterations = FINAL_ITERATIONS if is_last else FREE_ITERATIONS
+            n_iterations = LAST_REMOVAL_ITERATIONS if is_last else FREE_ITERATIONS
             gaussians, _ = descend(sums, gaussians, limits, n_iterations=n_iterations)
         return gaussians, sums
 
     def weighting(self, gaussians: Gaussians) -> Weighting:
-        """Return the covariance of the sums if this mixture is the truth."""
+        """Return the covariance of the sums under this mixture."""
         return make_weighting(
             self.problem.frequencies,
             gaussians,
@@ -163,7 +163,7 @@ class Search:
     def polish(self, gaussians: Gaussians, sums: Sums) -> Candidate:
         """Fit by generalised least squares, with the distortion taken out of the sums."""
         if self.distortion.dither is not None:
-            # Harmonics exceed the errors by far: without them first, roughly.
+            # Harmonics far exceed the errors: remove them roughly first.
             for _ in range(HARMONIC_ROUNDS):
                 sums = self.undistorted(gaussians)[0]
                 gaussians, _ = descend(sums, gaussians, self.limits, n_iterations=FREE_ITERATIONS)
@@ -171,17 +171,17 @@ class Search:
         fit = gauss_newton(sums, gaussians, self.limits, weighting, n_steps=POLISH_STEPS)
         candidate = Candidate(fit, weighting, sums, None, 0.0)
         corrected = self.correct(candidate)
-        # A mixture with too much outside may not settle; its correction is worth nothing.
-        settled = corrected.fit.chi_square < MAX_CHI_SQUARE_GROWTH * fit.chi_square
-        return corrected if settled else candidate
+        # Corrections of a mixture with too much weight outside the domain may not converge.
+        converged = corrected.fit.chi_square < MAX_CHI_SQUARE_GROWTH * fit.chi_square
+        return corrected if converged else candidate
 
     def undistorted(self, gaussians: Gaussians) -> tuple[Sums, float]:
-        """Return the sums without this mixture's distortion, and its share outside the domain."""
+        """Return the sums without this mixture's distortion, and the mixture's share outside."""
         shift, share = self.distortion.shift(self.problem.frequencies, gaussians)
         return replace(self.sums, values=self.sums.values - shift), share
 
     def correct(self, candidate: Candidate, prior: Prior | None = None) -> Candidate:
-        """Take the fitted mixture's distortion out of the sums and fit again, in turn."""
+        """Alternately subtract the mixture's distortion from the sums and fit again."""
         for _ in range(DISTORTION_ROUNDS):
             gaussians = candidate.fit.gaussians
             sums, share = self.undistorted(gaussians)
@@ -217,28 +217,29 @@ class Search:
 def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussians:
     """Remove one component, with the best weights for the components that stay.
 
-    A component is deleted, or two are merged, whichever lets the others explain the sums best.
-    `rank` 1 takes the cheapest way that touches other components than the cheapest one does, and
-    so on: of two twins, deleting either and merging both come to the same.
+    The removal is the deletion or the merge after which the others explain the sums best. `rank` 1
+    selects the cheapest removal that touches other components than the cheapest one does, and so
+    on: for twins, deleting either and merging both are equivalent.
     """
     size = gaussians.size
-    nearest = _nearest(gaussians, N_NEIGHBOURS)
+    steps = gaussians.means[:, None] - gaussians.means[None]
+    nearest = nearest_columns(np.square(steps).sum(axis=2), PARTNERS_PER_COMPONENT)
     pairs = neighbour_pairs(nearest)
     candidates = join(gaussians, merge_pairs(gaussians, pairs))
     matrix = features(sums.frequencies, sums.quadratic, candidates)
     inner, right = matrix @ matrix.T, matrix @ sums.values
-    everyone = np.arange(size)
-    options = [np.delete(everyone, i) for i in range(size)]
+    every = np.arange(size)
+    options = [np.delete(every, i) for i in range(size)]
     for number, pair in enumerate(pairs):
-        options.append(np.append(np.delete(everyone, pair), size + number))
+        options.append(np.append(np.delete(every, pair), size + number))
     stay = np.array(options, dtype=np.intp)  # (options, size - 1)
     inners = inner[stay[:, :, None], stay[:, None, :]]
     rights = right[stay]
-    ridge = RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
+    ridge = REMOVAL_RIDGE * max(float(np.max(np.diag(inner))), 1e-100)
     solved = np.linalg.solve(inners + ridge * np.eye(size - 1), rights[:, :, None])[:, :, 0]
-    # What the best weights explain, ridge included; the most explained is the cheapest.
+    # Squared length that the best weights explain: the option that explains most is the cheapest.
     order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
-    touched = np.vstack([np.stack([everyone, nearest[:, 0]], axis=1), pairs])
+    touched = np.vstack([np.stack([every, nearest[:, 0]], axis=1), pairs])
     ranked = choose_disjoint(order, needed=touched, touched=touched, n_options=rank + 1)
     best = stay[ranked[-1]]
     remaining = candidates.subset(best)
@@ -258,14 +259,6 @@ def join(first: Gaussians, second: Gaussians) -> Gaussians:
     )
 
 
-def _nearest(gaussians: Gaussians, n_neighbours: int) -> Indices:
-    """Return indices of the nearest other means, (size, at most n_neighbours)."""
-    steps = gaussians.means[:, None] - gaussians.means[None]
-    distances = np.square(steps).sum(axis=2)
-    np.fill_diagonal(distances, np.inf)
-    return np.argsort(distances, axis=1, kind="stable")[:, : min(n_neighbours, len(steps) - 1)]
-
-
 def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
     """Return non-negative least-squares weights from a Gram matrix."""
     inner = inner + ridge * np.eye(len(inner))
@@ -278,7 +271,7 @@ def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
 
 @dataclass(frozen=True)
 class _Outside:
-    """Draws of one component outside the domain, before and after they are moved in."""
+    """Draws of one component outside the domain, and their projections."""
 
     component: int
     weight: float
@@ -287,9 +280,9 @@ class _Outside:
     inside: Floats  # (n, dim)
 
     def waves(self, frequencies: Floats) -> NDArray[np.float32]:
-        """Return cosines and sines, (2 n, 2 m), of projected draws before those of draws.
+        """Return cosines and sines, (2 n, 2 m), of the projections and then of the draws.
 
-        Half of the digits are plenty for an average of draws.
+        Single precision is plenty for an average of draws.
         """
         both = np.concatenate([self.inside, self.points])
         phases = (both @ frequencies.T).astype(np.float32)
@@ -298,9 +291,9 @@ class _Outside:
 
 @dataclass(frozen=True)
 class Distortion:
-    """The domain's projection with draws to estimate its effect, and the dither of signs.
+    """The domain's projection, draws that estimate its effect, and the dither of signs.
 
-    The same draws serve every mixture, so that the effect varies smoothly with it.
+    The same draws serve every mixture, so that the effect varies smoothly.
     """
 
     project: Project  # in the coordinates of the problem
@@ -308,7 +301,7 @@ class Distortion:
     dither: Floats | None  # (m,) radians; None for maps without harmonics
 
     def shift(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
-        """Return distorted moments minus plain ones, (2 m,), and the mixture's share outside."""
+        """Return distorted minus plain moments, (2 m,), and the mixture's share outside."""
         result, share = self._edge(frequencies, gaussians)
         if self.dither is not None:
             result += self._harmonics(frequencies, gaussians, self.dither)
@@ -327,9 +320,8 @@ class Distortion:
     def slopes(self, frequencies: Floats, gaussians: Gaussians) -> Floats:
         """Return derivatives of the edge's part of the shift by all variables, (2 m, p).
 
-        A draw moves with its component: by the step of the mean, and by
-        `dS S^-1 (x - c) / 2` when the covariance changes by dS. What the projection makes
-        of these steps is a difference of projections.
+        A draw x moves with its component: by the step of the mean, and by `dS S^-1 (x - c) / 2` for
+        a change dS of the covariance. Differences of projections give the projected steps.
         """
         m, dim = frequencies.shape
         size = gaussians.size
@@ -373,14 +365,14 @@ class Distortion:
         """Yield the draws outside the domain, component by component."""
         factors = np.linalg.cholesky(gaussians.matrices())
         n_phases = len(frequencies) * gaussians.size
-        n_most = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE))
+        max_draws = int(np.clip(MAX_PHASES // n_phases, 200, MAX_OUTSIDE_DRAWS))
         for k in np.flatnonzero(gaussians.weights > 0):
             points = gaussians.means[k] + self.draws @ factors[k].T
             inside = self.project(points)
             outside = np.flatnonzero((points != inside).any(axis=1))
             if len(outside):
                 share = len(outside) / len(points)
-                outside = outside[:n_most]
+                outside = outside[:max_draws]
                 weight = float(gaussians.weights[k]) * share
                 yield _Outside(int(k), weight, share, points[outside], inside[outside])
 
@@ -398,5 +390,5 @@ def make_distortion(
     project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
 ) -> Distortion:
     """Return the distortion of a design, with fresh draws."""
-    half = rng.standard_normal((max(N_NUMBERS // (2 * dim), 500), dim))
+    half = rng.standard_normal((max(DRAWN_NUMBERS // (2 * dim), 500), dim))
     return Distortion(project, np.concatenate([half, -half]), dither)

@@ -1,13 +1,13 @@
 """Decode principal components from noisy second moments, with their errors.
 
-To first order an error E of the second-moment matrix moves the eigenvalue of v by v'E v,
-and turns v towards q by q'E v / gap. A fit of rank r only errs along its tangents
+To first order an error E of the second-moment matrix moves the eigenvalue of v by v'E v, and turns
+v towards q by q'E v / gap. A fit of rank r errs only along its tangents
 
     (v_a v_b' + v_b v_a') / sqrt 2,   (v_a q' + q v_a') / sqrt 2,   the isotropic rest,
 
-which are an orthonormal set. With J their values, whitened for noise and remainder, the errors
-along them have the covariance (J'J)^-1 - t I, t the variance of the remainder. What the remainder
-has along a tangent belongs to the matrix, and is no error.
+which are an orthonormal set. Let J be their values, whitened for noise and remainder, and t the
+variance of the remainder. The errors along the tangents have the covariance (J'J)^-1 - t I: the
+remainder along a tangent belongs to the matrix, and is no error.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Bits, Floats
 from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.validity import pca_unknowns, require_components
-from privsketch.learning.pca.fits import CONVEX_ITERATIONS as MAX_ITERATIONS
-from privsketch.learning.pca.fits import CONVEX_TOLERANCE as TOLERANCE
-from privsketch.learning.pca.fits import Factors, RemainderFit, fit_with_remainder, refit
+from privsketch.learning.pca.fits import (
+    CONVEX_ITERATIONS,
+    CONVEX_TOLERANCE,
+    Factors,
+    RemainderFit,
+    fit_with_remainder,
+    refit,
+)
 from privsketch.learning.pca.problem import (
     EntryMeasurements,
     Observations,
@@ -32,10 +37,10 @@ from privsketch.learning.pca.problem import (
 )
 from privsketch.learning.pca.search import Search, carried_components
 
-METHODS = ("auto", "burer-monteiro", "convex")
-SAFE_RATIO = 2.0  # values per unknown that a fit should have
-VISIBLE_ERRORS = 4.0  # standard errors that are said to show
-MAX_DESIGN = 4 * 10**6  # numbers in J; beyond, averages over directions
+PCA_METHODS = ("auto", "burer-monteiro", "convex")
+SAFE_RATIO = 2.0  # values per unknown of a well determined fit
+VISIBLE_ERRORS = 4.0  # standard errors that are visible
+MAX_TANGENT_NUMBERS = 4 * 10**6  # of J; for more, averages over directions replace it
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +55,16 @@ class PCASolution:
     total_variance, noise_variance : float
         Variance of all columns together, and mean variance per remaining direction.
     lost_variance : float
-        Expected share of the best k components' variance that these miss.
+        Share of the variance along the best k components that these are expected to miss.
     standing_out : int
-        How many components stand out of the noise, as far as was looked.
+        Number of components that stand out of the noise, among those that were tested.
     residual, expected_residual : float
-        Squared misfit, in units of the noise, of the components asked for, those that stand
-        out, and an isotropic part.
+        Squared misfit, in units of the noise, of the requested components, others that stand out,
+        and an isotropic part.
     mean : (dim,) float64 or None
-        Offset of the mean from the center of the domain, None if it is not known.
+        Offset of the mean from the center of the domain; None if it was not released.
     too_few : bool
-        Whether there are too few records to say anything.
+        Whether there are too few records for any result.
     method : {"eigenvectors", "burer-monteiro", "convex"}
     """
 
@@ -89,19 +94,17 @@ def decode_pca(
     with one_thread():
         observations = observations_of(problem)
         dim, size = observations.measurements.dim, observations.measurements.size
-        wanted = planned_components if n_components is None else n_components
-        most = min(carried_components(dim, size), max(2 * wanted, wanted + 3))
-        most = max(most, wanted)
-        search = Search(observations, wanted, rng)
-        standing = search.standing_out(most)
+        planned = planned_components if n_components is None else n_components
+        limit = min(carried_components(dim, size), max(2 * planned, planned + 3))
+        search = Search(observations, planned, rng)
+        standing = search.standing_out(max(limit, planned))
         k = max(standing, 1) if n_components is None else n_components
         require_components(k, dim, size)
-        # Components that were not asked for, but stand out, must not bend those that were; with
-        # few features per unknown they are safer as a remainder.
-        is_whole = isinstance(observations.measurements, EntryMeasurements)
-        rank = max(
-            k, standing if is_whole else min(standing, carried_components(dim, size, SAFE_RATIO))
-        )
+        # Further components that stand out must not bend the requested ones; with few features per
+        # unknown they are safer as a remainder.
+        rank = max(k, standing)
+        if not isinstance(observations.measurements, EntryMeasurements):
+            rank = max(k, min(standing, carried_components(dim, size, SAFE_RATIO)))
         fit, name = _fit(search, rank, method)
         factors, matrix = fit.factors, fit.matrix
         eigenvalues, axes = np.linalg.eigh(matrix)
@@ -112,23 +115,23 @@ def decode_pca(
         total = min(max(float(np.trace(matrix)), 0.0), n_records * max_variance)
         order = np.argsort(-summary.explained, kind="stable")
         explained = _plausible(summary.explained[order], total, dim)
-        errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
+        errors = np.sqrt(spread.diagonal[order] + _sampling(observations, explained, axes.T[order]))
         lost = float(summary.lost.sum())
         best = float(explained.sum()) + lost
-        rest = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
+        remaining = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
         misfit, expected = _misfit(observations, factors)
         return PCASolution(
             components=signed(axes.T[order]),
             explained_variance=explained / n_records,
             standard_errors=np.minimum(errors / n_records, max_variance),
             total_variance=total / n_records,
-            noise_variance=rest / n_records if k < dim else 0.0,
+            noise_variance=remaining / n_records if k < dim else 0.0,
             lost_variance=min(lost / best, 1 - k / dim) if best > 0 else 1 - k / dim,
             standing_out=standing,
             residual=misfit,
             expected_residual=expected,
             mean=observations.mean,
-            too_few=_too_few(observations, spread.own, standing),
+            too_few=_too_few(observations, spread.diagonal, standing),
             method=name,
         )
 
@@ -136,7 +139,7 @@ def decode_pca(
 def _sampling(observations: Observations, explained: Floats, components: Floats) -> Floats:
     """Return variances of explained sums, (k,), from sampling and from the number of records.
 
-    All are divided by it, and the square of the mean twice.
+    The sums are divided by this number, and the square of the mean twice.
     """
     by_count = explained
     if observations.mean is not None:
@@ -145,26 +148,26 @@ def _sampling(observations: Observations, explained: Floats, components: Floats)
     return np.asarray(sampling + np.square(observations.count_deviation * by_count))
 
 
-def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
-    """Return whether records at the edge of the domain, all in one direction, would hardly show.
+def _too_few(observations: Observations, diagonal: Floats, standing: int) -> bool:
+    """Return whether even records on the edge of the domain, in one direction, would hardly show.
 
-    Or there may be no records, and nothing stands out; or hardly more than none.
+    It also holds if there may be next to no records: none if no component stands out.
     """
-    error = np.sqrt(float(np.mean(own))) / (observations.n_records * observations.radius**2)
-    most = 1 / VISIBLE_ERRORS if standing == 0 else 2 / VISIBLE_ERRORS
-    return bool(error > 1 / VISIBLE_ERRORS or observations.count_deviation > most)
+    error = np.sqrt(float(np.mean(diagonal))) / (observations.n_records * observations.radius**2)
+    max_deviation = (1 if standing == 0 else 2) / VISIBLE_ERRORS
+    return bool(error > 1 / VISIBLE_ERRORS or observations.count_deviation > max_deviation)
 
 
 def _plausible(explained: Floats, total: float, dim: int) -> Floats:
-    """Return variances, descending, between the average of what is left and all of it.
+    """Return descending variances, each between the average and the total of what remains.
 
-    Components that drown in the noise hold what any direction does.
+    A component that drowns in the noise gets the average of all directions.
     """
     result = np.empty(len(explained))
-    left = total
+    remaining = total
     for k, value in enumerate(explained):
-        result[k] = min(max(float(value), left / (dim - k)), left)
-        left -= result[k]
+        result[k] = min(max(float(value), remaining / (dim - k)), remaining)
+        remaining -= result[k]
     return result
 
 
@@ -173,7 +176,7 @@ def _fit(search: Search, rank: int, method: str) -> tuple[RemainderFit, str]:
     observations = search.observations
     measurements = observations.measurements
     if method == "convex":
-        fit = search.convex(MAX_ITERATIONS, TOLERANCE)
+        fit = search.convex(CONVEX_ITERATIONS, CONVEX_TOLERANCE)
         factors = refit(measurements, search.squares, fit, rank)
         return RemainderFit(factors, 0.0, search.squares, factors.matrix()), "convex"
     if isinstance(measurements, EntryMeasurements) and observations.exact_law:
@@ -190,8 +193,8 @@ def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]
     residuals = observations.values - factors.values(measurements)
     free = max(measurements.size - pca_unknowns(factors.rank, measurements.dim), 1)
     sampling = 2 * factors.isotropic**2 / observations.effective_records
-    others = sampling * measurements.gram_diagonal + observations.mean_spread()
-    inflation = 1 + float(np.mean(others / observations.variances))
+    further = sampling * measurements.gram_diagonal + observations.mean_spread()
+    inflation = 1 + float(np.mean(further / observations.variances))
     return float((np.square(residuals) / observations.variances).sum()), free * inflation
 
 
@@ -208,13 +211,13 @@ class Spread:
 
     Attributes
     ----------
-    own : (k,) float64
+    diagonal : (k,) float64
         Variances of v_a'E v_a.
     cross : (k, dim - k) float64
         Variances of q'E v_a for every other axis q.
     """
 
-    own: Floats
+    diagonal: Floats
     cross: Floats
 
 
@@ -225,7 +228,7 @@ def spread_of(observations: Observations, fit: RemainderFit, axes: Floats, k: in
         return spread
     # mu e' + e mu' for errors e of the sum of the records: e has no preferred direction.
     along = np.square(axes.T @ observations.mean) * observations.mean_variance
-    return Spread(spread.own + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
+    return Spread(spread.diagonal + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
 
 
 def _spread_by_noise(observations: Observations, fit: RemainderFit, axes: Floats, k: int) -> Spread:
@@ -237,7 +240,7 @@ def _spread_by_noise(observations: Observations, fit: RemainderFit, axes: Floats
     gain = robust_gain(observations.noise, unknowns / size)
     if isinstance(measurements, EntryMeasurements):
         return _of_entries(observations, measurements.on_diagonal, axes, k, gain)
-    if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_DESIGN:
+    if isinstance(measurements, QuadraticMeasurements) and size * unknowns <= MAX_TANGENT_NUMBERS:
         spread = _of_tangents(measurements, fit, axes, k, gain)
         if spread is not None:
             return spread
@@ -278,8 +281,8 @@ def _of_tangents(
     columns[:, first != second] *= np.sqrt(2)
     n_tangents = columns.shape[1]
     if rank < products.shape[1]:
-        rest = np.square(products[:, rank:]).sum(axis=1) / np.sqrt(products.shape[1] - rank)
-        columns = np.column_stack([columns, rest])
+        isotropic = np.square(products[:, rank:]).sum(axis=1) / np.sqrt(products.shape[1] - rank)
+        columns = np.column_stack([columns, isotropic])
     columns = fit.loss.whiten(columns)
     try:
         covariance = np.linalg.inv(columns.T @ columns)
@@ -313,21 +316,21 @@ class Summary:
 def summarise(eigenvalues: Floats, spread: Spread) -> Summary:
     """Return variances along the components from eigenvalues (dim,), descending.
 
-    Noise enlarges the first eigenvalues: one that is t above the rest comes out at
-    t + N / t, N the sum of variances towards all others, and its vector holds t - N / t
-    (spiked random matrices: F. Benaych-Georges, R. Nadakuditi, 2011).
+    Noise enlarges the first eigenvalues. One that is t above the average of the last becomes
+    t + N / t, where N is the sum of variances towards all other axes, and its vector holds
+    t - N / t (spiked random matrices: F. Benaych-Georges, R. Nadakuditi, 2011).
     """
-    k = len(spread.own)
+    k = len(spread.diagonal)
     if k == len(eigenvalues):
         return Summary(np.maximum(eigenvalues, 0.0), np.zeros(k))
-    rest = float(eigenvalues[k:].mean())
-    observed = np.maximum(eigenvalues[:k] - rest, 0.0)
+    isotropic = float(eigenvalues[k:].mean())
+    observed = np.maximum(eigenvalues[:k] - isotropic, 0.0)
     total = spread.cross.sum(axis=1)
     true = (observed + np.sqrt(np.maximum(np.square(observed) - 4 * total, 0.0))) / 2
     shrink = true / np.maximum(observed, 1e-300)
     gaps = shrink[:, None] * (eigenvalues[:k, None] - eigenvalues[None, k:])
     gaps = np.maximum(gaps, 0.0)
-    # A vector can turn no further than to the other axis.
+    # A vector can turn at most to the other axis.
     turned = spread.cross / np.maximum(np.square(gaps) + spread.cross, 1e-300)
     lost = np.minimum((gaps * turned).sum(axis=1), true)
-    return Summary(np.maximum(rest + true - lost, 0.0), lost)
+    return Summary(np.maximum(isotropic + true - lost, 0.0), lost)

@@ -8,7 +8,7 @@ are harmless from the starts of `search`.
 The cost of residuals is squares for Gaussian noise, and Huber's function for Laplace noise, whose
 tails are heavy. A `whitener` first scales residuals to unit variance: a number for each, or a
 matrix if they are correlated. Beyond `threshold` standard deviations Huber's function is linear.
-With two to ten values per unknown, the threshold below is within a few per cent of the best one
+With two to ten values per unknown, HUBER_THRESHOLD is within a few per cent of the best one
 (P. Huber, "Robust regression", 1973). With fewer values least squares is best, with many the
 median.
 
@@ -44,13 +44,21 @@ from scipy.optimize import minimize
 from privsketch._base.types import Floats
 from privsketch.learning.pca.problem import EntryMeasurements, Measurements, Observations
 
-MAX_ITERATIONS = 1000  # a guard: TOLERANCE is to end a fit; by trial
-TOLERANCE = 1e-10  # relative fall of the cost per step; by trial
+# Relative fall of the cost per step that ends a fit, and a guard; all digits are cheap:
+#   python -m benchmarks constants learning FACTOR_TOLERANCE
+#   python -m benchmarks constants learning FACTOR_ITERATIONS
+FACTOR_TOLERANCE = 1e-10
+FACTOR_ITERATIONS = 1000
 HUBER_THRESHOLD = 0.8  # standard deviations of the noise
-CONVEX_ITERATIONS = 1000  # a guard: CONVEX_TOLERANCE is to end a fit; by trial
-CONVEX_TOLERANCE = 1e-6  # relative change per step; by trial
+# Relative change per step that ends a convex fit, and a guard:
+#   python -m benchmarks constants learning CONVEX_TOLERANCE
+#   python -m benchmarks constants learning CONVEX_ITERATIONS
+CONVEX_TOLERANCE = 1e-6
+CONVEX_ITERATIONS = 1000
 MAX_FULL_VALUES = 2000  # values beyond which the covariance of R is cut to its diagonal
-REMAINDER_ROUNDS = 4  # at most: they end when the variance of R moves by less than 5 %; by trial
+# A guard: rounds end when the variance of R changes by less than 5 %.
+# python -m benchmarks constants learning REMAINDER_ROUNDS
+REMAINDER_ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +77,7 @@ class Factors:
 
     @property
     def rank(self) -> int:
-        """Columns of the factor."""
+        """Number of columns of the factor."""
         return int(self.factor.shape[1])
 
     def matrix(self) -> Floats:
@@ -84,14 +92,14 @@ class Factors:
 
 
 def leading(matrix: Floats, rank: int) -> Factors:
-    """Return the factors nearest to a symmetric matrix: first eigenvectors, the rest averaged."""
+    """Return the factors nearest to a symmetric matrix: its first eigenvectors, others averaged."""
     variances, axes = np.linalg.eigh(matrix)
     variances, axes = variances[::-1], axes[:, ::-1]
-    rest = max(float(variances[rank:].mean()), 0.0) if rank < len(matrix) else 0.0
-    # Columns of length zero would stay so: the gradient vanishes there.
+    isotropic = max(float(variances[rank:].mean()), 0.0) if rank < len(matrix) else 0.0
+    # Columns of length zero would not change: their gradient vanishes.
     least = 1e-3 * max(float(variances[0]), float(np.abs(variances).max()) * 1e-3, 1e-150)
-    lengths = np.sqrt(np.maximum(variances[:rank] - rest, least))
-    return Factors(axes[:, :rank] * lengths, rest)
+    lengths = np.sqrt(np.maximum(variances[:rank] - isotropic, least))
+    return Factors(axes[:, :rank] * lengths, isotropic)
 
 
 def cost_and_gradient(
@@ -104,9 +112,9 @@ def cost_and_gradient(
 
 
 def fit_factors(
-    measurements: Measurements, loss: Loss, start: Factors, *, tolerance: float = TOLERANCE
+    measurements: Measurements, loss: Loss, start: Factors, *, tolerance: float = FACTOR_TOLERANCE
 ) -> Factors:
-    """Return the factors of least cost near a start; `tolerance` is a relative fall per step."""
+    """Return the factors of least cost near a start, to a relative fall `tolerance` per step."""
     shape = start.factor.shape
     square = float(np.square(start.factor).sum()) + shape[0] * start.isotropic
     size = max(np.sqrt(square), 1e-100)
@@ -126,8 +134,8 @@ def fit_factors(
         method="L-BFGS-B",
         bounds=[(None, None)] * (len(first) - 1) + [(0.0, None)],
         options={
-            "maxiter": MAX_ITERATIONS,
-            "maxfun": 2 * MAX_ITERATIONS,
+            "maxiter": FACTOR_ITERATIONS,
+            "maxfun": 2 * FACTOR_ITERATIONS,
             "maxcor": 20,
             "ftol": tolerance,
             "gtol": 1e-7,
@@ -234,7 +242,7 @@ def fit_convex(
                 break
             curvature *= 1.5
         new_cost = smooth + penalty * float(np.trace(new_low))
-        if new_cost > cost and momentum > 1:  # went too far ahead
+        if new_cost > cost and momentum > 1:  # the momentum overshot
             momentum, ahead_low, ahead_level = 1.0, low, level
             continue
         next_momentum = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
@@ -252,8 +260,8 @@ def fit_convex(
 def refit(measurements: Measurements, loss: Loss, fit: ConvexFit, rank: int) -> Factors:
     """Refit the convex fit without its shrinkage, by least squares on its first directions.
 
-    The penalty lowers all eigenvalues; their directions are kept as a space, and the
-    matrix on it and the isotropic part are fitted again, linearly.
+    The penalty lowers all eigenvalues. The span of their directions is kept, and the matrix on it
+    and the isotropic part are fitted again, linearly.
     """
     axes = np.linalg.eigh(fit.low_rank)[1][:, ::-1][:, :rank]
     first, second = np.triu_indices(rank)
@@ -280,7 +288,7 @@ def _shrunk(matrix: Floats, by: float) -> Floats:
 
 
 def _least_curvature(measurements: Measurements, loss: Loss) -> float:
-    """Return the curvature of the loss along the identity: a first guess from below."""
+    """Return the curvature of the loss along the identity, a lower bound to begin with."""
     level = loss.whiten(measurements.identity)
     return max(float(level @ level) / measurements.dim / 4, 1e-300)
 
@@ -293,11 +301,11 @@ class RemainderFit:
     ----------
     factors : Factors
     variance : float
-        t, of the diagonal of R.
+        Variance t of the diagonal of R.
     loss : Loss
         Loss of the last round, whitened for noise and R.
     matrix : (dim, dim) float64
-        The estimate of C, R included.
+        Estimate of C with R.
     """
 
     factors: Factors
@@ -307,7 +315,7 @@ class RemainderFit:
 
 
 def fit_with_remainder(observations: Observations, factors: Factors, unknowns: int) -> RemainderFit:
-    """Refit factors that were fitted to noise alone, with what they leave beside them."""
+    """Refit factors that assume privacy noise alone, with a remainder R beside them."""
     measurements, loss = observations.measurements, loss_of(observations)
     variance, spectrum = 0.0, None
     for _ in range(REMAINDER_ROUNDS):
@@ -362,7 +370,7 @@ def _is_noise(residuals: Floats, unknowns: int, exact_law: bool) -> bool:
 def _likely_variance(spectrum: _Spectrum, residuals: Floats, unknowns: int) -> float:
     """Return the t of greatest marginal likelihood; 0 if none is better."""
     rotated = residuals if spectrum.axes is None else spectrum.axes.T @ residuals
-    # The fit has taken its share of the residuals.
+    # The fit has absorbed a share of the residuals.
     squares = np.square(rotated) * (len(residuals) / max(len(residuals) - unknowns, 1))
     grid = np.append(0.0, np.geomspace(1e-4, 1e14, 181) / max(float(spectrum.values.max()), 1e-300))
     totals = 1 + grid[:, None] * spectrum.values
@@ -373,13 +381,13 @@ def _likely_variance(spectrum: _Spectrum, residuals: Floats, unknowns: int) -> f
 def _whitened(loss: Loss, spectrum: _Spectrum, variance: float, observations: Observations) -> Loss:
     """Return the loss whitened for noise and R: (I + t A A*)^(-1/2) after the noise.
 
-    Symmetric, so that a small R changes the residuals little and Huber's threshold still
-    is one of single values.
+    The matrix is symmetric, so that a small R changes the residuals little and Huber's threshold
+    still applies to single values.
     """
     damping = 1 / np.sqrt(1 + variance * spectrum.values)
     deviations = np.sqrt(observations.variances)
-    # The heavy tails are those of the noise alone: Huber's threshold stays at as many of
-    # its standard deviations, which are fewer of both together.
+    # Only the noise has heavy tails: Huber's threshold stays at its multiple of the noise, which is
+    # a smaller multiple of noise and R together.
     threshold = loss_of(observations).threshold * float(np.mean(1 / damping))
     if spectrum.axes is None:
         whitener = damping / deviations

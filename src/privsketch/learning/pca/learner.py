@@ -9,15 +9,15 @@ from privsketch._base.errors import ParameterError, require_count, require_one_o
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
-from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca
+from privsketch.learning.pca.decoder import PCA_METHODS, PCASolution, decode_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
 from privsketch.sketching.sketch import Sketch
 
-MISFIT = 1.5  # residual over its expectation above which the rest is not spread evenly
-MAX_LOST_SHARE = 0.05  # share of the variance lost to noise that is worth a word
-EDGE_SHARE = 0.98  # of the largest total variance that records of the domain can have
-CENTRAL_RADIUS = 0.03  # root mean square distance from the center over the radius
+MISFIT = 1.5  # residual over its expectation above which the remaining variance is uneven
+MAX_LOST_SHARE = 0.05  # share of the variance lost to noise that is worth a concern
+EDGE_SHARE = 0.98  # share of the largest possible total variance: records are on the edge
+CENTRAL_RADIUS = 0.03  # root mean square distance from the center over the radius of the domain
 TOO_FEW = "there are too few records to say anything: the components describe noise"
 
 
@@ -38,9 +38,8 @@ def learn_pca(
     sketch : Sketch
         Sketch of a design with task="pca": one holder's, or several merged.
     n_components : int or "auto", optional
-        As many as the design was planned for if left out. "auto" takes the number from the
-        sketch too: those that stand out of the noise, no more than twice the planned number
-        or three more.
+        The number that the design was planned for if left out. "auto" counts the components that
+        stand out of the noise, at most twice the planned number or three more.
     method : {"auto", "burer-monteiro", "convex"}
         How a matrix is fitted to what was released. "auto" takes the eigenvectors of
         second moments with Gaussian noise, and a fit of low rank otherwise; "convex" needs
@@ -83,10 +82,10 @@ def learn_pca(
 
 
 def check_choices(n_components: int | str, method: str) -> None:
-    """Refuse what no sketch could be learned with, before one is made."""
+    """Raise for choices that fit no sketch, before one is made."""
     if not isinstance(n_components, str) or n_components != "auto":
         require_count("n_components", n_components, "an integer of at least 1, or 'auto'")
-    require_one_of("method", method, METHODS)
+    require_one_of("method", method, PCA_METHODS)
 
 
 def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
@@ -140,14 +139,14 @@ def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
             "nearly all records lie on the edge of the domain, where those outside of it end up: "
             "it is too narrow, or the records are in other units"
         )
-        more = "; or there are more of them than planned" if sketch.n_records is None else ""
-        texts.append(text + more)
+        reason = "; or there are more of them than planned" if sketch.n_records is None else ""
+        texts.append(text + reason)
     if not model.centered and standing and model.total_variance < (CENTRAL_RADIUS * radius) ** 2:
         texts.append(
             "all records lie very near the center of the domain: a smaller radius would need far "
             "less noise"
         )
-    if model.misfit > _most_misfit(model, sketch) and sketch.design.feature_map == "quadratic":
+    if model.misfit > _max_misfit(model, sketch) and sketch.design.feature_map == "quadratic":
         texts.append(
             f"records vary in more directions than a few (misfit {model.misfit:.1f}): second "
             'moments, feature_map="second-moments", tell components of such records better '
@@ -156,7 +155,7 @@ def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _most_misfit(model: PCAModel, sketch: Sketch) -> float:
+def _max_misfit(model: PCAModel, sketch: Sketch) -> float:
     """Return the largest misfit that few values beyond the unknowns may have by chance."""
     design = sketch.design
     unknowns = pca_unknowns(max(model.n_components, model.n_standing_out), design.dim)

@@ -3,13 +3,13 @@
 A sketch has either sums of squares along public directions, or the entries of the second-moment
 matrix. Both are linear in that matrix, about the center of the domain, in the units of the records.
 
-Where the mean is known, fits explain second moments about it. The sum of (x - mu)(x - mu)' over n
-records is M - n mu mu'. A noisy mean makes n mu mu' too large by its own variance, on average; the
-variance is known and subtracted. An error e of the sum of records is an error mu e' + e mu' of the
-matrix, and no noise of single values.
+If the mean was released, fits explain second moments about it. The sum of (x - mu)(x - mu)' over n
+records is M - n mu mu'. A noisy mean makes n mu mu' too large by its known variance on average,
+which is subtracted. An error e of the sum of records becomes an error mu e' + e mu' of the matrix,
+which correlates the values.
 
-A measurement A, C -> w_j' C w_j or C -> its entries, and its adjoint A* are all that fits of
-principal components need: <A(C), g> = <C, A*(g)> for every C and g. `gram` is A A*, the covariance
+Fits of principal components need only a measurement A, C -> w_j' C w_j or C -> its entries, and its
+adjoint A*: <A(C), g> = <C, A*(g)> for every C and g. `gram` is A A*, the covariance
 of the values of a random symmetric matrix without preferred direction (variance 1 on the diagonal,
 1/2 off it).
 """
@@ -28,12 +28,12 @@ from privsketch._base.types import Bits, Floats, Indices
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.sketching.sketch import Sketch
 
-MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
+MIN_NOISE = 1e-7  # least deviation relative to the largest value, for sketches without noise
 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticMeasurements:
-    """w_j' C w_j along public vectors (m, dim)."""
+    """Quadratic forms w_j' C w_j along public vectors (m, dim)."""
 
     vectors: Floats
 
@@ -81,12 +81,12 @@ class QuadraticMeasurements:
 
 @dataclass(frozen=True, eq=False)
 class EntryMeasurements:
-    """The entries C_ij, i <= j, row by row of the upper triangle."""
+    """Entries C_ij, i <= j, of the upper triangle row by row."""
 
     dim: int
 
     @cached_property
-    def _places(self) -> tuple[Indices, Indices]:
+    def _triangle(self) -> tuple[Indices, Indices]:
         first, second = np.triu_indices(self.dim)
         return first, second
 
@@ -97,8 +97,8 @@ class EntryMeasurements:
 
     @cached_property
     def on_diagonal(self) -> Bits:
-        """(m,) whether a value is one of the diagonal."""
-        first, second = self._places
+        """(m,) mask of the diagonal entries."""
+        first, second = self._triangle
         return np.asarray(first == second)
 
     @cached_property
@@ -108,7 +108,7 @@ class EntryMeasurements:
 
     def of_matrix(self, matrix: Floats) -> Floats:
         """Return A(C), (m,)."""
-        return np.asarray(matrix[self._places])
+        return np.asarray(matrix[self._triangle])
 
     def of_factor(self, factor: Floats) -> Floats:
         """Return A(U U'), (m,)."""
@@ -117,7 +117,7 @@ class EntryMeasurements:
     def adjoint(self, weights: Floats) -> Floats:
         """Return A*(g), (dim, dim)."""
         half = np.zeros((self.dim, self.dim))
-        half[self._places] = weights / 2
+        half[self._triangle] = weights / 2
         return half + half.T
 
     def adjoint_times(self, weights: Floats, factor: Floats) -> Floats:
@@ -143,7 +143,7 @@ Measurements = QuadraticMeasurements | EntryMeasurements
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Moments:
-    """What both kinds of problems have; `QuadraticProblem` says what it is."""
+    """Fields of both kinds of problems, which `QuadraticProblem` documents."""
 
     noise: str
     radius: float
@@ -179,7 +179,7 @@ class QuadraticProblem(_Moments):
     count_variance : float
         Variance of `n_records` about the number of records that make up the sums.
     repetition : float
-        How often a record counts: sums vary like those of n_records / repetition of them.
+        How often a record counts; sums vary like those over n_records / repetition.
     """
 
     vectors: Floats
@@ -261,8 +261,8 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
 def _masking(sketch: Sketch, square: float) -> float:
     """Return the variance that masks add to a sum of squares of this size.
 
-    For each record that of its own square, on average: three times its mean squared, as
-    for Gaussian records.
+    Each record adds its squared square, on average three times the squared mean, as for Gaussian
+    records.
     """
     if sketch.masking_variance == 0:
         return 0.0
@@ -270,15 +270,15 @@ def _masking(sketch: Sketch, square: float) -> float:
 
 
 def _count_variance(sketch: Sketch) -> float:
-    """Return the variance of the released number of records about that in the sums.
+    """Return the variance of the released number of records around that in the sums.
 
-    Its noise; and how many records masks keep, unless it is those that were counted.
+    It is the noise and, unless only the records that masks keep were counted, their number's.
     """
     noise, rate = sketch.design.sum_noise, sketch.design.record_rate
     variance = sketch.count_variance
     if noise.count == "released" and noise.count_law is None:
         return variance
-    masked_variance = (1 - rate) * sketch.repetition  # of every record, in units of its own
+    masked_variance = (1 - rate) * sketch.repetition  # per record, in units of its own
     return variance + masked_variance * max(sketch.assumed_records, 0.0)
 
 
@@ -302,7 +302,7 @@ class Observations:
     count_deviation : float
         Standard deviation of `n_records`, relative to it.
     mean : (dim,) float64 or None
-        Offset of the mean from the center of the domain, if it was taken off.
+        Offset of the mean from the center of the domain, which was subtracted; None without it.
     mean_variance : float
         Variance of the noise of n_records times the mean, per coordinate.
     """
@@ -325,7 +325,7 @@ class Observations:
 
     @property
     def effective_records(self) -> float:
-        """As many records that count once vary as much, at least 1."""
+        """Number of records, each counted once, that would vary as much; at least 1."""
         return max(self.n_records / self.repetition, 1.0)
 
     def mean_error(self, errors: Floats) -> Floats:

@@ -27,7 +27,7 @@ PALETTE = (
     "#8c5a3c",
 )
 INK, FAINT, GREY = "#24292f", "#d0d7de", "#8c959f"
-STYLE = {
+RC_PARAMS = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
     "axes.edgecolor": FAINT,
@@ -42,12 +42,12 @@ STYLE = {
 }
 LEGEND = {"frameon": False, "fontsize": 8, "labelcolor": INK}
 ABOVE = {**LEGEND, "loc": "lower right", "bbox_to_anchor": (1, 1)}  # a legend above the axis
-_MAX_OPACITY = 0.6  # of a colour, so that text on it can be read
-_MAX_UNIT_TICKS = 5  # along an axis in units; by trial
+_MAX_OPACITY = 0.6  # of a colour, so that text on it is readable
+_MAX_UNIT_TICKS = 5  # labels of years or thousands that fit beside each other on a small axis
 
 
 def label(name: str) -> str:
-    """Return a column's name as plot text: not too long, and never read as a formula."""
+    """Return a column's name as plot text: shortened, and without formulas."""
     short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
     return short.replace("$", r"\$")
 
@@ -73,7 +73,7 @@ def figure_of(width: float, height: float, rows: int = 1, columns: int = 1) -> t
     import matplotlib
     import matplotlib.figure  # no backend: a figure saved as SVG needs none
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -89,7 +89,7 @@ def plot_axis(ax: Any, width: float, height: float) -> Any:
         raise ParameterError(
             "plot: plots need matplotlib; pip install 'privsketch[plot]'"
         ) from None
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 

@@ -26,7 +26,7 @@ from privsketch.models.drawing.axes import (
 )
 
 INTERVAL = 1.64  # standard errors on either side of a 90 % interval
-MAX_FIELDS = 30  # rows of a table; beyond, those in which centers differ most; by trial
+MAX_TABLE_ROWS = 30  # rows that fit a page; with more, those in which centers differ most
 
 
 def dot_sizes(weights: Floats) -> Floats:
@@ -114,14 +114,14 @@ def plot_centers(
     domain: Domain | None = None,
 ) -> Any:
     """Draw centers (n, dim) in one or two columns, or as a table, and return the axis."""
-    positions = _chosen_columns(model, columns)
-    chosen = [position.start for position in positions.values()]
-    if len(chosen) > 2 or not set(chosen) <= set(axis_columns(model)):
+    positions = _column_positions(model, columns)
+    axes = [position.start for position in positions.values()]
+    if len(axes) > 2 or not set(axes) <= set(axis_columns(model)):
         return _plot_table(model, centers, weights, errors, domain, list(positions), ax)
-    points = centers[:, chosen]
-    shapes = None if covariances is None else covariances[:, chosen][:, :, chosen]
-    errors = None if errors is None else errors[:, chosen]
-    if len(chosen) == 1:
+    points = centers[:, axes]
+    shapes = None if covariances is None else covariances[:, axes][:, :, axes]
+    errors = None if errors is None else errors[:, axes]
+    if len(axes) == 1:
         axis = plot_axis(ax, *line_size(len(centers)))
         widths = None if shapes is None else np.sqrt(shapes[:, 0, 0])
         draw_line(axis, points[:, 0], weights, widths, None if errors is None else errors[:, 0])
@@ -130,32 +130,37 @@ def plot_centers(
         draw_pair(axis, points, weights, shapes, errors)
         number_dots(axis, points)
         axis.margins(0.08)
-    for which, coordinate in zip("xy", chosen, strict=False):
+    for which, coordinate in zip("xy", axes, strict=False):
         label_axis(axis, which, model, coordinate)
     return axis
 
 
-def _chosen_columns(model: Model, columns: str | Sequence[str] | None) -> dict[str, slice]:
+def _column_positions(model: Model, columns: str | Sequence[str] | None) -> dict[str, slice]:
     """Return the columns of these names, all if None, with their coordinates."""
     if model.schema is None:
-        known = {name: slice(j, j + 1) for j, name in enumerate(model.column_names)}
+        positions = {name: slice(j, j + 1) for j, name in enumerate(model.column_names)}
     else:
-        known = {column.name: position for column, position in model.schema.places()}
-    names = list(known) if columns is None else [columns] if isinstance(columns, str) else columns
-    unknown = [name for name in names if name not in known]
+        positions = {column.name: position for column, position in model.schema.places()}
+    if columns is None:
+        columns = list(positions)
+    names = [columns] if isinstance(columns, str) else columns
+    unknown = [name for name in names if name not in positions]
     if unknown:
-        raise ParameterError("columns", unknown[0], f"expected names of {', '.join(known)}")
+        raise ParameterError("columns", unknown[0], f"expected names of {', '.join(positions)}")
     if not names or len(set(names)) < len(names):
         raise ParameterError("columns: expected a name, or several different ones")
-    return {name: known[name] for name in names}
+    return {name: positions[name] for name in names}
 
 
 def axis_columns(model: Model) -> dict[int, Column | None]:
     """Return the coordinates that have an axis: numbers and dates of a schema, else all."""
     if model.schema is None:
         return dict.fromkeys(range(model.dim))
-    places = model.schema.places()
-    return {at.start: column for column, at in places if isinstance(column, Number | Date)}
+    return {
+        position.start: column
+        for column, position in model.schema.places()
+        if isinstance(column, Number | Date)
+    }
 
 
 def label_axis(
@@ -187,9 +192,9 @@ def _plot_table(
     names, rows = model.shown_rows(centers, errors)
     tones = _relative_positions(model, centers, domain)
     fields = _field_indices(model, columns)
-    if len(fields) > MAX_FIELDS:
+    if len(fields) > MAX_TABLE_ROWS:
         spread = np.nan_to_num(np.ptp(tones[:, fields], axis=0))
-        widest = np.argsort(-spread, kind="stable")[:MAX_FIELDS]
+        widest = np.argsort(-spread, kind="stable")[:MAX_TABLE_ROWS]
         fields = sorted(fields[int(j)] for j in widest)
     heads = [f"{k + 1}\n{weight:.1%}" for k, weight in enumerate(weights)]
     axis = plot_axis(ax, *heat_size(len(fields), len(heads)))

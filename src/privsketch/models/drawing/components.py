@@ -12,8 +12,8 @@ from privsketch.models.drawing.centers import INTERVAL
 if TYPE_CHECKING:
     from privsketch.models.components import PCAModel
 
-_MAX_COMPONENT_TICKS = 40  # numbers along an axis; by trial
-_MAX_LOADINGS = 40  # rows of a table; by trial
+_MAX_COMPONENT_TICKS = 40  # numbers that fit beside each other along the widest axis
+_MAX_LOADINGS = 40  # rows that fit a page
 
 
 def variances_size(n_components: int) -> tuple[float, float]:
@@ -29,7 +29,7 @@ def plot_variances(model: PCAModel, ax: Any) -> Any:
 
 
 def draw_variances(axis: Any, model: PCAModel) -> None:
-    """Draw bars of the explained variances with errors, and what is left per direction.
+    """Draw bars of the explained variances with errors, and the variance left per direction.
 
     With a schema, variances are percentages of the total, since units of columns differ.
     """

@@ -115,7 +115,10 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
     from markupsafe import Markup
 
     buffer = io.StringIO()
-    with matplotlib.rc_context({**axes.STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({**axes.RC_PARAMS, "svg.hashsalt": name}),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", UserWarning)  # browsers have glyphs that a font lacks
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     svg = buffer.getvalue()
