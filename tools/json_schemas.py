@@ -1,7 +1,7 @@
 """Generate docs/json and studies/docs/json: a JSON Schema for the --json answer of every command.
 
-The types are in `privsketch.cli.answers` and `privsketch_studies.cli.answers`. Their docstrings,
-and the strings below their fields, become descriptions. Run `python -m tools.json_schemas`.
+The types are in `tools.answers`. Their docstrings, and the strings below their fields, become
+descriptions. Run `python -m tools.json_schemas`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import (
 
 import click
 
-from privsketch.cli.answers.parts import OPEN
 from privsketch.cli.main import main
+from tools.answers.parts import OPEN
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"privsketch": "docs/json", "privsketch_studies": "studies/docs/json"}
@@ -37,10 +37,10 @@ COMMON = {"privsketch": "common", "privsketch_studies": "study-common"}
 MODULES = [
     importlib.import_module(name)
     for name in (
-        "privsketch.cli.answers.parts",
-        "privsketch.cli.answers.tables",
-        "privsketch.cli.answers.files",
-        "privsketch_studies.cli.answers",
+        "tools.answers.parts",
+        "tools.answers.tables",
+        "tools.answers.files",
+        "tools.answers.studies",
     )
 ]
 # Answers that belong to no command of their own.
@@ -177,7 +177,7 @@ def _package(cls: Any) -> str:
     """Return the distribution of a type, of the last one for a union."""
     while not is_typeddict(cls):
         cls = get_args(cls)[-1]
-    return str(cls.__module__.partition(".")[0])
+    return "privsketch_studies" if cls.__module__ == "tools.answers.studies" else "privsketch"
 
 
 def _path(answer: Any, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 A command takes the option `JSON`, prints text with `say` and passes its facts to `answer`. The
 group prints the object once, when the command has ended, with the error if it failed. With --json
-no text is printed, because the object has the same content. `cli.answers` has the types.
+no text is printed, because the object has the same content. tools/answers has the types.
 
 An answer contains what the text says, and no more. It has no exact numbers, except for `check`,
 which is for the holder alone. Durations are left out: they would reveal the number of records.

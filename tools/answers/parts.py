@@ -1,4 +1,4 @@
-"""Types of the parts and fields that answers of several commands share (see `cli.answers`)."""
+"""Types of the parts and fields that answers of several commands share (see `tools.answers`)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from privsketch.cli.answers.parts import (
+from tools.answers.parts import (
     Accounting,
     Answer,
     CheckingAnswer,

@@ -1,11 +1,11 @@
-"""Types of the answers of the commands of studies; `privsketch.cli.answers` explains them."""
+"""Types of the answers of the commands of studies; `tools.answers` explains them."""
 
 from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from privsketch.cli.answers.files import InspectedFile, KeyVerifyAnswer
-from privsketch.cli.answers.parts import (
+from tools.answers.files import InspectedFile, KeyVerifyAnswer
+from tools.answers.parts import (
     Answer,
     Cost,
     Count,
@@ -20,7 +20,7 @@ from privsketch.cli.answers.parts import (
     SketchFacts,
     WrittenFacts,
 )
-from privsketch.cli.answers.tables import DemoAnswer
+from tools.answers.tables import DemoAnswer
 
 Role = Literal["owner", "site", "teller", "reader"]
 StudyState = Literal["open", "closed", "enrolling", "frozen", "tallied", "void"]
