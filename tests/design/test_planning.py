@@ -10,7 +10,13 @@ import pytest
 
 import privsketch as ps
 from privsketch.design.cautions import cautions, kmeans_cost
-from privsketch.design.forecast import GOOD, expected_range, forecast, noise_to_signal, references
+from privsketch.design.forecast import (
+    GOOD_RSSE,
+    expected_range,
+    forecast,
+    noise_to_signal,
+    references,
+)
 from privsketch.design.size import (
     COVARIANCE_TYPES,
     band_share,
@@ -145,7 +151,7 @@ def test_the_number_of_records_needed_is_the_least_good_one(noise, k):
     assert dataclasses.replace(design, n_records=needed).forecast().verdict == "good"
     fewer = dataclasses.replace(design, n_records=needed / 2)
     assert fewer.forecast().verdict != "good"
-    assert expected_range(design, needed - 1)[1] > GOOD
+    assert expected_range(design, needed - 1)[1] > GOOD_RSSE
 
 
 def test_merged_holders_add_records_and_noise():

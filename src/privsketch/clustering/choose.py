@@ -1,7 +1,7 @@
 """Clustering methods for the records of one holder: which ones exist, and which one "auto" takes.
 
 A sketch (design, sketch, learn) is one of them; all others read the records themselves. Methods
-that are not in `_OWN` are found by entry points of the group `privsketch.methods`, our own
+that are not in `_OWN_METHODS` are found by entry points of the group `privsketch.methods`, our own
 baselines among them. The choice depends on public facts only: the numbers of clusters, columns and
 records, the budget and the domain. "auto" never chooses a registered method.
 """
@@ -21,7 +21,7 @@ from privsketch.clustering import cells
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import plan_pipeline
 from privsketch.clustering.run import Run, clustered
-from privsketch.clustering.sparse.method import Start, cluster_sparse
+from privsketch.clustering.sparse.method import SparseStart, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.design.cells import cell_error, noise_of_cells, plan_cells
 from privsketch.design.forecast import references
@@ -30,12 +30,12 @@ from privsketch.facts.domain import Domain, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 
-_OWN: dict[str, Callable[..., ClusterModel]] = {
+_OWN_METHODS: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,
     "cells": cells.cluster,
     "partition-tree": cluster_by_tree,
 }
-_SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
+_SPARSE_STARTS: dict[str, SparseStart] = {"pipeline": "sketch", "partition-tree": "trees"}
 # Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
 # benchmarks/regret). The factors are average errors over those of the best method of each study.
 CELL_COLUMNS = 2  # up to this number, cells have a factor of 1.03; sketches and pipelines 1.6
@@ -48,7 +48,7 @@ _CELLS_ADVANTAGE = 4.0
 
 def method_names() -> tuple[str, ...]:
     """Return the names of all methods: "auto", "sketch", our own and registered ones."""
-    return tuple(dict.fromkeys(["auto", "sketch", *_OWN, *plugin_names("methods")]))
+    return tuple(dict.fromkeys(["auto", "sketch", *_OWN_METHODS, *plugin_names("methods")]))
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Method:
     def find(cls, name: str) -> Method:
         """Return the method of this name; a package is imported if it registers it."""
         require_one_of("method", name, method_names()[2:])
-        plugin = None if name in _OWN else find_plugin("methods", name)
+        plugin = None if name in _OWN_METHODS else find_plugin("methods", name)
         if plugin is None:
-            return cls(name, _OWN[name])
+            return cls(name, _OWN_METHODS[name])
         if not callable(plugin.part):
             raise ParameterError(
                 f"`method={name!r}`: {plugin.origin} registers an object that cannot be called; "

@@ -26,7 +26,7 @@ from privsketch.learning.concerns import EDGE, coordinates_cut, edge_concern
 
 WELL_INSIDE = 0.95  # of the way from the center to the edge: a mean there is not cut
 MAX_ERRORS = 3.0  # standard errors by which a mean may be off
-FALSE_ALARM = 0.001  # chance of an alarm in a run where no record is cut
+EDGE_FALSE_ALARM = 0.001  # chance of an alarm in a run where no record is cut
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Means:
     @property
     def sure(self) -> float:
         """Standard deviations that a noise of the run exceeds with the chance of a false alarm."""
-        chance = FALSE_ALARM / self.means.size
+        chance = EDGE_FALSE_ALARM / self.means.size
         return float(norm.isf(chance)) if self.is_gaussian else -math.log(chance) / math.sqrt(2)
 
 
-def cut_records(
+def edge_concerns(
     clusters: Means,
     weights: Floats,
     domain: Domain,

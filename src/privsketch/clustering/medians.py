@@ -14,9 +14,9 @@ and a private choice by sums of distances picks the best.
 Rounds. A record x belongs to its nearest released center c. With L = max(|x - c|, l), the center
 moves by the sum of (x - c) / L over the sum of 1 / L: the mean of the records, each weighted by
 its closeness, which is one step of reweighted least squares (Weiszfeld). Sums are of whole
-numbers, ONE (x - c) / L and WEIGHT l / L, both bounded whatever the record is. l is a small
-quantile of the lengths, from a noisy histogram: most records count as in a sum of distances, and no
-weight is far below another.
+numbers, UNIT_NORM (x - c) / L and UNIT_WEIGHT l / L, both bounded whatever the record is. l is a
+small quantile of the lengths, from a noisy histogram: most records count as in a sum of distances,
+and no weight is far below another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
-from privsketch.clustering.tree.medians import ONE, l1_norm, shrunk, unit_vectors, whole_sums
+from privsketch.clustering.tree.medians import UNIT_NORM, l1_norm, shrunk, unit_vectors, whole_sums
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.clustering.tree.swap import WIDTH, members, moved_into_ball, nearest_losses
 from privsketch.facts.domain import Ball
@@ -43,8 +43,8 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.sketching.sketch import Sketch
 
-METHODS = ("rounds", "partition-tree")
-N_ROUNDS = 4  # by trial; docs/medians.md has what they reach
+MEDIAN_METHODS = ("rounds", "partition-tree")
+MEDIAN_ROUNDS = 4  # by trial; docs/medians.md has what they reach
 LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)  # by trial (docs/medians.md)
 
 
@@ -68,7 +68,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
     with one_thread():  # blocks of records already share the cores
         centers = release_start(run, passes, n_clusters, account, n_records)
         least = release_least(passes, centers, account, "lengths")
-        for number in range(N_ROUNDS):
+        for number in range(MEDIAN_ROUNDS):
             centers = release_round(passes, centers, least, account, f"round {number}")
         counts, _ = account.counts("counts", cluster_counts(passes, centers))
     return run.model(
@@ -82,17 +82,17 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
 
 def checked_method(method: str) -> str:
     """Return the method, or raise an error if it is unknown."""
-    return require_one_of("method", method, METHODS)
+    return require_one_of("method", method, MEDIAN_METHODS)
 
 
 def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     """Return the shares of the steps of "rounds"; they add up to 1."""
     start = start_weights(dim, is_pure)
-    for_round = (1 - sum(start.values()) - LENGTHS_SHARE - COUNTS_SHARE) / N_ROUNDS
+    for_round = (1 - sum(start.values()) - LENGTHS_SHARE - COUNTS_SHARE) / MEDIAN_ROUNDS
     return {
         **start,
         "lengths": LENGTHS_SHARE,
-        **{f"round {number}": for_round for number in range(N_ROUNDS)},
+        **{f"round {number}": for_round for number in range(MEDIAN_ROUNDS)},
         "counts": COUNTS_SHARE,
     }
 
@@ -106,7 +106,7 @@ def cluster_counts(passes: Passes, centers: Whole) -> Integers:
     return passes.sums(work, "cluster sizes")[0]
 
 
-MAX_COLUMNS = 20  # of a sketch of all columns; beyond, it is along directions
+MAX_SKETCH_COLUMNS = 20  # of a sketch of all columns; beyond, it is along directions
 N_DIRECTIONS = 10  # the most that plans of the pipeline have (pipeline/plan.py)
 # By trial; docs/medians.md has what all shares together reach.
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
@@ -117,7 +117,7 @@ MAX_DISTANCE = WIDTH // 4  # distances are cut at a quarter of the diameter
 
 def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     """Return the shares of the start."""
-    if dim <= MAX_COLUMNS or is_pure:
+    if dim <= MAX_SKETCH_COLUMNS or is_pure:
         return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
     return {
         "subspace": SKETCH_SHARE * SUBSPACE_SHARE,
@@ -151,7 +151,7 @@ def _searched(
 
     Charges: the shares "subspace" and "sketch".
     """
-    if passes.dim <= MAX_COLUMNS:
+    if passes.dim <= MAX_SKETCH_COLUMNS:
         missing = "center" if run.missing_to_center else "error"
         blocks = passes.changed(_unchanged, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
@@ -178,10 +178,10 @@ def _learned(released: Sketch, n_clusters: int) -> list[Floats]:
 
 
 SHORT_SHARE = 0.1  # share of the records that are nearer than l
-N_BINS = 64  # from SHORTEST on, each 2^(12/63) = 1.14 times as long as the one before
-SHORTEST = 2.0**-12  # the first edge of the bins, as a share of the diameter
+LENGTH_BINS = 64  # from SHORTEST_LENGTH on, each 2^(12/63) = 1.14 times as long as the one before
+SHORTEST_LENGTH = 2.0**-12  # the first edge of the bins, as a share of the diameter
 MIN_WEIGHT = 0.02  # smallest weight of a cluster, as a share of the average one
-WEIGHT = ONE // 4  # more of it is more noise in the vectors, less of it in the weights
+UNIT_WEIGHT = UNIT_NORM // 4  # more of it is more noise in the vectors, less of it in the weights
 
 
 def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:
@@ -190,13 +190,13 @@ def release_least(passes: Passes, centers: Whole, account: Account, name: str) -
     Charges: the share `name`.
     """
     diameter = 2 * float(passes.limits.max())
-    bins = Bins.of(diameter, 2, N_BINS, SHORTEST)
+    bins = Bins.of(diameter, 2, LENGTH_BINS, SHORTEST_LENGTH)
     noisy, _ = account.counts(name, residual_lengths(passes, centers, bins))
     return max(1, bins.quantile(noisy, SHORT_SHARE))
 
 
 def median_sums(
-    passes: Passes, centers: Whole, least: int, one: int = ONE, weight: int = WEIGHT
+    passes: Passes, centers: Whole, least: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT
 ) -> Integers:
     """Sum the vectors and weights of each cluster, (k, dim + 1), in one pass."""
 
@@ -210,7 +210,7 @@ def median_sums(
     return passes.sums(work, "steps to medians")[0]
 
 
-def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, int]:
+def sensitivities(dim: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT) -> dict[str, int]:
     """Return the sensitivity of `median_sums`: a record moves a vector and a weight of one cluster.
 
     Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` applies there.
@@ -230,8 +230,9 @@ def release_round(passes: Passes, centers: Whole, least: int, account: Account, 
 
 def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
     """Return steps (k, dim) from noisy `median_sums`: post-processing of released numbers."""
-    weights = noisy[:, -1] / WEIGHT
+    weights = noisy[:, -1] / UNIT_WEIGHT
     # A weight that is all noise must not become a long step.
-    floor = max(MIN_WEIGHT * float(np.maximum(weights, 0.0).mean()), 2 * variance**0.5 / WEIGHT)
-    reach = least / np.maximum(weights, floor) / ONE
+    mean = float(np.maximum(weights, 0.0).mean())
+    floor = max(MIN_WEIGHT * mean, 2 * variance**0.5 / UNIT_WEIGHT)
+    reach = least / np.maximum(weights, floor) / UNIT_NORM
     return shrunk(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)

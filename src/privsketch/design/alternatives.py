@@ -20,8 +20,7 @@ from privsketch._base.errors import ParameterError
 from privsketch.design.cautions import cautions
 from privsketch.design.forecast import expected_noise
 from privsketch.design.noise_to_signal import NoiseToSignal
-from privsketch.design.pca import SCATTER as PCA_SCATTER
-from privsketch.design.pca import PCAForecast
+from privsketch.design.pca import LOSS_SCATTER, PCAForecast
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
@@ -31,11 +30,11 @@ from privsketch.noise.mechanism import NOISE_KINDS
 
 SAME_ERROR = 1.1  # errors up to this factor above the least count as equal to it
 NEGLIGIBLE_ERROR = 0.01
-LONG = 5000.0  # nanoseconds per record from which on a faster design of equal error is better,
-VERY_LONG = 50_000.0  # and from which on a faster design of negligible error is better
+LONG_TIME = 5000.0  # nanoseconds per record from which on a faster design of equal error is better,
+VERY_LONG_TIME = 50_000.0  # and from which on a faster design of negligible error is better
 MIN_SPEEDUP = 2.0  # of such a faster design
 BYTES_PER_NUMBER = 8  # int64 in a sketch file (docs/format.md)
-_PARTS = {
+_PART_TEXTS = {
     "private": "privacy noise; more records or a larger epsilon would help most",
     "finite": "the records being finitely many, so privacy is nearly free here",
     "sampled": "records left out; a higher rate would help most",
@@ -126,7 +125,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DesignComparison:
     """Alternatives for one study, the planned design first, and the recommended one."""
 
     alternatives: tuple[Alternative, ...]
@@ -154,7 +153,7 @@ def masks_text(design: Design) -> str:
 
 def alternatives(
     study: Mapping[str, Any], cost: Callable[[Design], float], *, rate: float = 0.1
-) -> Plan:
+) -> DesignComparison:
     """Compare alternatives for a study; keywords as in `Design.plan`, masks at the given rate.
 
     `cost` returns the nanoseconds per record that a design takes (`sketching.cost.design_cost`).
@@ -171,7 +170,9 @@ def alternatives(
         for name, design, contends in _candidates(study, planned, rate)
     ]
     recommended = recommend(choices)
-    return Plan(tuple(choices), recommended, tuple(_reasons(study, choices, recommended)))
+    return DesignComparison(
+        tuple(choices), recommended, tuple(_reasons(study, choices, recommended))
+    )
 
 
 def _alternative(
@@ -198,7 +199,7 @@ def _expected_error(design: Design) -> tuple[float, float, str]:
     """Return the range of the expected error of one holder's sketch, and the verdict."""
     forecast = design.forecast(n_holders=1)
     if isinstance(forecast, PCAForecast):
-        low, high = forecast.lost / PCA_SCATTER, min(1.0, forecast.lost * PCA_SCATTER)
+        low, high = forecast.lost / LOSS_SCATTER, min(1.0, forecast.lost * LOSS_SCATTER)
         return low, high, forecast.verdict
     return forecast.rsse_low - 1, forecast.rsse_high - 1, forecast.verdict
 
@@ -209,7 +210,7 @@ def recommend(choices: list[Alternative]) -> Alternative:
     same = SAME_ERROR * min(choice.high for choice in contenders)
     acceptable = max(same, NEGLIGIBLE_ERROR)
     best = next(choice for choice in contenders if choice.high <= acceptable)
-    for long, most in ((LONG, same), (VERY_LONG, acceptable)):
+    for long, most in ((LONG_TIME, same), (VERY_LONG_TIME, acceptable)):
         good = [choice for choice in contenders if choice.high <= most]
         fastest = min(good, key=attrgetter("nanoseconds"))
         if best.nanoseconds >= long and MIN_SPEEDUP * fastest.nanoseconds <= best.nanoseconds:
@@ -224,7 +225,7 @@ def _reasons(
     noise = recommended.noise
     if noise.total < math.inf:
         share = getattr(noise, noise.largest) / noise.total
-        yield f"{share:.0%} of what blurs the sketch is {_PARTS[noise.largest]}"
+        yield f"{share:.0%} of what blurs the sketch is {_PART_TEXTS[noise.largest]}"
     else:
         yield "no feature of this design sees records of a plausible spread"
     planned = choices[0]

@@ -36,19 +36,19 @@ from privsketch.noise.sharing.plan import planned_noises
 # Ratio of the widest to the narrowest column from which on all others hardly count: the widest then
 # has a hundred times the weight in squared distances, which k-means adds up.
 UNEVEN_RATIO = 10.0
-_ROUNDING = 1e-9  # relative error of widths, which are differences of bounds: 28.1 - 18.1 < 10
+_WIDTH_ERROR = 1e-9  # relative error of widths, which are differences of bounds: 28.1 - 18.1 < 10
 _LARGE_DELTA = 0.1  # times 1 / number of records; delta should be far below that
-_MAX_NAMES = 12  # columns that are named, in a line or two; by trial
-_COUNTS = {
+_MAX_SHOWN_NAMES = 12  # columns that are named, in a line or two; by trial
+_COUNT_TEXTS = {
     "released": "a noisy one is part of the sketch",
     "omitted": "not part of the sketch",
     "public": "public",
 }
-_SHARING = {
+_SHARING_TEXTS = {
     "holders": "each of {} holders adds a part of the noise of their total",
     "tellers": "two tellers add the noise of the total of {} holders, each all of it",
 }
-_CENTERS = {
+_CENTER_TEXTS = {
     "released": "the mean of the records, a noisy one of which is part of the sketch",
     "omitted": "that of the domain: components are those around it, not around the mean",
 }
@@ -60,7 +60,7 @@ def uneven_columns(domain: Domain | Schema, names: Sequence[str] | None = None) 
         return None
     widths = 2 * domain.half_widths
     wide, narrow = int(np.argmax(widths)), int(np.argmin(widths))
-    if widths[wide] < UNEVEN_RATIO * (1 - _ROUNDING) * widths[narrow]:
+    if widths[wide] < UNEVEN_RATIO * (1 - _WIDTH_ERROR) * widths[narrow]:
         return None
     names = domain.columns if names is None else names
     widest, narrowest = (
@@ -203,8 +203,8 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
     if design.sharing is not None and design.n_holders is not None:
         alone = design.forecast(n_holders=design.n_holders).describe()
         lines[-1:] = [
-            f"sharing     {_SHARING[design.sharing].format(design.n_holders)}; the total has the "
-            f"noise of {planned_noises(design.sharing, design.n_holders):.3g} releases, not of "
+            f"sharing     {_SHARING_TEXTS[design.sharing].format(design.n_holders)}; the total has "
+            f"the noise of {planned_noises(design.sharing, design.n_holders):.3g} releases, not of "
             f"{design.n_holders}",
             f"{lines[-1]}, in that total",
             f"without     {alone}, with noise for each by itself",
@@ -212,10 +212,10 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
     if design.masks is not None:
         lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
     if design.task == "pca":
-        lines.append(f"center      {_CENTERS[design.mean]}")
+        lines.append(f"center      {_CENTER_TEXTS[design.mean]}")
     else:
         lines.append(f"size        {_capacity(design)}")
-    count = _COUNTS[design.count]
+    count = _COUNT_TEXTS[design.count]
     if design.cells is not None and design.count == "omitted":
         count = "a noisy one, that of all cells together"
     lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
@@ -235,9 +235,11 @@ def _record_lines(design: Design) -> list[str]:
         lines = schema.describe().splitlines()
         table = [f"{'' if index else 'table':<11} {line}" for index, line in enumerate(lines)]
         return [*table, f"records     {schema.dim} numbers each; {planned}"]
-    names = "by position" if columns is None else ", ".join(map(as_line, columns[:_MAX_NAMES]))
-    more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
-    return [f"records     {design.domain.describe()}; {planned}", f"columns     {names}{more}"]
+    names = "by position"
+    if columns is not None:
+        names = ", ".join(map(as_line, columns[:_MAX_SHOWN_NAMES]))
+        names += ", ..." if len(columns) > _MAX_SHOWN_NAMES else ""
+    return [f"records     {design.domain.describe()}; {planned}", f"columns     {names}"]
 
 
 def _features(design: Design) -> str:

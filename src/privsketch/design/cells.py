@@ -24,11 +24,11 @@ from privsketch.features.frequencies import NO_LAW
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
-MAX_CELLS = 60_000  # learners take a second or two with as many
+MAX_LEARNED_CELLS = 60_000  # learners take a second or two with as many
 # A cluster shows if it has about two cells. The errors of noise and width of cells decide how these
 # trade. Both numbers come from prototypes on three families of data: 0.8 to 1.25 times as many
 # cells change little, and with 0.6 times as many clusters are lost.
-_CELLS_PER_CLUSTER, _ROUNDING = 1.7, 0.3
+_CELLS_PER_CLUSTER, _CELL_ROUNDING = 1.7, 0.3
 # Relative error of the sum of all cells as the number of records, from which on a share of epsilon
 # buys a better number.
 _MAX_COUNT_ERROR = 0.1
@@ -65,7 +65,7 @@ def plan_cells(
         if not thin:  # otherwise thin axes stay whole, and the others are cut as if alone
             break
         along = [axis for axis in along if axis not in thin]
-    most = MAX_CELLS if size is None else size
+    most = MAX_LEARNED_CELLS if size is None else size
     while True:
         shape = [1] * dim
         for axis in along:
@@ -79,7 +79,7 @@ def _number_of_cells(dim: int, n_clusters: int, n_records: float, noise_std: flo
     """Return the number of cells of a cube."""
     signal = n_records / n_clusters * math.sqrt(2) / noise_std  # epsilon is sqrt 2 / noise_std
     ideal = _CELLS_PER_CLUSTER * n_clusters ** (1 / dim) * signal ** (1 / (dim + 2))
-    return int(min(max(2, math.ceil(ideal - _ROUNDING)) ** dim, MAX_CELLS))
+    return int(min(max(2, math.ceil(ideal - _CELL_ROUNDING)) ** dim, MAX_LEARNED_CELLS))
 
 
 def plan_grid(request: Request) -> Design:

@@ -44,15 +44,15 @@ from privsketch.facts.domain import Domain
 from privsketch.features.radii import RadialLaw
 from privsketch.features.waves import SIGN_VARIANCE
 
-GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
-HOPELESS = 0.75  # noise per number over a cluster of average size: learners doubt such fits
+GOOD_RSSE, HOPELESS_RSSE = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
+HOPELESS_NOISE = 0.75  # noise per number over a cluster of average size: learners doubt such fits
 MANY_COLUMNS = 150  # 100 columns learn well in seconds; with 300, tight clusters are lost
-SCATTER = 2.0  # factor by which the excess of data sets scatters around its expectation
-STEEPNESS = 6  # of the turning point: searches fail suddenly
+EXCESS_SCATTER = 2.0  # factor by which the excess of data sets scatters around its expectation
+TURNING_STEEPNESS = 6  # of the turning point: searches fail suddenly
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ForecastConstants:
     """Constants that theory leaves open: `benchmarks/forecast.py --calibrate` on seed mixtures.
 
     All data of that benchmark informed only the form of the turning point: how it moves with
@@ -74,11 +74,11 @@ class Calibration:
     lost: float = 0.54
 
 
-CALIBRATION = Calibration()
+FORECAST_CONSTANTS = ForecastConstants()
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceData:
     """Plausible data: width of clusters, spread of centers, and separation of clusters.
 
     The spread is the standard deviation of the centers along an axis. The separation is
@@ -90,14 +90,14 @@ class Reference:
     separation: float
 
 
-def references(domain: Domain, n_components: int) -> Iterator[Reference]:
+def references(domain: Domain, n_components: int) -> Iterator[ReferenceData]:
     """Yield data that use a quarter or half of their domain, in touching or distant clusters."""
     dim = len(domain.half_widths)
     for share in (1 / 4, 1 / 2):
         for separation in (1.5, 4.5):
             spread = share * domain.spread
             width = spread / (separation * n_components ** (1 / dim))
-            yield Reference(width, spread, separation)
+            yield ReferenceData(width, spread, separation)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,9 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
     """
     low, high = expected_range(design, design.n_records, n_holders, noise_ratio)
     middle = 1 + math.sqrt((low - 1) * (high - 1))
-    verdict: Verdict = "good" if high <= GOOD else "hopeless" if middle > TOO_MUCH else "rough"
+    verdict: Verdict = (
+        "good" if high <= GOOD_RSSE else "hopeless" if middle > HOPELESS_RSSE else "rough"
+    )
     return Forecast(
         noise_to_signal=noise_to_signal(design, n_holders, noise_ratio),
         rsse_low=low,
@@ -158,7 +160,7 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
         verdict=verdict,
         # The error falls with the number of records.
         n_records_needed=least_records(
-            lambda n: expected_range(design, n, n_holders, noise_ratio)[1] <= GOOD
+            lambda n: expected_range(design, n, n_holders, noise_ratio)[1] <= GOOD_RSSE
         ),
     )
 
@@ -179,15 +181,15 @@ def expected_range(
     most = least
     if design.mapping.dithered:
         most = [excess_of(reference, sees_all=True) for reference in data]
-    return 1 + min(least) / SCATTER, 1 + max(most) * SCATTER
+    return 1 + min(least) / EXCESS_SCATTER, 1 + max(most) * EXCESS_SCATTER
 
 
 def excess(
     design: Design,
-    reference: Reference,
+    reference: ReferenceData,
     n_records: float,
     n_holders: int = 1,
-    calibration: Calibration = CALIBRATION,
+    calibration: ForecastConstants = FORECAST_CONSTANTS,
     noise_ratio: float | None = None,
     *,
     sees_all: bool = False,
@@ -229,7 +231,7 @@ def excess(
     if shift >= 1e6:  # also infinite
         return most
     turning_point = calibration.turning_point * reference.separation**0.5 / (k * dim) ** 0.25
-    relative = float((shift / turning_point) ** STEEPNESS)
+    relative = float((shift / turning_point) ** TURNING_STEEPNESS)
     lost = relative / (1 + relative)
     return min(shift, most) * (1 - lost) + most * lost
 
@@ -278,7 +280,9 @@ def _variance(design: Design, n_records: float, n_holders: int, noise_ratio: flo
     return noise_ratio * design.noise_std**2 + sampling * n_holders * n_records / (alpha * beta)
 
 
-def _harmonics(design: Design, reference: Reference, n_records: float, *, sees_all: bool) -> float:
+def _harmonics(
+    design: Design, reference: ReferenceData, n_records: float, *, sees_all: bool
+) -> float:
     """Return the variance that harmonics add per real component; 0 for maps without them.
 
     Learners of mixtures remove them from the sums once they are near the right mixture.
@@ -297,7 +301,7 @@ def expected_harmonics(
     domain: Domain,
     n_components: int,
     n_records: float,
-    reference: Reference | None = None,
+    reference: ReferenceData | None = None,
     *,
     in_band: bool = False,
 ) -> float:
@@ -332,7 +336,7 @@ def feature_and_record_rate(design: Design) -> tuple[float, float]:
     return (1.0, 1.0) if masks is None else (masks.feature_rate(design.n_features), masks.records)
 
 
-def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]:
+def _cluster_signal(design: Design, reference: ReferenceData) -> tuple[float, float]:
     """Return |z|^2 and E|features|^2 per feature of modulus 1.
 
     |z|^2 is the mean square of the characteristic function over features, for centers drawn around
@@ -345,7 +349,7 @@ def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]
     return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
 
 
-def _cell_signal(design: Design, reference: Reference) -> tuple[float, float]:
+def _cell_signal(design: Design, reference: ReferenceData) -> tuple[float, float]:
     """Return signal and energy of cells: the sum of squared shares, and 1, over their number.
 
     Two records of one Gaussian are in the same cell with a chance of V / (4 pi s^2)^(d / 2), as

@@ -25,8 +25,8 @@ from typing import Literal, get_args
 
 from privsketch._base.errors import ParameterError
 
-Reference = Literal["law", "records"]
-Sampling = Literal["poisson", "without-replacement"]
+ReferenceKind = Literal["law", "records"]
+SamplingKind = Literal["poisson", "without-replacement"]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def noise_parts(
     noise_variance: float,
     feature_rate: float = 1.0,
     record_rate: float = 1.0,
-    reference: Reference = "law",
-    sampling: Sampling = "poisson",
+    reference: ReferenceKind = "law",
+    sampling: SamplingKind = "poisson",
 ) -> NoiseToSignal:
     """Return the parts of CLP Lemma 26, or of Appendix D for records without replacement.
 
@@ -96,9 +96,9 @@ def noise_parts(
     """
     _require_rate("feature_rate", feature_rate)
     _require_rate("record_rate", record_rate)
-    if reference not in get_args(Reference):
+    if reference not in get_args(ReferenceKind):
         raise ParameterError("reference", reference, "expected 'law' or 'records'")
-    if sampling not in get_args(Sampling):
+    if sampling not in get_args(SamplingKind):
         raise ParameterError("sampling", sampling, "expected 'poisson' or 'without-replacement'")
     if not n_records > 0:
         raise ParameterError("n_records", n_records, "expected a positive number")

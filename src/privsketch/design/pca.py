@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from privsketch._base.errors import ParameterError
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
-from privsketch.design.size import MAX_FEATURES, Verdict
+from privsketch.design.size import MAX_SKETCH_FEATURES, Verdict
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.facts.budget import Budget
 from privsketch.features.frequencies import NO_LAW
@@ -46,12 +46,12 @@ from privsketch.noise.sums import MAX_RECORDS
 
 MAX_MATRIX_COLUMNS = 512  # beyond, a matrix has more than 130,000 entries
 MAX_BASIS_COLUMNS = 512  # beyond, drawing orthonormal bases takes minutes
-SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
+SIZE_FACTORS = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
 ISOTROPIC_SHARE = 0.05  # of the variance of the reference records (benchmarks/pca.py)
 UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
 EXTENT = 0.5  # root mean square distance from the center over the radius
 GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # shares of the variance of the components
-SCATTER = 2.0  # factor by which the loss of data sets scatters around its expectation
+LOSS_SCATTER = 2.0  # factor by which the loss of data sets scatters around its expectation
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ def _candidates(request: Request, kinds: list[NoiseKind]) -> Iterator[PCACandida
 
 def _sizes(n_components: int, dim: int) -> list[int]:
     """Return sizes of whole bases: a part of a basis has as much noise as all of it."""
-    bases = {max(2, round(factor * n_components)) for factor in SIZES}
-    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_FEATURES, 3 * dim)]
+    bases = {max(2, round(factor * n_components)) for factor in SIZE_FACTORS}
+    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_SKETCH_FEATURES, 3 * dim)]
     return affordable or [2 * n_components * dim]
 
 
@@ -351,14 +351,14 @@ def pca_forecast(
     """Forecast the merged sketches of `n_holders` holders; parameters as in `forecast.forecast`."""
     lost = predicted_loss(design, n_holders, noise_ratio)
     verdict: Verdict = "rough"
-    if lost * SCATTER <= GOOD_LOSS:
+    if lost * LOSS_SCATTER <= GOOD_LOSS:
         verdict = "good"
     elif lost > HOPELESS_LOSS:
         verdict = "hopeless"
 
     def is_good(n_records: float) -> bool:
         loss = predicted_loss(replace(design, n_records=n_records), n_holders, noise_ratio)
-        return loss <= GOOD_LOSS / SCATTER
+        return loss <= GOOD_LOSS / LOSS_SCATTER
 
     return PCAForecast(lost, verdict, least_records(is_good, precision=100))
 

@@ -59,10 +59,10 @@ KMEANS_FEATURES, EXTRA_CLUSTERS = 8, 4
 MIN_KMEANS_FEATURES = 4  # per coordinate, for sketches that take long to learn or for mixtures
 MIXTURE_FEATURES = 4  # per unknown
 FULL_FEATURES = 3  # per unknown of full covariances, which are many
-MAX_FEATURES = 6000  # larger sketches take long to learn
-MIN_GAIN = 0.07  # relative fall of the predicted error for which the sketch is doubled
-TOLERANCE = 1.05  # factor on the least error that a safer search may cost
-COUNT_TOLERANCE = 1.1  # factor by which a released count may raise the variance of the sums
+MAX_SKETCH_FEATURES = 6000  # larger sketches take long to learn
+MIN_DOUBLING_GAIN = 0.07  # relative fall of the predicted error for which the sketch is doubled
+SAFER_SIZE_FACTOR = 1.05  # factor on the least error that a safer search may cost
+COUNT_VARIANCE_FACTOR = 1.1  # factor by which a released count may raise the variance of the sums
 _PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
 CovarianceType = Literal["spherical", "diag", "tied", "full"]
 Verdict = Literal["good", "rough", "hopeless"]  # of a forecast
@@ -86,7 +86,7 @@ def largest_size(
     needed = MIN_KMEANS_FEATURES * n_components * dim
     if task == "kmeans":
         unknowns = kmeans_unknowns(n_components, dim)
-        most = min(KMEANS_FEATURES * (n_components + EXTRA_CLUSTERS) * dim, MAX_FEATURES)
+        most = min(KMEANS_FEATURES * (n_components + EXTRA_CLUSTERS) * dim, MAX_SKETCH_FEATURES)
     else:
         unknowns = mixture_unknowns(n_components, dim, covariance_type)
         most = (FULL_FEATURES if covariance_type == "full" else MIXTURE_FEATURES) * unknowns
@@ -213,7 +213,7 @@ def choose_size(
         power = 1 if kind == "gaussian" else 2
         variances = variance * (sizes / at_most) ** power + harmonics
         errors = relative_error(sizes, n_unknowns, variances, n_records, largest)
-        index = int(np.flatnonzero(errors <= TOLERANCE * errors.min())[-1])
+        index = int(np.flatnonzero(errors <= SAFER_SIZE_FACTOR * errors.min())[-1])
         size = Size(int(sizes[index]), kind, float(errors[index]))
         if kind == "gaussian" and n_features is None:
             size = _doubled(size, n_unknowns, variance / at_most, harmonics, n_records, largest)
@@ -235,7 +235,7 @@ def _doubled(
         return float(relative_error(m, n_unknowns, m * variance + more, n_records, largest))
 
     m = size.n_features
-    while 2 * m <= MAX_FEATURES and error(2 * m) < (1 - MIN_GAIN) * error(m):
+    while 2 * m <= MAX_SKETCH_FEATURES and error(2 * m) < (1 - MIN_DOUBLING_GAIN) * error(m):
         m *= 2
     return replace(size, n_features=m, error=error(m, harmonics))
 
@@ -263,7 +263,7 @@ def choose_count(
         noise_variance(feature_map, n_features, budget, kind, mode, n_records, masks)
         for mode in modes
     )
-    return "released" if released <= COUNT_TOLERANCE * omitted else "omitted"
+    return "released" if released <= COUNT_VARIANCE_FACTOR * omitted else "omitted"
 
 
 def kmeans_unknowns(n_components: int, dim: int) -> int:

@@ -31,7 +31,13 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Floats, Integers
 from privsketch.features.frequencies import public_seed
-from privsketch.projection.distances import STRIP, Distances, Released, as_floats, require_released
+from privsketch.projection.distances import (
+    VALUES_AT_ONCE,
+    Distances,
+    Released,
+    as_floats,
+    require_released,
+)
 
 Labels = npt.NDArray[np.intp]
 
@@ -185,7 +191,7 @@ def _nearest(
     own: Labels | None = None,
     own_offsets: Floats | None = None,
     *,
-    strip: int = STRIP,
+    strip: int = VALUES_AT_ONCE,
 ) -> Labels:
     """Return the center with the least squared distance plus offset; own rows have another one."""
     labels = np.empty(len(rows), dtype=np.intp)
@@ -223,7 +229,7 @@ def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
     return np.asarray(directions / np.sqrt(np.maximum(lengths, 1e-12 * lengths[-1])))
 
 
-QUERIES, CANDIDATES = 128, 2**14  # distances in memory together
+QUERIES_AT_ONCE, CANDIDATES_AT_ONCE = 128, 2**14  # distances in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,12 +273,12 @@ def nearest_rows(
         np.empty((count, n_nearest), dtype=np.int64),
         np.empty((count, n_nearest)),
     )
-    for start in range(0, count, QUERIES):
-        part = slice(start, min(start + QUERIES, count))
+    for start in range(0, count, QUERIES_AT_ONCE):
+        part = slice(start, min(start + QUERIES_AT_ONCE, count))
         best = _Best(part.stop - start)
         for number, distances in enumerate(between):
-            for first in range(0, len(tables[number].values), CANDIDATES):
-                block = distances.block(part, slice(first, first + CANDIDATES))
+            for first in range(0, len(tables[number].values), CANDIDATES_AT_ONCE):
+                block = distances.block(part, slice(first, first + CANDIDATES_AT_ONCE))
                 if tables[number] is queries:
                     own = np.arange(start, part.stop)
                     here = (own >= first) & (own < first + block.shape[1])

@@ -29,10 +29,10 @@ from privsketch.noise.fresh import (
     half_normal_tail,
 )
 from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
-from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Change, Matrix
+from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, MATRIX_UNIT, Change, Matrix
 
 CALIBRATIONS = ("auto", "realised", "fresh", "union", "paper")
-NOISES = ("auto", "laplace", "gaussian")
+ROW_NOISES = ("auto", "laplace", "gaussian")
 # Scales stay below 2^36, so that one random word is enough for a number.
 _SCALE_BITS = 36
 
@@ -95,7 +95,7 @@ class _Fresh:
     @property
     def length(self) -> float:
         """|v| in the units of the integer matrix."""
-        return self.change.radius * UNIT
+        return self.change.radius * MATRIX_UNIT
 
     @property
     def delta(self) -> float:
@@ -110,12 +110,12 @@ class _Fresh:
 
     def l1_rounding(self, shift: int) -> float:
         """Return the increase of the L1 norm of v P by rounding, in units of |v|."""
-        entries = ENTRY_ERROR * self.n_components * math.sqrt(self.change.spread) / UNIT
+        entries = ENTRY_ERROR * self.n_components * math.sqrt(self.change.spread) / MATRIX_UNIT
         return entries + self.n_components * _step(shift) / self.length
 
     def l2_rounding(self, shift: int) -> float:
         """Return the increase of the L2 norm of v P by rounding, in units of |v|."""
-        entries = ENTRY_ERROR * math.sqrt(self.change.spread * self.n_components) / UNIT
+        entries = ENTRY_ERROR * math.sqrt(self.change.spread * self.n_components) / MATRIX_UNIT
         return entries + math.sqrt(self.n_components) * _step(shift) / self.length
 
     def laplace(self, bound: float, calibration: str, words: str) -> RowNoise:
@@ -232,7 +232,7 @@ def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) ->
 
 def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool) -> None:
     """Refuse combinations that have no proof, before a matrix is drawn."""
-    require_one_of("noise", noise, NOISES)
+    require_one_of("noise", noise, ROW_NOISES)
     require_one_of("calibration", calibration, CALIBRATIONS)
     if noise == "gaussian":
         require_gaussian_delta(budget.delta, "laplace")

@@ -19,15 +19,15 @@ from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import as_line, document, document_content, read_file, write_file
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
-from privsketch.projection.calibration import CALIBRATIONS, NOISES
+from privsketch.projection.calibration import CALIBRATIONS, ROW_NOISES
 from privsketch.projection.matrix import PROTECTS, public_matrix
 from privsketch.projection.rows import Projection
 
-KIND = "release"
-_KNOWN = {
+RELEASE_KIND = "release"
+_CHOICES = {
     "protect": PROTECTS,
     "calibration": tuple(name for name in CALIBRATIONS if name != "auto"),
-    "noise": tuple(name for name in NOISES if name != "auto"),
+    "noise": tuple(name for name in ROW_NOISES if name != "auto"),
 }
 
 
@@ -135,7 +135,7 @@ class ReleaseDescription:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON; the file appears under its name only when it is complete."""
-        write_file(Path(path), document(KIND, self.to_json()))
+        write_file(Path(path), document(RELEASE_KIND, self.to_json()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleaseDescription:
@@ -145,7 +145,7 @@ class ReleaseDescription:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "receipt") -> ReleaseDescription:
         """Read the description from the bytes of its file; `what` names it in errors."""
-        content = document_content(data, KIND, what)
+        content = document_content(data, RELEASE_KIND, what)
         try:
             return cls._from_json(content)
         except (KeyError, TypeError, ParameterError) as error:
@@ -173,7 +173,7 @@ class ReleaseDescription:
         names = [*content["columns"], *content["carried"]]
         if not content["columns"] or len(set(names)) < len(names):
             raise ParameterError("columns, carried: expected at least one released, no name twice")
-        for name, known in _KNOWN.items():
+        for name, known in _CHOICES.items():
             if content[name] not in known:
                 raise ParameterError(f"{name}: expected one of {', '.join(map(repr, known))}")
         variance, fourth = content["noise_variance"], content["noise_fourth_moment"]

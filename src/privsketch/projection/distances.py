@@ -30,9 +30,9 @@ from scipy.special import gammaincinv
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats, Indices
 
-METHODS = ("gamma", "chebyshev")
-STRIP = 2**20  # numbers in memory together
-_TABLE = 4096  # true distances between which the ends of intervals are interpolated
+INTERVAL_METHODS = ("gamma", "chebyshev")
+VALUES_AT_ONCE = 2**20  # numbers in memory together
+_INTERVAL_POINTS = 4096  # true distances between which the ends of intervals are interpolated
 _MIN_POWER = 0.05  # a smaller power is as good as the logarithm
 
 
@@ -175,7 +175,7 @@ class Distances:
         if len(left) != len(right):
             raise ParameterError(f"first, second: {len(left)} and {len(right)} rows; not pairs")
         squares = np.empty(len(left))
-        step = max(1, STRIP // self.rows.n_components)
+        step = max(1, VALUES_AT_ONCE // self.rows.n_components)
         for start in range(0, len(left), step):
             part = slice(start, start + step)
             gap = self.rows.values[left[part]] - self.columns.values[right[part]]
@@ -274,7 +274,7 @@ class Distances:
             does: at least the level whatever the law, and very wide. Its upper ends for |a|^2
             are infinite for k <= 2 / (1 - level).
         """
-        require_one_of("method", method, METHODS)
+        require_one_of("method", method, INTERVAL_METHODS)
         is_number = isinstance(level, int | float | np.number)
         if not (is_number and 0 < level < 1):
             raise ParameterError("level", level, "expected a number between 0 and 1")
@@ -287,7 +287,7 @@ class Distances:
 
 
 def _strip_rows(width: int) -> int:
-    return max(8, STRIP // max(1, width))
+    return max(8, VALUES_AT_ONCE // max(1, width))
 
 
 def _numbers(name: str, chosen: Any, count: int) -> Indices:
@@ -378,7 +378,7 @@ class DistanceLaw:
         while self.quantile(tail, np.array(top), given_matrix) <= largest:
             top *= 2
         true = np.concatenate(
-            [np.zeros(1), np.geomspace(1e-4 * self.excess, top, _TABLE)], dtype=np.float64
+            [np.zeros(1), np.geomspace(1e-4 * self.excess, top, _INTERVAL_POINTS)], dtype=np.float64
         )
         ends = []
         for probability, values in ((1 - tail, found), (tail, np.maximum(found, 0))):

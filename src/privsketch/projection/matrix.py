@@ -11,8 +11,7 @@ Change. A neighbouring table may change one record:
 - "box": the whole record, to any other one of its box.
 
 Only one row of a table changes, so its number of rows plays no role. How far the projection of that
-row moves is a norm of the integer matrix. Bounds are exact integers or rounded up. MARGIN covers
-the rounding errors of eigenvalues of symmetric matrices, about 1e-15 times their size.
+row moves is a norm of the integer matrix. Bounds are exact integers or rounded up.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.features.stream import PublicStream, Purpose, normal_pairs
 from privsketch.kernels.quantiser import CompiledQuantiser
 
-UNIT_BITS = 16  # with the 20 bits of a coordinate 36: 17 are left for sums over columns below 2^53
-UNIT = 2.0**UNIT_BITS
+# With the 20 bits of a coordinate these are 36: 17 are left for sums over columns below 2^53.
+MATRIX_UNIT_BITS = 16
+MATRIX_UNIT = 2.0**MATRIX_UNIT_BITS
 # Rounding moves an entry by half a unit, arithmetic and the grid of uniforms by far less.
 ENTRY_ERROR = 0.52
 # The chance that one entry comes from a uniform number too small for that to hold. Of 128 random
 # bits a number above 2^-69 has 59 left, far more than needed.
 ENTRY_FAILURE = 2.0**-69
-MARGIN = 1 + 1e-8  # on eigenvalues, whose rounding errors are about 1e-15 times their size
+EIGENVALUE_MARGIN = 1 + 1e-8  # eigenvalues of symmetric matrices are accurate to about 1e-15
 EXACT_COMPONENTS = 20  # up to this number all 2^(k - 1) sign vectors are tried
 EXACT_COLUMNS = 16  # up to this number all corners of a box are tried
 _MAX_SIGNED_VALUES = 2**26  # values of P s for all sign vectors s; more take too long (by trial)
@@ -71,7 +71,7 @@ class Matrix:
     @property
     def values(self) -> Floats:
         """The matrix in its own unit, (dim, n_components)."""
-        return self.integers / UNIT
+        return self.integers / MATRIX_UNIT
 
     @property
     def name(self) -> str:
@@ -104,13 +104,13 @@ def fresh_matrix(dim: int, n_components: int) -> Matrix:
 
 
 def _rounded(normal: Floats, dim: int, n_components: int) -> Integers:
-    entries = normal.reshape(dim, n_components) * (UNIT / math.sqrt(n_components))
+    entries = normal.reshape(dim, n_components) * (MATRIX_UNIT / math.sqrt(n_components))
     return np.rint(entries).astype(np.int64)
 
 
 def spectral_squared(gram: Integers) -> int:
     """Return a bound on the squared length of v P over |v|_2 <= 1, from P' P."""
-    return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * MARGIN)
+    return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * EIGENVALUE_MARGIN)
 
 
 def two_to_one_squared(gram: Integers) -> int:
@@ -121,7 +121,7 @@ def two_to_one_squared(gram: Integers) -> int:
     """
     if len(gram) <= EXACT_COMPONENTS:
         return exact_two_to_one_squared(gram)
-    return math.ceil(two_to_one_bound(gram) * MARGIN)
+    return math.ceil(two_to_one_bound(gram) * EIGENVALUE_MARGIN)
 
 
 def exact_two_to_one_squared(gram: Integers) -> int:
@@ -191,8 +191,8 @@ def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
     dim = len(matrix)
     if dim <= EXACT_COLUMNS:
         images = _signs(dim)[: 2 ** (dim - 1)] @ scaled
-        return math.ceil(float(np.square(images).sum(axis=1).max()) * MARGIN)
-    return math.ceil(dim * _largest_eigenvalue(scaled.T @ scaled) * MARGIN)
+        return math.ceil(float(np.square(images).sum(axis=1).max()) * EIGENVALUE_MARGIN)
+    return math.ceil(dim * _largest_eigenvalue(scaled.T @ scaled) * EIGENVALUE_MARGIN)
 
 
 def integer_product(a: Integers, b: Integers) -> Integers:
@@ -213,11 +213,11 @@ def _largest_eigenvalue(matrix: Floats) -> float:
     return float(np.linalg.eigvalsh(matrix)[-1])
 
 
-Kind = Literal["entry", "l1", "l2", "box"]
+ChangeKind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")
-_MAX_BITS = 20  # of a coordinate; with the 16 of a matrix 36, which leaves 17 below 2^53
-_MIN_UNITS = 8  # integers in the half-width of the narrowest column
+_MAX_COORDINATE_BITS = 20  # of a coordinate; with the 16 of a matrix 36, which leaves 17 below 2^53
+_MIN_HALF_WIDTH = 8  # integers in the half-width of the narrowest column
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +227,7 @@ class Change:
     `radius` is the largest L2 norm of v; for "l1" it is the largest L1 norm too.
     """
 
-    kind: Kind
+    kind: ChangeKind
     widths: Integers
     radius: int
 
@@ -304,9 +304,9 @@ class Protection:
             domain = enclosing_box(domain)
         dim = len(domain.half_widths)
         # Squared norms must stay exact in float64.
-        bits = min(_MAX_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
+        bits = min(_MAX_COORDINATE_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
         protection = cls(domain, protect, bound, bound_norm, bits)
-        narrow = np.flatnonzero(protection.quantiser().limits < _MIN_UNITS)
+        narrow = np.flatnonzero(protection.quantiser().limits < _MIN_HALF_WIDTH)
         if len(narrow):
             raise ParameterError(
                 f"domain: column {narrow[0]} is so narrow beside the widest one that nothing of it "
@@ -343,7 +343,7 @@ class Protection:
         dim = len(limits)
         diameter = self._diameter(limits)
         if self.bound is None:
-            kind: Kind = "entry" if self.protect == "element" else "box"
+            kind: ChangeKind = "entry" if self.protect == "element" else "box"
             if isinstance(self.domain, Ball):
                 kind = "l2"
             widths = 2 * limits

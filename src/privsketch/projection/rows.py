@@ -40,13 +40,19 @@ from privsketch.projection.calibration import (
     paper_noise,
     realised,
 )
-from privsketch.projection.matrix import UNIT, Matrix, Protection, fresh_matrix, public_matrix
+from privsketch.projection.matrix import (
+    MATRIX_UNIT,
+    Matrix,
+    Protection,
+    fresh_matrix,
+    public_matrix,
+)
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 
-MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
-MIN_EPSILON = 1e-9  # here the noise is some 1e9 times the change that it hides
-_CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
+MAX_PROJECTIONS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
+MIN_ROW_EPSILON = 1e-9  # here the noise is some 1e9 times the change that it hides
+_RELEASE_CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
 _one_at_a_time = Lock()
 
 
@@ -129,14 +135,14 @@ class Projection:
             Public seed of the matrix, which then is public; fresh if left out.
         """
         require_count("n_components", n_components)
-        if n_components > MAX_COMPONENTS:
-            raise ParameterError(f"`n_components={n_components}`: at most {MAX_COMPONENTS}")
+        if n_components > MAX_PROJECTIONS:
+            raise ParameterError(f"`n_components={n_components}`: at most {MAX_PROJECTIONS}")
         budget = Budget(epsilon, delta, "replace")
         if isinstance(domain, Schema):
             domain = domain_of_rows(domain, protect, bound)
-        if budget.epsilon < MIN_EPSILON:
+        if budget.epsilon < MIN_ROW_EPSILON:
             raise ParameterError(
-                "epsilon", epsilon, f"below {MIN_EPSILON:g} nothing is left of a record"
+                "epsilon", epsilon, f"below {MIN_ROW_EPSILON:g} nothing is left of a record"
             )
         is_public = random_state is not None
         check_choices(budget, noise, calibration, is_public)
@@ -215,7 +221,7 @@ class Projection:
     @property
     def unit(self) -> float:
         """Length of one integer that noise is added to, in the units of the records."""
-        return float(2.0**self.noise.shift / (self.protection.units_per_length * UNIT))
+        return float(2.0**self.noise.shift / (self.protection.units_per_length * MATRIX_UNIT))
 
     @property
     def noise_variance(self) -> float:
@@ -303,7 +309,7 @@ class Projection:
                 noter.see(chunk)
             return np.multiply(noisy, unit, dtype=np.float64), receipt
 
-        rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
+        rows = max(1, _RELEASE_CHUNK_VALUES // max(self.dim, self.n_components))
         is_first = True
         with entry.watching():
             results = in_threads(work, chunks(self._checked(blocks), rows), n_threads)

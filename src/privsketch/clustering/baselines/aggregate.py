@@ -33,9 +33,9 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
 
-PER_CLUSTER = 10  # records of a block for every cluster, about
-MAX_BLOCKS = 2000  # one run of k-means each; by trial
-MAX_VALUES = 2**25  # numbers of all blocks in memory: 256 MB
+RECORDS_PER_CLUSTER = 10  # records of a block for every cluster, about
+MAX_SAMPLE_BLOCKS = 2000  # one run of k-means each; by trial
+MAX_SAMPLE_VALUES = 2**25  # numbers of all blocks in memory: 256 MB
 ROWS = 2**14  # records that get their random numbers together
 
 
@@ -58,8 +58,8 @@ def cluster(
     passes = run.read()
     if n_blocks is not None:
         require_count("n_blocks", n_blocks)
-        if n_blocks > MAX_BLOCKS:
-            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MAX_BLOCKS}")
+        if n_blocks > MAX_SAMPLE_BLOCKS:
+            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MAX_SAMPLE_BLOCKS}")
     number = run.number(passes)
     if n_blocks is None:
         n_blocks = blocks_for(number, n_clusters)
@@ -85,11 +85,11 @@ def cluster(
 
 def blocks_for(n_records: float, n_clusters: int) -> int:
     """Return the number of blocks that leaves each enough records to find its clusters."""
-    return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MAX_BLOCKS))
+    return int(min(max(n_records // (RECORDS_PER_CLUSTER * n_clusters), 1), MAX_SAMPLE_BLOCKS))
 
 
 def sampled_blocks(
-    passes: Passes, n_blocks: int, *, max_values: int = MAX_VALUES, rows: int = ROWS
+    passes: Passes, n_blocks: int, *, max_values: int = MAX_SAMPLE_VALUES, rows: int = ROWS
 ) -> list[Whole]:
     """Assign the records to blocks, in one pass; of a block that is full, a random sample stays.
 

@@ -39,11 +39,11 @@ from privsketch.noise.account import Account
 from privsketch.noise.sums import saturating_multiply
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-N_ROUNDS = 10  # each divides the budget; by trial
+EM_ROUNDS = 10  # each divides the budget; by trial
 DIAGONAL, OFF_DIAGONAL = 5, 7  # factors of products: 7/5 is just below the square root of 2
-_MAX_BITS = 11  # that _SUM_BITS leaves for a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
+_MAX_EM_BITS = 11  # that _SUM_BITS leaves for a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
 _SUM_BITS = 62 - 26  # bits of a record's numbers: sums of 2^26 of them have 62 bits
-_MIN_WIDTH = 0.01  # of a component, in radii of the domain
+_MIN_COMPONENT_WIDTH = 0.01  # of a component, in radii of the domain
 _START_WIDTH = 0.25  # of all components, in radii of the domain; by trial
 WHOLE_SHARE = 2**10  # responsibilities are whole numbers that add up to at most this
 _WHITE_BITS = 30  # with the 11 bits of a record 41: sums over 2^12 columns stay below 2^53
@@ -56,7 +56,7 @@ def learn(
     n_components: int,
     *,
     covariance_type: CovarianceType = "full",
-    n_rounds: int = N_ROUNDS,
+    n_rounds: int = EM_ROUNDS,
 ) -> GaussianMixtureModel:
     """Learn a Gaussian mixture of records that are read once a round.
 
@@ -175,7 +175,7 @@ def _updated(
     elif kind == "spherical":
         level = np.trace(covariances, axis1=1, axis2=2) / dim
         covariances = level[:, np.newaxis, np.newaxis] * np.eye(dim)
-    covariances = _positive(covariances, _MIN_WIDTH * radius / math.sqrt(dim), radius)
+    covariances = _positive(covariances, _MIN_COMPONENT_WIDTH * radius / math.sqrt(dim), radius)
     total = float(counts.sum())
     weights = counts / total if total > 0 else np.full(k, 1 / k)
     return Gaussians(weights, means, covariances), max(total, 1.0)
@@ -232,7 +232,7 @@ def _bits(domain: Domain) -> int:
     """Return the resolution at which 2^26 records add up within 62 bits."""
     dim = 1 if isinstance(domain, Ball) else len(domain.half_widths)
     spare = _SUM_BITS - math.log2(DIAGONAL * WHOLE_SHARE * dim)
-    return max(1, min(_MAX_BITS, math.floor(spare / 2)))
+    return max(1, min(_MAX_EM_BITS, math.floor(spare / 2)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,15 +20,15 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count, require_records
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.baselines.points import start_centers
-from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.facts.domain import Box, Domain
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel
 
-MAX_CELLS = 2**22  # 32 MB of counts
-_BATCH = 2**14  # cells that are assigned to centers together
+MAX_GRID_CELLS = 2**22  # 32 MB of counts
+_CELLS_AT_ONCE = 2**14  # cells that are assigned to centers together
 _EDGE_CELLS = 20  # with more cells along an axis, the last one lies beyond 1 - 1/20 = 0.95
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
@@ -61,7 +61,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
     if per_axis > _EDGE_CELLS:
         means = _means(box, per_axis, noisy, 2 * scale**2, centers)
-        concerns += cut_records(means, weights, box, cell=1 / per_axis, schema=run.schema)
+        concerns += edge_concerns(means, weights, box, cell=1 / per_axis, schema=run.schema)
     return run.model(
         centers,
         weights * total,
@@ -78,11 +78,11 @@ def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Flo
     """
     k, dim = centers.shape
     counts, cells, moments = np.zeros(k), np.zeros(k), np.zeros((3, k, dim))
-    for first in range(0, len(noisy), _BATCH):
-        points = cell_centers(box, per_axis, np.arange(first, min(first + _BATCH, len(noisy))))
+    for first in range(0, len(noisy), _CELLS_AT_ONCE):
+        values = noisy[first : first + _CELLS_AT_ONCE]
+        points = cell_centers(box, per_axis, np.arange(first, first + len(values)))
         label = nearest(points, centers)
         member = (label == np.arange(k)[:, np.newaxis]).astype(np.float64)
-        values = noisy[first : first + _BATCH]
         offsets = points - box.center_vector
         counts += member @ values
         cells += member.sum(axis=1)
@@ -110,11 +110,11 @@ def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
     # A power that should be a whole number may be a little less in floats.
     side = math.pow(ideal_cells(n_records, epsilon, dim), 1 / dim)
     per_axis = max(1, math.floor(side + 1e-9))
-    if per_axis**dim > MAX_CELLS:
+    if per_axis**dim > MAX_GRID_CELLS:
         raise ParameterError(
             f"`n_records={n_records:g}`, `epsilon={epsilon:g}` in {dim} columns: a grid of "
-            f"{per_axis}^{dim} cells, and at most {MAX_CELLS} can be used; use another method, "
-            "fewer columns, or a smaller n_records"
+            f"{per_axis}^{dim} cells, and at most {MAX_GRID_CELLS} can be used; use another "
+            "method, fewer columns, or a smaller n_records"
         )
     return per_axis
 

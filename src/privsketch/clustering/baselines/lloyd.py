@@ -43,7 +43,7 @@ from privsketch._base.errors import (
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.baselines.points import Start, start_centers
-from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Domain
@@ -54,10 +54,10 @@ from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 from privsketch.noise.sums import saturating_multiply
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
-N_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)
+LLOYD_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)
 MIN_ROUNDS, MAX_ROUNDS = 2, 7  # limits of n_rounds="auto" (Su et al., 2016)
-# Means of clusters lie about 2 RHO half-widths from the center in each column (Su et al., 2016).
-RHO = 0.225
+# rho of Su et al. (2016): distance of cluster means from the center of a column, in its widths.
+MEAN_DISTANCE = 0.225
 
 
 def cluster(
@@ -65,7 +65,7 @@ def cluster(
     n_clusters: int,
     *,
     noise: LloydNoise | None = None,
-    n_rounds: int | Literal["auto"] = N_ROUNDS,
+    n_rounds: int | Literal["auto"] = LLOYD_ROUNDS,
     start: Start = "packing",
 ) -> ClusterModel:
     """Release k-means centers of records that are read once a round.
@@ -104,7 +104,7 @@ def cluster(
         noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
-        concerns=cut_records(means, shares_of(noisy.counts), domain, schema=run.schema),
+        concerns=edge_concerns(means, shares_of(noisy.counts), domain, schema=run.schema),
     )
 
 
@@ -117,9 +117,9 @@ def pure_noise(domain: Domain) -> LloydNoise:
     half = domain.half_widths
     dim, widest = len(half), float(half.max())
     if isinstance(domain, Ball):
-        l1, far = math.sqrt(dim) * widest, 2 * RHO * widest
+        l1, far = math.sqrt(dim) * widest, 2 * MEAN_DISTANCE * widest
     else:
-        l1, far = float(half.sum()), 2 * RHO * float(np.linalg.norm(half))
+        l1, far = float(half.sum()), 2 * MEAN_DISTANCE * float(np.linalg.norm(half))
     for_coordinate, for_count = map(float, split(dim))
     laplace = 2 * dim * (l1 / (dim * for_coordinate)) ** 2 + 2 * (far / for_count) ** 2
     cube = (dim + 2) * (dim + 3) / 3 * (dim * widest**2 + far**2)
@@ -128,7 +128,7 @@ def pure_noise(domain: Domain) -> LloydNoise:
 
 def count_parts(dim: int) -> float:
     """Return q: the share of a count over that of a coordinate."""
-    return float((4 * dim * RHO**2) ** (1 / 3))
+    return float((4 * dim * MEAN_DISTANCE**2) ** (1 / 3))
 
 
 def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -> int:
@@ -196,8 +196,8 @@ def _gaussian(
         # Two records of one cluster are up to 2 R apart: counts cost nothing up to a weight of R.
         weight = math.isqrt(squared)
     else:
-        # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
-        weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
+        # Least (R^2 + w^2) (d + (2 rho R / w)^2), the squared error of a mean at 2 rho R.
+        weight = max(1, round(math.sqrt(squared * 2 * MEAN_DISTANCE / math.sqrt(passes.dim))))
     together = _together(sums, counts, weight)
     replaced = max(4 * squared, 2 * (squared + weight**2))
     noisy, scale = account.gaussian(name, together, squared + weight**2, replaced=replaced)

@@ -27,10 +27,10 @@ from privsketch.noise.account import Account
 
 Start = Literal["packing", "uniform"]
 STARTS: tuple[Start, ...] = ("packing", "uniform")
-_TRIES = 100  # random positions tried for a point before all points start again
-_ATTEMPTS = 10  # restarts before a counts as too large: the first points may lie badly
+_POSITIONS_PER_POINT = 100  # random positions tried for a point before all points start again
+_PACKING_RESTARTS = 10  # restarts before a counts as too large: the first points may lie badly
 _BISECTIONS = 12  # leave a within 2^-12 of the narrowest half-width
-_BATCH = 10  # positions drawn together
+_POSITIONS_AT_ONCE = 10  # positions drawn together
 
 
 def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> Floats:
@@ -43,7 +43,7 @@ def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> F
         return best
     for _ in range(_BISECTIONS):
         distance = (low + high) / 2
-        for _ in range(_ATTEMPTS):
+        for _ in range(_PACKING_RESTARTS):
             points = _packed(domain, distance, n_clusters, rng)
             if points is not None:
                 low, best = distance, points
@@ -59,8 +59,8 @@ def _packed(
     """Return points `distance` from the border and twice that apart, or None if they do not fit."""
     points = np.empty((n_clusters, len(domain.half_widths)))
     for number in range(n_clusters):
-        for _ in range(_TRIES // _BATCH):
-            trials = _uniform(domain, distance, _BATCH, rng)
+        for _ in range(_POSITIONS_PER_POINT // _POSITIONS_AT_ONCE):
+            trials = _uniform(domain, distance, _POSITIONS_AT_ONCE, rng)
             gaps = trials[:, np.newaxis] - points[:number]
             is_free = (np.vecdot(gaps, gaps) >= 4 * distance**2).all(axis=1)
             if is_free.any():

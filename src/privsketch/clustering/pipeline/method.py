@@ -34,9 +34,9 @@ from scipy.special import ndtri
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
-from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.plan import N_BINS, PipelinePlan, plan_pipeline
+from privsketch.clustering.pipeline.plan import RADIUS_BINS, PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -84,7 +84,7 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
     if means is not None:
         # Rounds move records into the ball, not into a box; a sketch moves them into the box.
         beyond = plan.n_rounds > 0
-        concerns += cut_records(
+        concerns += edge_concerns(
             means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
         )
     return run.model(
@@ -298,7 +298,9 @@ class Bins:
     norm: Norm
 
     @classmethod
-    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS, shortest: float = 0.01) -> Bins:
+    def of(
+        cls, diameter: float, norm: Norm, n_bins: int = RADIUS_BINS, shortest: float = 0.01
+    ) -> Bins:
         """Return edges from a share `shortest` of the diameter on; the first bin starts at 0."""
         edges = np.ceil(np.geomspace(shortest * diameter, diameter, n_bins))
         return cls(np.unique(edges**norm), norm)

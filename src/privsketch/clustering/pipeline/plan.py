@@ -36,19 +36,19 @@ from privsketch.noise.calibration import rho_of_budget
 Directions = Literal["columns", "released", "random", "mean"]
 # Bins of the lengths of residuals: from a hundredth of the diameter on, each is 100^(1/47) = 1.10
 # times as long as the one before.
-N_BINS = 48
+RADIUS_BINS = 48
 # Columns of a sketch without a choice of directions; pure noise allows fewer.
-MAX_COLUMNS, MAX_PURE_COLUMNS = 20, 10
+MAX_SKETCH_COLUMNS, MAX_PURE_SKETCH_COLUMNS = 20, 10
 # Columns and clusters for which pure noise allows released directions; planning more takes long.
 MAX_PURE_RELEASED_COLUMNS, MAX_PURE_RELEASED_CLUSTERS = 100, 20
 # Candidates, of which the forecast takes one; by trial.
-N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
-N_ROUNDS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has the error of plans
+DIRECTION_COUNTS = (2, 3, 4, 5, 6, 8, 10)
+ROUND_COUNTS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has the error of plans
 SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))  # candidates, by trial
 SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of the rest
 # Shares of a round for its radius: the smallest with a histogram of little noise. Pure: from 1/20.
 RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
-RADIUS_NOISE = 0.15  # little noise: of half of a histogram's bins, over the number of records
+MAX_RADIUS_NOISE = 0.15  # little noise: of half of a histogram's bins, over the number of records
 
 # SPREAD, OVERLAP and UNSETTLED were measured on mixtures of Gaussians and on images
 # (docs/clustering.md).
@@ -67,8 +67,8 @@ LOSING_ERROR = 0.3  # error of a sketch from which on it loses clusters that rou
 # center of the ball, in squared widths of clusters. Then its shares, with numbers of rounds.
 MEAN_ERROR_PER_CLUSTER, MEAN_START_ERROR, MEAN_OFFSET = 0.07, 2.5, 6.0
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
-MAX_ERROR = 3.0  # error of centers around the center of the domain, without any release
-DOUBTFUL = 1.0  # forecast error from which on centers say more about noise than about records
+MAX_EXCESS = 3.0  # error of centers around the center of the domain, without any release
+DOUBTFUL_EXCESS = 1.0  # forecast error above which centers say more about noise than records
 TOO_NOISY = "with so few records for this budget the centers may describe the noise"
 AROUND_MEAN = (
     "with so few records for this budget noise hides clusters: centers start around the mean of "
@@ -111,7 +111,7 @@ class PipelinePlan:
 
     def concerns(self) -> tuple[str, ...]:
         """Return the concerns about a run that are known before it begins."""
-        if self.excess <= DOUBTFUL:
+        if self.excess <= DOUBTFUL_EXCESS:
             return ()
         return (AROUND_MEAN if self.directions == "mean" else TOO_NOISY,)
 
@@ -120,7 +120,7 @@ def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -
     """Return the plan of least expected error."""
     n_records = max(n_records, 1.0)
     plans: Iterable[PipelinePlan]
-    if dim <= (MAX_COLUMNS if budget.delta > 0 else MAX_PURE_COLUMNS):
+    if dim <= (MAX_SKETCH_COLUMNS if budget.delta > 0 else MAX_PURE_SKETCH_COLUMNS):
         plans = _in_columns(n_clusters, dim, budget, n_records)
     else:
         plans = _along_directions(n_clusters, dim, budget, n_records)
@@ -145,7 +145,7 @@ def _around_the_mean(
             left = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
         weights |= {"radius mean": mean * first["radius 0"], "round mean": mean * first["round 0"]}
         error = missed + left + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
-        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_ERROR))
+        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_EXCESS))
 
 
 def _in_columns(
@@ -157,7 +157,7 @@ def _in_columns(
     for sketch in SKETCH_SHARES:
         left = sketch_excess(n_clusters, dim, budget, sketch, n_records)
         lost = lost_excess(left)
-        for n_rounds in N_ROUNDS:
+        for n_rounds in ROUND_COUNTS:
             weights = share_weights(None, sketch, n_rounds, budget, n_records)
             last = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
             yield PipelinePlan("columns", dim, n_rounds, tuple(weights.items()), lost + last)
@@ -166,7 +166,7 @@ def _in_columns(
 def _along_directions(
     n_clusters: int, dim: int, budget: Budget, n_records: float
 ) -> Iterator[PipelinePlan]:
-    for p in (p for p in N_DIRECTIONS if p < dim):
+    for p in (p for p in DIRECTION_COUNTS if p < dim):
         for subspace in _subspace_shares(n_clusters, dim, budget):
             missed = 1.0
             if subspace is not None:
@@ -179,7 +179,7 @@ def _along_directions(
             for sketch in SKETCH_SHARES:
                 share = sketch * (1 - (subspace or 0))
                 lost = lost_excess(distant_excess(n_clusters, p, budget, share, n_records))
-                for n_rounds in N_ROUNDS:
+                for n_rounds in ROUND_COUNTS:
                     weights = share_weights(subspace, sketch, n_rounds, budget, n_records)
                     last = rounds_excess(
                         outside, n_clusters, dim, budget, weights, n_rounds, n_records
@@ -211,7 +211,7 @@ def share_weights(
     for_round = left * (1 - sketch) / n_rounds
     radius = RADIUS_SHARES[-1]
     for share in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
-        if radius_noise(budget, for_round * share, n_records) <= RADIUS_NOISE:
+        if radius_noise(budget, for_round * share, n_records) <= MAX_RADIUS_NOISE:
             radius = share
     for number in range(n_rounds):
         weights[f"radius {number}"] = for_round * radius
@@ -231,7 +231,7 @@ def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
         deviation = math.sqrt(2) / (budget.epsilon * float(share))
     if budget.neighbours == "replace":  # two bins change by one
         deviation *= math.sqrt(2) if budget.delta > 0 else 2
-    return deviation * math.sqrt(N_BINS / 2) / n_records
+    return deviation * math.sqrt(RADIUS_BINS / 2) / n_records
 
 
 @cache
@@ -325,7 +325,7 @@ def rounds_excess(
     for _ in range(n_rounds):
         measured = noise * (1 + left)
         left = measured * left / (measured + left)  # shrinkage weighs both errors
-    astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
+    astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - MAX_RADIUS_NOISE)
     return left + UNSTEADY * noise + unsettled(budget, n_rounds) + astray
 
 

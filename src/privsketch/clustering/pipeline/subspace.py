@@ -26,8 +26,8 @@ from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.tables.kinds import OnSpark
 
-_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
-_TAIL = 1e-6  # chance that a record is cut: one of a million
+_DIRECTION_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
+_CUT_CHANCE = 1e-6  # chance that a record is cut: one of a million
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Subspace:
     @property
     def rows(self) -> Floats:
         """The directions used, (n_directions, dim), rounded as records are projected on them."""
-        return np.rint(self.directions[:, : self.n_directions].T * _UNIT) / _UNIT
+        used = self.directions[:, : self.n_directions].T
+        return np.rint(used * _DIRECTION_UNIT) / _DIRECTION_UNIT
 
 
 def all_directions(dim: int) -> Subspace:
@@ -59,7 +60,7 @@ def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
     normal = (
         PublicStream(seed, Purpose.DIRECTIONS).normal(dim * n_directions).reshape(dim, n_directions)
     )
-    reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
+    reach = projected_radius(dim, n_directions, _CUT_CHANCE) * math.sqrt(n_directions / dim)
     return Subspace(np.linalg.qr(normal)[0], n_directions, reach=min(reach, 1.0))
 
 
@@ -126,8 +127,8 @@ def projected(passes: Passes, directions: Floats) -> Iterable[Floats] | OnSpark:
     They are about the center. Products of integers are exact, so that a record's coordinates do
     not depend on its block.
     """
-    whole = np.rint(directions * _UNIT).T
-    unit = passes.unit / _UNIT
+    whole = np.rint(directions * _DIRECTION_UNIT).T
+    unit = passes.unit / _DIRECTION_UNIT
 
     def change(block: Block) -> Floats:
         return np.asarray(passes.quantised(block) @ whole * unit)

@@ -48,8 +48,8 @@ from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import picks_law
 from privsketch.noise.mechanism import choose
 
-Start = Literal["sketch", "trees"]
-STARTS: tuple[Start, ...] = ("sketch", "trees")
+SparseStart = Literal["sketch", "trees"]
+SPARSE_STARTS: tuple[SparseStart, ...] = ("sketch", "trees")
 START_SHARE = Fraction(1, 2)  # share of the steps before centers are recovered
 _ROUND_SHARES: dict[str, dict[str, Fraction]] = {
     "largest": {"counts": Fraction(1, 20), "sums": Fraction(19, 20)},
@@ -61,7 +61,7 @@ _START_SHARES: dict[str, dict[str, Fraction]] = {
 }
 # Records of a cluster over the reach of the noise, from which on a start has more clusters.
 _MIN_OVER_NOISE = 16
-_METHODS = {"sketch": "pipeline", "trees": "partition-tree"}
+_METHOD_OF_START = {"sketch": "pipeline", "trees": "partition-tree"}
 
 
 def cluster_sparse(
@@ -69,7 +69,7 @@ def cluster_sparse(
     n_clusters: int,
     *,
     n_nonzero: int,
-    start: Start = "sketch",
+    start: SparseStart = "sketch",
     recovery: Recovery = "largest",
     picks: int | None = None,
     n_rounds: int = 2,
@@ -100,9 +100,9 @@ def cluster_sparse(
     """
     require_count("n_clusters", n_clusters)
     require_count("n_rounds", n_rounds)
-    if start not in STARTS or recovery not in RECOVERIES:
+    if start not in SPARSE_STARTS or recovery not in RECOVERIES:
         raise ParameterError(
-            f"`start={start!r}`, `recovery={recovery!r}`: expected one of {STARTS} and of "
+            f"`start={start!r}`, `recovery={recovery!r}`: expected one of {SPARSE_STARTS} and of "
             f"{RECOVERIES}"
         )
     run.require_one_record("pipeline")
@@ -136,12 +136,12 @@ def cluster_sparse(
     return run.model(
         clusters.centers * passes.unit,
         clusters.counts,
-        method=_METHODS[start],
+        method=_METHOD_OF_START[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
     )
 
 
-def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
+def sparse_weights(start: SparseStart, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
     """Return the shares of all steps; they add up to 1."""
     weights = {step: START_SHARE * share for step, share in _START_SHARES[start].items()}
     for number in range(n_rounds):

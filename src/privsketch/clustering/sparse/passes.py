@@ -23,7 +23,7 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
-_MAX_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
+_MAX_ENTRY_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
 
 
 class SparsePasses(Passes):
@@ -45,7 +45,7 @@ class SparsePasses(Passes):
         self._missing_to_zero = missing_to_center
         # Squared lengths of records before they are cut, and of centers, stay exact.
         widest = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
-        self.bits = min(_MAX_BITS, math.floor((52 - math.log2(widest)) / 2))
+        self.bits = min(_MAX_ENTRY_BITS, math.floor((52 - math.log2(widest)) / 2))
         self._low, self._high, self._radius = _whole_limits(domain, self.unit)
         largest = np.sort(np.maximum(self._high, -self._low))[::-1][: self.n_nonzero]
         self._largest_limits = largest.astype(np.int64)

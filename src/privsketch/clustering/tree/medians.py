@@ -37,11 +37,11 @@ from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
 
-ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
+UNIT_NORM = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
 MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (James and Stein, 1961)
 
 
-def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, Whole]:
+def unit_vectors(residuals: Whole, least: int, one: int = UNIT_NORM) -> tuple[Whole, Whole]:
     """Return whole vectors (n, dim) of norm at most `one`, and lengths (n,) of at least `least`.
 
     Square roots and quotients are rounded in one way only, so that a vector depends on its
@@ -52,7 +52,7 @@ def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, W
     return np.trunc(residuals * (one / lengths)[:, np.newaxis]), lengths
 
 
-def l1_norm(dim: int, one: int = ONE) -> int:
+def l1_norm(dim: int, one: int = UNIT_NORM) -> int:
     """Return the largest L1 norm of a vector, in whole numbers."""
     return math.isqrt(dim * one**2)
 
@@ -83,14 +83,14 @@ MEDIAN_SHARES: dict[str, Fraction] = {
     "steps": Fraction(3, 20),
     "median": Fraction(1, 20),
 }
-N_STEPS = 5  # the last step is 1/128 of the radius long; by trial
+MEDIAN_STEPS = 5  # the last step is 1/128 of the radius long; by trial
 FIRST_STEP = 0.125  # of the radius; every later step is half as long as the one before
-MIN_LENGTH = 2.0**-10  # of the radius: shorter residuals count less
+MIN_RESIDUAL = 2.0**-10  # of the radius: shorter residuals count less
 
 
 def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> Integers:
     """Sum the unit vectors from centers to the records of their clusters, (k, dim), in one pass."""
-    least = max(1, round(MIN_LENGTH * float(data.passes.limits.max())))
+    least = max(1, round(MIN_RESIDUAL * float(data.passes.limits.max())))
 
     def work(records: Whole) -> tuple[Integers, ...]:
         label = nearest(data(records), projected_centers)
@@ -128,7 +128,7 @@ def release_medians(
     Charges: the shares that `names` gives for counts, sums, steps and median.
     """
     start = release_centers(data, projected_centers, account, names["counts"], names["sums"])
-    steps = {f"step {i}": Fraction(1, N_STEPS) for i in range(N_STEPS)}
+    steps = {f"step {i}": Fraction(1, MEDIAN_STEPS) for i in range(MEDIAN_STEPS)}
     parts = Account(Shares(account.budget(names["steps"]), steps))
     counts = np.maximum(start.counts, 1.0)
     length = FIRST_STEP * float(data.passes.limits.max())
@@ -136,8 +136,8 @@ def release_medians(
     for step in steps:
         sums = vector_sums(data, projected_centers, path[-1])
         noisy, scale = parts.laplace(step, sums, l1_norm(data.passes.dim))
-        means = noisy / (ONE * counts)[:, np.newaxis]
-        variances = discrete_laplace_variance(scale) / (ONE * counts) ** 2
+        means = noisy / (UNIT_NORM * counts)[:, np.newaxis]
+        variances = discrete_laplace_variance(scale) / (UNIT_NORM * counts) ** 2
         moved = path[-1] + length * shrunk(means, variances)
         path.append(moved_into_ball(moved, data.passes))
         length /= 2

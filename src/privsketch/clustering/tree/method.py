@@ -48,8 +48,8 @@ TRIAL_SHARES = {
     "counts": Fraction(1, 20),
     "sums": Fraction(1, 2),
 }
-_STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
-_TASKS = {"squares": "k-means", "distances": "k-medians"}
+_STEP_SHARES = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
+_TASK_NAMES = {"squares": "k-means", "distances": "k-medians"}
 MAX_CANDIDATES = 512  # the paper has up to n log n; a pass compares k times as many sets; by trial
 # Share of the squared diameter: the squared radius. Few records are farther from all centers.
 MAX_LOSS = 0.25
@@ -144,7 +144,7 @@ def cluster_by_tree(
         within = run.domain
     passes = run.read(ball, within=within)
     n_records = run.number(passes)
-    account = run.share(share_weights(n_trials, _STEPS[loss]))
+    account = run.share(share_weights(n_trials, _STEP_SHARES[loss]))
     swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon
     if run.budget.neighbours == "replace":
         swap_epsilon /= 2
@@ -161,7 +161,7 @@ def cluster_by_tree(
         best.centers * passes.unit + ball.center_vector,
         best.counts,
         method="partition-tree",
-        mechanism=f"{_TASKS[loss]}: partition trees, swaps and recovery",
+        mechanism=f"{_TASK_NAMES[loss]}: partition trees, swaps and recovery",
         loss=loss,
     )
 
@@ -236,7 +236,7 @@ def _trial(
     stream = PublicStream(seed, Purpose.TREE_TRIALS, number)
     tail = settings.fail_prob / max(n_records, 1.0)
     data = Projected.draw(passes, settings.n_dimensions or 1, stream, tail)
-    names = {step: _share(step, number) for step in _STEPS[loss]}
+    names = {step: _share(step, number) for step in _STEP_SHARES[loss]}
     centers = projected_centers(
         data, n_clusters, settings, stream, account, names["candidates"], names["swaps"], loss
     )

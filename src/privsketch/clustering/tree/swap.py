@@ -34,7 +34,7 @@ from privsketch.noise.account import Account, Shares
 
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
 WIDTH = 2**WIDTH_BITS
-_BLOCK = 2**17  # losses computed together: they stay in the cache
+_LOSSES_AT_ONCE = 2**17  # losses computed together: they stay in the cache
 
 
 def whole_losses(
@@ -62,7 +62,7 @@ def swap_losses(
     data: Projected, candidates: Whole, chosen: Indices, width: int = WIDTH, loss: str = "squares"
 ) -> Integers:
     """Sum the losses (k, m) of the sets in which candidate y replaces center j, in one pass."""
-    rows = max(1, _BLOCK // len(candidates))
+    rows = max(1, _LOSSES_AT_ONCE // len(candidates))
 
     def work(records: Whole) -> tuple[Integers, ...]:
         total = np.zeros((len(chosen), len(candidates)))
