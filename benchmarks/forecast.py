@@ -200,7 +200,7 @@ def calibrate(rows: list[Row]) -> str:
         constants = ForecastConstants(*np.exp(logs))
         return np.array(
             [
-                math.log(excess(design, cell.reference, cell.n_records, calibration=constants))
+                math.log(excess(design, cell.reference, cell.n_records, constants=constants))
                 - math.log(max(found, 2e-4))
                 for design, (cell, found) in zip(designs, pairs, strict=True)
                 if cell.calibrates == calibrating

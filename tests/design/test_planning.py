@@ -12,9 +12,9 @@ import privsketch as ps
 from privsketch.design.cautions import cautions, kmeans_cost
 from privsketch.design.forecast import (
     GOOD_RSSE,
+    expected_noise,
     expected_range,
     forecast,
-    noise_to_signal,
     references,
 )
 from privsketch.design.size import (
@@ -180,7 +180,7 @@ def test_noise_to_signal_against_simulated_sketches():
         noisy = noisy + design.noise_std / n * rng.normal(size=len(noisy))
         signal += np.square(clean).sum()
         noise += np.square(noisy - clean).sum()
-    assert noise_to_signal(design) == pytest.approx(noise / signal, rel=0.15)
+    assert expected_noise(design).total == pytest.approx(noise / signal, rel=0.15)
 
 
 @pytest.mark.slow

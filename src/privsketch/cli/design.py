@@ -153,7 +153,7 @@ def design(
     said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
     signatures = sign_result(signer, output, planned.to_bytes(), "design")
-    say(describe_design(planned, said=said), output)
+    say(describe_design(planned, shown=said), output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import design_facts

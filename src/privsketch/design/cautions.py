@@ -1,9 +1,8 @@
-"""A design in plain words: what it is, what it can carry, and cautions about it.
+"""Descriptions of designs: what a design is, what it can carry, and cautions about it.
 
-Cautions about a domain and a budget appear where a person states them: in `Design.plan`, `fit` of
-an estimator, a command. Plans that the library makes on the way, for shares of a budget, for balls
-of directions or for comparison, use `plan_design` and show none. Everything here rests on public
-facts alone, before anything is spent.
+Cautions about a domain and a budget are shown where a person states these: in `Design.plan`, `fit`
+of an estimator, a command. Designs that the library plans internally, for a share of a budget or
+for a comparison, come from `plan_design`, which shows none. All texts use public facts only.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from privsketch.features.frequencies import NO_LAW
 from privsketch.features.quadratic import QUADRATIC_LAWS
 from privsketch.noise.sharing.plan import planned_noises
 
-# Ratio of the widest to the narrowest column from which on all others hardly count: the widest then
-# has a hundred times the weight in squared distances, which k-means adds up.
+# Ratio of the widest to the narrowest column above which the narrow one hardly counts: the widest
+# has a hundred times its weight in the squared distances of k-means.
 UNEVEN_RATIO = 10.0
-_WIDTH_ERROR = 1e-9  # relative error of widths, which are differences of bounds: 28.1 - 18.1 < 10
-_LARGE_DELTA = 0.1  # times 1 / number of records; delta should be far below that
-_MAX_SHOWN_NAMES = 12  # columns that are named, in a line or two; by trial
+_WIDTH_ERROR = 1e-9  # rounding error of widths, which are differences: 28.1 - 18.1 < 10
+_LARGE_DELTA = 0.1  # smallest product of delta and number of records that counts as large
+_MAX_SHOWN_NAMES = 12  # names of columns that fit two lines of 80 characters
 _COUNT_TEXTS = {
     "released": "a noisy one is part of the sketch",
     "omitted": "not part of the sketch",
@@ -83,8 +82,8 @@ def stated_cautions(
 ) -> list[str]:
     """Return cautions about a domain and a budget.
 
-    `n_records` is a public number, or None if none was stated. Columns of a schema, and of a scaled
-    box, differ in width only by their weights, so there is no caution about these.
+    `n_records` is a public number, or None if it is not stated. Encoded columns of a schema differ
+    in width only by their weights and need no caution.
     """
     schema = schema_of(domain)
     unit = budget.unit if schema is None else schema.unit
@@ -97,7 +96,7 @@ def stated_cautions(
 
 
 def warn_of(cautions: Sequence[str]) -> None:
-    """Show each as a `PrivsketchWarning` at the line that called this package."""
+    """Issue each caution as a `PrivsketchWarning` at the line that called this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] != "privsketch":
@@ -141,10 +140,10 @@ def cautions(design: Design) -> list[str]:
 
 
 def kmeans_cost(design: Design) -> float:
-    """Predict the excess error of k-means from this design over that of one for k-means alone.
+    """Return the predicted excess error of k-means over that of a design for k-means alone.
 
-    Both have the same budget and number of records. The ratio is below 1 if this design is larger
-    and that helps.
+    Both designs have the same budget and number of records. The ratio is below 1 if this design is
+    larger and its size helps.
     """
     k, dim = design.n_components, design.dim
     largest, n_unknowns = largest_size("kmeans", k, dim)
@@ -174,8 +173,8 @@ def kmeans_cost(design: Design) -> float:
 
 
 def _capacity(design: Design) -> str:
-    """Return a line about what the sketch can carry."""
-    dim, size = design.dim, design.n_values // 2  # numbers count, of which a feature has two
+    """Return a line about the number of components that the sketch can carry."""
+    dim, size = design.dim, design.n_values // 2  # a feature has two numbers
     full = carried_gaussians(dim, size, "full")
     line = (
         f"carries up to {carried_clusters(dim, size)} clusters, "
@@ -189,8 +188,8 @@ def _capacity(design: Design) -> str:
     )
 
 
-def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
-    """Return several lines with headings of twelve characters; skip cautions in `said`."""
+def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
+    """Return lines with headings of twelve characters, without the cautions in `shown`."""
     lines = [
         f"design      {design.fingerprint[:16]} for {design.task}, "
         f"{design.n_components} components",
@@ -221,12 +220,12 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
     lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
     if design.budget.unit.assumption:
         lines.append(f"assuming    {design.budget.unit.assumption}")
-    lines += [f"careful     {text}" for text in cautions(design) if text not in said]
+    lines += [f"careful     {text}" for text in cautions(design) if text not in shown]
     return "\n".join(lines)
 
 
 def _record_lines(design: Design) -> list[str]:
-    """Return lines about the domain and its columns, or about the schema."""
+    """Return the lines about the domain and its columns, or about the schema."""
     planned = f"planned for {design.n_records:g} of them"
     if design.n_holders is not None:
         planned = f"planned for {design.n_records:g} of each of {design.n_holders} holders"
