@@ -32,8 +32,8 @@ from privsketch.clustering.tree.medians import (
     UNIT_NORM,
     l1_norm,
     path_losses,
+    release_indices,
     release_medians,
-    release_places,
     shrunk,
     unit_vectors,
     vector_sums,
@@ -208,7 +208,7 @@ def test_loss_of_the_choice_of_medians(neighbours, change):
         data = projected(records)
         losses = path_losses(data, centers, path)
         account = even_account(ps.Budget(epsilon, 0.0, neighbours), "median")
-        calls = questions(lambda: release_places(losses, account, "median"))
+        calls = questions(lambda: release_indices(losses, account, "median"))
         assert account.receipt("median", None).epsilon == epsilon
         return [permute_and_flip(asked.values, asked.law.scale * stretch) for asked in calls]
 

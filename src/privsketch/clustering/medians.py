@@ -1,20 +1,20 @@
 """K-medians: centers of least distance to their records, on one budget.
 
-A mean follows its farthest records. A median hardly does: it makes the sum of distances small, not
-that of their squares. There are two methods. "rounds" starts from the k-means centers of one sketch
-and makes a few median rounds. "partition-tree" is that of Balcan et al. (2017), made implementable
-and pure. docs/medians.md compares them.
+A median minimises the sum of distances, a mean that of squared distances. The farthest records
+therefore move a mean, and hardly a median. There are two methods. "rounds" starts from the k-means
+centers of one sketch and makes a few median rounds. "partition-tree" follows Balcan et al. (2017),
+made implementable and pure. docs/medians.md compares them.
 
-Start. Medians are near means unless clusters are skewed, and a sketch finds k means at once. Beyond
-a few columns it is a sketch of the records' coordinates along directions. With a delta they are
-released first; without one they are random, which is as good in pure noise and costs nothing. Where
-clusters are not round, several searches of one sketch end in different places. Searching is free,
-and a private choice by sums of distances picks the best.
+Start. Medians are near means unless clusters are skewed, and a sketch finds k means at once. In
+many columns it is a sketch of the records' coordinates along directions. With a delta they are
+released first; without one they are random, which is as good in pure noise and costs nothing. If
+clusters are not round, several searches of one sketch end at different centers. Searching is free,
+and a private choice by sums of distances picks the best result.
 
 Rounds. A record x belongs to its nearest released center c. With L = max(|x - c|, l), the center
-moves by the sum of (x - c) / L over the sum of 1 / L: the mean of the records, each weighted by
-its closeness, which is one step of reweighted least squares (Weiszfeld). Sums are of whole
-numbers, UNIT_NORM (x - c) / L and UNIT_WEIGHT l / L, both bounded whatever the record is. l is a
+moves by the sum of (x - c) / L over the sum of 1 / L, to the mean of the records weighted by their
+closeness. This is one step of reweighted least squares (Weiszfeld). The sums are of the whole
+numbers UNIT_NORM (x - c) / L and UNIT_WEIGHT l / L, which are bounded for every record. l is a
 small quantile of the lengths, from a noisy histogram: most records count as in a sum of distances,
 and no weight is far below another.
 """
@@ -31,6 +31,7 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, Whole
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
+from privsketch.clustering.pipeline.plan import DIRECTION_COUNTS, MAX_SKETCH_COLUMNS
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.medians import UNIT_NORM, l1_norm, shrunk, unit_vectors, whole_sums
@@ -81,7 +82,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
 
 
 def checked_method(method: str) -> str:
-    """Return the method, or raise an error if it is unknown."""
+    """Return the method, or raise a ParameterError if it is unknown."""
     return require_one_of("method", method, MEDIAN_METHODS)
 
 
@@ -106,8 +107,6 @@ def cluster_counts(passes: Passes, centers: Whole) -> Integers:
     return passes.sums(work, "cluster sizes")[0]
 
 
-MAX_SKETCH_COLUMNS = 20  # of a sketch of all columns; beyond, it is along directions
-N_DIRECTIONS = 10  # the most that plans of the pipeline have (pipeline/plan.py)
 # By trial; docs/medians.md has what all shares together reach.
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
 SUBSPACE_SHARE = Fraction(1, 5)  # of the share of the sketch
@@ -116,7 +115,7 @@ MAX_DISTANCE = WIDTH // 4  # distances are cut at a quarter of the diameter
 
 
 def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
-    """Return the shares of the start."""
+    """Return the shares of the steps of the start."""
     if dim <= MAX_SKETCH_COLUMNS or is_pure:
         return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
     return {
@@ -133,7 +132,7 @@ def release_start(
 
     Charges: the shares of `start_weights`.
     """
-    searches = _searched(run, passes, n_clusters, account, n_records)
+    searches = _search_centers(run, passes, n_clusters, account, n_records)
     center = passes.domain.center_vector
     starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in searches]
     return starts[account.choice("starts", start_losses(passes, starts), MAX_DISTANCE)]
@@ -144,7 +143,7 @@ def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
     return nearest_losses(passes, starts, "losses of starts", MAX_DISTANCE, "distances")
 
 
-def _searched(
+def _search_centers(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> list[Floats]:
     """Return the centers (k, dim) of several searches, in the units of the records.
@@ -155,37 +154,37 @@ def _searched(
         missing = "center" if run.missing_to_center else "error"
         blocks = passes.changed(_unchanged, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
-        return _learned(released, n_clusters)
+        return _learn_centers(released, n_clusters)
     ball = passes.domain
     if account.shares.is_pure:
-        subspace = random_directions(passes.dim, N_DIRECTIONS, run.seed)
+        subspace = random_directions(passes.dim, DIRECTION_COUNTS[-1], run.seed)
     else:
         subspace = release_subspace(
-            passes, N_DIRECTIONS, account, "subspace", n_records, run.seed, run.n_threads
+            passes, DIRECTION_COUNTS[-1], account, "subspace", n_records, run.seed, run.n_threads
         )
     rows = subspace.rows
     small = Ball(dim=len(rows), radius=float(ball.half_widths[0]) * subspace.reach)
     released = run.sketch(projected(passes, rows), small, n_clusters, n_records)
-    return [ball.center_vector + centers @ rows for centers in _learned(released, n_clusters)]
+    return [ball.center_vector + centers @ rows for centers in _learn_centers(released, n_clusters)]
 
 
 def _unchanged(block: Block) -> Block:
     return block
 
 
-def _learned(released: Sketch, n_clusters: int) -> list[Floats]:
+def _learn_centers(released: Sketch, n_clusters: int) -> list[Floats]:
     return [learn_kmeans(released, n_clusters, random_state=seed).centers for seed in SEARCHES]
 
 
-SHORT_SHARE = 0.1  # share of the records that are nearer than l
+SHORT_SHARE = 0.1  # share of the records that are nearer to their center than l
 LENGTH_BINS = 64  # from SHORTEST_LENGTH on, each 2^(12/63) = 1.14 times as long as the one before
-SHORTEST_LENGTH = 2.0**-12  # the first edge of the bins, as a share of the diameter
+SHORTEST_LENGTH = 2.0**-12  # first edge of the bins, as a share of the diameter
 MIN_WEIGHT = 0.02  # smallest weight of a cluster, as a share of the average one
-UNIT_WEIGHT = UNIT_NORM // 4  # more of it is more noise in the vectors, less of it in the weights
+UNIT_WEIGHT = UNIT_NORM // 4  # a larger one has more noise in the vectors, less in the weights
 
 
 def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:
-    """Release the length below which a record counts less, in whole numbers.
+    """Release l, the length below which a record counts less, in whole numbers.
 
     Charges: the share `name`.
     """
@@ -204,8 +203,8 @@ def median_sums(
         label = nearest(records, centers)
         vectors, lengths = unit_vectors(records - centers[label], least, one)
         weights = np.trunc(weight * (least / lengths))
-        both = np.concatenate([vectors, weights[:, np.newaxis]], axis=1)
-        return (whole_sums(members(label, len(centers)), both),)
+        terms = np.concatenate([vectors, weights[:, np.newaxis]], axis=1)
+        return (whole_sums(members(label, len(centers)), terms),)
 
     return passes.sums(work, "steps to medians")[0]
 
@@ -213,7 +212,7 @@ def median_sums(
 def sensitivities(dim: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT) -> dict[str, int]:
     """Return the sensitivity of `median_sums`: a record moves a vector and a weight of one cluster.
 
-    Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` applies there.
+    Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` holds for L2.
     """
     return {**round_sensitivities(one, weight), "l1": l1_norm(dim, one) + weight}
 
@@ -229,7 +228,7 @@ def release_round(passes: Passes, centers: Whole, least: int, account: Account, 
 
 
 def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
-    """Return steps (k, dim) from noisy `median_sums`: post-processing of released numbers."""
+    """Return the steps (k, dim) of noisy `median_sums`, by post-processing."""
     weights = noisy[:, -1] / UNIT_WEIGHT
     # A weight that is all noise must not become a long step.
     mean = float(np.maximum(weights, 0.0).mean())

@@ -5,8 +5,8 @@ by its responsibilities g, which add up to 1, and noisy sums of g, g x and g x x
 all components together. With records in a ball of radius R, one record moves
 (w0 g, w1 g x, w2 g x x') by at most sqrt(w0^2 + w1^2 R^2 + w2^2 R^4) in L2: the squares of
 responsibilities add up to 1 at most. Vectors of two records never point apart: with t = x'y their
-inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which the weights keep from being
-negative, so that a replacement moves sums by at most sqrt(2) times as much. Means, positive
+inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which is not negative for these
+weights, so that a replacement moves sums by at most sqrt(2) times as much. Means, positive
 covariances and normalised weights are post-processing of these sums.
 
 All terms of the sums are whole numbers that depend on their record and on released numbers alone,
@@ -58,7 +58,7 @@ def learn(
     covariance_type: CovarianceType = "full",
     n_rounds: int = EM_ROUNDS,
 ) -> GaussianMixtureModel:
-    """Learn a Gaussian mixture of records that are read once a round.
+    """Learn a Gaussian mixture from records that are read once a round.
 
     Charges: the budget, once.
     """
@@ -91,7 +91,7 @@ def learn(
 
 @dataclass(frozen=True)
 class Scale:
-    """Public whole numbers that put counts, sums and products on one scale.
+    """Public whole-number weights of counts, sums and products.
 
     A record adds at most `l2_squared` to the squared L2 norm, and `l1` to the L1 norm. Two records
     have no negative inner product: with S = R^2, |t| <= S and m <= sqrt(S) whole it is at least
@@ -159,7 +159,7 @@ def _updated(
     counts = np.maximum(noisy[:, 0], 0.0)
     radius = math.sqrt(passes.l2_squared)
     means, covariances = state.means.copy(), state.covariances.copy()
-    for j in np.flatnonzero(counts >= 1):  # others stay where they are
+    for j in np.flatnonzero(counts >= 1):  # other components keep their parameters
         raw = noisy[j, 1 : dim + 1] / counts[j]
         moments = np.zeros((dim, dim))
         moments[first, second] = noisy[j, dim + 1 :] / counts[j]
@@ -237,12 +237,12 @@ def _bits(domain: Domain) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """Transformation that makes a component round: x becomes unit (whole @ x) - middle.
+    """Transformation that makes a component round: x becomes unit (factor @ x) - middle.
 
     `height` is the logarithm to base 2 of the component's density at its mean, up to a constant.
     """
 
-    whole: Whole
+    factor: Whole
     unit: float
     middle: Floats
     height: float
@@ -276,7 +276,7 @@ def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
     """
     logs = np.empty((len(components), len(records)))
     for j, component in enumerate(components):
-        white = component.whole @ records.T  # whole numbers below 2^53
+        white = component.factor @ records.T  # whole numbers below 2^53
         squared = np.zeros(len(records))
         for row, middle in zip(white, component.middle, strict=True):
             row *= component.unit
@@ -295,10 +295,10 @@ def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
 def _power_of_half(exponents: Floats) -> Floats:
     """Return 2^-h for h >= 0, by steps that are each rounded in one way only."""
     exponents = np.minimum(exponents, 60.0)
-    whole = np.floor(exponents)
-    rest = exponents - whole
-    result = np.full_like(rest, _SERIES[-1])
+    integers = np.floor(exponents)
+    fractions = exponents - integers
+    result = np.full_like(fractions, _SERIES[-1])
     for coefficient in _SERIES[-2::-1]:
-        result *= rest
+        result *= fractions
         result += coefficient
-    return np.ldexp(result, -whole.astype(np.int32))
+    return np.ldexp(result, -integers.astype(np.int32))

@@ -2,9 +2,8 @@
 
 Blum, Dwork, McSherry and Nissim (2005), with the budget of Su et al. (2016). A fixed number of
 rounds from public centers; each assigns every record to its nearest center and releases noisy
-counts and noisy sums about the center of the domain. A record is in one cluster, so that the
-numbers of all clusters together change as those of one do. Counts and sums of empty clusters
-get noise like all others.
+counts and noisy sums about the center of the domain. A record is in one cluster, so the numbers of
+all clusters together change as those of one do. Empty clusters get noise like all others.
 
 The releases of a round. A is the largest L1 norm of a record: the sum of the half-widths of a box,
 or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
@@ -54,7 +53,7 @@ from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 from privsketch.noise.sums import saturating_multiply
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
-LLOYD_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)
+LLOYD_ROUNDS = 5  # with pure noise, 20 are worse (docs/papers/bal.md)
 MIN_ROUNDS, MAX_ROUNDS = 2, 7  # limits of n_rounds="auto" (Su et al., 2016)
 # rho of Su et al. (2016): distance of cluster means from the center of a column, in its widths.
 MEAN_DISTANCE = 0.225
@@ -140,11 +139,11 @@ def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -
 
 def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fraction]:
     """Return the shares of all releases; they add up to 1."""
-    whole = Fraction(1, n_rounds)
+    for_round = Fraction(1, n_rounds)
     if kind != "laplace":
-        return {f"round {number}": whole for number in range(n_rounds)}
+        return {f"round {number}": for_round for number in range(n_rounds)}
     for_coordinate, for_count = split(dim)
-    parts = {"sums": whole * dim * for_coordinate, "counts": whole * for_count}
+    parts = {"sums": for_round * dim * for_coordinate, "counts": for_round * for_count}
     return {f"round {i} {part}": parts[part] for i in range(n_rounds) for part in parts}
 
 
@@ -182,7 +181,7 @@ def _laplace_joint(
 def _laplace(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> Noisy:
-    # One L1 norm for all columns is never more noise in total than one share for each of them.
+    # One L1 norm for all columns never means more total noise than a share for each of them.
     noisy, scale = account.laplace(f"{name} sums", sums, passes.l1)
     noisy_counts, count_scale = account.laplace(f"{name} counts", counts, 1)
     return Noisy(noisy, noisy_counts, 2 * scale**2, 2 * count_scale**2)
@@ -250,7 +249,7 @@ def _apart(noisy: Floats, weight: int, variance: float) -> Noisy:
 def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:
     """Return noisy means in the domain, as whole numbers, from released numbers alone.
 
-    Clusters of less than one record stay where they are.
+    Clusters of less than one record keep their center.
     """
     means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
     inside = passes.domain.centered().project(means * passes.unit) / passes.unit

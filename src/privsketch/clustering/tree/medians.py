@@ -1,13 +1,13 @@
-"""Medians of clusters that were found in few dimensions, purely private: one for each cluster.
+"""Pure medians of clusters that were found in few dimensions.
 
 Balcan et al. (2017) draw a median from a log-concave density. A Markov chain that is stopped does
-not draw from it exactly, so its release is not pure. Instead: a noisy mean, a few noisy steps along
-the sum of unit vectors, and a private choice among all points on the way and their mean. A record
-is in one cluster, so all clusters together cost what one does.
+not draw from it exactly, so its release is not pure. Here the steps are a noisy mean, a few noisy
+steps along the sum of unit vectors, and a private choice among all points of this path and their
+mean. A record is in one cluster, so all clusters together cost as much as one.
 
 Unit vectors. The sum of distances to c falls fastest along the sum of the vectors
 (x - c) / |x - c|. Here a vector is (x - c) / max(|x - c|, l): its norm is at most 1, and it does
-not jump where a record lies at c. (It belongs to Huber's loss, which is the distance beyond l and a
+not jump if a record lies at c. (It belongs to Huber's loss, which is the distance beyond l and a
 square below.) One record moves the sum by at most 1, however far away it is. Vectors are in fixed
 point, rounded towards 0.
 """
@@ -38,15 +38,14 @@ from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
 
 UNIT_NORM = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
-MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (James and Stein, 1961)
+MIN_TO_SHRINK = 3  # columns from which on shrinkage lowers the mean error (James and Stein, 1961)
 
 
 def unit_vectors(residuals: Whole, least: int, one: int = UNIT_NORM) -> tuple[Whole, Whole]:
     """Return whole vectors (n, dim) of norm at most `one`, and lengths (n,) of at least `least`.
 
-    Square roots and quotients are rounded in one way only, so that a vector depends on its
-    residual alone. Rounding may lengthen a squared norm by less than 1 before it is made whole:
-    that of the whole numbers is at most one^2.
+    Square roots and quotients have one correct rounding, so a vector depends on its residual alone.
+    Rounding lengthens a squared norm by less than 1, so that of the whole numbers is at most one^2.
     """
     lengths = np.maximum(np.sqrt(np.vecdot(residuals, residuals)), float(least))
     return np.trunc(residuals * (one / lengths)[:, np.newaxis]), lengths
@@ -112,8 +111,8 @@ def path_losses(data: Projected, projected_centers: Whole, path: Sequence[Whole]
         total = np.zeros((k, len(path)), dtype=np.int64)
         for j in range(k):
             points = np.stack([step[j] for step in path])
-            own = records[label == j]
-            losses = whole_losses(own, points, data.passes.bits, loss="distances")
+            cluster = records[label == j]
+            losses = whole_losses(cluster, points, data.passes.bits, loss="distances")
             total[j] = losses.sum(axis=0).astype(np.int64)
         return (total,)
 
@@ -125,7 +124,7 @@ def release_medians(
 ) -> Recovered:
     """Release the medians of the clusters.
 
-    Charges: the shares that `names` gives for counts, sums, steps and median.
+    Charges: the shares that `names` has for counts, sums, steps and median.
     """
     start = release_centers(data, projected_centers, account, names["counts"], names["sums"])
     steps = {f"step {i}": Fraction(1, MEDIAN_STEPS) for i in range(MEDIAN_STEPS)}
@@ -138,17 +137,17 @@ def release_medians(
         noisy, scale = parts.laplace(step, sums, l1_norm(data.passes.dim))
         means = noisy / (UNIT_NORM * counts)[:, np.newaxis]
         variances = discrete_laplace_variance(scale) / (UNIT_NORM * counts) ** 2
-        moved = path[-1] + length * shrunk(means, variances)
-        path.append(moved_into_ball(moved, data.passes))
+        target = path[-1] + length * shrunk(means, variances)
+        path.append(moved_into_ball(target, data.passes))
         length /= 2
     account.charge(parts.receipt(f"{names['steps']}: sums of unit vectors", None), 0.0)
     path.append(np.rint(np.mean(path, axis=0)))
     losses = path_losses(data, projected_centers, path)
-    best = release_places(losses, account, names["median"])
+    best = release_indices(losses, account, names["median"])
     return Recovered(np.stack([path[index][j] for j, index in enumerate(best)]), start.counts)
 
 
-def release_places(losses: Integers, account: Account, name: str) -> list[int]:
+def release_indices(losses: Integers, account: Account, name: str) -> list[int]:
     """Choose the index of a small sum in every row of sums; a record is in one row.
 
     Under "replace" a record may leave one row and enter another: each gets half of the epsilon.
