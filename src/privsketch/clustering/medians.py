@@ -45,8 +45,10 @@ from privsketch.noise.account import Account
 from privsketch.sketching.sketch import Sketch
 
 MEDIAN_METHODS = ("rounds", "partition-tree")
-MEDIAN_ROUNDS = 4  # by trial; docs/medians.md has what they reach
-LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)  # by trial (docs/medians.md)
+# With a delta, losses hardly depend on rounds and shares between half and twice these values:
+# `python -m benchmarks constants clustering`, under their names.
+MEDIAN_ROUNDS = 4
+LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)
 
 
 def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> ClusterModel:
@@ -107,7 +109,7 @@ def cluster_counts(passes: Passes, centers: Whole) -> Integers:
     return passes.sums(work, "cluster sizes")[0]
 
 
-# By trial; docs/medians.md has what all shares together reach.
+# A compromise: pure noise needs more for the sketch, low noise less (curves as above).
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
 SUBSPACE_SHARE = Fraction(1, 5)  # of the share of the sketch
 SEARCHES = (None, 1, 2)  # public seeds of searches; None is the seed of the sketch

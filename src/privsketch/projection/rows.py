@@ -50,7 +50,9 @@ from privsketch.projection.matrix import (
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 
-MAX_PROJECTIONS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
+# Norms need eigenvalues of a matrix of this size, which take 0.3 s; twice as many 2 s
+# (`python -m benchmarks constants projection MAX_PROJECTIONS`).
+MAX_PROJECTIONS = 1024
 MIN_ROW_EPSILON = 1e-9  # the noise is then some 1e9 times the change that it hides
 _RELEASE_CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
 _release_lock = Lock()

@@ -35,7 +35,9 @@ from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
 
 RECORDS_PER_CLUSTER = 10  # records of a block for every cluster
-MAX_SAMPLE_BLOCKS = 2000  # one run of k-means each; by trial
+# More blocks lower the noise but need a run of k-means each: 1.3 s for 200,000 records, twice that
+# for 4,000 (`python -m benchmarks constants clustering MAX_SAMPLE_BLOCKS`).
+MAX_SAMPLE_BLOCKS = 2000
 MAX_SAMPLE_VALUES = 2**25  # numbers of all blocks in memory: 256 MB
 
 
