@@ -46,9 +46,10 @@ from privsketch.sketching.sketch import Sketch
 
 MEDIAN_METHODS = ("rounds", "partition-tree")
 # With a delta, losses hardly depend on rounds and shares between half and twice these values:
-# `python -m benchmarks constants clustering`, under their names.
+# `python -m benchmarks constants clustering MEDIAN_ROUNDS` and so on.
 MEDIAN_ROUNDS = 4
-LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)
+LENGTHS_SHARE = Fraction(1, 50)  # benchmarks constants clustering LENGTHS_SHARE
+COUNTS_SHARE = Fraction(1, 50)  # benchmarks constants clustering COUNTS_SHARE
 
 
 def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> ClusterModel:
@@ -109,9 +110,11 @@ def cluster_counts(passes: Passes, centers: Whole) -> Integers:
     return passes.sums(work, "cluster sizes")[0]
 
 
-# A compromise: pure noise needs more for the sketch, low noise less (curves as above).
-SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
-SUBSPACE_SHARE = Fraction(1, 5)  # of the share of the sketch
+# The sketch has a compromise: pure noise needs more, little noise less.
+SKETCH_SHARE = Fraction(1, 2)  # benchmarks constants clustering SKETCH_SHARE
+STARTS_SHARE = Fraction(1, 25)  # benchmarks constants clustering STARTS_SHARE
+# Of the share of the sketch.
+SUBSPACE_SHARE = Fraction(1, 5)  # benchmarks constants clustering SUBSPACE_SHARE
 SEARCHES = (None, 1, 2)  # public seeds of searches; None is the seed of the sketch
 MAX_DISTANCE = WIDTH // 4  # distances are cut at a quarter of the diameter
 

@@ -46,8 +46,8 @@ DIAGONAL, OFF_DIAGONAL = 5, 7  # factors of products: 7/5 is just below the squa
 _MAX_EM_BITS = 11  # that _SUM_BITS leaves for a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
 _SUM_BITS = 62 - 26  # bits of a record's numbers: sums of 2^26 of them have 62 bits
 _MIN_COMPONENT_WIDTH = 0.01  # of a component, in radii of the domain
-# Of all components, in radii of the domain; 0.05 to 0.5 serve about as well (`... _START_WIDTH`).
-_START_WIDTH = 0.25
+# Of all components, in radii of the domain; 0.05 to 0.5 serve about as well.
+_START_WIDTH = 0.25  # benchmarks constants clustering _START_WIDTH
 WHOLE_SHARE = 2**10  # responsibilities are whole numbers that add up to at most this
 _WHITE_BITS = 30  # with the 11 bits of a record 41: sums over 2^12 columns stay below 2^53
 # Taylor's series of 2^-f for f in [0, 1): ln(2)^n / n!

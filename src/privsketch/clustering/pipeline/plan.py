@@ -42,10 +42,11 @@ MAX_SKETCH_COLUMNS, MAX_PURE_SKETCH_COLUMNS = 20, 10
 # Columns and clusters for which pure noise allows released directions; planning more takes long.
 MAX_PURE_RELEASED_COLUMNS, MAX_PURE_RELEASED_CLUSTERS = 100, 20
 # Candidates, of which the planner takes those of least forecast error. Twice as many would double
-# the time of a plan and lower its forecast by a fifth at most: `python -m benchmarks constants
-# clustering`, under these names. docs/clustering.md has the measured error of plans.
-DIRECTION_COUNTS = (2, 3, 4, 5, 6, 8, 10)
-ROUND_COUNTS = (2, 3, 4, 6, 8)
+# the time of a plan and lower its forecast by about a fifth. docs/clustering.md has the measured
+# error of plans.
+DIRECTION_COUNTS = (2, 3, 4, 5, 6, 8, 10)  # benchmarks constants clustering DIRECTION_COUNTS
+ROUND_COUNTS = (2, 3, 4, 6, 8)  # benchmarks constants clustering ROUND_COUNTS
+# benchmarks constants clustering SUBSPACE_SHARES
 SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))
 SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of the rest
 # Shares of a round for its radius: the smallest with a histogram of little noise. Pure: from 1/20.
@@ -66,9 +67,11 @@ UNSTEADY = 0.5  # share of a round's noise that stays: small clusters have more,
 LOSING_ERROR = 0.3  # error of a sketch from which on it loses clusters that rounds do not find
 # A start around the mean: the error per cluster that rounds leave, the error that they begin with,
 # and the squared distance of the mean from the center of the ball, in squared widths of clusters.
-# Any of them may be off by a factor of 2 without another choice in nearly all of 32 noisy studies:
-# `python -m benchmarks constants clustering`, under these names. Then shares and numbers of rounds.
-MEAN_ERROR_PER_CLUSTER, MEAN_START_ERROR, MEAN_OFFSET = 0.07, 2.5, 6.0
+# Each may be off by a factor of 2 without another choice in nearly all of 32 noisy studies.
+MEAN_ERROR_PER_CLUSTER = 0.07  # benchmarks constants clustering MEAN_ERROR_PER_CLUSTER
+MEAN_START_ERROR = 2.5  # benchmarks constants clustering MEAN_START_ERROR
+MEAN_OFFSET = 6.0  # benchmarks constants clustering MEAN_OFFSET
+# Its shares and numbers of rounds: benchmarks constants clustering MEAN_SHARES
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
 MAX_EXCESS = 3.0  # error of centers around the center of the domain, without any release
 DOUBTFUL_EXCESS = 1.0  # forecast error above which centers say more about noise than records
