@@ -28,7 +28,13 @@ import privsketch as ps
 from benchmarks.common import parser_of
 from benchmarks.datasets import DataSet, in_a_ball, seed_mixture, squared_error, tight_plane
 from privsketch._base.types import Floats
-from privsketch.design.forecast import CALIBRATION, Calibration, Reference, excess, forecast
+from privsketch.design.forecast import (
+    FORECAST_CONSTANTS,
+    ForecastConstants,
+    ReferenceData,
+    excess,
+    forecast,
+)
 
 RESULTS = Path(__file__).parent / "results" / "forecast.csv"
 APPROXIMATE = 1e-6
@@ -43,7 +49,7 @@ class Cell:
     n_records: int
     epsilon: float
     delta: float
-    reference: Reference
+    reference: ReferenceData
     calibrates: bool
 
     def design(self, seed: int) -> ps.Design:
@@ -57,23 +63,23 @@ class Cell:
         )
 
 
-def seeds(k: int, dim: int, n: int) -> tuple[DataSet, int, Reference]:
+def seeds(k: int, dim: int, n: int) -> tuple[DataSet, int, ReferenceData]:
     spread = 1.5 * k ** (1 / dim)
     half = 4 * math.hypot(1, spread)
     data = DataSet("seed mixture", k, ps.Box(-half, half, dim=dim), seed_mixture(k, dim, n))
-    return data, n, Reference(1.0, spread, 1.5)
+    return data, n, ReferenceData(1.0, spread, 1.5)
 
 
-def plane(k: int, n: int, width: float) -> tuple[DataSet, int, Reference]:
+def plane(k: int, n: int, width: float) -> tuple[DataSet, int, ReferenceData]:
     spread = 0.9 / math.sqrt(3)
     data = DataSet("tight plane", k, ps.Box(-1, 1, dim=2), tight_plane(k, n, width))
-    return data, n, Reference(width, spread, spread / (width * math.sqrt(k)))
+    return data, n, ReferenceData(width, spread, spread / (width * math.sqrt(k)))
 
 
-def ball(k: int, dim: int, n: int) -> tuple[DataSet, int, Reference]:
+def ball(k: int, dim: int, n: int) -> tuple[DataSet, int, ReferenceData]:
     spread, width = 0.9 / math.sqrt(dim + 2), 1 / (8 * math.sqrt(dim))
     data = DataSet("tight in ball", k, ps.Ball(dim, 1.5), in_a_ball(k, dim, n))
-    return data, n, Reference(width, spread, spread / (width * k ** (1 / dim)))
+    return data, n, ReferenceData(width, spread, spread / (width * k ** (1 / dim)))
 
 
 # Data, epsilons of pure studies, epsilons at delta = 1e-6.
@@ -191,17 +197,19 @@ def calibrate(rows: list[Row]) -> str:
     designs = [cell.design(0) for cell, _ in pairs]
 
     def misfit(logs: Floats, calibrating: bool) -> Floats:
-        constants = Calibration(*np.exp(logs))
+        constants = ForecastConstants(*np.exp(logs))
         return np.array(
             [
-                math.log(excess(design, cell.reference, cell.n_records, calibration=constants))
+                math.log(excess(design, cell.reference, cell.n_records, constants=constants))
                 - math.log(max(found, 2e-4))
                 for design, (cell, found) in zip(designs, pairs, strict=True)
                 if cell.calibrates == calibrating
             ]
         )
 
-    start = np.log([CALIBRATION.overlap, CALIBRATION.turning_point, CALIBRATION.lost])
+    start = np.log(
+        [FORECAST_CONSTANTS.overlap, FORECAST_CONSTANTS.turning_point, FORECAST_CONSTANTS.lost]
+    )
     # Single searches that fail must not decide: soft_l1 bounds their influence.
     fit = least_squares(misfit, start, loss="soft_l1", args=(True,), diff_step=[0.02])
     overlap, turning_point, lost = np.exp(fit.x)

@@ -27,7 +27,7 @@ import numpy as np
 import privsketch as ps
 from privsketch._base.types import Floats
 from privsketch.design.forecast import feature_and_record_rate
-from privsketch.design.noise_to_signal import NoiseToSignal, Reference, noise_parts
+from privsketch.design.noise_to_signal import NoiseToSignal, ReferenceKind, noise_parts
 from privsketch.noise.mechanism import _insecure_sampler
 
 RESULTS = Path(__file__).parent / "results" / "noise_to_signal.csv"
@@ -46,7 +46,7 @@ class Cell:
     map: str
     masks: str
     noise: str
-    reference: Reference
+    reference: ReferenceKind
     expected: NoiseToSignal
     measured: float
     standard_error: float
@@ -82,7 +82,7 @@ def features_of(points: Floats, design: ps.Design) -> Floats:
 
 
 def measure(
-    design: ps.Design, plain: ps.Design, masks: str, reference: Reference, n_releases: int
+    design: ps.Design, plain: ps.Design, masks: str, reference: ReferenceKind, n_releases: int
 ) -> Cell:
     """Release again and again; `plain` is the same design without masks."""
     points = np.random.default_rng(11).normal(scale=1.3, size=(N_POINTS, DIM))
@@ -131,7 +131,7 @@ def cells(neighbours: str, n_releases: int) -> Iterator[Cell]:
                     design = design_of(map_name, masks, noise, neighbours)
                 except ps.PrivsketchError:
                     continue  # not allowed
-                for reference in get_args(Reference):
+                for reference in get_args(ReferenceKind):
                     yield measure(design, plain, masks, reference, n_releases)
 
 

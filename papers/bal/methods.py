@@ -72,7 +72,7 @@ def paid_rounds(
     names = [f"round {number}" for number in range(n_rounds)]
     account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_rounds))))
     middle, radius = records.ball.center_vector, int(passes.limits.max())
-    weight = max(1, round(radius * float(np.sqrt(2 * lloyd.RHO / np.sqrt(passes.dim)))))
+    weight = max(1, round(radius * float(np.sqrt(2 * lloyd.MEAN_DISTANCE / np.sqrt(passes.dim)))))
     centers = np.rint((model.centers - middle) / passes.unit)
     for name in names:
         sums, counts = lloyd.cluster_sums(passes, centers)

@@ -20,7 +20,7 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball
 from privsketch.projection.calibration import paper_noise
-from privsketch.projection.matrix import UNIT, Matrix
+from privsketch.projection.matrix import MATRIX_UNIT, Matrix
 from privsketch.projection.rows import Projection
 
 PAPER = "JLL 2019"
@@ -63,7 +63,7 @@ def paper_matrix(dim: int, n_components: int) -> Matrix:
 
     model = GaussianRandomProjection(n_components=n_components, random_state=_SEED)
     entries = model.fit(np.zeros((1, dim))).components_.T
-    return Matrix(np.rint(entries * UNIT).astype(np.int64), is_public=True)
+    return Matrix(np.rint(entries * MATRIX_UNIT).astype(np.int64), is_public=True)
 
 
 def draw(dim: int, n_components: int, protect: str, calibration: str, matrix: str) -> Projection:

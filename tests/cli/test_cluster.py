@@ -247,7 +247,7 @@ def test_what_was_written_can_be_inspected(folder):
 
 def test_every_method_can_be_asked_for():
     assert set(command_file.methods_of("squares")) == set(methods.method_names())
-    assert set(command_file.methods_of("distances")) == {"auto", *medians.METHODS}
+    assert set(command_file.methods_of("distances")) == {"auto", *medians.MEDIAN_METHODS}
 
 
 # ---------------------------------------------------------------- a dry run

@@ -35,7 +35,7 @@ def small_blocks(monkeypatch):
     """Readers and threads cut tables into many pieces, at different places."""
     monkeypatch.setattr(selection, "BLOCK_VALUES", 7 * DIM)
     monkeypatch.setattr(selection, "WIDE_ROWS", 1)
-    monkeypatch.setattr(projection_file, "_CHUNK_VALUES", 3 * DIM)
+    monkeypatch.setattr(projection_file, "_RELEASE_CHUNK_VALUES", 3 * DIM)
 
 
 def released(*arguments):

@@ -388,7 +388,7 @@ def test_one_cluster_is_the_mean_of_the_means_of_blocks(monkeypatch):
 def test_how_many_blocks():
     assert aggregate.blocks_for(1, 3) == 1
     assert aggregate.blocks_for(1000, 5) == 20
-    assert aggregate.blocks_for(1e9, 5) == aggregate.MAX_BLOCKS
+    assert aggregate.blocks_for(1e9, 5) == aggregate.MAX_SAMPLE_BLOCKS
 
 
 def test_a_number_that_nobody_gave_is_counted_with_noise(spent):

@@ -146,7 +146,7 @@ def test_the_split_of_su_et_al():
     assert float(for_count / 5) == pytest.approx(0.0224612919, abs=5e-11)
     # Least d / e_i^2 + 4 d rho^2 / e_0^2 at d e_i + e_0 = 1, against a fine search.
     e = np.linspace(0.05, 0.0999, 100_001)
-    best = e[np.argmin(10 / e**2 + 4 * 10 * lloyd.RHO**2 / (1 - 10 * e) ** 2)]
+    best = e[np.argmin(10 / e**2 + 4 * 10 * lloyd.MEAN_DISTANCE**2 / (1 - 10 * e) ** 2)]
     assert float(for_coordinate) == pytest.approx(best, abs=1e-5)
 
 
@@ -504,7 +504,9 @@ def means_error(kind, domain, neighbours):
     laws = [question.law for question in asked]
     unit = Passes(table, domain).unit
     half = domain.half_widths
-    far = 2 * lloyd.RHO * (half[0] if isinstance(domain, ps.Ball) else np.linalg.norm(half))
+    far = (
+        2 * lloyd.MEAN_DISTANCE * (half[0] if isinstance(domain, ps.Ball) else np.linalg.norm(half))
+    )
     if len(laws) == 2:
         return dim * laws[0].variance * unit**2 + laws[1].variance * far**2
     factor = laws[0].sensitivity / (

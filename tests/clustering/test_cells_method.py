@@ -6,7 +6,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering.cells import Grid, Heavy, _reconciled, cluster
+from privsketch.clustering.cells import Grid, HeavyCells, _reconcile, cluster
 from privsketch.clustering.run import Run, clustered
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.mechanism import watched_noise
@@ -58,22 +58,22 @@ def test_cells_and_their_parts_are_where_they_are_said_to_be(shape):
 
 
 def test_heavy_cells_follow_from_the_first_look_alone():
-    rule = Heavy(n_cells=100, dim=2, scale=1.0)
+    rule = HeavyCells(n_cells=100, dim=2, scale=1.0)
     first = np.array([0, 10, 25, 40, 1000, -50, 10**7])
-    along = rule.along(first)
+    along = rule.parts_per_axis(first)
     assert along.tolist() == [1, 1, 1, 2, 8, 1, 8]
     assert rule(first).tolist() == (along > 1).tolist()
-    assert rule == Heavy(100, 2, 1.0)
+    assert rule == HeavyCells(100, 2, 1.0)
     # There is an end to it, and the heaviest come first.
     many = np.arange(10_000, 20_000)
-    found = Heavy(10_000, 3, 1.0).along(many)
+    found = HeavyCells(10_000, 3, 1.0).parts_per_axis(many)
     added = found[found > 1] ** 3
     assert added.sum() <= 15_000
     assert found.argmax() == len(found) - len(added)
     # Noise alone makes a cell heavy now and then: one of 20 runs.
     scale = 3.0
     noise = np.random.default_rng(0).laplace(scale=2 * scale, size=(2000, 400)).round()
-    alarms = [Heavy(400, 1, scale)(row.astype(np.int64)).any() for row in noise]
+    alarms = [HeavyCells(400, 1, scale)(row.astype(np.int64)).any() for row in noise]
     assert np.mean(alarms) < 0.05
 
 
@@ -88,7 +88,7 @@ def test_parts_and_their_cell_agree_by_least_squares():
         first = np.zeros(3)
         np.add.at(first, cell, truth)
         first += rng.normal(scale=np.sqrt(whole), size=3)
-        found, variance = _reconciled(noisy, part, cell, first, scale)
+        found, variance = _reconcile(noisy, part, cell, first, scale)
         errors.append(found - truth)
     errors = np.array(errors)
     assert np.allclose(errors.var(axis=0), variance, rtol=0.15)

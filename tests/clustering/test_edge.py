@@ -16,7 +16,7 @@ import pytest
 import privsketch as ps
 from privsketch.clustering.baselines.grid import cluster as grid
 from privsketch.clustering.baselines.lloyd import cluster as lloyd
-from privsketch.clustering.edge import FALSE_ALARM, Means, cut_records
+from privsketch.clustering.edge import EDGE_FALSE_ALARM, Means, edge_concerns
 from privsketch.clustering.pipeline.method import cluster as pipeline
 from privsketch.clustering.run import clustered
 from privsketch.learning.concerns import on_the_edge
@@ -103,28 +103,28 @@ def seen(means, error, *, counts=1000.0, is_gaussian=True):
 
 def test_how_near_is_near():
     whole = np.ones(1)
-    assert cut_records(seen([1.0, 0.0], 1e-6), whole, BOX)
-    assert not cut_records(seen([0.99, 0.0], 1e-6), whole, BOX)  # surely inside, if not by much
-    assert cut_records(seen([0.99, 0.0], 0.004), whole, BOX)  # may lie on the edge, and not far
-    assert not cut_records(seen([1.0, 0.0], 0.05), whole, BOX)  # may lie well inside as well
-    assert not cut_records(seen([1.0, 0.0], 1e-6, counts=3.0), whole, BOX)  # nobody may be there
-    assert not cut_records(seen([1.0, 0.0], 1e-6), np.array([0.005]), BOX)  # hardly anybody is
-    assert not cut_records(seen([1.0, 0.0], 1e-6), whole, BOX, beyond=True)
-    assert cut_records(seen([1.1, 0.0], 0.02), whole, BOX, beyond=True)
-    assert not cut_records(seen([1.1, 0.0], 0.04), whole, BOX, beyond=True)
-    assert cut_records(seen([0.98, 0.0], 1e-6), whole, BOX, cell=0.02)  # the middle of a cell
-    (text,) = cut_records(seen([[1.0, 0.0], [0.0, 0.0]], 1e-6), np.array([0.3, 0.7]), BOX)
+    assert edge_concerns(seen([1.0, 0.0], 1e-6), whole, BOX)
+    assert not edge_concerns(seen([0.99, 0.0], 1e-6), whole, BOX)  # surely inside, if not by much
+    assert edge_concerns(seen([0.99, 0.0], 0.004), whole, BOX)  # may lie on the edge, and not far
+    assert not edge_concerns(seen([1.0, 0.0], 0.05), whole, BOX)  # may lie well inside as well
+    assert not edge_concerns(seen([1.0, 0.0], 1e-6, counts=3.0), whole, BOX)  # nobody may be there
+    assert not edge_concerns(seen([1.0, 0.0], 1e-6), np.array([0.005]), BOX)  # hardly anybody is
+    assert not edge_concerns(seen([1.0, 0.0], 1e-6), whole, BOX, beyond=True)
+    assert edge_concerns(seen([1.1, 0.0], 0.02), whole, BOX, beyond=True)
+    assert not edge_concerns(seen([1.1, 0.0], 0.04), whole, BOX, beyond=True)
+    assert edge_concerns(seen([0.98, 0.0], 1e-6), whole, BOX, cell=0.02)  # the middle of a cell
+    (text,) = edge_concerns(seen([[1.0, 0.0], [0.0, 0.0]], 1e-6), np.array([0.3, 0.7]), BOX)
     assert text.startswith("30% of the records")
 
 
 def test_boxes_have_widths_and_balls_a_radius():
     wide = ps.Box([-1, -100], [1, 100])
-    assert not cut_records(seen([0.5, 50.0], 1e-6), np.ones(1), wide)
-    assert cut_records(seen([0.5, -100.0], 1e-6), np.ones(1), wide)
+    assert not edge_concerns(seen([0.5, 50.0], 1e-6), np.ones(1), wide)
+    assert edge_concerns(seen([0.5, -100.0], 1e-6), np.ones(1), wide)
     ball = ps.Ball(dim=2, radius=5.0)
-    assert cut_records(seen([3.0, 4.0], 1e-6), np.ones(1), ball)
-    assert not cut_records(seen([3.0, 3.9], 1e-6), np.ones(1), ball)
-    assert cut_records(seen([3.0, 4.0], 1e-6), np.ones(1), ball, beyond=True)  # no ball around it
+    assert edge_concerns(seen([3.0, 4.0], 1e-6), np.ones(1), ball)
+    assert not edge_concerns(seen([3.0, 3.9], 1e-6), np.ones(1), ball)
+    assert edge_concerns(seen([3.0, 4.0], 1e-6), np.ones(1), ball, beyond=True)  # no ball around it
 
 
 def test_labels_lie_on_their_bounds_by_nature():
@@ -135,7 +135,7 @@ def test_labels_lie_on_their_bounds_by_nature():
         outward = half.copy()
         outward[1] *= inside
         centers = schema.box.center_vector + outward[np.newaxis]
-        told = cut_records(seen(centers, 1e-9), np.ones(1), schema.box, schema=schema)
+        told = edge_concerns(seen(centers, 1e-9), np.ones(1), schema.box, schema=schema)
         assert bool(told) == is_cut
         assert bool(on_the_edge(centers, np.ones(1), schema.box, schema)) == is_cut
 
@@ -184,9 +184,9 @@ def test_noise_alone_keeps_to_its_chance(is_gaussian):
     def found(factor):
         noise = draw(0.0, factor * size, (n_runs, 2, 2))
         told = [seen(0.95 + one, error, is_gaussian=is_gaussian) for one in noise]
-        return sum(bool(cut_records(one, np.full(2, 0.5), BOX)) for one in told)
+        return sum(bool(edge_concerns(one, np.full(2, 0.5), BOX)) for one in told)
 
-    assert n_runs * FALSE_ALARM == 10
+    assert n_runs * EDGE_FALSE_ALARM == 10
     assert found(1.0) <= 30
     assert found(3.0) > 30
 

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch.clustering import medians
 from privsketch.clustering.medians import (
-    WEIGHT,
+    UNIT_WEIGHT,
     cluster_medians,
     median_sums,
     release_least,
@@ -28,12 +28,12 @@ from privsketch.clustering.run import clustered
 from privsketch.clustering.tree import medians as median_recovery
 from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.medians import (
-    N_STEPS,
-    ONE,
+    MEDIAN_STEPS,
+    UNIT_NORM,
     l1_norm,
     path_losses,
+    release_indices,
     release_medians,
-    release_places,
     shrunk,
     unit_vectors,
     vector_sums,
@@ -188,8 +188,8 @@ def test_vectors_are_whole_and_depend_on_their_residual_alone():
     ):
         squared = max(int(residual @ residual), 300**2)
         for v, r in zip(vector.tolist(), residual.tolist(), strict=True):
-            # trunc(ONE r / sqrt(squared)), in integers
-            assert abs(v) == math.isqrt(ONE**2 * r * r // squared)
+            # trunc(UNIT_NORM r / sqrt(squared)), in integers
+            assert abs(v) == math.isqrt(UNIT_NORM**2 * r * r // squared)
 
 
 # --- the tree's medians ---
@@ -208,7 +208,7 @@ def test_loss_of_the_choice_of_medians(neighbours, change):
         data = projected(records)
         losses = path_losses(data, centers, path)
         account = even_account(ps.Budget(epsilon, 0.0, neighbours), "median")
-        calls = questions(lambda: release_places(losses, account, "median"))
+        calls = questions(lambda: release_indices(losses, account, "median"))
         assert account.receipt("median", None).epsilon == epsilon
         return [permute_and_flip(asked.values, asked.law.scale * stretch) for asked in calls]
 
@@ -336,15 +336,18 @@ def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours, m
     found = replay(run, *neighbour_tables(neighbours, dim))
     assert 0.2 < found.largest_move <= 1
     if method == "rounds":
-        assert len(found.moves_of("laplace" if delta == 0 else "gaussian")) >= medians.N_ROUNDS + 2
+        assert (
+            len(found.moves_of("laplace" if delta == 0 else "gaussian"))
+            >= medians.MEDIAN_ROUNDS + 2
+        )
         more = len(found.moves) - len(medians.share_weights(dim, delta == 0))
         assert more in (0, 1)  # pure ones count apart
     else:
-        assert len(found.moves_of("laplace")) == 2 + N_STEPS
+        assert len(found.moves_of("laplace")) == 2 + MEDIAN_STEPS
 
 
 def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
-    def uncut(residuals, least, one=ONE):
+    def uncut(residuals, least, one=UNIT_NORM):
         lengths = np.full(len(residuals), float(least))
         return np.trunc(residuals * (one / least)), lengths
 
@@ -369,7 +372,7 @@ def test_shares_add_up(dim):
     for is_pure in (False, True):
         weights = share_weights(dim, is_pure)
         assert sum(weights.values()) == 1
-        assert ("subspace" in weights) == (dim > medians.MAX_COLUMNS and not is_pure)
+        assert ("subspace" in weights) == (dim > medians.MAX_SKETCH_COLUMNS and not is_pure)
     assert sum(median_recovery.MEDIAN_SHARES.values()) == 1
     assert sum(tree_share_weights(2, median_recovery.MEDIAN_SHARES).values()) == 1
 
@@ -484,7 +487,7 @@ def test_vectors_point_from_the_center_to_the_records_of_its_cluster():
     largest = float(data.passes.limits.max())
     projected_centers = data(data.passes.quantised(np.array([[-0.5, 0.0], [0.5, 0.2]])))
     centers = np.array([[-0.5, 0.3], [0.5, 0.2]]) * largest
-    sums = vector_sums(data, projected_centers, centers) / ONE
+    sums = vector_sums(data, projected_centers, centers) / UNIT_NORM
     np.testing.assert_allclose(sums, [[0.0, -1.0], [0.0, 0.0]], atol=1e-3)
 
 
@@ -501,7 +504,7 @@ def test_the_length_is_a_small_quantile(fixed_noise):
 
 def test_noise_alone_makes_no_long_step():
     rng = np.random.default_rng(0)
-    law = laplace_law(l1_norm(20) + WEIGHT, 6 * 21, 0.1, "add-remove")
+    law = laplace_law(l1_norm(20) + UNIT_WEIGHT, 6 * 21, 0.1, "add-remove")
     noise = rng.laplace(size=(500, 6, 21)) * law.scale
     steps = [steps_of(some, law.variance, 1000) for some in noise]
     lengths = np.linalg.norm(np.concatenate(steps), axis=1)

@@ -19,9 +19,9 @@ from privsketch.clustering.tree.cubes import (
     Projected,
     Tree,
     candidate_centers,
+    count_children,
     default_threshold,
     grow,
-    occupied,
     projected_radius,
 )
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree, share_weights
@@ -256,7 +256,7 @@ def test_cubes_hold_their_records():
     for level in range(1, n_levels + 1):
         places = tree.children(points)
         assert len(places) == len(points)  # nothing is left out where all cubes are active
-        rows = occupied(data, [tree])[0]
+        rows = count_children(data, [tree])[0]
         unique, counts = np.unique(places, return_counts=True)
         np.testing.assert_array_equal(rows, np.stack([unique, counts], axis=1))
         tree = tree.grown(np.arange(tree.n_children))

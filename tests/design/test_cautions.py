@@ -170,7 +170,7 @@ def test_descriptions_say_it_too_unless_it_was_said():
     said = stated_cautions(UNEVEN_BOX, design.budget, 1e5)
     text = design.describe()
     assert all(f"careful     {one}" in text for one in said)
-    assert not any(one in describe_design(design, said=said) for one in said)
+    assert not any(one in describe_design(design, shown=said) for one in said)
     receipt = ps.sketch(TABLE, design).receipt
     assert "careful     epsilon = 11" in receipt.describe()
     assert "careful" not in ps.sketch(TABLE, plan()).receipt.describe()

@@ -10,7 +10,13 @@ import pytest
 
 import privsketch as ps
 from privsketch.design.cautions import cautions, kmeans_cost
-from privsketch.design.forecast import GOOD, expected_range, forecast, noise_to_signal, references
+from privsketch.design.forecast import (
+    GOOD_RSSE,
+    expected_noise,
+    expected_range,
+    forecast,
+    references,
+)
 from privsketch.design.size import (
     COVARIANCE_TYPES,
     band_share,
@@ -145,7 +151,7 @@ def test_the_number_of_records_needed_is_the_least_good_one(noise, k):
     assert dataclasses.replace(design, n_records=needed).forecast().verdict == "good"
     fewer = dataclasses.replace(design, n_records=needed / 2)
     assert fewer.forecast().verdict != "good"
-    assert expected_range(design, needed - 1)[1] > GOOD
+    assert expected_range(design, needed - 1)[1] > GOOD_RSSE
 
 
 def test_merged_holders_add_records_and_noise():
@@ -174,7 +180,7 @@ def test_noise_to_signal_against_simulated_sketches():
         noisy = noisy + design.noise_std / n * rng.normal(size=len(noisy))
         signal += np.square(clean).sum()
         noise += np.square(noisy - clean).sum()
-    assert noise_to_signal(design) == pytest.approx(noise / signal, rel=0.15)
+    assert expected_noise(design).total == pytest.approx(noise / signal, rel=0.15)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ from privsketch.design.alternatives import (
     percent,
     recommend,
 )
-from privsketch.design.forecast import expected_noise, feature_and_record_rate, noise_to_signal
+from privsketch.design.forecast import expected_noise, feature_and_record_rate
 from privsketch.design.noise_to_signal import (
     NoiseToSignal,
     direction_moments,
@@ -546,7 +546,6 @@ def test_the_ratio_of_a_design_is_lemma_26_with_its_own_noise(masks, feature_map
     assert parts.private == pytest.approx(2 * design.noise_std**2 / (1e8 * signal))
     left_out = energy * (1 / (alpha * beta) - 1) / (1e4 * signal)
     assert parts.sampled + parts.masked == pytest.approx(left_out)
-    assert noise_to_signal(design) == parts.total
     assert expected_noise(design, n_holders=4).private == pytest.approx(parts.private / 4)
     assert expected_noise(design, n_holders=4).masked == pytest.approx(parts.masked / 4)
 
@@ -637,7 +636,7 @@ def test_alternatives_of_a_study():
         facts = json.loads(json.dumps(one.to_json(), allow_nan=False))
         assert facts["error_low"] < facts["error_high"]
         assert facts["bytes"] == 8 * (2 * one.design.n_features + 1)
-        assert facts["noise_to_signal"] == one.noise.total == noise_to_signal(one.design)
+        assert facts["noise_to_signal"] == one.noise.total == expected_noise(one.design).total
     kinds = {one.design.noise for one in found.alternatives}
     assert kinds == {"gaussian", "laplace", "cube"}
     assert {"uniform:112", "block:110", "poisson:0.1", "records:0.1"} < {

@@ -23,7 +23,7 @@ from papers.jll import spread as jll_spread
 from papers.jll import table as jll_table
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.threads import one_thread
-from privsketch.projection.matrix import UNIT
+from privsketch.projection.matrix import MATRIX_UNIT
 
 NAMES = [
     *("icassp-figure2-left", "icassp-figure2-right", "icassp-figure3"),
@@ -185,7 +185,7 @@ def test_the_papers_matrix_consists_of_records():
         centers = np.zeros((2, dim))
         first, _ = make_blobs(10_000, centers=centers, random_state=0, shuffle=False)
         matrix = jll_setting.paper_matrix(dim, k)
-        assert np.abs(matrix.values.T * math.sqrt(k) - first[:k]).max() < math.sqrt(k) / UNIT
+        assert np.abs(matrix.values.T * math.sqrt(k) - first[:k]).max() < math.sqrt(k) / MATRIX_UNIT
 
 
 @pytest.mark.parametrize("protect", ["element", "row"])

@@ -246,7 +246,7 @@ def test_descriptions_that_nothing_released_has_are_refused(change, tmp_path):
 
 @pytest.fixture
 def small_strips(monkeypatch):
-    monkeypatch.setattr(distances_module, "STRIP", 64)
+    monkeypatch.setattr(distances_module, "VALUES_AT_ONCE", 64)
 
 
 def test_matrix_is_plain_distances_less_the_noise(small_strips):
@@ -495,8 +495,8 @@ def test_distances_to_many_centers_are_in_memory_by_strips():
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(analysis, "QUERIES", 7)
-    monkeypatch.setattr(analysis, "CANDIDATES", 11)
+    monkeypatch.setattr(analysis, "QUERIES_AT_ONCE", 7)
+    monkeypatch.setattr(analysis, "CANDIDATES_AT_ONCE", 11)
 
 
 def test_nearest_rows_of_one_release_are_those_of_plain_distances(small_tiles):

@@ -21,7 +21,7 @@ from privsketch.noise.calibration import kappa_discrete
 from privsketch.projection import matrix as norms
 from privsketch.projection.calibration import realised_gaussian, realised_laplace
 from privsketch.projection.matrix import (
-    UNIT,
+    MATRIX_UNIT,
     Change,
     Matrix,
     Protection,
@@ -146,7 +146,7 @@ def test_a_seed_gives_the_same_matrix_for_good():
 
 @pytest.mark.parametrize("make", [fresh_matrix, lambda d, k: public_matrix(d, k, 11)])
 def test_entries_are_normal(make):
-    entries = make(500, 40).integers.reshape(-1) / UNIT * math.sqrt(40)
+    entries = make(500, 40).integers.reshape(-1) / MATRIX_UNIT * math.sqrt(40)
     assert stats.kstest(entries, "norm").pvalue > 1e-7
     assert stats.kstest(1.3 * entries, "norm").pvalue < 1e-7
 
@@ -169,7 +169,7 @@ def test_entries_are_as_accurate_as_calibrations_say(monkeypatch):
         for i, (high, low, angle) in enumerate(words.tolist()):
             u = (mpmath.mpf(high) * 2**64 + low + 0.5) / mpmath.mpf(2) ** 128
             v = (mpmath.mpf(angle >> 12) + 0.5) / 2**52
-            radius = mpmath.sqrt(-2 * mpmath.log(u)) * UNIT / mpmath.sqrt(6)
+            radius = mpmath.sqrt(-2 * mpmath.log(u)) * MATRIX_UNIT / mpmath.sqrt(6)
             for entry, exact in (
                 (entries[2 * i], radius * mpmath.cos(2 * mpmath.pi * v)),
                 (entries[2 * i + 1], radius * mpmath.sin(2 * mpmath.pi * v)),

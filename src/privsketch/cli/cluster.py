@@ -463,7 +463,7 @@ def _forecast(
     if choice.method == "sketch":
         design = study.design()
         told = ps.estimate_cost(design, n_threads=n_threads).describe()
-        lines += ["", describe_design(design, said=said), "", told, ""]
+        lines += ["", describe_design(design, shown=said), "", told, ""]
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.box.half_widths)
         plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records)

@@ -16,7 +16,7 @@ from privsketch.cli.shell.output import filled, require_free, say, say_cautions,
 from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, signing_key
 
 if TYPE_CHECKING:
-    from privsketch.design.alternatives import Alternative, Plan
+    from privsketch.design.alternatives import Alternative, DesignComparison
 
 _LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal")
 _WIDE = (
@@ -153,7 +153,7 @@ def design(
     said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
     signatures = sign_result(signer, output, planned.to_bytes(), "design")
-    say(describe_design(planned, said=said), output)
+    say(describe_design(planned, shown=said), output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import design_facts
@@ -201,7 +201,7 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     _show(found, said)
 
 
-def plan_to_json(found: Plan) -> dict[str, Any]:
+def plan_to_json(found: DesignComparison) -> dict[str, Any]:
     """Return a plan as plain JSON values."""
     return {
         "recommended": found.recommended.name,
@@ -215,7 +215,7 @@ def _terminal_width() -> int:
     return max(_MIN_WIDTH, get_terminal_size((_MIN_WIDTH, 24)).columns)
 
 
-def _show(found: Plan, said: Sequence[str]) -> None:
+def _show(found: DesignComparison, said: Sequence[str]) -> None:
     """Print the table and the reasons, without cautions that were printed before."""
     from rich.console import Console
 

@@ -1,9 +1,9 @@
-"""Clustering methods for the records of one holder: which ones exist, and which one "auto" takes.
+"""The clustering methods for the records of one holder, and the choice of "auto".
 
-A sketch (design, sketch, learn) is one of them; all others read the records themselves. Methods
-that are not in `_OWN` are found by entry points of the group `privsketch.methods`, our own
-baselines among them. The choice depends on public facts only: the numbers of clusters, columns and
-records, the budget and the domain. "auto" never chooses a registered method.
+A sketch (design, sketch, learn) is one of the methods; all others read the records themselves.
+Methods that are not in `_OWN_METHODS` are registered as entry points of the group
+`privsketch.methods`, our own baselines among them. "auto" chooses by public facts only: the numbers
+of clusters, columns and records, the budget and the domain. It never chooses a registered method.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from privsketch.clustering import cells
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import plan_pipeline
 from privsketch.clustering.run import Run, clustered
-from privsketch.clustering.sparse.method import Start, cluster_sparse
+from privsketch.clustering.sparse.method import SparseStart, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.design.cells import cell_error, noise_of_cells, plan_cells
 from privsketch.design.forecast import references
@@ -30,30 +30,30 @@ from privsketch.facts.domain import Domain, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 
-_OWN: dict[str, Callable[..., ClusterModel]] = {
+_OWN_METHODS: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,
     "cells": cells.cluster,
     "partition-tree": cluster_by_tree,
 }
-_SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
+_SPARSE_STARTS: dict[str, SparseStart] = {"pipeline": "sketch", "partition-tree": "trees"}
 # Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
 # benchmarks/regret). The factors are average errors over those of the best method of each study.
-CELL_COLUMNS = 2  # up to this number, cells have a factor of 1.03; sketches and pipelines 1.6
-FORECAST_COLUMNS = 8  # up to this number: cells 1.12, pipelines 1.2, the better forecast 1.02
-FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # without a number of records: cells, pipelines beyond
-# Forecasts are for clusters that touch; for many other kinds a sketch is worse than cells. In 185
-# studies, factors of 3 to 5 had the least error, with a delta and without.
+CELL_COLUMNS = 2  # up to here cells have a factor of 1.03; sketches and pipelines 1.6
+FORECAST_COLUMNS = 8  # up to here: cells 1.12, pipelines 1.2, the better forecast 1.02
+FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # limits of cells without a number of records
+# Forecasts are for touching clusters; for many other kinds a sketch is worse than cells. In 185
+# studies, factors of 3 to 5 had the smallest error, with a delta and without.
 _CELLS_ADVANTAGE = 4.0
 
 
 def method_names() -> tuple[str, ...]:
     """Return the names of all methods: "auto", "sketch", our own and registered ones."""
-    return tuple(dict.fromkeys(["auto", "sketch", *_OWN, *plugin_names("methods")]))
+    return tuple(dict.fromkeys(["auto", "sketch", *_OWN_METHODS, *plugin_names("methods")]))
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method that reads the records, and the package that registers it.
+    """Method that reads the records, and the package that registers it.
 
     Attributes
     ----------
@@ -70,11 +70,11 @@ class Method:
 
     @classmethod
     def find(cls, name: str) -> Method:
-        """Return the method of this name; a package is imported if it registers it."""
+        """Return the method of this name, and import the package that registers it."""
         require_one_of("method", name, method_names()[2:])
-        plugin = None if name in _OWN else find_plugin("methods", name)
+        plugin = None if name in _OWN_METHODS else find_plugin("methods", name)
         if plugin is None:
-            return cls(name, _OWN[name])
+            return cls(name, _OWN_METHODS[name])
         if not callable(plugin.part):
             raise ParameterError(
                 f"`method={name!r}`: {plugin.origin} registers an object that cannot be called; "
@@ -85,11 +85,11 @@ class Method:
 
     @property
     def takes_noise(self) -> bool:
-        """Whether the kind of its noise can be chosen: the function has a parameter `noise`."""
+        """Whether the function has a parameter `noise`, which selects the kind of noise."""
         return "noise" in signature(self.cluster).parameters
 
     def __call__(self, run: Run, n_clusters: int, **options: Any) -> ClusterModel:
-        """Run the method. The receipt names the package that it comes from.
+        """Run the method. The receipt names the package that registers it.
 
         Charges: the budget of the run, once.
         """
@@ -99,17 +99,17 @@ class Method:
 
 @dataclass(frozen=True)
 class Choice:
-    """A method and the reason for it, which is empty if the caller named the method."""
+    """Method and the reason for it, which is empty if the caller named the method."""
 
     method: str
     reason: str = ""
 
     def receipt(self, receipt: Receipt) -> Receipt:
-        """Return the receipt of the method with the reason, if there is one."""
+        """Return a receipt with the reason for the method, if there is one."""
         if not self.reason:
             return receipt
-        because = f"method {self.method!r} was chosen because {self.reason}"
-        return replace(receipt, mechanism=f"{receipt.mechanism}; {because}")
+        choice = f"method {self.method!r} was chosen because {self.reason}"
+        return replace(receipt, mechanism=f"{receipt.mechanism}; {choice}")
 
 
 def chosen_method(
@@ -121,7 +121,7 @@ def chosen_method(
     n_records: float | None,
     n_nonzero: int | None = None,
 ) -> Choice:
-    """Return the named method, or for "auto" the one of least expected error over many studies.
+    """Return the named method, or for "auto" the one of smallest error in many random studies.
 
     Charges: nothing. No record is read.
     """
@@ -132,7 +132,7 @@ def chosen_method(
     if n_nonzero is not None and method not in ("auto", *_SPARSE_STARTS):
         raise _no_sparse_centers(n_nonzero, method)
     if method not in ("auto", "sketch"):
-        Method.find(method)  # fail before anything is spent
+        Method.find(method)  # raises an error before anything is spent
     if method != "auto":
         return Choice(method)
     dim = len(domain.half_widths)
@@ -154,14 +154,14 @@ def chosen_method(
 
 
 def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> float:
-    """Return the expected excess error of cells, for clusters that touch.
+    """Return the expected excess error of cells, for touching clusters.
 
     It is the squared error over that of k-means without privacy, less 1.
     """
     half_widths = enclosing_box(domain).half_widths
     try:
         noise = noise_of_cells(replace(budget, delta=0.0), "laplace")
-    except ParameterError:  # no noise of that size can be drawn
+    except ParameterError:  # noise of that size cannot be drawn
         return math.inf
     expected = cell_error(
         cells=plan_cells(half_widths, n_clusters, n_records, noise),
@@ -175,8 +175,8 @@ def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records
 
 
 def _no_sparse_centers(n_nonzero: object, method: str) -> ParameterError:
-    known = " or ".join(map(repr, _SPARSE_STARTS))
-    return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {known}")
+    names = " or ".join(map(repr, _SPARSE_STARTS))
+    return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {names}")
 
 
 def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:

@@ -1,14 +1,13 @@
-"""Signs in released means of clusters that the domain cuts records.
+"""Evidence in released cluster means that the domain cuts records.
 
-Records outside of a domain are moved to its edge, and a cluster of them has its mean there. A mean
-is known up to noise. It counts as on the edge if it may lie there, and can lie well inside with a
-small chance only. Some methods do not move records to the edge of their box, because they read them
-in the ball around it. Means beyond the edge then show the same, and more surely: records inside
-have no mean there.
+Records outside a domain are moved to its edge, and a cluster of such records has its mean there. A
+mean is known up to noise. It counts as on the edge if it may lie there and is unlikely to lie well
+inside. Some methods do not move records to the edge of their box, because they read them in the
+ball around it. Means beyond the edge are then the stronger evidence: no records inside have one.
 
-This is post-processing of released numbers. A cluster that is cut in part has its mean inside, and
-is not noticed. Values that naturally lie on a bound, as in a column of zeros and ones, look as if
-they had been cut.
+All of this is post-processing. A cluster that is only partly cut has its mean inside and is not
+noticed. Values that naturally lie on a bound, as in a column of zeros and ones, look as if they had
+been cut.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.schema import Schema
 from privsketch.learning.concerns import EDGE, coordinates_cut, edge_concern
 
-WELL_INSIDE = 0.95  # of the way from the center to the edge: a mean there is not cut
+WELL_INSIDE = 0.95  # of the way from the center to the edge: a mean below is not cut
 MAX_ERRORS = 3.0  # standard errors by which a mean may be off
-FALSE_ALARM = 0.001  # chance of an alarm in a run where no record is cut
+EDGE_FALSE_ALARM = 0.001  # chance of an alarm in a run where no record is cut
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Means:
     count_errors : float or (n_clusters,) float64
         Standard deviations of the noise of the counts.
     is_gaussian : bool
-        Whether the noise is Gaussian; tails of all other noise are at most those of Laplace noise.
+        Whether the noise is Gaussian; the tails of other noise are bounded by those of Laplace.
     """
 
     means: Floats
@@ -62,7 +61,7 @@ class Means:
         is_gaussian: bool,
         around: Floats,
     ) -> Means:
-        """Return means of noisy sums about `around`, given the variances of sums and counts."""
+        """Return the means of noisy sums about `around`, for variances of sums and of counts."""
         divisors = np.maximum(counts, 1.0)[:, np.newaxis]
         steps = sums / divisors
         sum_variance, count_variance = variances
@@ -70,13 +69,13 @@ class Means:
         return cls(steps + around, counts, errors, math.sqrt(count_variance), is_gaussian)
 
     @property
-    def sure(self) -> float:
-        """Standard deviations that a noise of the run exceeds with the chance of a false alarm."""
-        chance = FALSE_ALARM / self.means.size
-        return float(norm.isf(chance)) if self.is_gaussian else -math.log(chance) / math.sqrt(2)
+    def max_deviations(self) -> float:
+        """Standard deviations that any noise exceeds with the probability of a false alarm."""
+        tail = EDGE_FALSE_ALARM / self.means.size
+        return float(norm.isf(tail)) if self.is_gaussian else -math.log(tail) / math.sqrt(2)
 
 
-def cut_records(
+def edge_concerns(
     clusters: Means,
     weights: Floats,
     domain: Domain,
@@ -87,16 +86,16 @@ def cut_records(
 ) -> tuple[str, ...]:
     """Return a concern if clusters of some weight have their means on the edge of the domain.
 
-    `weights` are the shares of records that the model states. `beyond` is for methods that do not
-    move records into a box: means must then lie outside as well. `cell` is the distance from the
-    edge at which records on the edge appear, in half-widths. With a `schema`, which moved numbers
-    and dates to their bounds before, means are those of encoded records.
+    `weights` are the model's shares of records. `beyond` is for methods that do not move records
+    into a box: means must then lie outside it. `cell` is the distance from the edge at which
+    records on the edge appear, in half-widths. With a `schema`, which already moved numbers and
+    dates to their bounds, means are those of encoded records.
     """
     if schema is not None:
         domain, beyond = schema.box, False
     offsets = clusters.means - domain.center_vector
     if isinstance(domain, Ball):
-        # Noise makes vectors longer.
+        # Noise makes vectors longer on average.
         squares = np.square(offsets).sum(axis=1) - np.square(clusters.errors).sum(axis=1)
         outward = np.sqrt(np.maximum(squares, 0.0))[:, np.newaxis] / domain.radius
         errors = clusters.errors.max(axis=1, keepdims=True) / domain.radius
@@ -105,10 +104,10 @@ def cut_records(
         errors = clusters.errors / domain.half_widths
         if schema is not None:
             outward = np.where(coordinates_cut(schema), outward, 0.0)
-    surely = outward - clusters.sure * errors
+    lower = outward - clusters.max_deviations * errors
     if beyond and not isinstance(domain, Ball):
-        on_edge = surely > 1.0
+        on_edge = lower > 1.0
     else:
-        on_edge = (outward + MAX_ERRORS * errors + cell > EDGE) & (surely > WELL_INSIDE)
-    is_real = clusters.counts > clusters.sure * clusters.count_errors
+        on_edge = (outward + MAX_ERRORS * errors + cell > EDGE) & (lower > WELL_INSIDE)
+    is_real = clusters.counts > clusters.max_deviations * clusters.count_errors
     return tuple(edge_concern(float(weights[is_real & on_edge.any(axis=1)].sum())))

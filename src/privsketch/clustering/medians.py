@@ -1,22 +1,22 @@
 """K-medians: centers of least distance to their records, on one budget.
 
-A mean follows its farthest records. A median hardly does: it makes the sum of distances small, not
-that of their squares. There are two methods. "rounds" starts from the k-means centers of one sketch
-and makes a few median rounds. "partition-tree" is that of Balcan et al. (2017), made implementable
-and pure. docs/medians.md compares them.
+A median minimises the sum of distances, a mean that of squared distances. The farthest records
+therefore move a mean, and hardly a median. There are two methods. "rounds" starts from the k-means
+centers of one sketch and makes a few median rounds. "partition-tree" follows Balcan et al. (2017),
+made implementable and pure. docs/medians.md compares them.
 
-Start. Medians are near means unless clusters are skewed, and a sketch finds k means at once. Beyond
-a few columns it is a sketch of the records' coordinates along directions. With a delta they are
-released first; without one they are random, which is as good in pure noise and costs nothing. Where
-clusters are not round, several searches of one sketch end in different places. Searching is free,
-and a private choice by sums of distances picks the best.
+Start. Medians are near means unless clusters are skewed, and a sketch finds k means at once. In
+many columns it is a sketch of the records' coordinates along directions. With a delta they are
+released first; without one they are random, which is as good in pure noise and costs nothing. If
+clusters are not round, several searches of one sketch end at different centers. Searching is free,
+and a private choice by sums of distances picks the best result.
 
 Rounds. A record x belongs to its nearest released center c. With L = max(|x - c|, l), the center
-moves by the sum of (x - c) / L over the sum of 1 / L: the mean of the records, each weighted by
-its closeness, which is one step of reweighted least squares (Weiszfeld). Sums are of whole
-numbers, ONE (x - c) / L and WEIGHT l / L, both bounded whatever the record is. l is a small
-quantile of the lengths, from a noisy histogram: most records count as in a sum of distances, and no
-weight is far below another.
+moves by the sum of (x - c) / L over the sum of 1 / L, to the mean of the records weighted by their
+closeness. This is one step of reweighted least squares (Weiszfeld). The sums are of the whole
+numbers UNIT_NORM (x - c) / L and UNIT_WEIGHT l / L, which are bounded for every record. l is a
+small quantile of the lengths, from a noisy histogram: most records count as in a sum of distances,
+and no weight is far below another.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, Whole
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
+from privsketch.clustering.pipeline.plan import DIRECTION_COUNTS, MAX_SKETCH_COLUMNS
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
-from privsketch.clustering.tree.medians import ONE, l1_norm, shrunk, unit_vectors, whole_sums
+from privsketch.clustering.tree.medians import UNIT_NORM, l1_norm, shrunk, unit_vectors, whole_sums
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.clustering.tree.swap import WIDTH, members, moved_into_ball, nearest_losses
 from privsketch.facts.domain import Ball
@@ -43,9 +44,12 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.sketching.sketch import Sketch
 
-METHODS = ("rounds", "partition-tree")
-N_ROUNDS = 4  # by trial; docs/medians.md has what they reach
-LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)  # by trial (docs/medians.md)
+MEDIAN_METHODS = ("rounds", "partition-tree")
+# With a delta, losses hardly depend on rounds and shares between half and twice these values:
+# `python -m benchmarks constants clustering MEDIAN_ROUNDS` and so on.
+MEDIAN_ROUNDS = 4
+LENGTHS_SHARE = Fraction(1, 50)  # benchmarks constants clustering LENGTHS_SHARE
+COUNTS_SHARE = Fraction(1, 50)  # benchmarks constants clustering COUNTS_SHARE
 
 
 def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> ClusterModel:
@@ -68,7 +72,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
     with one_thread():  # blocks of records already share the cores
         centers = release_start(run, passes, n_clusters, account, n_records)
         least = release_least(passes, centers, account, "lengths")
-        for number in range(N_ROUNDS):
+        for number in range(MEDIAN_ROUNDS):
             centers = release_round(passes, centers, least, account, f"round {number}")
         counts, _ = account.counts("counts", cluster_counts(passes, centers))
     return run.model(
@@ -81,18 +85,18 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
 
 
 def checked_method(method: str) -> str:
-    """Return the method, or raise an error if it is unknown."""
-    return require_one_of("method", method, METHODS)
+    """Return the method, or raise a ParameterError if it is unknown."""
+    return require_one_of("method", method, MEDIAN_METHODS)
 
 
 def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     """Return the shares of the steps of "rounds"; they add up to 1."""
     start = start_weights(dim, is_pure)
-    for_round = (1 - sum(start.values()) - LENGTHS_SHARE - COUNTS_SHARE) / N_ROUNDS
+    for_round = (1 - sum(start.values()) - LENGTHS_SHARE - COUNTS_SHARE) / MEDIAN_ROUNDS
     return {
         **start,
         "lengths": LENGTHS_SHARE,
-        **{f"round {number}": for_round for number in range(N_ROUNDS)},
+        **{f"round {number}": for_round for number in range(MEDIAN_ROUNDS)},
         "counts": COUNTS_SHARE,
     }
 
@@ -106,18 +110,18 @@ def cluster_counts(passes: Passes, centers: Whole) -> Integers:
     return passes.sums(work, "cluster sizes")[0]
 
 
-MAX_COLUMNS = 20  # of a sketch of all columns; beyond, it is along directions
-N_DIRECTIONS = 10  # the most that plans of the pipeline have (pipeline/plan.py)
-# By trial; docs/medians.md has what all shares together reach.
-SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
-SUBSPACE_SHARE = Fraction(1, 5)  # of the share of the sketch
+# The sketch has a compromise: pure noise needs more, little noise less.
+SKETCH_SHARE = Fraction(1, 2)  # benchmarks constants clustering SKETCH_SHARE
+STARTS_SHARE = Fraction(1, 25)  # benchmarks constants clustering STARTS_SHARE
+# Of the share of the sketch.
+SUBSPACE_SHARE = Fraction(1, 5)  # benchmarks constants clustering SUBSPACE_SHARE
 SEARCHES = (None, 1, 2)  # public seeds of searches; None is the seed of the sketch
 MAX_DISTANCE = WIDTH // 4  # distances are cut at a quarter of the diameter
 
 
 def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
-    """Return the shares of the start."""
-    if dim <= MAX_COLUMNS or is_pure:
+    """Return the shares of the steps of the start."""
+    if dim <= MAX_SKETCH_COLUMNS or is_pure:
         return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
     return {
         "subspace": SKETCH_SHARE * SUBSPACE_SHARE,
@@ -133,7 +137,7 @@ def release_start(
 
     Charges: the shares of `start_weights`.
     """
-    searches = _searched(run, passes, n_clusters, account, n_records)
+    searches = _search_centers(run, passes, n_clusters, account, n_records)
     center = passes.domain.center_vector
     starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in searches]
     return starts[account.choice("starts", start_losses(passes, starts), MAX_DISTANCE)]
@@ -144,59 +148,59 @@ def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
     return nearest_losses(passes, starts, "losses of starts", MAX_DISTANCE, "distances")
 
 
-def _searched(
+def _search_centers(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> list[Floats]:
     """Return the centers (k, dim) of several searches, in the units of the records.
 
     Charges: the shares "subspace" and "sketch".
     """
-    if passes.dim <= MAX_COLUMNS:
+    if passes.dim <= MAX_SKETCH_COLUMNS:
         missing = "center" if run.missing_to_center else "error"
         blocks = passes.changed(_unchanged, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
-        return _learned(released, n_clusters)
+        return _learn_centers(released, n_clusters)
     ball = passes.domain
     if account.shares.is_pure:
-        subspace = random_directions(passes.dim, N_DIRECTIONS, run.seed)
+        subspace = random_directions(passes.dim, DIRECTION_COUNTS[-1], run.seed)
     else:
         subspace = release_subspace(
-            passes, N_DIRECTIONS, account, "subspace", n_records, run.seed, run.n_threads
+            passes, DIRECTION_COUNTS[-1], account, "subspace", n_records, run.seed, run.n_threads
         )
     rows = subspace.rows
     small = Ball(dim=len(rows), radius=float(ball.half_widths[0]) * subspace.reach)
     released = run.sketch(projected(passes, rows), small, n_clusters, n_records)
-    return [ball.center_vector + centers @ rows for centers in _learned(released, n_clusters)]
+    return [ball.center_vector + centers @ rows for centers in _learn_centers(released, n_clusters)]
 
 
 def _unchanged(block: Block) -> Block:
     return block
 
 
-def _learned(released: Sketch, n_clusters: int) -> list[Floats]:
+def _learn_centers(released: Sketch, n_clusters: int) -> list[Floats]:
     return [learn_kmeans(released, n_clusters, random_state=seed).centers for seed in SEARCHES]
 
 
-SHORT_SHARE = 0.1  # share of the records that are nearer than l
-N_BINS = 64  # from SHORTEST on, each 2^(12/63) = 1.14 times as long as the one before
-SHORTEST = 2.0**-12  # the first edge of the bins, as a share of the diameter
+SHORT_SHARE = 0.1  # share of the records that are nearer to their center than l
+LENGTH_BINS = 64  # from SHORTEST_LENGTH on, each 2^(12/63) = 1.14 times as long as the one before
+SHORTEST_LENGTH = 2.0**-12  # first edge of the bins, as a share of the diameter
 MIN_WEIGHT = 0.02  # smallest weight of a cluster, as a share of the average one
-WEIGHT = ONE // 4  # more of it is more noise in the vectors, less of it in the weights
+UNIT_WEIGHT = UNIT_NORM // 4  # a larger one has more noise in the vectors, less in the weights
 
 
 def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:
-    """Release the length below which a record counts less, in whole numbers.
+    """Release l, the length below which a record counts less, in whole numbers.
 
     Charges: the share `name`.
     """
     diameter = 2 * float(passes.limits.max())
-    bins = Bins.of(diameter, 2, N_BINS, SHORTEST)
+    bins = Bins.of(diameter, 2, LENGTH_BINS, SHORTEST_LENGTH)
     noisy, _ = account.counts(name, residual_lengths(passes, centers, bins))
     return max(1, bins.quantile(noisy, SHORT_SHARE))
 
 
 def median_sums(
-    passes: Passes, centers: Whole, least: int, one: int = ONE, weight: int = WEIGHT
+    passes: Passes, centers: Whole, least: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT
 ) -> Integers:
     """Sum the vectors and weights of each cluster, (k, dim + 1), in one pass."""
 
@@ -204,16 +208,16 @@ def median_sums(
         label = nearest(records, centers)
         vectors, lengths = unit_vectors(records - centers[label], least, one)
         weights = np.trunc(weight * (least / lengths))
-        both = np.concatenate([vectors, weights[:, np.newaxis]], axis=1)
-        return (whole_sums(members(label, len(centers)), both),)
+        terms = np.concatenate([vectors, weights[:, np.newaxis]], axis=1)
+        return (whole_sums(members(label, len(centers)), terms),)
 
     return passes.sums(work, "steps to medians")[0]
 
 
-def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, int]:
+def sensitivities(dim: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT) -> dict[str, int]:
     """Return the sensitivity of `median_sums`: a record moves a vector and a weight of one cluster.
 
-    Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` applies there.
+    Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` holds for L2.
     """
     return {**round_sensitivities(one, weight), "l1": l1_norm(dim, one) + weight}
 
@@ -229,9 +233,10 @@ def release_round(passes: Passes, centers: Whole, least: int, account: Account, 
 
 
 def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
-    """Return steps (k, dim) from noisy `median_sums`: post-processing of released numbers."""
-    weights = noisy[:, -1] / WEIGHT
+    """Return the steps (k, dim) of noisy `median_sums`, by post-processing."""
+    weights = noisy[:, -1] / UNIT_WEIGHT
     # A weight that is all noise must not become a long step.
-    floor = max(MIN_WEIGHT * float(np.maximum(weights, 0.0).mean()), 2 * variance**0.5 / WEIGHT)
-    reach = least / np.maximum(weights, floor) / ONE
+    mean = float(np.maximum(weights, 0.0).mean())
+    floor = max(MIN_WEIGHT * mean, 2 * variance**0.5 / UNIT_WEIGHT)
+    reach = least / np.maximum(weights, floor) / UNIT_NORM
     return shrunk(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)

@@ -1,11 +1,11 @@
 """Designs for one study side by side: accuracy, time and size of each, and a recommendation.
 
-Everything rests on public facts, before any record is read. Candidates differ in noise, size, map,
-frequencies and masks. Each comes with its noise-to-signal ratio (CLP Lemma 26), the forecast error,
-the time that sketching takes and the size of a sketch.
+The comparison uses public facts only and reads no record. Candidates differ in noise, size, map,
+frequencies and masks. Each has its noise-to-signal ratio (CLP Lemma 26), forecast error, sketching
+time and sketch size.
 
-The first candidate is what `Design.plan` makes. Combinations that the budget does not allow, or
-that no proof covers, are left out: `Design` refuses them.
+The first candidate is the design that `Design.plan` returns. Combinations that `Design` refuses,
+because the budget does not allow them or no proof covers them, are left out.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from privsketch._base.errors import ParameterError
 from privsketch.design.cautions import cautions
 from privsketch.design.forecast import expected_noise
 from privsketch.design.noise_to_signal import NoiseToSignal
-from privsketch.design.pca import SCATTER as PCA_SCATTER
-from privsketch.design.pca import PCAForecast
+from privsketch.design.pca import LOSS_SCATTER, PCAForecast
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
@@ -29,13 +28,14 @@ from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS
 
-SAME_ERROR = 1.1  # errors up to this factor above the least count as equal to it
+SAME_ERROR = 1.1  # errors within this factor of the least count as equal
 NEGLIGIBLE_ERROR = 0.01
-LONG = 5000.0  # nanoseconds per record from which on a faster design of equal error is better,
-VERY_LONG = 50_000.0  # and from which on a faster design of negligible error is better
-MIN_SPEEDUP = 2.0  # of such a faster design
+# Nanoseconds per record above which a faster design of equal error is better, and those above which
+# a faster design of negligible error is.
+LONG_TIME, VERY_LONG_TIME = 5000.0, 50_000.0
+MIN_SPEEDUP = 2.0  # smallest speed-up that counts as faster
 BYTES_PER_NUMBER = 8  # int64 in a sketch file (docs/format.md)
-_PARTS = {
+_PART_TEXTS = {
     "private": "privacy noise; more records or a larger epsilon would help most",
     "finite": "the records being finitely many, so privacy is nearly free here",
     "sampled": "records left out; a higher rate would help most",
@@ -64,8 +64,8 @@ class Alternative:
     noise : NoiseToSignal
         Parts of the expected noise-to-signal ratio.
     low, high : float
-        Range of the expected error: squared error of centers over that without privacy, less 1;
-        for principal components the share of their variance that is lost.
+        Range of the expected error: the squared error of centers over that without privacy, less
+        1, or the share of variance that principal components lose.
     verdict : str
         "good", "rough" or "hopeless".
     nanoseconds : float
@@ -73,10 +73,9 @@ class Alternative:
     size : int
         Bytes of the released numbers.
     contends : bool
-        Whether it may be recommended. `Design.plan` has already weighed noise and sizes, by more
-        than the forecast says: larger sketches share sampling errors, and searches in smaller ones
-        fail more often. It does not weigh time: structured frequencies and masks contend with its
-        choice, the others are for comparison.
+        Whether it may be recommended. `Design.plan` chooses noise and size by more than the
+        forecast: larger sketches share sampling errors, and searches in smaller ones fail more
+        often. It ignores time, so only structured frequencies and masks contend with its choice.
     """
 
     name: str
@@ -90,7 +89,7 @@ class Alternative:
     contends: bool = False
 
     def options(self) -> str:
-        """Return the options of `privsketch design` that make this design of the same study."""
+        """Return the options of `privsketch design` that select this design."""
         design = self.design
         options = {
             "--feature-map": design.feature_map,
@@ -104,7 +103,7 @@ class Alternative:
         return " ".join(f"{name} {value}" for name, value in stated.items())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; infinite ones become None."""
+        """Return plain JSON values, with None for infinity."""
         design = self.design
         facts = {
             "name": self.name,
@@ -126,7 +125,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DesignComparison:
     """Alternatives for one study, the planned design first, and the recommended one."""
 
     alternatives: tuple[Alternative, ...]
@@ -135,7 +134,7 @@ class Plan:
 
 
 def percent(share: float) -> str:
-    """Write a share in percent with two significant digits and no exponent."""
+    """Format a share in percent with two significant digits and no exponent."""
     value = 100 * share
     if not 0 < value < math.inf:
         return f"{value:g}"
@@ -143,7 +142,7 @@ def percent(share: float) -> str:
 
 
 def masks_text(design: Design) -> str:
-    """Write masks as `Design.plan` reads them."""
+    """Format masks in the syntax of `Design.plan`."""
     masks = design.masks
     if masks is None:
         return "none"
@@ -154,16 +153,17 @@ def masks_text(design: Design) -> str:
 
 def alternatives(
     study: Mapping[str, Any], cost: Callable[[Design], float], *, rate: float = 0.1
-) -> Plan:
-    """Compare alternatives for a study; keywords as in `Design.plan`, masks at the given rate.
+) -> DesignComparison:
+    """Compare designs for a study, given by the keywords of `Design.plan`.
 
-    `cost` returns the nanoseconds per record that a design takes (`sketching.cost.design_cost`).
+    `cost` returns the nanoseconds per record of a design (`sketching.cost.design_cost`); masks keep
+    the share `rate`.
     """
     if not 0 < rate < 1:
         raise ParameterError("rate", rate, "expected a share of features between 0 and 1")
-    # Comparisons do not depend on which frequencies are drawn.
+    # The comparison does not depend on which frequencies are drawn.
     study = {"random_state": 0, "drawn": False, **study}
-    # A number of records that would suffice depends on the budget: use one number for all.
+    # The default number of records depends on the budget: use the same one for all candidates.
     planned = plan_design(**study)
     study["n_records"] = planned.n_records
     choices = [
@@ -171,7 +171,9 @@ def alternatives(
         for name, design, contends in _candidates(study, planned, rate)
     ]
     recommended = recommend(choices)
-    return Plan(tuple(choices), recommended, tuple(_reasons(study, choices, recommended)))
+    return DesignComparison(
+        tuple(choices), recommended, tuple(_reasons(study, choices, recommended))
+    )
 
 
 def _alternative(
@@ -195,10 +197,10 @@ def _alternative(
 
 
 def _expected_error(design: Design) -> tuple[float, float, str]:
-    """Return the range of the expected error of one holder's sketch, and the verdict."""
+    """Return the range of the expected error of one holder's sketch, and its verdict."""
     forecast = design.forecast(n_holders=1)
     if isinstance(forecast, PCAForecast):
-        low, high = forecast.lost / PCA_SCATTER, min(1.0, forecast.lost * PCA_SCATTER)
+        low, high = forecast.lost / LOSS_SCATTER, min(1.0, forecast.lost * LOSS_SCATTER)
         return low, high, forecast.verdict
     return forecast.rsse_low - 1, forecast.rsse_high - 1, forecast.verdict
 
@@ -209,10 +211,10 @@ def recommend(choices: list[Alternative]) -> Alternative:
     same = SAME_ERROR * min(choice.high for choice in contenders)
     acceptable = max(same, NEGLIGIBLE_ERROR)
     best = next(choice for choice in contenders if choice.high <= acceptable)
-    for long, most in ((LONG, same), (VERY_LONG, acceptable)):
-        good = [choice for choice in contenders if choice.high <= most]
+    for min_time, max_error in ((LONG_TIME, same), (VERY_LONG_TIME, acceptable)):
+        good = [choice for choice in contenders if choice.high <= max_error]
         fastest = min(good, key=attrgetter("nanoseconds"))
-        if best.nanoseconds >= long and MIN_SPEEDUP * fastest.nanoseconds <= best.nanoseconds:
+        if best.nanoseconds >= min_time and MIN_SPEEDUP * fastest.nanoseconds <= best.nanoseconds:
             best = fastest
     return best
 
@@ -220,11 +222,11 @@ def recommend(choices: list[Alternative]) -> Alternative:
 def _reasons(
     study: Mapping[str, Any], choices: list[Alternative], recommended: Alternative
 ) -> Iterator[str]:
-    """Yield the sources of the error, and what other choices would cost, a line each."""
+    """Yield a line about each source of error and about what other choices would cost."""
     noise = recommended.noise
     if noise.total < math.inf:
         share = getattr(noise, noise.largest) / noise.total
-        yield f"{share:.0%} of what blurs the sketch is {_PARTS[noise.largest]}"
+        yield f"{share:.0%} of what blurs the sketch is {_PART_TEXTS[noise.largest]}"
     else:
         yield "no feature of this design sees records of a plausible spread"
     planned = choices[0]
@@ -239,8 +241,8 @@ def _reasons(
         and choice.verdict == recommended.verdict
     ]
     if faster and recommended.verdict != "hopeless":
-        most = max(2 * recommended.high, NEGLIGIBLE_ERROR)
-        as_good = [choice for choice in faster if choice.high <= most]
+        max_error = max(2 * recommended.high, NEGLIGIBLE_ERROR)
+        as_good = [choice for choice in faster if choice.high <= max_error]
         best = min(as_good or faster, key=attrgetter("nanoseconds" if as_good else "high"))
         speedup = recommended.nanoseconds / best.nanoseconds
         yield f"faster: {best.name}, {speedup:.1f} times, {_compare_errors(best, recommended)}"
@@ -260,14 +262,14 @@ def _compare_errors(choice: Alternative, other: Alternative) -> str:
 
 
 def _more_private(study: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what to expect of the study with stricter budgets."""
+    """Yield a line about the study under each stricter budget."""
     budget: Budget = study["budget"]
     stricter = {f"epsilon = {budget.epsilon / 2:g}": replace(budget, epsilon=budget.epsilon / 2)}
     if budget.delta > 0:
         stricter["delta = 0"] = replace(budget, delta=0.0)
-    for name, less in stricter.items():
+    for name, smaller_budget in stricter.items():
         try:
-            design = plan_design(**{**study, "budget": less})
+            design = plan_design(**{**study, "budget": smaller_budget})
         except ParameterError:
             continue
         _, high, verdict = _expected_error(design)
@@ -280,17 +282,14 @@ def _more_private(study: Mapping[str, Any]) -> Iterator[str]:
 def _candidates(
     study: Mapping[str, Any], planned: Design, rate: float
 ) -> Iterator[tuple[str, Design, bool]]:
-    """Yield the name of a candidate, its design, and whether it contends; `Alternative` says when.
-
-    Masks keep the given share.
-    """
+    """Yield the name of each candidate, its design, and whether it may be recommended."""
     yield "planned", planned, True
     variants = _pca_variants(planned) if planned.task == "pca" else _cluster_variants(planned)
     for name, choices in variants:
         try:
             design = plan_design(**{**study, **choices})
         except ParameterError:
-            continue  # too small for its components, or this budget does not allow it
+            continue  # the sketch is too small, or the budget does not allow it
         if _main_choices(design) != _main_choices(planned):
             yield name, design, name == STRUCTURED
     yield from _masked(study, planned, rate)
@@ -332,11 +331,11 @@ def _pca_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
 def _masked(
     study: Mapping[str, Any], planned: Design, rate: float
 ) -> Iterator[tuple[str, Design, bool]]:
-    """Yield candidates with each kind of masks, and the noise that is least with it."""
+    """Yield a candidate for each kind of masks, with the smallest noise that it allows."""
     block = planned.frequencies.block_size(planned.dim)
     for strategy, name in _MASK_NAMES.items():
         if planned.feature_map == "second-moments" and strategy != "records":
-            continue  # a matrix is released whole
+            continue  # second moments are released as a whole
         base = planned
         if strategy == "block" and planned.n_features % block:
             whole = block * math.ceil(planned.n_features / block)
@@ -347,16 +346,16 @@ def _masked(
             try:
                 designs.append(replace(base, masks=masks, noise=kind))
             except ParameterError:
-                continue  # no proof covers this combination, or this budget does not allow it
+                continue  # no proof covers it, or the budget does not allow it
         if designs:
             yield name, min(designs, key=attrgetter("noise_std")), True
 
 
 def masks_at_rate(name: str, rate: float, n_features: int, block: int) -> Masks | None:
-    """Return the masks of a strategy that do about this share of the work; None for "none".
+    """Return the masks of a strategy that keep about this share of the work; None for "none".
 
-    "combined" splits the rate between Poisson features and records. Block masks are whole blocks of
-    `block` features, so that the rate is the nearest one that fits.
+    "combined" splits the rate between Poisson features and records. Block masks keep whole blocks
+    of `block` features, at the nearest rate that fits.
     """
     if name == "uniform":
         return Masks("uniform", kept=max(1, round(rate * n_features)))

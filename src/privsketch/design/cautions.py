@@ -1,9 +1,8 @@
-"""A design in plain words: what it is, what it can carry, and cautions about it.
+"""Descriptions of designs: what a design is, what it can carry, and cautions about it.
 
-Cautions about a domain and a budget appear where a person states them: in `Design.plan`, `fit` of
-an estimator, a command. Plans that the library makes on the way, for shares of a budget, for balls
-of directions or for comparison, use `plan_design` and show none. Everything here rests on public
-facts alone, before anything is spent.
+Cautions about a domain and a budget are shown where a person states these: in `Design.plan`, `fit`
+of an estimator, a command. Designs that the library plans internally, for a share of a budget or
+for a comparison, come from `plan_design`, which shows none. All texts use public facts only.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from privsketch.features.frequencies import NO_LAW
 from privsketch.features.quadratic import QUADRATIC_LAWS
 from privsketch.noise.sharing.plan import planned_noises
 
-# Ratio of the widest to the narrowest column from which on all others hardly count: the widest then
-# has a hundred times the weight in squared distances, which k-means adds up.
+# Ratio of the widest to the narrowest column above which the narrow one hardly counts: the widest
+# has a hundred times its weight in the squared distances of k-means.
 UNEVEN_RATIO = 10.0
-_ROUNDING = 1e-9  # relative error of widths, which are differences of bounds: 28.1 - 18.1 < 10
-_LARGE_DELTA = 0.1  # times 1 / number of records; delta should be far below that
-_MAX_NAMES = 12  # columns that are named, in a line or two; by trial
-_COUNTS = {
+_WIDTH_ERROR = 1e-9  # rounding error of widths, which are differences: 28.1 - 18.1 < 10
+_LARGE_DELTA = 0.1  # smallest product of delta and number of records that counts as large
+_MAX_SHOWN_NAMES = 12  # names of columns that fit two lines of 80 characters
+_COUNT_TEXTS = {
     "released": "a noisy one is part of the sketch",
     "omitted": "not part of the sketch",
     "public": "public",
 }
-_SHARING = {
+_SHARING_TEXTS = {
     "holders": "each of {} holders adds a part of the noise of their total",
     "tellers": "two tellers add the noise of the total of {} holders, each all of it",
 }
-_CENTERS = {
+_CENTER_TEXTS = {
     "released": "the mean of the records, a noisy one of which is part of the sketch",
     "omitted": "that of the domain: components are those around it, not around the mean",
 }
@@ -60,7 +59,7 @@ def uneven_columns(domain: Domain | Schema, names: Sequence[str] | None = None) 
         return None
     widths = 2 * domain.half_widths
     wide, narrow = int(np.argmax(widths)), int(np.argmin(widths))
-    if widths[wide] < UNEVEN_RATIO * (1 - _ROUNDING) * widths[narrow]:
+    if widths[wide] < UNEVEN_RATIO * (1 - _WIDTH_ERROR) * widths[narrow]:
         return None
     names = domain.columns if names is None else names
     widest, narrowest = (
@@ -83,8 +82,8 @@ def stated_cautions(
 ) -> list[str]:
     """Return cautions about a domain and a budget.
 
-    `n_records` is a public number, or None if none was stated. Columns of a schema, and of a scaled
-    box, differ in width only by their weights, so there is no caution about these.
+    `n_records` is a public number, or None if it is not stated. Encoded columns of a schema differ
+    in width only by their weights and need no caution.
     """
     schema = schema_of(domain)
     unit = budget.unit if schema is None else schema.unit
@@ -97,7 +96,7 @@ def stated_cautions(
 
 
 def warn_of(cautions: Sequence[str]) -> None:
-    """Show each as a `PrivsketchWarning` at the line that called this package."""
+    """Issue each caution as a `PrivsketchWarning` at the line that called this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] != "privsketch":
@@ -141,10 +140,10 @@ def cautions(design: Design) -> list[str]:
 
 
 def kmeans_cost(design: Design) -> float:
-    """Predict the excess error of k-means from this design over that of one for k-means alone.
+    """Return the predicted excess error of k-means over that of a design for k-means alone.
 
-    Both have the same budget and number of records. The ratio is below 1 if this design is larger
-    and that helps.
+    Both designs have the same budget and number of records. The ratio is below 1 if this design is
+    larger and its size helps.
     """
     k, dim = design.n_components, design.dim
     largest, n_unknowns = largest_size("kmeans", k, dim)
@@ -174,8 +173,8 @@ def kmeans_cost(design: Design) -> float:
 
 
 def _capacity(design: Design) -> str:
-    """Return a line about what the sketch can carry."""
-    dim, size = design.dim, design.n_values // 2  # numbers count, of which a feature has two
+    """Return a line about the number of components that the sketch can carry."""
+    dim, size = design.dim, design.n_values // 2  # a feature has two numbers
     full = carried_gaussians(dim, size, "full")
     line = (
         f"carries up to {carried_clusters(dim, size)} clusters, "
@@ -189,8 +188,8 @@ def _capacity(design: Design) -> str:
     )
 
 
-def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
-    """Return several lines with headings of twelve characters; skip cautions in `said`."""
+def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
+    """Return lines with headings of twelve characters, without the cautions in `shown`."""
     lines = [
         f"design      {design.fingerprint[:16]} for {design.task}, "
         f"{design.n_components} components",
@@ -203,8 +202,8 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
     if design.sharing is not None and design.n_holders is not None:
         alone = design.forecast(n_holders=design.n_holders).describe()
         lines[-1:] = [
-            f"sharing     {_SHARING[design.sharing].format(design.n_holders)}; the total has the "
-            f"noise of {planned_noises(design.sharing, design.n_holders):.3g} releases, not of "
+            f"sharing     {_SHARING_TEXTS[design.sharing].format(design.n_holders)}; the total has "
+            f"the noise of {planned_noises(design.sharing, design.n_holders):.3g} releases, not of "
             f"{design.n_holders}",
             f"{lines[-1]}, in that total",
             f"without     {alone}, with noise for each by itself",
@@ -212,21 +211,21 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
     if design.masks is not None:
         lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
     if design.task == "pca":
-        lines.append(f"center      {_CENTERS[design.mean]}")
+        lines.append(f"center      {_CENTER_TEXTS[design.mean]}")
     else:
         lines.append(f"size        {_capacity(design)}")
-    count = _COUNTS[design.count]
+    count = _COUNT_TEXTS[design.count]
     if design.cells is not None and design.count == "omitted":
         count = "a noisy one, that of all cells together"
     lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
     if design.budget.unit.assumption:
         lines.append(f"assuming    {design.budget.unit.assumption}")
-    lines += [f"careful     {text}" for text in cautions(design) if text not in said]
+    lines += [f"careful     {text}" for text in cautions(design) if text not in shown]
     return "\n".join(lines)
 
 
 def _record_lines(design: Design) -> list[str]:
-    """Return lines about the domain and its columns, or about the schema."""
+    """Return the lines about the domain and its columns, or about the schema."""
     planned = f"planned for {design.n_records:g} of them"
     if design.n_holders is not None:
         planned = f"planned for {design.n_records:g} of each of {design.n_holders} holders"
@@ -235,9 +234,11 @@ def _record_lines(design: Design) -> list[str]:
         lines = schema.describe().splitlines()
         table = [f"{'' if index else 'table':<11} {line}" for index, line in enumerate(lines)]
         return [*table, f"records     {schema.dim} numbers each; {planned}"]
-    names = "by position" if columns is None else ", ".join(map(as_line, columns[:_MAX_NAMES]))
-    more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
-    return [f"records     {design.domain.describe()}; {planned}", f"columns     {names}{more}"]
+    names = "by position"
+    if columns is not None:
+        names = ", ".join(map(as_line, columns[:_MAX_SHOWN_NAMES]))
+        names += ", ..." if len(columns) > _MAX_SHOWN_NAMES else ""
+    return [f"records     {design.domain.describe()}; {planned}", f"columns     {names}"]
 
 
 def _features(design: Design) -> str:

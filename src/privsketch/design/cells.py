@@ -1,8 +1,8 @@
-"""Designs with a grid of cells: their number along each axis, and the errors to expect.
+"""Designs with a grid of cells: the number of cells along each axis, and the expected errors.
 
-If there are few cells, records lie far from the middle of theirs; if there are many, each has more
-noise for its records. Cells are cubes as nearly as whole numbers of them allow, because k-means
-measures distances in the units of the records: a wide column has more cells than a narrow one.
+With few cells, records lie far from the middle of their cell. With many, the noise of a cell is
+large compared with its records. Cells are nearly cubes, because k-means measures distances in the
+units of the records: a wide column has more cells than a narrow one.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from privsketch.features.frequencies import NO_LAW
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
-MAX_CELLS = 60_000  # learners take a second or two with as many
-# A cluster shows if it has about two cells. The errors of noise and width of cells decide how these
-# trade. Both numbers come from prototypes on three families of data: 0.8 to 1.25 times as many
-# cells change little, and with 0.6 times as many clusters are lost.
-_CELLS_PER_CLUSTER, _ROUNDING = 1.7, 0.3
-# Relative error of the sum of all cells as the number of records, from which on a share of epsilon
-# buys a better number.
+MAX_LEARNED_CELLS = 60_000  # learning from as many takes a second or two
+# Cells per cluster along an axis, and what is subtracted before rounding up. A cluster is visible
+# if it covers about two cells; more cells have more noise. Both numbers come from prototypes on
+# three families of data: 0.8 to 1.25 times as many cells change little, 0.6 times lose clusters.
+_CELLS_PER_CLUSTER, _CELL_ROUNDING = 1.7, 0.3
+# Relative error of the sum of all cells above which a share of epsilon buys a better number of
+# records.
 _MAX_COUNT_ERROR = 0.1
-_N_RADII = 64  # distances from the center of a cluster; the mean over them is right to a percent
+_N_RADII = 64  # distances from a cluster center: their mean is accurate to a percent
 
 
 def noise_of_cells(budget: Budget, kind: NoiseKind) -> float:
-    """Return the standard deviation of the noise of a cell, whatever the number of cells."""
+    """Return the standard deviation of the noise of a cell, which all grids share."""
     count: CountMode = "public" if budget.neighbours == "replace" else "omitted"
     noise = plan_sum_noise(CellContribution(1, 1), budget, kind=kind, count=count, n_records=1.0)
     return math.sqrt(noise.sums_law.variance)
@@ -49,37 +49,37 @@ def plan_cells(
     noise_std: float,
     size: int | None = None,
 ) -> tuple[int, ...]:
-    """Return the number of cells along each axis; with `size`, about as many in all, never more."""
+    """Return the number of cells along each axis; in total at most `size`, if it is given."""
     dim = len(half_widths)
     if dim > MAX_CELL_COLUMNS:
         raise ParameterError(
             f"`feature_map='cells'` with {dim} columns: expected at most {MAX_CELL_COLUMNS}, "
             "cells multiply with every column"
         )
-    along = list(range(dim))
+    axes = list(range(dim))  # those that are cut: narrow ones have one cell
     while True:
-        n_cells = float(size or _number_of_cells(len(along), n_clusters, n_records, noise_std))
-        volume = math.prod(2 * float(half_widths[axis]) for axis in along)
-        side = (volume / n_cells) ** (1 / len(along))
-        thin = [axis for axis in along if 2 * float(half_widths[axis]) < side / 2]
-        if not thin:  # otherwise thin axes stay whole, and the others are cut as if alone
+        n_cells = float(size or _number_of_cells(len(axes), n_clusters, n_records, noise_std))
+        volume = math.prod(2 * float(half_widths[axis]) for axis in axes)
+        side = (volume / n_cells) ** (1 / len(axes))
+        narrow = [axis for axis in axes if 2 * float(half_widths[axis]) < side / 2]
+        if not narrow:
             break
-        along = [axis for axis in along if axis not in thin]
-    most = MAX_CELLS if size is None else size
+        axes = [axis for axis in axes if axis not in narrow]
+    max_cells = MAX_LEARNED_CELLS if size is None else size
     while True:
         shape = [1] * dim
-        for axis in along:
+        for axis in axes:
             shape[axis] = max(1, round(2 * float(half_widths[axis]) / side))
-        if math.prod(shape) <= most:
+        if math.prod(shape) <= max_cells:
             return tuple(shape)
         side *= 1.01
 
 
 def _number_of_cells(dim: int, n_clusters: int, n_records: float, noise_std: float) -> int:
-    """Return the number of cells of a cube."""
+    """Return the number of cells for a cube."""
     signal = n_records / n_clusters * math.sqrt(2) / noise_std  # epsilon is sqrt 2 / noise_std
     ideal = _CELLS_PER_CLUSTER * n_clusters ** (1 / dim) * signal ** (1 / (dim + 2))
-    return int(min(max(2, math.ceil(ideal - _ROUNDING)) ** dim, MAX_CELLS))
+    return int(min(max(2, math.ceil(ideal - _CELL_ROUNDING)) ** dim, MAX_LEARNED_CELLS))
 
 
 def plan_grid(request: Request) -> Design:
@@ -105,21 +105,21 @@ def plan_grid(request: Request) -> Design:
 
 
 def count_of_cells(n_cells: int, n_records: float, noise_std: float) -> CountMode:
-    """Return whether a number of records is released beside the cells, whose sum is one already."""
+    """Return whether to release a number of records beside the cells, whose sum estimates it."""
     error = math.sqrt(n_cells) * noise_std / n_records
     return "released" if error > _MAX_COUNT_ERROR else "omitted"
 
 
 @dataclass(frozen=True)
 class CellError:
-    """Expected errors of a grid for clusters of one width.
+    """Expected errors of a grid for clusters of equal width.
 
     Attributes
     ----------
     excess : float
         Expected squared error of a center over that of a record, both per coordinate.
     lost : float
-        Chance that noise hides a cluster.
+        Probability that noise hides a cluster.
     """
 
     excess: float
@@ -135,18 +135,18 @@ def cell_error(
     variance: float,
     width: float,
 ) -> CellError:
-    """Return the errors to expect of k equal clusters of a = n / k records and `width` s.
+    """Return the expected errors for k equal clusters of a = n / k records and `width` s.
 
     A cell of volume V at distance u s from the center has l = a V f(u) of the cluster's records,
     where f is its Gaussian density. Its information is the squared derivative of l over the
     variance of its count, v + l for noise of variance v. Summed over cells, the information about a
     coordinate is (a / (d s^2)) E[u^2 l / (v + l)], u from the standard normal law in d columns.
-    Records are spread over their cells, which widens s^2 by h^2 / 12 for cells of side h. A cluster
-    much narrower than its cell does not show where in it it lies: what is left of aliases,
+    Records spread over their cells, which widens s^2 by h^2 / 12 for cells of side h. A cluster
+    much narrower than its cell does not show where in the cell it lies: the rest of the aliases,
     exp(-2 pi^2 s^2 / h^2), is in error by h^2 / 12.
 
-    The cluster has a signal-to-noise ratio of q^2 = a E[l / (v + l)]. It competes with as many
-    places as hold no more than one cluster: noise alone reaches sqrt(2 ln places).
+    The cluster has a signal-to-noise ratio of q^2 = a E[l / (v + l)]. It competes with all places
+    where another cluster could lie: noise alone reaches sqrt(2 ln places) there.
     """
     sides = [2 * float(half) / g for half, g in zip(half_widths, cells, strict=True)]
     dim = len(sides)

@@ -1,15 +1,14 @@
-"""Forecasts of what a study can achieve, before any record is read.
+"""Forecasts of the accuracy of a study, from public facts, before any record is read.
 
-They rest on public facts alone. The Fisher information of the centers (design/size.py) gives the
-error that noise and sampling leave, for reference data that differ in how wide and how far apart
-clusters are. Where that error is large the search itself fails, suddenly, and the forecast follows
-measurements (`excess`).
+The Fisher information of the centers (design/size.py) gives the error that noise and sampling
+leave. It is computed for reference data, whose clusters differ in width and distance. Where that
+error is large the search itself suddenly fails, and the forecast follows measurements (`excess`).
 
-Errors are given as RSSE: the squared error of the centers over that of k-means without privacy.
+Errors are stated as RSSE: the squared error of the centers over that of k-means without privacy.
 For Gaussian mixtures it is the RSSE of their means, with the covariances fitted as well.
 
-This file also computes the noise-to-signal ratio of a design (CLP Lemma 26). The signal depends on
-the records, so reference records stand in for them: those of the forecast for clusters, those of
+This file also computes the noise-to-signal ratio of a design (CLP Lemma 26). Its signal depends on
+the records, which reference data replace: those of the forecast for clusters, those of
 design/pca.py for principal components.
 """
 
@@ -44,19 +43,19 @@ from privsketch.facts.domain import Domain
 from privsketch.features.radii import RadialLaw
 from privsketch.features.waves import SIGN_VARIANCE
 
-GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
-HOPELESS = 0.75  # noise per number over a cluster of average size: learners doubt such fits
-MANY_COLUMNS = 150  # 100 columns learn well in seconds; with 300, tight clusters are lost
-SCATTER = 2.0  # factor by which the excess of data sets scatters around its expectation
-STEEPNESS = 6  # of the turning point: searches fail suddenly
+GOOD_RSSE, HOPELESS_RSSE = 1.15, 1.5  # end of a good range, middle of a hopeless one
+HOPELESS_NOISE = 0.75  # noise per number over an average cluster: learners doubt such fits
+MANY_COLUMNS = 150  # learning works well with 100 columns; with 300 it loses tight clusters
+EXCESS_SCATTER = 2.0  # factor by which the excess of data sets scatters around its expectation
+TURNING_STEEPNESS = 6  # exponent at the turning point, where searches suddenly fail
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Constants that theory leaves open: `benchmarks/forecast.py --calibrate` on seed mixtures.
+class ForecastConstants:
+    """Constants that theory leaves open, fitted by `benchmarks/forecast.py --calibrate`.
 
-    All data of that benchmark informed only the form of the turning point: how it moves with
-    separation and unknowns.
+    They are fitted to seed mixtures. The other data of that benchmark informed only how the turning
+    point moves with separation and unknowns.
 
     Attributes
     ----------
@@ -74,12 +73,12 @@ class Calibration:
     lost: float = 0.54
 
 
-CALIBRATION = Calibration()
+FORECAST_CONSTANTS = ForecastConstants()
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Plausible data: width of clusters, spread of centers, and separation of clusters.
+class ReferenceData:
+    """Plausible data: the width, spread and separation of their clusters.
 
     The spread is the standard deviation of the centers along an axis. The separation is
     spread / (k^(1/d) width): 1.5 in the papers' seed mixture, where clusters touch.
@@ -90,14 +89,14 @@ class Reference:
     separation: float
 
 
-def references(domain: Domain, n_components: int) -> Iterator[Reference]:
-    """Yield data that use a quarter or half of their domain, in touching or distant clusters."""
+def references(domain: Domain, n_components: int) -> Iterator[ReferenceData]:
+    """Yield touching and distant clusters that use a quarter or half of the domain."""
     dim = len(domain.half_widths)
     for share in (1 / 4, 1 / 2):
         for separation in (1.5, 4.5):
             spread = share * domain.spread
             width = spread / (separation * n_components ** (1 / dim))
-            yield Reference(width, spread, separation)
+            yield ReferenceData(width, spread, separation)
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class Forecast:
 
 
 def _ratio(value: float) -> str:
-    """Write a ratio near 1 with enough digits to distinguish it from 1."""
+    """Format a ratio with enough digits to distinguish it from 1."""
     digits = 1 if value >= 2 else 2 - math.floor(math.log10(max(value - 1, 1e-4)) + 1)
     return f"{value:.{digits}f}"
 
@@ -145,20 +144,20 @@ def _ratio(value: float) -> str:
 def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = None) -> Forecast:
     """Forecast the merged sketches of `n_holders` holders with `design.n_records` records each.
 
-    `noise_ratio` is the variance of the total's noise over that of one release. It is the number
-    of holders if left out: each adds its own noise.
+    `noise_ratio` is the variance of the total's noise over that of one release. It defaults to the
+    number of holders, each of whom adds noise.
     """
     low, high = expected_range(design, design.n_records, n_holders, noise_ratio)
     middle = 1 + math.sqrt((low - 1) * (high - 1))
-    verdict: Verdict = "good" if high <= GOOD else "hopeless" if middle > TOO_MUCH else "rough"
+    verdict: Verdict = "hopeless" if middle > HOPELESS_RSSE else "rough"
     return Forecast(
-        noise_to_signal=noise_to_signal(design, n_holders, noise_ratio),
+        noise_to_signal=expected_noise(design, n_holders, noise_ratio).total,
         rsse_low=low,
         rsse_high=high,
-        verdict=verdict,
+        verdict="good" if high <= GOOD_RSSE else verdict,
         # The error falls with the number of records.
         n_records_needed=least_records(
-            lambda n: expected_range(design, n, n_holders, noise_ratio)[1] <= GOOD
+            lambda n: expected_range(design, n, n_holders, noise_ratio)[1] <= GOOD_RSSE
         ),
     )
 
@@ -166,42 +165,42 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
 def expected_range(
     design: Design, n_records: float, n_holders: int = 1, noise_ratio: float | None = None
 ) -> tuple[float, float]:
-    """Return the least and the largest expected RSSE for this number of records per holder.
+    """Return the smallest and largest expected RSSE for this number of records per holder.
 
-    For one-bit features, the least is for a search that ends near the right centers. The largest is
-    for one that takes their harmonics for white noise.
+    For one-bit features, the smallest is that of a search that ends near the right centers. The
+    largest is that of a search that treats their harmonics as white noise.
     """
     data = list(references(design.domain, design.n_components))
     excess_of = partial(
         excess, design, n_records=n_records, n_holders=n_holders, noise_ratio=noise_ratio
     )
-    least = [excess_of(reference) for reference in data]
-    most = least
+    best = [excess_of(reference) for reference in data]
+    worst = best
     if design.mapping.dithered:
-        most = [excess_of(reference, sees_all=True) for reference in data]
-    return 1 + min(least) / SCATTER, 1 + max(most) * SCATTER
+        worst = [excess_of(reference, sees_all=True) for reference in data]
+    return 1 + min(best) / EXCESS_SCATTER, 1 + max(worst) * EXCESS_SCATTER
 
 
 def excess(
     design: Design,
-    reference: Reference,
+    reference: ReferenceData,
     n_records: float,
     n_holders: int = 1,
-    calibration: Calibration = CALIBRATION,
+    constants: ForecastConstants = FORECAST_CONSTANTS,
     noise_ratio: float | None = None,
     *,
     sees_all: bool = False,
 ) -> float:
-    """Return the expected RSSE - 1 for one kind of data.
+    """Return the expected RSSE - 1 for these reference data.
 
-    Neighbours that touch share the information about their centers: exact Fisher matrices and
+    Touching clusters share the information about their centers: exact Fisher matrices and
     measurements agree on a factor of 1.5 to 2 for seed mixtures and 1 for distant clusters. Beyond
     a turning point the search loses clusters, each of which costs its squared distance to the next
-    one. `sees_all` counts the harmonics of one-bit features in all features, not only in the band
-    of the width.
+    one. With `sees_all`, harmonics of one-bit features count in all features instead of those in
+    the band of the width.
     """
     k, dim = design.n_components, design.dim
-    most = calibration.lost * reference.separation**2
+    max_error = constants.lost * reference.separation**2
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     if design.cells is not None:
         error = cell_error(
@@ -212,7 +211,7 @@ def excess(
             variance=noise_ratio * design.noise_std**2,
             width=reference.width,
         )
-        return min(error.excess, most) * (1 - error.lost) + most * error.lost
+        return min(error.excess, max_error) * (1 - error.lost) + max_error * error.lost
     law, radii, width = design.frequencies.law, design.frequencies.radial_law, reference.width
     shift = center_error(
         n_components=k,
@@ -225,26 +224,21 @@ def excess(
         band=band_share(law, radii, width, dim),
         squared_band=squared_band_share(law, radii, width, dim),
     )
-    shift *= 1 + (calibration.overlap / reference.separation) ** 2
+    shift *= 1 + (constants.overlap / reference.separation) ** 2
     if shift >= 1e6:  # also infinite
-        return most
-    turning_point = calibration.turning_point * reference.separation**0.5 / (k * dim) ** 0.25
-    relative = float((shift / turning_point) ** STEEPNESS)
+        return max_error
+    turning_point = constants.turning_point * reference.separation**0.5 / (k * dim) ** 0.25
+    relative = float((shift / turning_point) ** TURNING_STEEPNESS)
     lost = relative / (1 + relative)
-    return min(shift, most) * (1 - lost) + most * lost
-
-
-def noise_to_signal(design: Design, n_holders: int = 1, noise_ratio: float | None = None) -> float:
-    """Return the ratio of CLP Lemma 26 for touching clusters, or for principal components."""
-    return expected_noise(design, n_holders, noise_ratio).total
+    return min(shift, max_error) * (1 - lost) + max_error * lost
 
 
 def expected_noise(
     design: Design, n_holders: int = 1, noise_ratio: float | None = None
 ) -> NoiseToSignal:
-    """Return the parts of the ratio: sampling, masks, privacy noise.
+    """Return the noise-to-signal ratio by its parts: sampling, masks and privacy noise.
 
-    Touching clusters use a quarter of the domain.
+    The reference data are touching clusters in a quarter of the domain, or principal components.
     """
     reference = next(references(design.domain, design.n_components))
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
@@ -270,18 +264,20 @@ def expected_noise(
 def _variance(design: Design, n_records: float, n_holders: int, noise_ratio: float) -> float:
     """Return the variance of noise and sampling per real component of all holders' sums."""
     if design.noise == "laplace" and n_records != design.n_records:
-        design = replace(design, n_records=n_records)  # the count's share depends on it
-    # A phasor varies by at most 1, half of it along each axis; a sign of amplitude
-    # 4 / pi in its first harmonic by pi^2 / 8 of that. Masks enlarge the features that they keep.
+        design = replace(design, n_records=n_records)  # the share of the count depends on it
+    # A phasor has a variance of at most 1, half of it along each axis; a sign, whose first harmonic
+    # has amplitude 4 / pi, pi^2 / 8 of that. Masks scale up the features that they keep.
     sampling = math.pi**2 / 16 if design.mapping.dithered else 0.5
     alpha, beta = feature_and_record_rate(design)
     return noise_ratio * design.noise_std**2 + sampling * n_holders * n_records / (alpha * beta)
 
 
-def _harmonics(design: Design, reference: Reference, n_records: float, *, sees_all: bool) -> float:
-    """Return the variance that harmonics add per real component; 0 for maps without them.
+def _harmonics(
+    design: Design, reference: ReferenceData, n_records: float, *, sees_all: bool
+) -> float:
+    """Return the variance that harmonics add per real component; 0 for maps without harmonics.
 
-    Learners of mixtures remove them from the sums once they are near the right mixture.
+    Mixture learners remove harmonics from the sums once they are near the right mixture.
     """
     if not design.mapping.dithered or (design.task != "kmeans" and not sees_all):
         return 0.0
@@ -297,13 +293,13 @@ def expected_harmonics(
     domain: Domain,
     n_components: int,
     n_records: float,
-    reference: Reference | None = None,
+    reference: ReferenceData | None = None,
     *,
     in_band: bool = False,
 ) -> float:
-    """Return the variance that harmonics of one-bit features add to what a search sees.
+    """Return the variance that harmonics of one-bit features add, as a search sees it.
 
-    The reference data are touching clusters if left out.
+    The reference data default to touching clusters.
     """
     reference = reference or next(references(domain, n_components))
     return harmonic_variance(
@@ -319,7 +315,7 @@ def expected_harmonics(
 
 
 def _unknowns(design: Design) -> int:
-    """Return the number of unknowns that learners fit together."""
+    """Return the number of unknowns that learners fit jointly."""
     k, dim = design.n_components, design.dim
     if design.task == "kmeans":
         return kmeans_unknowns(k, dim)
@@ -332,39 +328,39 @@ def feature_and_record_rate(design: Design) -> tuple[float, float]:
     return (1.0, 1.0) if masks is None else (masks.feature_rate(design.n_features), masks.records)
 
 
-def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]:
+def _cluster_signal(design: Design, reference: ReferenceData) -> tuple[float, float]:
     """Return |z|^2 and E|features|^2 per feature of modulus 1.
 
-    |z|^2 is the mean square of the characteristic function over features, for centers drawn around
+    |z|^2 is the mean square of the characteristic function over features. Centers are drawn around
     a common mean, as in the seed mixture.
     """
     law, radii, k = design.frequencies.law, design.frequencies.radial_law, design.n_components
-    alone = energy_share(law, radii, reference.width, design.dim)
-    whole = math.hypot(reference.width, reference.spread)
-    together = energy_share(law, radii, whole, design.dim)
-    return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
+    within = energy_share(law, radii, reference.width, design.dim)
+    total_width = math.hypot(reference.width, reference.spread)
+    between = energy_share(law, radii, total_width, design.dim)
+    return within / k + between * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
 
 
-def _cell_signal(design: Design, reference: Reference) -> tuple[float, float]:
+def _cell_signal(design: Design, reference: ReferenceData) -> tuple[float, float]:
     """Return signal and energy of cells: the sum of squared shares, and 1, over their number.
 
-    Two records of one Gaussian are in the same cell with a chance of V / (4 pi s^2)^(d / 2), as
-    long as that is small.
+    Two records of one Gaussian are in the same cell with probability V / (4 pi s^2)^(d / 2), if
+    that is small.
     """
     k, dim = design.n_components, design.dim
     volume = math.prod(2 * float(half) for half in design.domain.half_widths) / design.n_features
 
-    def together(width: float) -> float:
+    def same_cell(width: float) -> float:
         within_cell = volume ** (2 / dim) / 12  # variance of records spread over their cell
         return float(min(1.0, volume / (4 * math.pi * (width**2 + within_cell)) ** (dim / 2)))
 
-    whole = math.hypot(reference.width, reference.spread)
-    shared = together(reference.width) / k + together(whole) * (1 - 1 / k)
+    total_width = math.hypot(reference.width, reference.spread)
+    shared = same_cell(reference.width) / k + same_cell(total_width) * (1 - 1 / k)
     return shared / design.n_features, 1 / design.n_features
 
 
 def _pca_signal(design: Design) -> tuple[float, float]:
-    """Return signal and energy of squares in units of the radius: k equal eigenvalues, a floor."""
+    """Return signal and energy of squares, in radii, for k equal eigenvalues above a floor."""
     k, dim = design.n_components, design.dim
     floor, each = EXTENT**2 * ISOTROPIC_SHARE / dim, EXTENT**2 * (1 - ISOTROPIC_SHARE) / k
     eigenvalues = [floor + each] * k + [floor] * (dim - k)

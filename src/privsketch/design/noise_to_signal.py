@@ -8,12 +8,12 @@ where g_i indicates whether a record takes part (rate beta), and h_i which of it
 alpha, masks drawn independently for every record). The noise-to-signal ratio is
 E|s - z|^2 / |z|^2, where the reference z is
 
-- the expectation over the law that the records come from ("law"). This is the view of learning
-  about a population, to which finitely many records are an error of their own;
-- or the mean over the records at hand ("records"). This is the view of k-means on these records.
+- the expectation over the law of the records ("law"): the aim is to learn about a population, and
+  a finite number of records adds an error;
+- the mean over the records themselves ("records"): the aim is k-means of these records.
 
-The error is a sum of four uncorrelated parts. The ratio is returned by parts, so that a plan can
-show which one to work on. Ratios do not change with the units of the features.
+The error is a sum of four uncorrelated parts. The ratio is returned by parts, which tell a planner
+what to improve. Ratios do not depend on the units of the features.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from typing import Literal, get_args
 
 from privsketch._base.errors import ParameterError
 
-Reference = Literal["law", "records"]
-Sampling = Literal["poisson", "without-replacement"]
+ReferenceKind = Literal["law", "records"]
+SamplingKind = Literal["poisson", "without-replacement"]
 
 
 @dataclass(frozen=True)
 class NoiseToSignal:
-    """Parts of a noise-to-signal ratio, in the order in which they arise.
+    """Parts of a noise-to-signal ratio, in the order of their causes.
 
     Attributes
     ----------
     finite : float
-        Error of finitely many records as a sample of a law; 0 if they are the reference.
+        Error of a finite number of records as a sample of a law; 0 if they are the reference.
     sampled : float
-        Error of records that are left out.
+        Error from leaving out records.
     masked : float
-        Error of features that are left out.
+        Error from leaving out features.
     private : float
-        Error of the noise that makes the release private.
+        Error of the privacy noise.
     """
 
     finite: float
@@ -70,8 +70,8 @@ def noise_parts(
     noise_variance: float,
     feature_rate: float = 1.0,
     record_rate: float = 1.0,
-    reference: Reference = "law",
-    sampling: Sampling = "poisson",
+    reference: ReferenceKind = "law",
+    sampling: SamplingKind = "poisson",
 ) -> NoiseToSignal:
     """Return the parts of CLP Lemma 26, or of Appendix D for records without replacement.
 
@@ -96,9 +96,9 @@ def noise_parts(
     """
     _require_rate("feature_rate", feature_rate)
     _require_rate("record_rate", record_rate)
-    if reference not in get_args(Reference):
+    if reference not in get_args(ReferenceKind):
         raise ParameterError("reference", reference, "expected 'law' or 'records'")
-    if sampling not in get_args(Sampling):
+    if sampling not in get_args(SamplingKind):
         raise ParameterError("sampling", sampling, "expected 'poisson' or 'without-replacement'")
     if not n_records > 0:
         raise ParameterError("n_records", n_records, "expected a positive number")
@@ -110,8 +110,8 @@ def noise_parts(
     if sampling == "poisson":
         sampled = left_out * energy / n
     else:
-        # Without replacement only what differs between records matters; over the law
-        # the n - 1 of Lemma 30 and the shrunken spread of a sample cancel.
+        # Without replacement only differences between records matter. Over the law, the n - 1 of
+        # Lemma 30 cancels with the smaller spread of a sample.
         pairs = n if reference == "law" else n - 1
         sampled = left_out * (energy - signal) / pairs if left_out else 0.0
     masked = (1 / feature_rate - 1) * energy / (n * record_rate)

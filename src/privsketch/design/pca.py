@@ -4,9 +4,8 @@ Both maps release linear functions of the matrix C = sum (x - c)(x - c)'. Second
 of its d (d + 1) / 2 entries; m quadratic features determine it if its rank is low. Which is better
 depends on how noise grows. Gaussian noise hardly grows with the number of entries, so the matrix
 wins while it is affordable. Laplace noise grows with dim for the matrix and with m / dim for unions
-of orthonormal bases, so features win for low ranks. The planner ranks candidates by their
-predicted loss, with noise estimated from their sizes alone. It draws and calibrates only the best
-one.
+of orthonormal bases, so features win for low ranks. The planner ranks candidates by their predicted
+loss, for noise estimated from their sizes. It draws and calibrates only the best one.
 
 The prediction: an error E of the second-moment matrix turns an eigenvector v towards another one q
 by q'E v / gap, where gap is the distance of their eigenvalues. The k learned components then hold
@@ -19,7 +18,7 @@ directions spread evenly, with noise of variance v each, least squares leaves
 
     v d (d + 2) / (4 m) / (1 - P / m),   P unknowns fitted together.
 
-Laplace noise costs a little less where there are many numbers per unknown, because learners use a
+Laplace noise costs a little less if there are many numbers per unknown, because learners use a
 robust loss. The reference records have k equal eigenvalues and 5 % of their variance spread evenly
 over all directions. Their root mean square distance from the center is half a radius.
 `benchmarks/pca.py` checks the prediction against simulations.
@@ -34,7 +33,7 @@ from dataclasses import dataclass, replace
 from privsketch._base.errors import ParameterError
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
-from privsketch.design.size import MAX_FEATURES, Verdict
+from privsketch.design.size import MAX_SKETCH_FEATURES, Verdict
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.facts.budget import Budget
 from privsketch.features.frequencies import NO_LAW
@@ -44,14 +43,14 @@ from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import MAX_RECORDS
 
-MAX_MATRIX_COLUMNS = 512  # beyond, a matrix has more than 130,000 entries
-MAX_BASIS_COLUMNS = 512  # beyond, drawing orthonormal bases takes minutes
-SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
+MAX_MATRIX_COLUMNS = 512  # a larger matrix has more than 130,000 entries
+MAX_BASIS_COLUMNS = 512  # drawing larger orthonormal bases takes minutes
+SIZE_FACTORS = (2, 2.5, 3, 4, 6, 9)  # candidate sizes, in features per component and column
 ISOTROPIC_SHARE = 0.05  # of the variance of the reference records (benchmarks/pca.py)
-UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
+UNEVEN_SHARE = 0.02  # that of 5 % of the variance if it falls slowly over directions
 EXTENT = 0.5  # root mean square distance from the center over the radius
 GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # shares of the variance of the components
-SCATTER = 2.0  # factor by which the loss of data sets scatters around its expectation
+LOSS_SCATTER = 2.0  # factor by which the losses of data sets scatter around the prediction
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def estimated_loss(
     budget: Budget,
     noise_ratio: float = 1.0,
 ) -> float:
-    """Predict the loss with noise estimated from sizes alone, for a ball of radius 1.
+    """Return the predicted loss in a ball of radius 1, for noise estimated from sizes alone.
 
     `noise_ratio` is the variance of the noise of a total over that of one release.
     """
@@ -116,53 +115,35 @@ def estimated_loss(
         variance = 2 * ((2 if replace else 1) * norm / epsilon) ** 2
     else:
         variance = (m + 1) * (m + 2) / 3 / epsilon / epsilon
-    return _loss_of_map(
+    return lost_variance(
         dim,
         n_components,
         n_records,
-        candidate.map_name,
-        m,
-        candidate.noise,
-        noise_ratio * variance,
+        feature_map=candidate.map_name,
+        n_features=m,
+        noise=candidate.noise,
         uneven_share=UNEVEN_SHARE,
+        **_variances(candidate.map_name, noise_ratio * variance),
     )
 
 
-def _loss_of_map(
-    dim: int,
-    rank: int,
-    n_records: float,
-    feature_map: str,
-    n_features: int,
-    noise: NoiseKind,
-    variance: float,
-    **options: float,
-) -> float:
-    """Return `lost_variance`; `variance` is that of a feature, or of a diagonal entry."""
-    if feature_map == "second-moments":
-        options |= {"diagonal_variance": variance}
-        variance *= (DIAGONAL / OFF_DIAGONAL) ** 2
-    return lost_variance(
-        dim,
-        rank,
-        n_records,
-        feature_map=feature_map,
-        n_features=n_features,
-        noise=noise,
-        variance=variance,
-        **options,
-    )
+def _variances(feature_map: str, variance: float) -> dict[str, float]:
+    """Return the variances for `lost_variance`, from that of a feature or of a diagonal entry."""
+    if feature_map != "second-moments":
+        return {"variance": variance}
+    off_diagonal = variance * (DIAGONAL / OFF_DIAGONAL) ** 2
+    return {"variance": off_diagonal, "diagonal_variance": variance}
 
 
 def _candidates(request: Request, kinds: list[NoiseKind]) -> Iterator[PCACandidate]:
-    """Yield feature maps with numbers of features and kinds of noise, few features first."""
+    """Yield candidates: maps with numbers of features, small ones first, and kinds of noise."""
     dim, map_name, law = request.dim, request.feature_map, request.frequencies
     n_features, masks = request.n_features, request.masks
     only_features = n_features is not None or law not in (None, NO_LAW)
     only_features = only_features or (masks is not None and masks.features != "all")
     for name in [map_name] if map_name is not None else ["second-moments", "quadratic"]:
-        chosen = feature_map(name)
-        if chosen.has_table:
+        mapping = feature_map(name)
+        if mapping.has_table:
             raise ParameterError(
                 f"`feature_map={name!r}` with `task='pca'`: expected 'quadratic' or "
                 "'second-moments'"
@@ -178,7 +159,7 @@ def _candidates(request: Request, kinds: list[NoiseKind]) -> Iterator[PCACandida
             sizes, vectors = [moment_count(dim)], NO_LAW
         else:
             vectors = law or ("orthobases" if dim <= MAX_BASIS_COLUMNS else "normal")
-            if vectors not in chosen.laws:
+            if vectors not in mapping.laws:
                 raise ParameterError(
                     f"`frequencies={vectors!r}` with `feature_map='quadratic'`: expected "
                     "'orthobases' or 'normal'"
@@ -190,17 +171,17 @@ def _candidates(request: Request, kinds: list[NoiseKind]) -> Iterator[PCACandida
 
 
 def _sizes(n_components: int, dim: int) -> list[int]:
-    """Return sizes of whole bases: a part of a basis has as much noise as all of it."""
-    bases = {max(2, round(factor * n_components)) for factor in SIZES}
-    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_FEATURES, 3 * dim)]
+    """Return the sizes of whole bases: a part of a basis has as much noise as the whole."""
+    bases = {max(2, round(factor * n_components)) for factor in SIZE_FACTORS}
+    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_SKETCH_FEATURES, 3 * dim)]
     return affordable or [2 * n_components * dim]
 
 
 def robust_gain(noise: str, per_value: float) -> float:
     """Return the variance of a fit to Laplace noise over that of least squares.
 
-    `per_value` is the number of unknowns per value. The formula comes from simulations; a median
-    would reach 0.5 if there were hardly any unknowns.
+    `per_value` is the number of unknowns per value. The formula comes from simulations; with
+    hardly any unknowns, a median would reach 0.5.
     """
     return min(1.0, 0.6 + per_value) if noise == "laplace" else 1.0
 
@@ -215,7 +196,7 @@ def cross_variance(
     variance: float,
     diagonal_variance: float | None = None,
 ) -> float:
-    """Return Var(q'E v) of a fitted matrix, averaged over directions; infinite if unidentifiable.
+    """Return Var(q'E v) of a fitted matrix, averaged over directions; inf if undetermined.
 
     `variance` is that of a feature along a direction of length 1, or of an off-diagonal entry.
     """
@@ -230,7 +211,7 @@ def cross_variance(
             "'second-moments', or 'quadratic' with the number of features"
         )
     if unknowns >= n_features:
-        return float("inf")
+        return math.inf
     per_value = unknowns / n_features
     plain = variance * dim * (dim + 2) / (4 * n_features) / (1 - per_value)
     return plain * robust_gain(noise, per_value)
@@ -239,7 +220,7 @@ def cross_variance(
 def _uneven_variance(dim: int, feature_map: str, n_features: int | None, size: float) -> float:
     """Return the variance of a feature of a random symmetric matrix of this Frobenius norm.
 
-    Only the part that the features do not determine counts: d (d + 1) / 2 of them determine all.
+    Only the part that the features do not determine counts; d (d + 1) / 2 features determine all.
     """
     entries = moment_count(dim)
     if feature_map == "second-moments" or n_features is None or n_features >= entries:
@@ -254,16 +235,16 @@ def lost_variance(
     *,
     feature_map: str,
     n_features: int | None = None,
+    uneven_share: float = 0.0,
     noise: str,
     variance: float,
     diagonal_variance: float | None = None,
-    uneven_share: float = 0.0,
     radius: float = 1.0,
 ) -> float:
     """Return the share of the best components' variance that privacy noise is expected to cost.
 
-    If all components are learned, none is lost; the result is then the squared relative error of
-    their variances.
+    With all components no variance is lost; the result is then the squared relative error of their
+    variances.
 
     Parameters
     ----------
@@ -272,16 +253,16 @@ def lost_variance(
     feature_map : {"quadratic", "second-moments"}
     n_features : int, optional
         Number of quadratic features.
+    uneven_share : float
+        Frobenius norm of the uneven part of the remainder, over the total variance. Features see it
+        as noise, unless they determine the whole matrix. Records are never exactly of low rank: the
+        planner compares maps at `UNEVEN_SHARE`.
     noise : {"gaussian", "laplace", "cube"}
     variance : float
         Variance of the noise of all holders together: of a feature along a direction of length 1,
         or of an off-diagonal entry of the matrix.
     diagonal_variance : float, optional
-        Variance of a diagonal entry; twice the other if left out.
-    uneven_share : float
-        Frobenius norm of what the components leave, beyond an even rest, over the total variance.
-        To features it is noise, unless there are enough of them to determine the whole matrix.
-        Records are never quite of low rank: the planner compares maps at `UNEVEN_SHARE`.
+        Variance of a diagonal entry; twice that of the others by default.
     radius : float
         Radius of the domain.
 
@@ -310,12 +291,12 @@ def lost_variance(
         # The noise of eigenvalues is 2 sqrt(dim) times that of an entry.
         relative = 4 * dim * error / (n_records * total / dim) ** 2
         return relative / (1 + relative)
-    # Overwhelming noise leaves random directions, which hold their share.
-    most = 1 - total * rank / dim / best
-    if error == float("inf"):
-        return most
+    # Random directions, which overwhelming noise leaves, hold their share of the variance.
+    max_loss = 1 - total * rank / dim / best
+    if math.isinf(error):
+        return max_loss
     share = rank * (dim - rank) * error / n_records**2 / gap / best
-    return share / (1 + share / most)
+    return share / (1 + share / max_loss)
 
 
 @dataclass(frozen=True)
@@ -325,11 +306,11 @@ class PCAForecast:
     Attributes
     ----------
     lost : float
-        Expected share of the best components' variance that noise costs, for records with 95 % of
-        their variance in that many equal components.
+        Expected share of the best components' variance that noise costs, for records that have 95 %
+        of their variance in as many equal components.
     verdict : {"good", "rough", "hopeless"}
     n_records_needed : float
-        Least number of records of one holder with a good forecast.
+        Smallest number of records of one holder with a good forecast.
     """
 
     lost: float
@@ -350,44 +331,42 @@ def pca_forecast(
 ) -> PCAForecast:
     """Forecast the merged sketches of `n_holders` holders; parameters as in `forecast.forecast`."""
     lost = predicted_loss(design, n_holders, noise_ratio)
-    verdict: Verdict = "rough"
-    if lost * SCATTER <= GOOD_LOSS:
-        verdict = "good"
-    elif lost > HOPELESS_LOSS:
-        verdict = "hopeless"
+    verdict: Verdict = "hopeless" if lost > HOPELESS_LOSS else "rough"
 
     def is_good(n_records: float) -> bool:
         loss = predicted_loss(replace(design, n_records=n_records), n_holders, noise_ratio)
-        return loss <= GOOD_LOSS / SCATTER
+        return loss <= GOOD_LOSS / LOSS_SCATTER
 
+    if lost * LOSS_SCATTER <= GOOD_LOSS:
+        verdict = "good"
     return PCAForecast(lost, verdict, least_records(is_good, precision=100))
 
 
 def predicted_loss(design: Design, n_holders: int = 1, noise_ratio: float | None = None) -> float:
     """Return the share of the components' variance that merged sketches are expected to lose.
 
-    Masks leave out features (w.x)^2 of records of half the radius. Their mean square is
-    3 (1 / (4 d))^2 for directions w that are spread evenly.
+    Masks leave out features (w.x)^2 of records at half the radius, whose mean square is
+    3 (1 / (4 d))^2 for evenly spread directions w.
     """
     square = 3 * (EXTENT**2 / design.dim) ** 2
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     masking = design.masking_variance * square * design.n_records
     variance = noise_ratio * design.noise_std**2 + n_holders * masking
-    return _loss_of_map(
+    return lost_variance(
         design.dim,
         design.n_components,
         design.n_records * n_holders,
-        design.feature_map,
-        design.n_features,
-        design.noise,
-        variance,
+        feature_map=design.feature_map,
+        n_features=design.n_features,
+        noise=design.noise,
+        **_variances(design.feature_map, variance),
     )
 
 
 def least_records(is_good: Callable[[float], bool], precision: int = 0) -> float:
-    """Return the least whole number of records that is good, by bisection; infinite if none is.
+    """Return the smallest number of records that is good, by bisection; inf if none is.
 
-    The result is exact, or precise to one part in `precision`.
+    The result is exact, or accurate to one part in `precision`.
     """
     low, high = 0, MAX_RECORDS
     if not is_good(high):
@@ -399,7 +378,7 @@ def least_records(is_good: Callable[[float], bool], precision: int = 0) -> float
 
 
 def enough_text(n_records_needed: float, otherwise: str) -> str:
-    """Return from which number of records on a forecast is good; `otherwise` if from none."""
+    """Describe the number of records needed for a good forecast; `otherwise` if there is none."""
     if not math.isfinite(n_records_needed):
         return otherwise
     return f"good from {float(f'{n_records_needed:.2g}'):,.0f} records of a holder on"

@@ -1,11 +1,11 @@
-"""Planners: fill in a design's sketch size, noise, frequencies and count.
+"""Planners: choose the size, noise, frequencies and count of a design.
 
-There is one planner for each kind of feature map: `plan_waves` here for Fourier and one-bit
-features, `plan_grid` in cells.py, `plan_components` in pca.py. Each is a function of a `Request`.
+Each kind of feature map has a planner, a function of a `Request`: `plan_waves` here for Fourier and
+one-bit features, `plan_grid` in cells.py, `plan_components` in pca.py.
 
-The rest of this file chooses the scales of the frequencies. Nobody states how wide clusters are. A
+The rest of this file chooses the scales of the frequencies. The width of clusters is not known. A
 law of frequencies serves widths in proportion to the share of features near them
-(features/radii.py). A wide range therefore costs every width a little, and a width outside of the
+(features/radii.py). A wide range therefore costs every width a little, and a width outside the
 range costs the squared ratio to its end. The law of least regret has
 
 1. a main band where clusters are likely. It runs from the widest scale down to where k clusters
@@ -15,8 +15,8 @@ range costs the squared ratio to its end. The law of least regret has
    error (1 - p) ln F / (1 - q) + p ln R / q is least at
    q / (1 - q) = sqrt(p ln R / ((1 - p) ln F)), whatever the noise is;
 3. a finest scale that depends on the noise: the tail ends where the forecast for clusters in it
-   would no longer be good. There is no tail where the forecast could not be good at all, as with
-   strong noise, or where the main band cannot spare the features.
+   would no longer be good. There is no tail if that forecast is never good, as with strong noise,
+   or if the main band cannot spare the features.
 """
 
 from __future__ import annotations
@@ -43,34 +43,32 @@ from privsketch.features.maps import FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.radii import RadialLaw, Tail
 
-# Expected relative loss of waves to noise from which on cells are planned instead. Waves can
-# resolve clusters of any width if noise permits, a grid only those no narrower than its cells. Of
-# 221 random studies of up to 8 columns (benchmarks/worlds.py) a sketch chosen by this rule lost
-# 1.07 on average against the better of both. Waves alone lost 1.33 (and 268 in one study), grids
-# alone 1.21 (and 106).
+# Expected relative loss of waves to noise above which cells are planned instead. Waves can resolve
+# clusters of any width if noise permits, a grid only those as wide as its cells. In 221 random
+# studies of up to 8 columns (benchmarks/worlds.py) this rule cost 1.07 times the better of both on
+# average, waves alone 1.33 (268 in one study), grids alone 1.21 (106 in one).
 MAX_WAVE_LOSS = 0.05
 # Widest scale over the domain's half-width. Frequencies of this scale turn about once over the
-# domain, which locates the records before anything else is known.
+# domain: they locate the records as a whole.
 WIDEST_SCALE = 0.5
 # Widest over finest scale of the main band: at least, and per k^(1/d). Touching clusters in a
 # quarter of the domain are 1 / (6 k^(1/d)) half-widths wide, twice the end of the band. The tail
 # serves much tighter ones: it costs less than a band as wide.
 MAIN_RANGE = 16.0
 MAIN_RANGE_PER_CLUSTER = 6.0
-# These shares follow from the formula above if 8 % of studies in few columns have such clusters,
-# and 3 % of others. In many columns the domain says more about the width of clusters.
+# Shares of the tail by the formula above, if 8 % of studies in few columns have such clusters, and
+# 3 % of others. In many columns the domain says more about the width of clusters.
 FEW_COLUMNS, TAIL_SHARE_OF_FEW, TAIL_SHARE = 3, 0.2, 0.125
 # Largest factor by which a tail may raise the error of clusters in the main band: 1.25 and 1.14 for
-# these shares, and some for the unknowns, which fewer features have to fit. A tail then needs about
-# five features per unknown: with four, under pure noise, correlated clusters lost more than a
-# quarter.
+# these shares, and a reserve because fewer features fit the unknowns. A tail then needs about five
+# features per unknown: with four, correlated clusters under pure noise lost more than a quarter.
 MAX_COST_OF_FEW, MAX_COST = 1.35, 1.17
-TAIL_RANGES = (8.0, 4.0)  # in the order of trial; the main band covers shorter ones
+TAIL_RANGES = (8.0, 4.0)  # candidates, in order; the main band covers shorter ones
 # Largest excess of clusters in the tail: half of that of a good forecast, whose range extends to
 # twice the expectation.
 MAX_TAIL_EXCESS = 0.075
-# Widest over finest scale of all. Frequencies are 16-bit integers, and the lowest ones need some
-# units too. The finest scale is then eight units of a quantised record.
+# Widest over finest scale. Frequencies are 16-bit integers, and the lowest need several units. The
+# finest scale is then eight units of a quantised record.
 LARGEST_RANGE = 2048.0
 
 
@@ -92,7 +90,7 @@ def plan_design(**parameters: Any) -> Design:
 
 
 def _loses_to_cells(waves: Design) -> bool:
-    """Return whether cells are expected to reveal more than the planned waves."""
+    """Return whether cells are expected to have a smaller error than the planned waves."""
     has_few_columns = isinstance(waves.domain, Box) and waves.dim <= MAX_CELL_COLUMNS
     if waves.task != "kmeans" or not has_few_columns:
         return False
@@ -104,7 +102,7 @@ def plan_waves(request: Request) -> Design:
     """Plan Fourier or one-bit features."""
     k, domain, budget, masks = request.n_components, request.domain, request.budget, request.masks
     n_features, law = request.n_features, request.frequencies or "multi-scale"
-    chosen_map = map_named(request.feature_map or "fourier")
+    mapping = map_named(request.feature_map or "fourier")
     largest, n_unknowns = request.largest_size
     block = structured_size(request.dim) if law == "structured" else request.dim
     if masks is not None:
@@ -114,12 +112,12 @@ def plan_waves(request: Request) -> Design:
     n_records = request.public_size(n_features or largest)
     total = n_records * (request.n_holders or 1)
     is_smooth = request.schema is None or request.schema.is_smooth
-    harmonics = _harmonics(request, chosen_map, law, total)
+    harmonics = _harmonics(request, mapping, law, total)
     size = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
         n_features=n_features,
-        feature_map=chosen_map,
+        feature_map=mapping,
         budget=budget,
         noise=request.noise,
         count=request.count or ("public" if budget.neighbours == "replace" else "released"),
@@ -127,31 +125,32 @@ def plan_waves(request: Request) -> Design:
         masks=masks,
         noise_ratio=request.noise_ratio,
         harmonics=harmonics,
-        # Clusters of labels are piles at corners, some of which a small sketch with pure noise
-        # loses: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
+        # Clusters of labels are points at corners, some of which a small sketch with pure noise
+        # loses. In eight studies all features gave 1.08 to 1.20 times the cost of k-means, fewer
+        # ones 1.10 to 1.42.
         all_features=not is_smooth,
     )
     if n_features is None:
         n_features = size.n_features
         if law == "structured" and n_features > block:
             n_features = -(-n_features // block) * block  # a part of a block costs as much
-    count = request.count or choose_count(chosen_map, n_features, budget, size.noise, total, masks)
+    count = request.count or choose_count(mapping, n_features, budget, size.noise, total, masks)
     scales: tuple[float, float] | RadialLaw | None = request.frequency_scale
     if scales is None:
-        variance = noise_variance(chosen_map, n_features, budget, size.noise, count, total, masks)
+        variance = noise_variance(mapping, n_features, budget, size.noise, count, total, masks)
         scales = default_radii(
             domain,
             k,
             n_features=n_features,
             n_records=total,
-            # A phasor varies by at most 1, half of it along each axis.
+            # A phasor has a variance of at most 1, half of it along each axis.
             variance=request.noise_ratio * variance + total / 2 + harmonics,
             is_smooth=is_smooth,
         )
     return request.design(
-        feature_map=chosen_map.name,
+        feature_map=mapping.name,
         frequencies=request.draw(
-            law, n_features, scales, dithered=chosen_map.dithered, drawn=request.drawn
+            law, n_features, scales, dithered=mapping.dithered, drawn=request.drawn
         ),
         noise=size.noise,
         count=count,
@@ -159,9 +158,9 @@ def plan_waves(request: Request) -> Design:
     )
 
 
-def _harmonics(request: Request, chosen_map: FeatureMap, law: str, n_records: float) -> float:
-    """Return the variance that harmonics of one-bit features add to what a search sees."""
-    if not chosen_map.dithered:
+def _harmonics(request: Request, mapping: FeatureMap, law: str, n_records: float) -> float:
+    """Return the variance that harmonics of one-bit features add, as a search sees it."""
+    if not mapping.dithered:
         return 0.0
     if request.frequency_scale is None:
         radii = main_band(request.domain, request.n_components)
@@ -171,11 +170,11 @@ def _harmonics(request: Request, chosen_map: FeatureMap, law: str, n_records: fl
 
 
 def main_band(domain: Domain, n_components: int) -> RadialLaw:
-    """Return the scales where clusters are likely, whatever noise and size are."""
+    """Return the scales of likely clusters, which depend neither on the noise nor on the size."""
     dim = len(domain.half_widths)
     high = WIDEST_SCALE * domain.spread
-    fold = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
-    return RadialLaw((high / min(fold, LARGEST_RANGE), high))
+    ratio = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
+    return RadialLaw((high / min(ratio, LARGEST_RANGE), high))
 
 
 def default_radii(
@@ -196,14 +195,14 @@ def default_radii(
     variance : float
         Variance of noise and sampling per real component of the sums, in squared records.
     is_smooth : bool
-        False if records have labels. They are then piles without a width: fine scales would
-        separate them, and no cluster of a few numbers explains that, so there is no tail.
+        False if records have labels. Clusters are then points without a width, which fine scales
+        would separate, and there is no tail.
     """
     dim = len(domain.half_widths)
-    plain = main_band(domain, n_components)
-    end, high = plain.scales
-    few = dim <= FEW_COLUMNS
-    share, cost = (TAIL_SHARE_OF_FEW, MAX_COST_OF_FEW) if few else (TAIL_SHARE, MAX_COST)
+    main = main_band(domain, n_components)
+    end, high = main.scales
+    has_few = dim <= FEW_COLUMNS
+    share, cost = (TAIL_SHARE_OF_FEW, MAX_COST_OF_FEW) if has_few else (TAIL_SHARE, MAX_COST)
 
     def error(law: RadialLaw, width: float) -> float:
         return center_error(
@@ -223,7 +222,7 @@ def default_radii(
         if (
             high / law.scales[0] <= LARGEST_RANGE
             and error(law, end / math.sqrt(ratio)) <= MAX_TAIL_EXCESS  # in the middle of the tail
-            and error(law, likely) <= cost * error(plain, likely)
+            and error(law, likely) <= cost * error(main, likely)
         ):
             return law
-    return plain
+    return main

@@ -1,9 +1,9 @@
 """The public recipe that all holders of a study share.
 
 A design determines how records become a sketch: domain, feature map, frequencies, noise and budget.
-It is fixed before any record is read and contains nothing about the records. Sketches add up only
-if the fingerprints of their designs agree. Noise scales are not stored but computed from the budget
-each time: a file can only request less noise by stating a larger budget.
+It is fixed before any record is read and contains nothing about the records. Sketches can be added
+only if their designs have the same fingerprint. Noise scales are not stored but computed from the
+budget: a file can request less noise only by stating a larger budget.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Design:
-    """The public recipe of one study. `Design.plan` makes one, `Design.load` reads one.
+    """Public recipe of one study. `Design.plan` makes one, `Design.load` reads one.
 
     Attributes
     ----------
     task : {"kmeans", "gaussian-mixture", "pca"}
     n_components : int
-        Number of clusters, Gaussians or principal components that it is planned for.
+        Number of clusters, Gaussians or principal components that the size is planned for.
     domain : Box or Ball
     budget : Budget
         Cost of the sketch of one holder.
     feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}
     frequencies : Frequencies
-        How the public random matrix is drawn, and a checksum of it.
+        How the public random matrix is drawn, and its checksum.
     noise : {"gaussian", "laplace", "cube"}
     count : {"released", "omitted", "public"}
         Whether a number of records is part of the sketch.
     n_records : float
-        Public number of records of one holder that it is planned for.
+        Public number of records of one holder that the size is planned for.
     columns : tuple of str, optional
     masks : Masks, optional
     mean : {"omitted", "released"}
@@ -80,7 +80,7 @@ class Design:
         Number of holders that share the noise of their total.
     sharing : {"holders", "tellers"}, optional
         Who adds that noise: each holder a part of it, or each teller all of it. The plan is then
-        for the total of all holders; `n_records` is still the number of one.
+        for the total of all holders; `n_records` is still that of one holder.
 
     Examples
     --------
@@ -150,8 +150,8 @@ class Design:
             More can be learned from it later, with less certainty.
         covariance_type : {"spherical", "diag", "tied", "full"}, optional
             Shape of the Gaussians that the size of a sketch for mixtures is chosen for. It is not
-            stored, and learners may use another shape. If left out, full where that is cheap, up
-            to five columns, and diagonal beyond.
+            stored, and learners may use another shape. If left out, full up to five columns, where
+            that is cheap, and diagonal beyond.
         domain : Schema, Box or Ball
             Public kinds and bounds of columns, or the set in which records lie. Principal
             components need a Ball if there is no schema.
@@ -159,7 +159,7 @@ class Design:
             Largest cost of the sketch.
         n_records : float, optional
             Public order of magnitude of the number of records of one holder. It affects size,
-            noise and forecast. If left out, a number that would suffice.
+            noise and forecast. If left out, a sufficient number is assumed.
         random_state : int, optional
             Public seed of the frequencies, which is stored; drawn if left out.
         n_features : int, optional
@@ -170,8 +170,8 @@ class Design:
         feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}, optional
             If left out, Fourier features for clusters and mixtures. Clusters of up to 8 columns of
             numbers get "cells", noisy counts of a grid, if noise is expected to cost Fourier
-            features more than a twentieth and no stated parameter needs these. Principal
-            components get the map of least predicted error: all second moments where those are
+            features more than a twentieth and no stated parameter requires them. Principal
+            components get the map of least predicted error: all second moments if these are
             affordable, else quadratic features.
         noise : {"gaussian", "cube", "laplace"}, optional
             If left out, the noise of least predicted error: nearly always Gaussian if delta > 0,
@@ -190,9 +190,8 @@ class Design:
             range. If left out, the range follows from the domain, the number of clusters and the
             noise, and serves clusters of any likely width.
         count : {"released", "omitted", "public"}, optional
-            Whether a noisy number of records is part of the sketch. If left out, it is released,
-            which costs next to nothing (omitted in the rare case that it would cost much). Under
-            "replace" it is public and exact.
+            Whether a noisy number of records is part of the sketch. If left out, it is released
+            unless that costs the sums much, which is rare. Under "replace" it is public and exact.
         mean : {"omitted", "released"}, optional
             Whether the mean of the records is released too, so that principal components can be
             centered: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, components are
@@ -201,34 +200,16 @@ class Design:
             Names of the columns of a record, in order.
         n_holders : int, optional
             Number of holders, if only their total is shown and they share its noise; state it with
-            `sharing`. `n_records` is still the number of one holder.
+            `sharing`. `n_records` is still that of one holder.
         sharing : {"holders", "tellers"}, optional
             Who adds the noise of the total: each holder a part of it, which needs Gaussian noise,
             or each teller all of it. If left out, each sketch has noise of its own.
         """
+        parameters = {name: value for name, value in locals().items() if name != "cls"}
         from privsketch.design.cautions import stated_cautions, warn_of
         from privsketch.design.plan import plan_design
 
-        planned = plan_design(
-            task=task,
-            covariance_type=covariance_type,
-            n_components=n_components,
-            domain=domain,
-            budget=budget,
-            n_records=n_records,
-            random_state=random_state,
-            n_features=n_features,
-            feature_map=feature_map,
-            noise=noise,
-            masks=masks,
-            frequencies=frequencies,
-            frequency_scale=frequency_scale,
-            count=count,
-            mean=mean,
-            columns=columns,
-            n_holders=n_holders,
-            sharing=sharing,
-        )
+        planned = plan_design(**parameters)
         warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
         return planned
 
@@ -249,7 +230,7 @@ class Design:
 
     @property
     def contribution(self) -> Contribution:
-        """Bounds on how far one record can move the sums."""
+        """Bounds on the contribution of one record to the sums."""
         return contribution_of(self.mapping, self.frequencies, self.domain)
 
     @property
@@ -259,7 +240,7 @@ class Design:
 
     @cached_property
     def sum_noise(self) -> SumNoise:
-        """Calibrated noise of one holder's sketch, or of a total whose noise is shared."""
+        """Calibrated noise of one holder's sketch, or of the total if noise is shared."""
         return plan_sum_noise(
             self.contribution,
             self.budget,
@@ -295,9 +276,9 @@ class Design:
 
     @property
     def masking_variance(self) -> float:
-        """Variance that masks of features add to a real component of modulus 1, for each record.
+        """Variance that feature masks add to a real component of modulus 1, for each record.
 
-        Records that are left out have an effect of their own: see `Sketch.repetition`.
+        Leaving out records has another effect: see `Sketch.repetition`.
         """
         if self.masks is None:
             return 0.0
@@ -327,7 +308,7 @@ class Design:
             "count": self.count,
             "n_records": self.n_records,
             "columns": None if self.columns is None else list(self.columns),
-            # Optional fields appear only if used, so that other designs keep their fingerprint.
+            # Optional fields appear only if used: designs without them keep their fingerprint.
             **({} if self.masks is None else {"masks": self.masks.to_json()}),
             **({} if self.mean == "omitted" else {"mean": self.mean}),
             **({} if self.schema is None else {"schema": self.schema.to_json()}),
@@ -381,10 +362,10 @@ class Design:
         return cls.from_json(document_content(data, "design", what), what)
 
     def forecast(self, *, n_holders: int | None = None) -> Forecast | PCAForecast:
-        """Return what to expect of this design, from public facts alone. Charges nothing.
+        """Return the expected accuracy of this design, from public facts alone. Charges nothing.
 
-        The forecast is for merged sketches of `n_holders` holders with `n_records` records each,
-        one if left out. Where noise is shared, it is then for the total of all holders.
+        The forecast is for merged sketches of `n_holders` holders with `n_records` records each. If
+        left out, it is for one holder or, if noise is shared, for the total of all holders.
         """
         from privsketch.design.forecast import forecast
         from privsketch.design.pca import pca_forecast
@@ -403,7 +384,7 @@ class Design:
 
     @cached_property
     def _forecasts(self) -> dict[tuple[int, float | None], Forecast | PCAForecast]:
-        """Forecasts by number of holders and noise ratio, which texts of one design share."""
+        """Forecasts by number of holders and noise ratio."""
         return {}
 
     def describe(self) -> str:

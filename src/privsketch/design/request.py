@@ -1,4 +1,4 @@
-"""A request for a design: what people state, checked once.
+"""A request for a design: the parameters that a person states, checked once.
 
 Planners take a request and choose what it leaves open. Nothing in it depends on a record.
 """
@@ -40,9 +40,9 @@ from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode, SharingKind
 
 RECORDS_PER_UNKNOWN = 1000.0  # CLP: noise-to-signal at most m / (1000 k d)
-# Parameters that exclude a free choice of cells if they are stated; shared noise has its own law.
+# Parameters that rule out a free choice of cells if stated; shared noise has its own law.
 _WAVE_FIELDS = ("n_features", "noise", "masks", "frequencies", "frequency_scale", "sharing")
-_SCALE_FREE = (None, "multi-scale", "structured")  # laws whose range of scales can be planned
+_SCALE_FREE = (None, "multi-scale", "structured")  # laws whose scales the planner can choose
 
 
 def enough_records(n_features: int, n_components: int, dim: int, epsilon: float) -> float:
@@ -56,7 +56,7 @@ class Request:
     """Parameters of `Design.plan`, checked and in their own types.
 
     The constructor accepts values as people write them. It raises `ParameterError` for values that
-    no design can have, or that contradict each other.
+    are invalid or contradict each other.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class Request:
     frequency_scale : (float, float), optional
         Ends of the range of scales; None if the planner chooses them.
     is_map_open : bool
-        Whether the planner may choose cells instead of Fourier features: no parameter names a map,
-        or anything that only one of them has.
+        Whether the planner may choose cells instead of Fourier features: no parameter names a map
+        or belongs to only one of them.
     noise_ratio : float
         Variance of the noise of the total over that of one release; above 1 if noise is shared.
     drawn : bool
-        False for plans that compare designs. Planners then skip drawing frequencies that nothing
-        depends on, and such a design makes no sketch.
+        False for plans that only compare designs. Planners then do not draw frequencies unless the
+        comparison depends on them, and such a design makes no sketch.
     """
 
     n_components: int
@@ -104,8 +104,8 @@ class Request:
     def __post_init__(self) -> None:
         settle = partial(object.__setattr__, self)
         if self.task not in TASKS:
-            known = ", ".join(map(repr, TASKS))
-            raise ParameterError("task", self.task, f"this version plans {known}")
+            tasks = ", ".join(map(repr, TASKS))
+            raise ParameterError("task", self.task, f"this version plans {tasks}")
         if not isinstance(self.budget, Budget):
             raise ParameterError("budget", self.budget, "expected a Budget")
         self._settle_domain(settle)
@@ -172,15 +172,15 @@ class Request:
             if self.frequencies == "gaussian":
                 settle("frequencies", "normal")
             return
-        chosen = map_named(self.feature_map or "fourier")
-        if chosen.for_components:
-            known = ", ".join(map(repr, maps_for(self.task)))
+        mapping = map_named(self.feature_map or "fourier")
+        if mapping.for_components:
+            names = ", ".join(map(repr, maps_for(self.task)))
             raise ParameterError(
-                f"`feature_map={chosen.name!r}` with `task={self.task!r}`: expected one of {known}"
+                f"`feature_map={mapping.name!r}` with `task={self.task!r}`: expected one of {names}"
             )
         if self.frequencies is not None:
-            require_one_of("frequencies", self.frequencies, chosen.laws)
-        if chosen.name != "cells":
+            require_one_of("frequencies", self.frequencies, mapping.laws)
+        if mapping.name != "cells":
             law, scales = _frequency_law(self.frequencies, self.frequency_scale)
             settle("frequencies", law)
             settle("frequency_scale", scales)
@@ -194,12 +194,12 @@ class Request:
 
     @property
     def largest_size(self) -> tuple[int, int]:
-        """The most features that are worth their time for clusters, and the number of unknowns."""
+        """Largest number of features that is worth its time, and the number of unknowns."""
         shape = self.covariance_type or default_covariance_type(self.n_components, self.dim)
         return largest_size(self.task, self.n_components, self.dim, shape)
 
     def public_size(self, n_features: int) -> float:
-        """Return the number of records of one holder: the stated one, or one that would suffice."""
+        """Return the number of records of one holder: stated, or else sufficient."""
         if self.n_records is not None:
             return self.n_records
         enough = enough_records(n_features, self.n_components, self.dim, self.budget.epsilon)
@@ -227,7 +227,7 @@ class Request:
         )
 
     def design(self, **choices: Any) -> Design:
-        """Return the design that adds a planner's choices to what was stated."""
+        """Return the design of the stated parameters and a planner's choices."""
         return Design(
             task=self.task,
             n_components=self.n_components,
@@ -251,7 +251,7 @@ def _column_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _frequency_law(law: str | None, scale: Any) -> tuple[str, tuple[float, float] | None]:
-    """Return the law and its scales; None for scales that the planner chooses."""
+    """Return the law and its scales; None if the planner chooses the scales."""
     if scale is None:
         if law not in _SCALE_FREE:
             raise ParameterError(

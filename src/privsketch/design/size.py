@@ -2,10 +2,10 @@
 
 The error of a center is proportional to (v(m) + n / 2) / (m - P): v is the variance of the noise,
 n / 2 that of sampling, P the number of unknowns. Gaussian noise has v ~ m, so more features never
-hurt, and the time they cost sets the size. Where the noise dominates they are worth it, because the
-P unknowns then follow less of it. Pure noise has v ~ m^2; where it dominates, the least error is at
-m = 2 P. The minimum is flat and the search is safer with more features, so the planner takes the
-largest size within a few percent of the least error: 2.5 P for pure noise that dominates.
+hurt, and the time they cost sets the size. They are worth it where noise dominates, because the P
+unknowns then follow less of it. Pure noise has v ~ m^2; where it dominates, the error is smallest
+at m = 2 P. The minimum is flat and the search is safer with more features, so the planner takes the
+largest size within a few percent of the least error: 2.5 P for dominant pure noise.
 
 The formula follows from the Fisher information of a feature about the center of a cluster. A
 cluster of a = n / k records and width s adds a exp(i w.c - |w|^2 s^2 / 2) to the moment at
@@ -19,13 +19,13 @@ and the squared error of a center, relative to the width, is its inverse. P unkn
 together. Of the 2 m numbers only those in the band of the width determine its centers. They act
 like N = 2 m B^2 / E[(x exp(-x))^2] numbers, m or a little more for likely widths, and the error
 grows by 1 / (1 - P / N). Exact Fisher matrices (tests/design) and measured errors
-(benchmarks/forecast.py) follow this. A search among m <= P features fails nevertheless.
+(benchmarks/forecast.py) follow this formula. A search among m <= P features fails.
 
 Signs (one-bit features) are square waves. In units of their first harmonic, which learners read, a
 record adds exp(i t) - exp(-3 i t) / 3 + exp(5 i t) / 5 - ... at the phase t = w.x + u. After the
 dither u is subtracted, the wave of order h has the sum (n / h) phi(h w) and a phase of
 (+-h - 1) u, where phi is the characteristic function of the records. u is uniform and public, so
-these sums are noise to a learner that ignores them: of variance n^2 |phi(h w)|^2 / (2 h^2) per
+these sums are noise for a learner that ignores them: of variance n^2 |phi(h w)|^2 / (2 h^2) per
 real component, uncorrelated between orders and features. They grow with n as the signal does. For
 k clusters of width s whose centers spread by S, E|phi(h w)|^2 is
 exp(-h^2 |w|^2 s^2) (1 / k + (1 - 1 / k) exp(-h^2 |w|^2 S^2)) (`harmonic_variance`).
@@ -40,29 +40,28 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget
 from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
 from privsketch.features.radii import RadialLaw
 from privsketch.features.waves import HARMONICS
-from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
-MIN_FEATURES = 50  # with fewer, results of small problems depend on which frequencies are drawn
-# Features per coordinate of a center. Seed mixtures need 4. Records of other shapes gain from more:
+MIN_FEATURES = 50  # with fewer, results of small problems depend on the frequencies drawn
+# Features per coordinate of a center. Seed mixtures need 4, clusters of other shapes gain by more:
 # digits in 10 principal components at epsilon = 1 had RSSE 1.10 with 4, 1.03 with 8, 1.02 with 12.
-# Few clusters leave few features for their shapes. They get those of four more clusters, which
+# A few clusters have too few features for their shapes and get those of four more clusters, which
 # lowered the excess of 2 to 4 clusters of other shapes from 0.04 to 0.02.
 KMEANS_FEATURES, EXTRA_CLUSTERS = 8, 4
 MIN_KMEANS_FEATURES = 4  # per coordinate, for sketches that take long to learn or for mixtures
-MIXTURE_FEATURES = 4  # per unknown
-FULL_FEATURES = 3  # per unknown of full covariances, which are many
-MAX_FEATURES = 6000  # larger sketches take long to learn
-MIN_GAIN = 0.07  # relative fall of the predicted error for which the sketch is doubled
-TOLERANCE = 1.05  # factor on the least error that a safer search may cost
-COUNT_TOLERANCE = 1.1  # factor by which a released count may raise the variance of the sums
+MIXTURE_FEATURES, FULL_FEATURES = 4, 3  # per unknown; full covariances have many unknowns
+MAX_SKETCH_FEATURES = 6000  # learning from larger sketches takes long
+MIN_DOUBLING_GAIN = 0.07  # smallest relative fall of the error that justifies doubling
+SAFER_SIZE_FACTOR = 1.05  # largest factor on the least error for the sake of a safer search
+COUNT_VARIANCE_FACTOR = 1.1  # largest factor on the variance of sums for a released count
 _PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
 CovarianceType = Literal["spherical", "diag", "tied", "full"]
 Verdict = Literal["good", "rough", "hopeless"]  # of a forecast
@@ -82,16 +81,16 @@ class Size:
 def largest_size(
     task: str, n_components: int, dim: int, covariance_type: CovarianceType = "diag"
 ) -> tuple[int, int]:
-    """Return the most features that are worth their time, and the number of unknowns."""
+    """Return the largest number of features that is worth its time, and that of unknowns."""
     needed = MIN_KMEANS_FEATURES * n_components * dim
     if task == "kmeans":
         unknowns = kmeans_unknowns(n_components, dim)
-        most = min(KMEANS_FEATURES * (n_components + EXTRA_CLUSTERS) * dim, MAX_FEATURES)
+        largest = min(KMEANS_FEATURES * (n_components + EXTRA_CLUSTERS) * dim, MAX_SKETCH_FEATURES)
     else:
         unknowns = mixture_unknowns(n_components, dim, covariance_type)
-        most = (FULL_FEATURES if covariance_type == "full" else MIXTURE_FEATURES) * unknowns
-    # Any sketch should serve k-means.
-    return max(MIN_FEATURES, most, needed), unknowns
+        largest = (FULL_FEATURES if covariance_type == "full" else MIXTURE_FEATURES) * unknowns
+    # Every sketch should serve k-means.
+    return max(MIN_FEATURES, largest, needed), unknowns
 
 
 def noise_variance(
@@ -133,21 +132,21 @@ def harmonic_variance(
     """Return the variance that harmonics of signs add per real component, in squared records.
 
     It is a mean over all features, or over those in the band of the width, weighted by their
-    information x exp(-x) as in `band_share`. A fit that is nearly right has the error of the band.
-    A search uses all features: most of the variance is in the lowest, and small sketches lose
-    clusters to it (`forecast.expected_range`).
+    information x exp(-x) as in `band_share`. The error of a nearly correct fit is that of the band.
+    A search uses all features: most of the variance is in the lowest ones, and small sketches lose
+    clusters because of it (`forecast.expected_range`).
     """
-    whole = math.hypot(width, spread)
+    total_width = math.hypot(width, spread)
 
     def mean_square(order: int) -> float:
         """Return that of the characteristic function at `order` times the frequencies."""
-        sizes = (order * width, 1 / n_components), (order * whole, 1 - 1 / n_components)
+        sizes = (order * width, 1 / n_components), (order * total_width, 1 - 1 / n_components)
         if not in_band:
             return sum(share * energy_share(law, radii, size, dim) for size, share in sizes)
         band = band_share(law, radii, width, dim)
         total = 0.0
         for size, share in sizes:
-            # E[x exp(-x - c x)] is the band of a width that is sqrt(1 + c) times as large.
+            # E[x exp(-x - c x)] is the band of a width sqrt(1 + c) times as large.
             larger = math.hypot(width, size)
             total += share * band_share(law, radii, larger, dim) * (width / larger) ** 2
         return total / band if band > 0 else 0.0
@@ -162,12 +161,12 @@ def relative_error(
     n_records: float,
     largest: int,
 ) -> Floats:
-    """Return the error of a center up to a factor that no choice of size or noise changes.
+    """Return the error of a center up to a factor that does not depend on size and noise.
 
-    Sampling errors of features are not independent: beyond `largest` features, more of them do not
-    reduce these errors.
+    Sampling errors of features are not independent: more than `largest` features do not reduce
+    them.
     """
-    # A stated size that is too small still has a finite error.
+    # A stated size that is too small has a finite error.
     spare = np.maximum(np.asarray(n_features) - n_unknowns, 0.1)
     spare_for_sampling = np.minimum(spare, max(largest - n_unknowns, 0.1))
     return np.asarray(np.asarray(variance) / spare + n_records / 2 / spare_for_sampling)
@@ -190,12 +189,14 @@ def choose_size(
 ) -> Size:
     """Return the size and noise of least predicted error; stated values stay.
 
-    Masks that keep a number of features keep the same share of them at every size here. With
-    `all_features`, sizes below `largest` are left out. `noise_ratio` is the variance of the total's
-    noise over that of one release, for a total of all records. `harmonics` is the variance of
-    harmonics of signs, which is the same for every size.
+    Masks that keep a number of features keep the same share of them at every size. With
+    `all_features`, sizes below `largest` are not considered. `noise_ratio` is the variance of the
+    total's noise over that of one release. `harmonics` is the variance of harmonics of signs, which
+    is the same for every size.
     """
-    kinds = [noise] if noise is not None else [k for k in _PREFERENCE if _allowed(k, budget)]
+    kinds = [kind for kind in _PREFERENCE if kind != "gaussian" or budget.delta > 0]
+    if noise is not None:
+        kinds = [noise]
     choices: list[Size] = []
     refusal: ParameterError | None = None
     at_most = n_features or largest
@@ -207,13 +208,13 @@ def choose_size(
         try:
             variance = noise_variance(feature_map, at_most, budget, kind, count, n_records, masks)
             variance *= noise_ratio
-        except ParameterError as error:  # this kind cannot be drawn for this budget; others may
+        except ParameterError as error:  # the budget may allow another kind
             refusal = error
             continue
         power = 1 if kind == "gaussian" else 2
         variances = variance * (sizes / at_most) ** power + harmonics
         errors = relative_error(sizes, n_unknowns, variances, n_records, largest)
-        index = int(np.flatnonzero(errors <= TOLERANCE * errors.min())[-1])
+        index = int(np.flatnonzero(errors <= SAFER_SIZE_FACTOR * errors.min())[-1])
         size = Size(int(sizes[index]), kind, float(errors[index]))
         if kind == "gaussian" and n_features is None:
             size = _doubled(size, n_unknowns, variance / at_most, harmonics, n_records, largest)
@@ -226,23 +227,18 @@ def choose_size(
 def _doubled(
     size: Size, n_unknowns: int, variance: float, harmonics: float, n_records: float, largest: int
 ) -> Size:
-    """Double the features as long as Gaussian noise, `variance` per feature, makes it worthwhile.
+    """Double the features while Gaussian noise of `variance` per feature makes it worthwhile.
 
-    Harmonics do not count: their error falls with every feature, and no size would be enough.
+    Harmonics do not count: their error falls with every feature, so no size would be enough.
     """
 
     def error(m: int, more: float = 0.0) -> float:
         return float(relative_error(m, n_unknowns, m * variance + more, n_records, largest))
 
     m = size.n_features
-    while 2 * m <= MAX_FEATURES and error(2 * m) < (1 - MIN_GAIN) * error(m):
+    while 2 * m <= MAX_SKETCH_FEATURES and error(2 * m) < (1 - MIN_DOUBLING_GAIN) * error(m):
         m *= 2
     return replace(size, n_features=m, error=error(m, harmonics))
-
-
-def _allowed(kind: NoiseKind, budget: Budget) -> bool:
-    """Return whether a budget permits this noise: Gaussian noise needs delta > 0."""
-    return kind in NOISE_KINDS and (kind != "gaussian" or budget.delta > 0)
 
 
 def choose_count(
@@ -253,26 +249,26 @@ def choose_count(
     n_records: float,
     masks: Masks | None = None,
 ) -> CountMode:
-    """Return "released", which helps learners, unless it would cost the sums noticeably."""
+    """Return "released", which helps learners, unless it costs the sums noticeably."""
     if budget.neighbours == "replace":
         return "public"
     if kind == "gaussian":
-        return "released"  # half a percent of the scale, by construction
+        return "released"  # it costs half a percent of the scale, by construction
     modes: tuple[CountMode, CountMode] = ("released", "omitted")
     released, omitted = (
         noise_variance(feature_map, n_features, budget, kind, mode, n_records, masks)
         for mode in modes
     )
-    return "released" if released <= COUNT_TOLERANCE * omitted else "omitted"
+    return "released" if released <= COUNT_VARIANCE_FACTOR * omitted else "omitted"
 
 
 def kmeans_unknowns(n_components: int, dim: int) -> int:
-    """Count a weight and a center for each cluster, and one width for all."""
+    """Return the number of weights and centers of clusters, and one width for all."""
     return n_components * (dim + 1) + 1
 
 
 def mixture_unknowns(n_components: int, dim: int, covariance_type: CovarianceType) -> int:
-    """Count weights that sum to 1, means, and covariances of the given shape."""
+    """Return the number of free weights, means, and covariances of the given shape."""
     matrix = dim * (dim + 1) // 2
     shapes = {
         "spherical": n_components,
@@ -285,17 +281,11 @@ def mixture_unknowns(n_components: int, dim: int, covariance_type: CovarianceTyp
 
 def checked_covariance_type(value: str | None) -> CovarianceType | None:
     """Return the shape of that name; None stays None."""
-    for known in COVARIANCE_TYPES:
-        if value == known:
-            return known
-    if value is not None:
-        known_names = ", ".join(map(repr, COVARIANCE_TYPES))
-        raise ParameterError("covariance_type", value, f"expected one of {known_names}, or None")
-    return None
+    return None if value is None else require_one_of("covariance_type", value, COVARIANCE_TYPES)
 
 
 def default_covariance_type(n_components: int, dim: int) -> CovarianceType:
-    """Return "full" where it at most doubles the unknowns of "diag": up to five columns."""
+    """Return "full" if it at most doubles the unknowns of "diag", up to five columns."""
     full = mixture_unknowns(n_components, dim, "full")
     return "full" if full <= 2 * mixture_unknowns(n_components, dim, "diag") else "diag"
 
@@ -322,7 +312,7 @@ def carried_gaussians(dim: int, n_features: int, covariance_type: CovarianceType
 
 
 def band_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
-    """Return B = E[x exp(-x)]: the share of features in the band that resolves a width.
+    """Return B = E[x exp(-x)], the share of features in the band that resolves a width.
 
     For normal frequencies, x has a gamma law of shape dim / 2.
     """
@@ -333,7 +323,7 @@ def band_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
 
 
 def squared_band_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
-    """Return E[(x exp(-x))^2], which is larger if few features carry the share of the band."""
+    """Return E[(x exp(-x))^2], which is larger if few features make up the band."""
     if law != "gaussian":
         return radii.squared_band_share(width)
     q = _normal_q(radii, width)
@@ -341,7 +331,7 @@ def squared_band_share(law: str, radii: RadialLaw, width: float, dim: int) -> fl
 
 
 def energy_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
-    """Return E[exp(-x)]: the mean of |exp(-|w|^2 width^2 / 2)|^2 over the law of frequencies."""
+    """Return E[exp(-x)], the mean of |exp(-|w|^2 width^2 / 2)|^2 over the law of frequencies."""
     if law != "gaussian":
         return radii.energy_share(width)
     return float((1 + _normal_q(radii, width)) ** -(dim / 2))
@@ -369,7 +359,7 @@ def center_error(
     `squared_band` are the shares of that width.
     """
     if band <= 0 or n_features <= n_unknowns:
-        return math.inf  # no frequency resolves the width, or the search fails
+        return math.inf  # no frequency resolves the width, or the search has too few features
     cluster = n_records / n_components
     information = cluster**2 * n_features * band / (variance * dim)
     n_numbers = 2 * n_features * band**2 / squared_band

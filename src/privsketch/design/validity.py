@@ -1,4 +1,4 @@
-"""Checks of designs: facts that contradict each other, and more than a sketch can carry."""
+"""Checks of designs: contradictory facts, and more components than a sketch can carry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEAN_MODES = ("omitted", "released")
 
 
 def require_design(design: Design) -> None:
-    """Refuse a design whose facts contradict each other."""
+    """Raise a ParameterError if the facts of a design contradict each other."""
     require_one_of("task", design.task, TASKS)
     if isinstance(design.n_components, bool) or not isinstance(design.n_components, int):
         raise ParameterError("n_components", design.n_components, "expected an integer")
@@ -74,14 +74,14 @@ def require_design(design: Design) -> None:
 
 
 def _require_schema(design: Design, schema: Schema) -> None:
-    """Refuse a domain, names or a unit that are not those of the schema."""
+    """Raise a ParameterError if domain, names or unit differ from those of the schema."""
     fits = design.domain in (schema.box, schema.ball) and design.columns == schema.coordinates
     if not fits or schema.charged(design.budget) != design.budget:
         raise ParameterError("schema: domain, columns or unit are those of another one")
 
 
 def require_sharing(sharing: str | None, n_holders: int | None) -> None:
-    """Refuse shared noise without a number of holders, and a number of holders without it."""
+    """Raise a ParameterError unless both shared noise and a number of holders are stated."""
     if (sharing is None) != (n_holders is None):
         raise ParameterError(
             f"`n_holders={n_holders}` with `sharing={sharing!r}`: they go together; leave both out "
@@ -96,17 +96,17 @@ def require_sharing(sharing: str | None, n_holders: int | None) -> None:
 
 
 def _require_map(design: Design) -> None:
-    """Refuse a map that does not fit the task, the frequencies or the domain."""
+    """Raise a ParameterError if the map does not fit the task, the frequencies or the domain."""
     if design.mapping.for_components != (design.task == "pca"):
-        known = ", ".join(repr(name) for name in maps_for(design.task))
+        names = ", ".join(map(repr, maps_for(design.task)))
         raise ParameterError(
-            f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {known}"
+            f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {names}"
         )
     if design.frequencies.law not in design.mapping.laws:
-        known = ", ".join(map(repr, design.mapping.laws))
+        laws = ", ".join(map(repr, design.mapping.laws))
         raise ParameterError(
             f"`frequencies={design.frequencies.law!r}` with `feature_map={design.feature_map!r}`: "
-            f"expected one of {known}"
+            f"expected one of {laws}"
         )
     if design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
@@ -127,14 +127,14 @@ def _require_map(design: Design) -> None:
 
 
 def _require_registered_map(design: Design) -> None:
-    """Refuse a map of another package where learners would misread its harmonics."""
+    """Raise a ParameterError for a registered map whose harmonics learners would misread."""
     require_known_harmonics(design.mapping)
     if design.task == "gaussian-mixture" and design.mapping.dithered:
         raise unknown_harmonics(design)
 
 
 def unknown_harmonics(design: Design) -> ParameterError:
-    """Return the error for a mixture of a dithered map whose harmonics are not those of signs."""
+    """Return the error for mixtures of a dithered map with other harmonics than those of signs."""
     return ParameterError(
         f"`feature_map={design.feature_map!r}` of {design.mapping.origin}: mixtures are fitted to "
         "the harmonics of 'one-bit' and of no other dithered map; use `task='kmeans'` and "
@@ -143,7 +143,7 @@ def unknown_harmonics(design: Design) -> ParameterError:
 
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
-    """Refuse a grid of the wrong size, and masks and noise that do not go with a grid."""
+    """Raise a ParameterError for a grid of the wrong size, or with masks or cube noise."""
     if math.prod(checked_cells(cells, design.dim)) != design.n_features:
         raise ParameterError("n_features: expected the number of all cells")
     if design.masks is not None:
@@ -159,19 +159,19 @@ def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
 
 
 def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
-    """Refuse more components than a sketch of this size can determine."""
+    """Raise a ParameterError for more components than a sketch of this size can determine."""
     if n_components < 1:
         raise ParameterError(f"{name}={n_components}: expected at least 1")
-    most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
-    if n_components > most:
+    max_components = 2 * n_features // (dim + 1)  # of dim + 1 unknowns; a feature has two numbers
+    if n_components > max_components:
         raise ParameterError(
             f"{name}={n_components}: a sketch of {n_features} features in {dim} dimensions can "
-            f"carry at most {most} components; plan a design with more features"
+            f"carry at most {max_components} components; plan a design with more features"
         )
 
 
 def require_cells(n_components: int, n_cells: int, name: str) -> None:
-    """Refuse more clusters than there are cells."""
+    """Raise a ParameterError for more clusters than cells."""
     if not 1 <= n_components <= n_cells:
         raise ParameterError(
             f"{name}={n_components}: expected 1 to {n_cells}, the number of cells; plan a design "
@@ -180,7 +180,7 @@ def require_cells(n_components: int, n_cells: int, name: str) -> None:
 
 
 def require_components(n_components: int, dim: int, n_values: int) -> None:
-    """Refuse more principal components than there are columns, or than values determine."""
+    """Raise a ParameterError for more components than columns, or than the values determine."""
     if not 1 <= n_components <= dim:
         raise ParameterError(
             f"`n_components={n_components}`: expected 1 to {dim}, the number of columns"
@@ -195,13 +195,13 @@ def require_components(n_components: int, dim: int, n_values: int) -> None:
 
 
 def pca_unknowns(rank: int, dim: int) -> int:
-    """Count the free numbers of a matrix of this rank plus an isotropic one."""
+    """Return the number of free numbers of a matrix of this rank plus an isotropic one."""
     if rank >= dim:
         return moment_count(dim)
     return rank * dim - rank * (rank - 1) // 2 + 1
 
 
 def maps_for(task: str) -> list[str]:
-    """Return the names of the feature maps that serve a task."""
+    """Return the names of the feature maps for a task."""
     is_pca = task == "pca"
-    return [name for name, known in FEATURE_MAPS.items() if known.for_components == is_pca]
+    return [name for name, mapping in FEATURE_MAPS.items() if mapping.for_components == is_pca]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from privsketch._base.types import Bits, Floats
-from privsketch.design.forecast import HOPELESS
+from privsketch.design.forecast import HOPELESS_NOISE
 from privsketch.design.recipe import Design
 from privsketch.design.size import carried_clusters
 from privsketch.facts.columns import Date, Number
@@ -91,7 +91,7 @@ def drowned(
 ) -> tuple[float, list[str]]:
     """Return noise over the records of an average part, and a concern if it is large."""
     noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
-    if noise <= HOPELESS:
+    if noise <= HOPELESS_NOISE:
         return noise, []
     return noise, [
         f"the noise per number is {noise:.0%} of a {part} of average size: the {result} may "
@@ -180,7 +180,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
     extent = math.hypot(spread, density.width)
-    if extent < 1.5 * finest and noise <= HOPELESS and not on_edge:
+    if extent < 1.5 * finest and noise <= HOPELESS_NOISE and not on_edge:
         texts.append(
             f"all records lie within about {extent:.2g} of each other, and the design resolves "
             f"{finest:.2g}: the domain may be far too wide for them"

@@ -3,21 +3,20 @@
 Clusters. Noise moves a row away from every center, but not by the same amount. The mean m_j of n_j
 rows that include the row itself has a share of its noise, so that |Z_i - m_j|^2 is too large by
 k s2 (1 - 1 / n_j) on average; from the mean of other rows it is too large by k s2 (1 + 1 / n_j). A
-plain round of Lloyd's leaves rows where they are too often. Here both terms are subtracted, which
-finds partitions of a little less cost where clusters are small; labels hardly change.
+plain Lloyd round therefore keeps too many rows in their cluster. Here both terms are subtracted,
+which lowers the cost of partitions a little if clusters are small; labels hardly change.
 
-The matrix matters more, where it is public. It stretches some directions of the released space:
-clusters that are round among the records are ellipsoids there, and plain k-means cuts the longest
-of them in two. With the matrix, rows are scaled so that such clusters are round again.
-docs/projection.md has numbers.
+A public matrix matters more. It stretches some directions of the released space: clusters that are
+round among the records are ellipsoids there, and plain k-means cuts the longest of them in two.
+Given the matrix, rows are scaled so that such clusters are round again. docs/projection.md has
+measurements.
 
 Neighbours. Among rows of one release the noise adds the same amount to all distances from a query.
 Ranks, and so any nearest-neighbour classifier, are those of plain distances; only the returned
-distances differ. Among rows of several releases with different noise it does not: plain distances
-would prefer the release with less noise, unbiased ones do not. No correction restores a rank that
-noise has changed.
+distances differ. Among releases with different noise, plain distances would prefer the release with
+less noise; unbiased ones do not. No correction restores a rank that noise has changed.
 
-All of this is post-processing: nothing is charged.
+All of this is post-processing and charges nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,13 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Floats, Integers
 from privsketch.features.frequencies import public_seed
-from privsketch.projection.distances import STRIP, Distances, Released, as_floats, require_released
+from privsketch.projection.distances import (
+    VALUES_AT_ONCE,
+    Distances,
+    Released,
+    as_floats,
+    require_released,
+)
 
 Labels = npt.NDArray[np.intp]
 
@@ -43,13 +48,13 @@ class ReleasedClusters:
     Attributes
     ----------
     labels : (n,) int
-        Cluster of each row.
+        Cluster index of each row.
     centers : (n_clusters, k) float64
         Means of the released rows of each cluster, in the released space.
     sizes : (n_clusters,) int
     inertia : float
-        Sum of squares of the projected records about the means of their clusters, without what
-        noise adds; see `inertia`.
+        Sum of squares of the projected records about the means of their clusters, without the
+        contribution of noise; see `inertia`.
     """
 
     labels: Labels
@@ -61,15 +66,15 @@ class ReleasedClusters:
 def inertia(released: Released, labels: npt.ArrayLike) -> float:
     """Return the sum of squares within clusters of the projected records, without noise.
 
-    It is unbiased for labels that do not come from the released rows. Labels that minimise it have
-    fitted some of the noise: it is then too small, and may be negative.
+    It is unbiased for labels that do not depend on the noise. Labels that minimise it have fitted
+    some of the noise: it is then too small, and may be negative.
     """
     require_released("released", released)
-    chosen = np.asarray(labels)
-    if chosen.shape != (len(released.values),):
+    values = np.asarray(labels)
+    if values.shape != (len(released.values),):
         raise ParameterError(f"labels: expected one for each of {len(released.values)} rows")
-    numbers = np.unique(chosen, return_inverse=True)[1]
-    state = _State.of(released.values, numbers, int(numbers.max(initial=-1)) + 1)
+    numbers = np.unique(values, return_inverse=True)[1]
+    state = _Partition.of(released.values, numbers, int(numbers.max(initial=-1)) + 1)
     return state.cost(released.n_components * released.variance)
 
 
@@ -82,24 +87,23 @@ def cluster_released(
     max_rounds: int = 100,
     random_state: int = 0,
 ) -> ReleasedClusters:
-    """Cluster released rows by Lloyd's rounds with distances to means that are unbiased.
+    """Cluster released rows by Lloyd rounds with unbiased distances to means.
 
     Parameters
     ----------
     released : Released
     n_clusters : int
     matrix : (dim, k) array, optional
-        The matrix of the release, where it is public. Clusters are then looked for that are
-        round among the records: the covariance of a cluster is taken to be P' P times the
-        variance of the records, plus noise. Labels are then much better, unless a few
-        directions have most of the variance within clusters.
+        The matrix of the release, if it is public. Clusters are then assumed to be round among the
+        records: the covariance of a cluster is P' P times the variance of the records, plus noise.
+        Labels are much better, unless a few directions have most of the variance within clusters.
     n_init : int
-        Starts from different rows; the one of least cost counts.
+        Number of starts from different rows; the one of least cost is returned.
     max_rounds : int
-        Rounds of a start. Where noise is larger than clusters, rounds may go in circles; the
-        best of them counts.
+        Largest number of rounds of a start. If noise is larger than clusters, rounds may go in
+        circles; the best of them is returned.
     random_state : int
-        Seed of the starts. This is public randomness.
+        Public seed of the starts.
     """
     from sklearn.cluster import kmeans_plusplus
 
@@ -111,7 +115,7 @@ def cluster_released(
     if n < n_clusters:
         raise ParameterError(f"`n_clusters={n_clusters}`: more than there are rows ({n})")
     scaling = np.eye(k) if matrix is None else _scaling(released, matrix)
-    # Squares of large offsets would cancel.
+    # Centered rows avoid the cancellation of large squares.
     rows = (released.values - released.values.mean(axis=0)) @ scaling
     excess = released.variance * float(np.square(scaling).sum())
     rng = np.random.default_rng(public_seed(random_state))
@@ -121,15 +125,15 @@ def cluster_released(
         (_lloyd(rows, centers, excess, max_rounds) for centers in seeds),
         key=lambda state: state.cost(excess),
     )
-    state = _State.of(released.values, best.labels, n_clusters)
+    state = _Partition.of(released.values, best.labels, n_clusters)
     return ReleasedClusters(
         best.labels, state.centers, state.sizes, state.cost(k * released.variance)
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _State:
-    """A partition of rows; `spread` is their sum of squares about the means of their clusters."""
+class _Partition:
+    """Partition of rows, with `spread`, their sum of squares about the means of their clusters."""
 
     labels: Labels
     centers: Floats
@@ -137,44 +141,43 @@ class _State:
     spread: float
 
     @classmethod
-    def of(cls, rows: Floats, labels: Labels, n_clusters: int) -> _State:
+    def of(cls, rows: Floats, labels: Labels, n_clusters: int) -> _Partition:
         sizes = np.bincount(labels, minlength=n_clusters)
         sums = [np.bincount(labels, column, n_clusters) for column in rows.T]
         centers = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, np.newaxis]
-        misses = rows - centers[labels]
-        return cls(labels, centers, sizes, float(np.einsum("ij,ij->", misses, misses)))
+        residuals = rows - centers[labels]
+        return cls(labels, centers, sizes, float(np.einsum("ij,ij->", residuals, residuals)))
 
     def cost(self, excess: float) -> float:
         """Return the sum of squares without noise: (n_j - 1) / n_j of `excess` for each row."""
         return self.spread - excess * (len(self.labels) - np.count_nonzero(self.sizes))
 
 
-def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _State:
-    """Run rounds until nothing changes and return the best state of all."""
+def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _Partition:
+    """Run rounds until no label changes, and return the best partition."""
     n_clusters = len(centers)
-    first = _nearest(rows, centers, np.zeros(n_clusters))
-    state = _State.of(rows, first, n_clusters)
-    best = state
+    labels = _nearest(rows, centers, np.zeros(n_clusters))
+    best = state = _Partition.of(rows, labels, n_clusters)
     for _ in range(max_rounds):
-        labels = _reassigned(rows, state, excess)
+        labels = _reassign(rows, state, excess)
         if (labels == state.labels).all():
             break
-        state = _State.of(rows, labels, n_clusters)
+        state = _Partition.of(rows, labels, n_clusters)
         if state.cost(excess) < best.cost(excess):
             best = state
     return best
 
 
-def _reassigned(rows: Floats, state: _State, excess: float) -> Labels:
-    """Assign each row to its nearest mean by unbiased distances, and a row to empty clusters."""
+def _reassign(rows: Floats, state: _Partition, excess: float) -> Labels:
+    """Assign each row to its nearest mean by unbiased distances; fill empty clusters."""
     shares = excess / np.maximum(state.sizes, 1)
     offsets = np.where(state.sizes == 0, np.inf, -shares)
     labels = _nearest(rows, state.centers, offsets, state.labels, 2 * shares)
-    missing = np.setdiff1d(np.arange(len(state.centers)), labels)
-    if len(missing):
-        misses = rows - state.centers[labels]
-        far = np.argsort(-np.einsum("ij,ij->i", misses, misses), kind="stable")
-        labels[far[: len(missing)]] = missing
+    empty = np.setdiff1d(np.arange(len(state.centers)), labels)
+    if len(empty):
+        residuals = rows - state.centers[labels]
+        farthest = np.argsort(-np.einsum("ij,ij->i", residuals, residuals), kind="stable")
+        labels[farthest[: len(empty)]] = empty
     return labels
 
 
@@ -182,12 +185,12 @@ def _nearest(
     rows: Floats,
     centers: Floats,
     offsets: Floats,
-    own: Labels | None = None,
-    own_offsets: Floats | None = None,
+    current: Labels | None = None,
+    current_offsets: Floats | None = None,
     *,
-    strip: int = STRIP,
+    strip: int = VALUES_AT_ONCE,
 ) -> Labels:
-    """Return the center with the least squared distance plus offset; own rows have another one."""
+    """Return the nearest center by squared distance plus offset, which current labels change."""
     labels = np.empty(len(rows), dtype=np.intp)
     # The squared norm of a row is the same for all centers.
     constants = np.einsum("ij,ij->i", centers, centers) + offsets
@@ -197,14 +200,15 @@ def _nearest(
         scores = rows[part] @ centers.T
         scores *= -2
         scores += constants
-        if own is not None and own_offsets is not None:
-            scores[np.arange(len(scores)), own[part]] += own_offsets[own[part]]
+        if current is not None and current_offsets is not None:
+            label = current[part]
+            scores[np.arange(len(scores)), label] += current_offsets[label]
         labels[part] = scores.argmin(axis=1)
     return labels
 
 
 def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
-    """Return (k, k) factors that make round clusters of records, with their noise, round.
+    """Return (k, k) factors that make rows of round clusters of records round, noise included.
 
     The variance of records in one direction follows from the total variance of the rows.
     """
@@ -223,16 +227,16 @@ def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
     return np.asarray(directions / np.sqrt(np.maximum(lengths, 1e-12 * lengths[-1])))
 
 
-QUERIES, CANDIDATES = 128, 2**14  # distances in memory together
+QUERIES_AT_ONCE, CANDIDATES_AT_ONCE = 128, 2**14  # the distances of a block: 16 MB
 
 
 @dataclass(frozen=True, eq=False)
 class NearestRows:
-    """The nearest rows of every query, nearest first; all arrays are (n_queries, n_nearest).
+    """Nearest rows of every query, nearest first; all arrays are (n_queries, n_nearest).
 
-    `rows` are their numbers in the release that they belong to, `releases` is the number of that
-    release. Squared distances are unbiased for a given row, and often negative. Those of the
-    nearest rows were selected for being small, so they are too small on average.
+    `rows` are row numbers in a release, `releases` the number of that release. Squared distances
+    are unbiased for a given row, and often negative. Those of the nearest rows are too small on
+    average, because they are selected for being small.
     """
 
     rows: Integers
@@ -251,8 +255,8 @@ def nearest_rows(
         Released rows, or exact points of the released space.
     n_nearest : int
     among : Released or sequence of Released, optional
-        Releases to search, which used the same matrix as the queries; by default the queries
-        themselves. No row is its own neighbour, wherever the queries' own object is in the list.
+        Releases to search, with the same matrix as the queries; by default the queries themselves.
+        If the list contains the object `queries`, no row is its own neighbour.
     """
     require_count("n_nearest", n_nearest)
     require_released("queries", queries)
@@ -267,17 +271,17 @@ def nearest_rows(
         np.empty((count, n_nearest), dtype=np.int64),
         np.empty((count, n_nearest)),
     )
-    for start in range(0, count, QUERIES):
-        part = slice(start, min(start + QUERIES, count))
-        best = _Best(part.stop - start)
+    for start in range(0, count, QUERIES_AT_ONCE):
+        part = slice(start, min(start + QUERIES_AT_ONCE, count))
+        best = _NearestSoFar(part.stop - start)
         for number, distances in enumerate(between):
-            for first in range(0, len(tables[number].values), CANDIDATES):
-                block = distances.block(part, slice(first, first + CANDIDATES))
+            for first in range(0, len(tables[number].values), CANDIDATES_AT_ONCE):
+                block = distances.block(part, slice(first, first + CANDIDATES_AT_ONCE))
                 if tables[number] is queries:
-                    own = np.arange(start, part.stop)
-                    here = (own >= first) & (own < first + block.shape[1])
-                    block[np.flatnonzero(here), own[here] - first] = np.inf
-                best.take(block, first, number, n_nearest)
+                    rows = np.arange(start, part.stop)
+                    inside = (rows >= first) & (rows < first + block.shape[1])
+                    block[np.flatnonzero(inside), rows[inside] - first] = np.inf
+                best.update(block, first, number, n_nearest)
         neighbours.rows[part], neighbours.releases[part] = best.rows, best.releases
         neighbours.squared_distances[part] = best.squared
     return neighbours
@@ -293,21 +297,21 @@ def _tables(among: Released | Sequence[Released]) -> list[Released]:
     return [require_released("among", table) for table in among]
 
 
-class _Best:
-    """The nearest rows so far, sorted."""
+class _NearestSoFar:
+    """Nearest rows so far, sorted."""
 
     def __init__(self, n_queries: int) -> None:
         self.rows: Integers = np.empty((n_queries, 0), dtype=np.int64)
         self.releases: Integers = np.empty((n_queries, 0), dtype=np.int64)
         self.squared: Floats = np.empty((n_queries, 0))
 
-    def take(self, block: Floats, first: int, release: int, n_nearest: int) -> None:
-        """Consider the distances to the rows of a release from `first` on."""
-        few = min(n_nearest, block.shape[1])
-        chosen = np.argpartition(block, few - 1, axis=1)[:, :few]
-        squared = np.concatenate([self.squared, np.take_along_axis(block, chosen, axis=1)], axis=1)
-        rows = np.concatenate([self.rows, chosen + first], axis=1)
-        releases = np.concatenate([self.releases, np.full_like(chosen, release)], axis=1)
+    def update(self, block: Floats, first: int, release: int, n_nearest: int) -> None:
+        """Include the distances to the rows of a release from `first` on."""
+        count = min(n_nearest, block.shape[1])
+        nearest = np.argpartition(block, count - 1, axis=1)[:, :count]
+        squared = np.concatenate([self.squared, np.take_along_axis(block, nearest, axis=1)], axis=1)
+        rows = np.concatenate([self.rows, nearest + first], axis=1)
+        releases = np.concatenate([self.releases, np.full_like(nearest, release)], axis=1)
         order = np.argsort(squared, axis=1, kind="stable")[:, :n_nearest]
         self.squared, self.rows, self.releases = (
             np.take_along_axis(values, order, axis=1) for values in (squared, rows, releases)

@@ -1,16 +1,16 @@
 """Noise of a released record from budget and matrix: the calibrations A and B.
 
-A, "realised": for every matrix P the release is private by itself, with the sensitivity of this
-P. The matrix may be public, and used again. Laplace noise spends no delta.
+A, "realised": the release is private for every matrix P by itself, with the sensitivity of this P.
+The matrix may be public, and used again. Laplace noise spends no delta.
 B, "fresh": nobody knew the matrix, and the pair (P, Z) is private on average over P, see
-noise/fresh.py. Less noise from about ten components on; one release only.
+noise/fresh.py. It has less noise from about ten components on, for one release only.
 
-"auto" fixes at most one calibration that spends delta before the matrix is drawn, from public
-numbers alone. Afterwards only A with Laplace noise may replace it, which spends none. The least
-noise of A and B at the drawn matrix would spend up to twice the delta (docs/projection.md).
+"auto" fixes at most one calibration that spends delta, from public numbers and before the matrix is
+drawn. Afterwards only A with Laplace noise, which spends none, may replace it. The least noise of A
+and B at the drawn matrix would spend up to twice the delta (docs/projection.md).
 
-"union" and "paper" are for comparison: the corrected union bound of JLL Theorem 5, and the
-printed scales of Theorems 3 and 5, charged with the delta that they really have.
+"union" and "paper" are for comparison: the corrected union bound of JLL Theorem 5, and the printed
+scales of Theorems 3 and 5, charged with their actual delta.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from privsketch.noise.fresh import (
     half_normal_tail,
 )
 from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
-from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Change, Matrix
+from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, MATRIX_UNIT, Change, Matrix
 
 CALIBRATIONS = ("auto", "realised", "fresh", "union", "paper")
-NOISES = ("auto", "laplace", "gaussian")
-# Scales stay below 2^36, so that one random word is enough for a number.
-_SCALE_BITS = 36
+ROW_NOISES = ("auto", "laplace", "gaussian")
+_SCALE_BITS = 36  # one random word is enough for noise of a scale below 2^36
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class RowNoise:
     law: NoiseLaw
     shift: int
     calibration: str
-    words: str
+    text: str
 
     @property
     def std(self) -> float:
@@ -85,7 +84,7 @@ def realised_gaussian(change: Change, matrix: Matrix, budget: Budget) -> RowNois
 
 @dataclass(frozen=True)
 class _Fresh:
-    """Facts for a calibration to fresh matrices, all of them known before one is drawn."""
+    """Facts for a calibration to fresh matrices, known before one is drawn."""
 
     change: Change
     dim: int
@@ -95,33 +94,33 @@ class _Fresh:
     @property
     def length(self) -> float:
         """|v| in the units of the integer matrix."""
-        return self.change.radius * UNIT
+        return self.change.radius * MATRIX_UNIT
 
     @property
     def delta(self) -> float:
-        """Rest of delta after the chance that an entry of the matrix is not accurate."""
-        left = self.budget.delta - self.dim * self.n_components * ENTRY_FAILURE
-        if not left > 0.5 * self.budget.delta:
+        """Delta less the probability that an entry of the matrix is not accurate."""
+        remainder = self.budget.delta - self.dim * self.n_components * ENTRY_FAILURE
+        if not remainder > 0.5 * self.budget.delta:
             raise ParameterError(
                 f"`delta={self.budget.delta:g}` with `calibration='fresh'`: too small for the "
                 "accuracy of the matrix; use `calibration='realised'`"
             )
-        return left
+        return remainder
 
     def l1_rounding(self, shift: int) -> float:
         """Return the increase of the L1 norm of v P by rounding, in units of |v|."""
-        entries = ENTRY_ERROR * self.n_components * math.sqrt(self.change.spread) / UNIT
+        entries = ENTRY_ERROR * self.n_components * math.sqrt(self.change.spread) / MATRIX_UNIT
         return entries + self.n_components * _step(shift) / self.length
 
     def l2_rounding(self, shift: int) -> float:
         """Return the increase of the L2 norm of v P by rounding, in units of |v|."""
-        entries = ENTRY_ERROR * math.sqrt(self.change.spread * self.n_components) / UNIT
+        entries = ENTRY_ERROR * math.sqrt(self.change.spread * self.n_components) / MATRIX_UNIT
         return entries + math.sqrt(self.n_components) * _step(shift) / self.length
 
-    def laplace(self, bound: float, calibration: str, words: str) -> RowNoise:
+    def laplace(self, bound: float, calibration: str, text: str) -> RowNoise:
         """Return Laplace noise that hides shifts v P of L1 norm up to bound |v|."""
         shift = _shift(bound * self.length / self.budget.epsilon)
-        return self._laplace(bound + self.l1_rounding(shift), shift, calibration, words)
+        return self._laplace(bound + self.l1_rounding(shift), shift, calibration, text)
 
     def laplace_by_moments(self) -> RowNoise:
         """Return Laplace noise (B), by Renyi divergences of all components."""
@@ -131,19 +130,18 @@ class _Fresh:
         scale = fresh_laplace_scale(k, epsilon, self.delta, rounding, step)
         return self._laplace(scale * epsilon, shift, "fresh", _ONE_RELEASE)
 
-    def _laplace(self, bound: float, shift: int, calibration: str, words: str) -> RowNoise:
+    def _laplace(self, bound: float, shift: int, calibration: str, text: str) -> RowNoise:
         """Return noise of scale bound |v| / epsilon, all rounding included."""
         epsilon = self.budget.epsilon
         l1 = math.ceil(bound * self.length / 2.0**shift * (1 + 1e-12))
         law = laplace_law(l1, self.n_components, epsilon, "replace")
         law = law.charged(epsilon, self.budget.delta, "replace")
-        return RowNoise(law, shift, calibration, words)
+        return RowNoise(law, shift, calibration, text)
 
     def gaussian(self) -> RowNoise:
         """Return discrete Gaussian noise (B)."""
         budget, k = self.budget, self.n_components
-        rough = fresh_gaussian(k, budget.epsilon, self.delta) * self.length
-        shift = _shift(rough)
+        shift = _shift(fresh_gaussian(k, budget.epsilon, self.delta) * self.length)
         relative = fresh_gaussian(k, budget.epsilon, self.delta, self.l2_rounding(shift))
         scale = relative * self.length / 2.0**shift * (1 + 1e-12)
         length = self.length / 2.0**shift
@@ -168,7 +166,7 @@ _ONE_RELEASE = "mean over fresh matrices, for one release"
 def fixed_before(
     change: Change, dim: int, n_components: int, budget: Budget, noise: str, calibration: str
 ) -> RowNoise:
-    """Return the noise of a fresh matrix, fixed before it is drawn."""
+    """Return the noise for a fresh matrix, fixed before it is drawn."""
     fresh = _Fresh(change, dim, n_components, budget)
     k = n_components
     if calibration == "union":
@@ -186,10 +184,10 @@ def fixed_before(
 
 
 def is_fresh(dim: int, n_components: int, budget: Budget, noise: str, calibration: str) -> bool:
-    """Return whether the noise will be that of a fresh matrix, from public numbers alone.
+    """Return whether to use the noise of a fresh matrix, from public numbers alone.
 
-    "auto" uses one matrix for one release, unless delta is too small for its accuracy, or
-    Gaussian noise is requested and that of the drawn matrix will be less.
+    "auto" uses one matrix for one release, unless delta is too small for its accuracy, or Gaussian
+    noise is requested and smaller at the drawn matrix.
     """
     if calibration != "auto":
         return calibration in ("fresh", "union")
@@ -205,8 +203,8 @@ def is_fresh(dim: int, n_components: int, budget: Budget, noise: str, calibratio
 def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) -> RowNoise:
     """Return the printed scales: c = 2 sqrt k (Theorem 3), k sqrt(2 ln(2 k) / k) (Theorem 5).
 
-    The charge is their actual cost: for a fresh matrix the chance that v P is longer than c, for a
-    public one the epsilon of this matrix.
+    The charge is their actual cost: for a fresh matrix the probability that v P is longer than c,
+    for a public one the epsilon of this matrix.
     """
     k = matrix.n_components
     theorem = 3 if protect == "element" else 5
@@ -216,23 +214,23 @@ def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) ->
     shift = _shift(bound * fresh.length / epsilon)
     l1 = math.ceil(bound * fresh.length / 2.0**shift)
     law = laplace_law(l1, k, epsilon, "replace")
-    words = f"scale of JLL Theorem {theorem} as printed"
+    text = f"scale of JLL Theorem {theorem} as printed"
     if matrix.is_public:
         actual = _shifted_l1(change.l1(matrix), shift, k)
         spent = max(round_up(Fraction(actual) / Fraction(law.scale)), epsilon)
         law = replace(law, epsilon=spent, inner=spent, sensitivity=max(actual, l1))
-        note = f"{words}; this matrix makes it epsilon = {number_text(spent)}"
+        note = f"{text}; this matrix makes it epsilon = {number_text(spent)}"
         return RowNoise(law, shift, "paper", note)
     failure = half_normal_tail(k, math.sqrt(k) * (bound - fresh.l1_rounding(shift)))
     delta = failure * (1 + 1e-9) + matrix.dim * k * ENTRY_FAILURE
     law = law.charged(epsilon, delta, "replace")
-    note = f"{words}; its delta is {delta:.3g}, not what the theorem says; {_ONE_RELEASE}"
+    note = f"{text}; its delta is {delta:.3g}, not what the theorem says; {_ONE_RELEASE}"
     return RowNoise(law, shift, "paper", note)
 
 
 def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool) -> None:
-    """Refuse combinations that have no proof, before a matrix is drawn."""
-    require_one_of("noise", noise, NOISES)
+    """Raise a ParameterError for combinations without a proof, before a matrix is drawn."""
+    require_one_of("noise", noise, ROW_NOISES)
     require_one_of("calibration", calibration, CALIBRATIONS)
     if noise == "gaussian":
         require_gaussian_delta(budget.delta, "laplace")
@@ -252,7 +250,7 @@ def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool)
 
 
 def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:
-    """Return the smaller noise of A. Both kinds are private at every single matrix."""
+    """Return the smaller noise of A, both kinds of which are private at every single matrix."""
     if noise == "laplace" or budget.delta == 0:
         return realised_laplace(change, matrix, budget)
     gaussian = realised_gaussian(change, matrix, budget)
@@ -261,10 +259,12 @@ def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowN
     return min(gaussian, realised_laplace(change, matrix, budget), key=lambda option: option.std)
 
 
-def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:
-    """Return the fixed noise of a fresh matrix, or pure noise at the drawn one if that is less.
+def smaller_noise(
+    fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise: str
+) -> RowNoise:
+    """Return the fixed noise of a fresh matrix, or pure noise at the drawn one if it is smaller.
 
-    The charge stays that of the fixed one: over all matrices the release spends its delta.
+    The charge stays that of the fixed noise: over all matrices the release spends its delta.
     """
     if noise == "gaussian" or not _may_be_less(change, matrix, budget, fixed):
         return fixed
@@ -272,11 +272,11 @@ def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise
     if pure.std >= fixed.std:
         return fixed
     law = pure.law.charged(budget.epsilon, budget.delta, "replace")
-    return replace(pure, law=law, words=f"{pure.words}; chosen by the matrix, so delta is charged")
+    return replace(pure, law=law, text=f"{pure.text}; chosen by the matrix, so delta is charged")
 
 
 def _may_be_less(change: Change, matrix: Matrix, budget: Budget, other: RowNoise) -> bool:
-    """Return whether pure noise can be less than other noise; exact bounds take a while."""
+    """Return whether pure noise may be smaller than `other`, without computing exact bounds."""
     return change.l1_at_least(matrix) / budget.epsilon * math.sqrt(2) < other.std
 
 

@@ -1,7 +1,7 @@
-"""Public description of a table of released records: the file beside it.
+"""Public description of a table of released records, in the file beside it.
 
-It states the cost of the release, what it protects and what it does not, and the noise of every
-number, which distances need (projection/distances.py).
+It states the cost of the release, what is and is not protected, and the noise of every number,
+which distances need (projection/distances.py).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import as_line, document, document_content, read_file, write_file
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.receipt import Receipt
-from privsketch.projection.calibration import CALIBRATIONS, NOISES
+from privsketch.projection.calibration import CALIBRATIONS, ROW_NOISES
 from privsketch.projection.matrix import PROTECTS, public_matrix
 from privsketch.projection.rows import Projection
 
-KIND = "release"
-_KNOWN = {
+RELEASE_KIND = "release"
+_CHOICES = {
     "protect": PROTECTS,
     "calibration": tuple(name for name in CALIBRATIONS if name != "auto"),
-    "noise": tuple(name for name in NOISES if name != "auto"),
+    "noise": tuple(name for name in ROW_NOISES if name != "auto"),
 }
 
 
@@ -38,11 +38,11 @@ class ReleaseDescription:
     Attributes
     ----------
     columns, carried : tuple of str
-        The released columns, and those that were copied without any protection.
+        Released columns, and columns that were copied without any protection.
     dim : int
         Number of columns of a record.
     record : tuple of str or None
-        The columns of a record, in their order, if they have names.
+        Columns of a record, in order, if they have names.
     n_records : int
         Number of rows, which is public.
     domain : Box or Ball
@@ -53,7 +53,7 @@ class ReleaseDescription:
     seed : int or None
         Seed of a public matrix; None for a matrix without one.
     matrix_name : str
-        Identifies the matrix: distances need rows of the same one.
+        Identifier of the matrix: distances need rows of the same one.
     receipt : Receipt
     """
 
@@ -117,7 +117,7 @@ class ReleaseDescription:
         lines = [
             f"released    {self.n_components} projections of {self.dim} columns of each record, "
             f"{self.n_records} rows",
-            f"record      {self._record_in_words()}",
+            f"record      {self._record_text()}",
             f"domain      {self.domain.describe()}",
             f"noise       {self.noise}, standard deviation {self.noise_variance**0.5:.6g} of each "
             "number, whatever the number of records",
@@ -127,25 +127,25 @@ class ReleaseDescription:
             lines.append(f"UNPROTECTED {', '.join(self.carried)}: copied as they are")
         return "\n".join(lines) + "\n" + self.receipt.describe()
 
-    def _record_in_words(self) -> str:
+    def _record_text(self) -> str:
         if self.record is None:
             return f"{self.dim} columns without names"
         more = f", ... ({self.dim} columns)" if self.dim > 12 else ""
         return ", ".join(map(as_line, self.record[:12])) + more
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON; the file appears under its name only when it is complete."""
-        write_file(Path(path), document(KIND, self.to_json()))
+        """Write JSON; the file gets its name when it is complete."""
+        write_file(Path(path), document(RELEASE_KIND, self.to_json()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleaseDescription:
-        """Read what `save` wrote; FileError for anything else."""
+        """Read a description written by `save`; raise FileError for anything else."""
         return cls.from_bytes(read_file(path), os.fspath(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "receipt") -> ReleaseDescription:
         """Read the description from the bytes of its file; `what` names it in errors."""
-        content = document_content(data, KIND, what)
+        content = document_content(data, RELEASE_KIND, what)
         try:
             return cls._from_json(content)
         except (KeyError, TypeError, ParameterError) as error:
@@ -173,9 +173,9 @@ class ReleaseDescription:
         names = [*content["columns"], *content["carried"]]
         if not content["columns"] or len(set(names)) < len(names):
             raise ParameterError("columns, carried: expected at least one released, no name twice")
-        for name, known in _KNOWN.items():
-            if content[name] not in known:
-                raise ParameterError(f"{name}: expected one of {', '.join(map(repr, known))}")
+        for name, choices in _CHOICES.items():
+            if content[name] not in choices:
+                raise ParameterError(f"{name}: expected one of {', '.join(map(repr, choices))}")
         variance, fourth = content["noise_variance"], content["noise_fourth_moment"]
         if not (type(variance) is type(fourth) is float and 0 < variance * variance <= fourth):
             raise ParameterError("noise_variance, noise_fourth_moment: expected those of a noise")

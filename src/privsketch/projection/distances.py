@@ -4,16 +4,16 @@
 
 for k components with noise of variance s2 in each. Given the matrix P it is unbiased for the
 squared distance |a P|^2 of the projected records, a = x_i - x_j; over the matrix too, for |a|^2.
-The printed variance of D (Claim 7) is wrong; docs/projection.md, "Distances", has the right one
-and measured coverage of the intervals.
+The printed variance of D (Claim 7) is wrong; docs/projection.md, "Distances", has the right one and
+the measured coverage of the intervals.
 
-All of this is post-processing of released numbers. It costs nothing.
+All of this is post-processing and charges nothing.
 
 Law of D. D = |a P + N|^2 - k v, where every component of N is the noise of two rows, of variance v.
 Its first three cumulants depend on the true distance t alone: on t = |a P|^2 given the matrix,
 and on t = |a|^2 over matrices too, where a P is N(0, t / k) in every component. As the spread
-grows with t, an interval is the set of all t that make D plausible, not D plus or minus a
-spread of its own. docs/projection.md, "Distances".
+grows with t, an interval is the set of all t that make D plausible, not D plus or minus a spread
+(docs/projection.md, "Distances").
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from scipy.special import gammaincinv
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats, Indices
 
-METHODS = ("gamma", "chebyshev")
-STRIP = 2**20  # numbers in memory together
-_TABLE = 4096  # true distances between which the ends of intervals are interpolated
-_MIN_POWER = 0.05  # a smaller power is as good as the logarithm
+INTERVAL_METHODS = ("gamma", "chebyshev")
+VALUES_AT_ONCE = 2**20  # 8 MB of distances in memory
+_INTERVAL_POINTS = 4096  # true distances between which the ends of intervals are interpolated
+_MIN_POWER = 0.05  # smaller powers are nearly the logarithm
 
 
 class KnownNoise(Protocol):
@@ -50,16 +50,14 @@ class KnownNoise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Released rows and the moments of their noise.
-
-    Leave out carried columns.
+    """Released rows and the moments of their noise, without carried columns.
 
     Parameters
     ----------
     values : (n, k) float64
     noise : Projection or ReleaseDescription, optional
-        The projection that released them, or the description beside their file. None is for exact
-        points of the released space, such as public centers.
+        Projection that released them, or the description beside their file; None for exact points
+        of the released space, such as public centers.
     """
 
     values: Floats
@@ -86,8 +84,8 @@ class Released:
                 "columns only"
             )
         variance, fourth = self.variance, self.fourth_moment
-        is_some = variance > 0 or self.noise is None
-        if not (is_some and 0 <= variance * variance <= fourth < math.inf):
+        has_moments = variance > 0 or self.noise is None
+        if not (has_moments and 0 <= variance * variance <= fourth < math.inf):
             raise ParameterError(
                 f"noise: variance {variance!r} and fourth moment {fourth!r} are of no noise"
             )
@@ -122,15 +120,14 @@ def require_released(name: str, value: object) -> Released:
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Unbiased squared distances of the rows of one release, or from those to other rows.
+    """Unbiased squared distances among the rows of one release, or from them to other rows.
 
-    `others` may be another release that used the same matrix, or exact points of the released
-    space; by default the rows themselves. Nothing is computed before a method is called, and
-    nothing larger than its result is held.
+    `others` may be another release with the same matrix, or exact points of the released space; by
+    default it is the rows themselves. Distances are computed by the methods, in memory of the size
+    of their result.
 
-    Distances of near rows are often negative. Averages need them as they are: `clip` puts 0 in
-    their place, for algorithms that take no negative numbers, and makes small distances too
-    large on average.
+    Distances of near rows are often negative, and averages need negative ones. `clip` replaces them
+    by 0, for algorithms that require it, which makes small distances too large on average.
     """
 
     rows: Released
@@ -158,24 +155,24 @@ class Distances:
 
     @property
     def columns(self) -> Released:
-        """The rows that distances lead to."""
+        """Rows at the other end of the distances."""
         return self.rows if self.others is None else self.others
 
     @property
     def law(self) -> DistanceLaw:
-        """The law of the distances."""
+        """Law of the distances."""
         sides = (self.rows, self.columns)
         noises = [(side.variance, side.fourth_moment) for side in sides]
         return DistanceLaw.of(self.rows.n_components, noises)
 
     def pairs(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
-        """Return distances (m,) from the rows `first` to the rows `second`, by their numbers."""
+        """Return distances (m,) from the rows `first` to the rows `second`, given by numbers."""
         left = _numbers("first", first, len(self.rows.values))
         right = _numbers("second", second, len(self.columns.values))
         if len(left) != len(right):
             raise ParameterError(f"first, second: {len(left)} and {len(right)} rows; not pairs")
         squares = np.empty(len(left))
-        step = max(1, STRIP // self.rows.n_components)
+        step = max(1, VALUES_AT_ONCE // self.rows.n_components)
         for start in range(0, len(left), step):
             part = slice(start, start + step)
             gap = self.rows.values[left[part]] - self.columns.values[right[part]]
@@ -183,28 +180,28 @@ class Distances:
         return self._corrected(squares, left, right)
 
     def block(self, rows: Any = None, columns: Any = None) -> Floats:
-        """Return distances from some rows to some others: slices or numbers; by default all."""
+        """Return distances from `rows` to `columns`: slices or row numbers, by default all."""
         left = _numbers("rows", rows, len(self.rows.values))
         right = _numbers("columns", columns, len(self.columns.values))
-        # Slices of a table are no copies of it.
-        every = slice(None) if columns is None else columns
-        there = self.columns.values[every if isinstance(every, slice) else right]
-        squares = np.einsum("ij,ij->i", there, there)
+        # A slice of a table is not a copy.
+        selection = slice(None) if columns is None else columns
+        targets = self.columns.values[selection if isinstance(selection, slice) else right]
+        squares = np.einsum("ij,ij->i", targets, targets)
         distances = np.empty((len(left), len(right)))
         step = _strip_rows(len(right))
         for start in range(0, len(left), step):
             strip = distances[start : start + step]
             numbers = left[start : start + step]
-            here = self.rows.values[numbers]
-            np.matmul(here, there.T, out=strip)
+            sources = self.rows.values[numbers]
+            np.matmul(sources, targets.T, out=strip)
             strip *= -2
-            strip += np.einsum("ij,ij->i", here, here)[:, np.newaxis]
+            strip += np.einsum("ij,ij->i", sources, sources)[:, np.newaxis]
             strip += squares
             self._corrected(strip, numbers[:, np.newaxis], right)
         return distances
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Floats]]:
-        """Yield all distances, some rows at a time: a slice of rows and their distances."""
+        """Yield slices of rows with their distances to all columns."""
         total, width = len(self.rows.values), len(self.columns.values)
         step = _strip_rows(width) if n_rows is None else require_count("n_rows", n_rows)
         for start in range(0, total, step):
@@ -212,7 +209,7 @@ class Distances:
             yield part, self.block(part, slice(None))
 
     def matrix(self) -> Floats:
-        """Return all distances at once; exactly symmetric between rows of one release."""
+        """Return all distances, exactly symmetric among rows of one release."""
         if self.others is not None:
             return self.block()
         n = len(self.rows.values)
@@ -236,11 +233,11 @@ class Distances:
         return np.maximum(squares, 0, out=squares) if self.clip else squares
 
     def variance(self, true: npt.ArrayLike, *, given_matrix: bool = False) -> Floats:
-        """Return the variance of D where the true squared distance is `true`.
+        """Return the variance of D for a true squared distance.
 
-        Over matrix and noise, for |a|^2; or over noise alone, for |a P|^2. The first takes the
-        noise as given: "realised" noise follows the matrix, which adds a little. It also needs
-        others that are images of records: of exact points, the origin is one.
+        It is over matrix and noise for |a|^2, or over noise alone for |a P|^2. The first takes the
+        noise as given: "realised" noise depends on the matrix, which adds a little. It also
+        requires that both ends are images of records, as the origin is.
         """
         values = as_floats("true", true)
         if not (values >= 0).all():
@@ -257,24 +254,23 @@ class Distances:
     ) -> tuple[Floats, Floats]:
         """Return the ends of confidence intervals for |a|^2, or for |a P|^2 given the matrix.
 
-        They hold the true values under which a distance as small or as large as `found`, not
-        clipped, is not too improbable; each true value with its own spread. Ends are at least 0,
-        and the upper end of a negative distance is that of 0.
+        They contain the true values under which a distance as small or as large as `found`, not
+        clipped, is not too improbable; each true value has its own spread. Ends are at least 0, and
+        the upper end of a negative distance is that of 0.
 
         Parameters
         ----------
         found : array of distances
         level : float
-            Probability of holding the true value, for each interval by itself.
+            Probability that an interval contains the true value, for each by itself.
         given_matrix : bool
         method : {"gamma", "chebyshev"}
-            "gamma" takes (D + excess) to a power to be a gamma variable, with the first three
-            cumulants that it really has; this is exact for |a|^2 and Gaussian noise and
-            approximate otherwise, worst for k < 5. "chebyshev" uses the variance only, as JLL
-            does: at least the level whatever the law, and very wide. Its upper ends for |a|^2
-            are infinite for k <= 2 / (1 - level).
+            "gamma" approximates a power of D + excess by a gamma variable with the same first three
+            cumulants; this is exact for |a|^2 and Gaussian noise, and least accurate for k < 5.
+            "chebyshev" uses only the variance, as JLL does: it keeps the level for every law and is
+            very wide. Its upper ends for |a|^2 are infinite for k <= 2 / (1 - level).
         """
-        require_one_of("method", method, METHODS)
+        require_one_of("method", method, INTERVAL_METHODS)
         is_number = isinstance(level, int | float | np.number)
         if not (is_number and 0 < level < 1):
             raise ParameterError("level", level, "expected a number between 0 and 1")
@@ -287,19 +283,19 @@ class Distances:
 
 
 def _strip_rows(width: int) -> int:
-    return max(8, STRIP // max(1, width))
+    return max(8, VALUES_AT_ONCE // max(1, width))
 
 
-def _numbers(name: str, chosen: Any, count: int) -> Indices:
-    every = np.arange(count)
-    if chosen is None:
-        return every
+def _numbers(name: str, selection: Any, count: int) -> Indices:
+    all_rows = np.arange(count)
+    if selection is None:
+        return all_rows
     refusal = ParameterError(f"{name}: expected a slice, or a list of numbers of {count} rows")
     try:
-        places = chosen if isinstance(chosen, slice) else np.asarray(chosen)
-        if not isinstance(places, slice) and places.size == 0:
-            places = places.astype(np.intp)  # an empty list has floats in it
-        numbers = np.atleast_1d(every[places])
+        index = selection if isinstance(selection, slice) else np.asarray(selection)
+        if not isinstance(index, slice) and index.size == 0:
+            index = index.astype(np.intp)  # an empty list becomes an array of floats
+        numbers = np.atleast_1d(all_rows[index])
     except (IndexError, TypeError, ValueError):
         raise refusal from None
     if numbers.ndim != 1:
@@ -317,7 +313,7 @@ def as_floats(name: str, values: npt.ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class DistanceLaw:
-    """The law of D for k components; moments are of one component of N."""
+    """Law of D for k components; moments are those of one component of N."""
 
     n_components: int
     variance: float
@@ -351,7 +347,7 @@ class DistanceLaw:
         return spread, skew
 
     def quantile(self, probability: float, true: Floats, given_matrix: bool) -> Floats:
-        """Return about the value that D stays below with this probability.
+        """Return the quantile of D, approximately.
 
         (D + k v)^h is nearly normal for h = 1 - K1 K3 / (3 K2^2) (Jensen and Solomon, 1972),
         and so is the cube root of a gamma variable (Wilson and Hilferty): this takes the power
@@ -378,7 +374,7 @@ class DistanceLaw:
         while self.quantile(tail, np.array(top), given_matrix) <= largest:
             top *= 2
         true = np.concatenate(
-            [np.zeros(1), np.geomspace(1e-4 * self.excess, top, _TABLE)], dtype=np.float64
+            [np.zeros(1), np.geomspace(1e-4 * self.excess, top, _INTERVAL_POINTS)], dtype=np.float64
         )
         ends = []
         for probability, values in ((1 - tail, found), (tail, np.maximum(found, 0))):

@@ -1,7 +1,7 @@
-"""Release files of records to a file of rows with its receipt beside it, in constant memory.
+"""Release of files of records to a file of rows and its receipt, in constant memory.
 
-Row i of the output belongs to row i of the input. Both files are written under temporary names
-and appear when they are complete, the receipt first: no table is ever without one.
+Row i of the output belongs to row i of the input. Both files are written under temporary names and
+get their own when they are complete, the receipt first: no table is ever without one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def receipt_path(table: Path) -> Path:
 
 
 def receipt_beside(table: Path) -> Path | None:
-    """Return the receipt of a released table, if this is a table and has one."""
+    """Return the receipt beside a released table; None if this is no table or has none."""
     if not (table.suffix.lower() in KINDS and table.is_file()):
         return None
     receipt = receipt_path(table)
@@ -54,11 +54,11 @@ def release_files(
 ) -> tuple[ReleaseDescription, int]:
     """Release all records to `output`; return the description and the number of rows.
 
-    An existing file is replaced. `finish` is called when both files are complete, before they get
-    their names: the last moment to stop.
+    An existing file is replaced. `finish` is called when both files are complete and before they
+    get their names: the last moment to stop.
 
-    Charges: epsilon and delta of the projection, once. An error leaves no file, and nothing to
-    be charged for. Carried columns are copied as they are, and protected by nothing.
+    Charges: epsilon and delta of the projection, once. An error leaves no file, and nothing to be
+    charged for. Carried columns are copied without any protection.
     """
     source = checked_source(source or output.stem)
     receipt_file = receipt_path(output)
@@ -67,7 +67,7 @@ def release_files(
     _require_own_receipt(output)
     for path in (output, receipt_file):
         require_writable(path)
-    table, words = temporary_beside(output), temporary_beside(receipt_file)
+    table, receipt = temporary_beside(output), temporary_beside(receipt_file)
     receipts: list[Receipt] = []
     try:
         with (
@@ -102,12 +102,12 @@ def release_files(
             record=records.record_names,
             carried=carried,
         )
-        description.save(words)
+        description.save(receipt)
         if finish is not None:
             finish()
-        _name_both(table, output, words, receipt_file)
+        _rename_both(table, output, receipt, receipt_file)
     finally:
-        for path in (table, words):
+        for path in (table, receipt):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
     return description, n_rows
@@ -120,7 +120,7 @@ def _copy(
     progress: Callable[[int], None] | None,
 ) -> int:
     """Write every released row with the carried columns of its record; return their number."""
-    carried = _Waiting()
+    carried = _PendingRows()
 
     def blocks() -> Iterator[Block]:
         for block, batch in records.rows():
@@ -139,8 +139,8 @@ def _copy(
 
 
 @dataclass
-class _Waiting:
-    """Rows that were read and not yet written: threads work ahead, in chunks of their own."""
+class _PendingRows:
+    """Rows that were read and not yet written: threads read ahead."""
 
     batches: deque[Any] = field(default_factory=deque)
 
@@ -160,12 +160,12 @@ class _Waiting:
         return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
 
 
-def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> None:
-    """Give both files their names; a table is never beside the receipt of another one."""
+def _rename_both(table: Path, output: Path, receipt: Path, receipt_file: Path) -> None:
+    """Give both files their names; a table never has the receipt of another one."""
     try:
         output.unlink(missing_ok=True)
-        os.chmod(table, words.stat().st_mode)
-        os.replace(words, receipt_file)
+        os.chmod(table, receipt.stat().st_mode)
+        os.replace(receipt, receipt_file)
         os.replace(table, output)
     except BaseException as error:
         if not output.exists():
@@ -177,7 +177,7 @@ def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> No
 
 
 def _require_own_receipt(output: Path) -> None:
-    """Refuse a name that differs from another table's in its suffix only: one receipt for two."""
+    """Raise an AccessError if another table would have the same receipt: only suffixes differ."""
     for suffix in KINDS:
         other = output.with_suffix(suffix)
         if suffix != output.suffix.lower() and other.exists():

@@ -1,8 +1,8 @@
 """The random matrix of a projection, in integers, and how far one record can move a projection.
 
-Matrix. Entries are N(0, 1/k), multiplied by 2^16 and rounded; the rounded matrix is the matrix from
-then on, for the release and for every bound. A public one comes from a seed. A fresh one comes from
-the operating system's generator: nobody can know it before, which some calibrations use.
+Matrix. Entries are N(0, 1/k), multiplied by 2^16 and rounded; the release and every bound use the
+rounded matrix. A public one comes from a seed. A fresh one comes from the operating system's
+generator: nobody can know it before, which some calibrations use.
 
 Change. A neighbouring table may change one record:
 
@@ -11,8 +11,7 @@ Change. A neighbouring table may change one record:
 - "box": the whole record, to any other one of its box.
 
 Only one row of a table changes, so its number of rows plays no role. How far the projection of that
-row moves is a norm of the integer matrix. Bounds are exact integers or rounded up. MARGIN covers
-the rounding errors of eigenvalues of symmetric matrices, about 1e-15 times their size.
+row moves is a norm of the integer matrix. Bounds are exact integers or rounded up.
 """
 
 from __future__ import annotations
@@ -36,24 +35,29 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.features.stream import PublicStream, Purpose, normal_pairs
 from privsketch.kernels.quantiser import CompiledQuantiser
 
-UNIT_BITS = 16  # with the 20 bits of a coordinate 36: 17 are left for sums over columns below 2^53
-UNIT = 2.0**UNIT_BITS
+# With the 20 bits of a coordinate these are 36: 17 are left for sums over columns below 2^53.
+MATRIX_UNIT_BITS = 16
+MATRIX_UNIT = 2.0**MATRIX_UNIT_BITS
 # Rounding moves an entry by half a unit, arithmetic and the grid of uniforms by far less.
 ENTRY_ERROR = 0.52
-# The chance that one entry comes from a uniform number too small for that to hold. Of 128 random
-# bits a number above 2^-69 has 59 left, far more than needed.
+# Probability that an entry comes from a uniform number too small for this bound. Of 128 random bits
+# a number above 2^-69 has 59 left, far more than needed.
 ENTRY_FAILURE = 2.0**-69
-MARGIN = 1 + 1e-8  # on eigenvalues, whose rounding errors are about 1e-15 times their size
+EIGENVALUE_MARGIN = 1 + 1e-8  # eigenvalues of symmetric matrices are accurate to about 1e-15
 EXACT_COMPONENTS = 20  # up to this number all 2^(k - 1) sign vectors are tried
 EXACT_COLUMNS = 16  # up to this number all corners of a box are tried
-_MAX_SIGNED_VALUES = 2**26  # values of P s for all sign vectors s; more take too long (by trial)
-_STEPS = 400  # subgradient steps up to 64 components; each gives a bound (by trial)
+# Values of P s for all sign vectors s: these take a tenth of a second
+# (`python -m benchmarks constants projection _MAX_SIGNED_VALUES`).
+_MAX_SIGNED_VALUES = 2**26
+# Subgradient steps up to 64 components, each of which gives a bound: more of them lower it by less
+# than 2 % (`python -m benchmarks constants projection _STEPS`).
+_STEPS = 400
 _EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A projection from `dim` to `n_components` dimensions; `integers` are (dim, n_components)."""
+    """Projection from `dim` to `n_components` dimensions; `integers` are (dim, n_components)."""
 
     integers: Integers = field(repr=False)
     is_public: bool
@@ -70,8 +74,8 @@ class Matrix:
 
     @property
     def values(self) -> Floats:
-        """The matrix in its own unit, (dim, n_components)."""
-        return self.integers / UNIT
+        """The matrix as floats, (dim, n_components)."""
+        return self.integers / MATRIX_UNIT
 
     @property
     def name(self) -> str:
@@ -104,13 +108,13 @@ def fresh_matrix(dim: int, n_components: int) -> Matrix:
 
 
 def _rounded(normal: Floats, dim: int, n_components: int) -> Integers:
-    entries = normal.reshape(dim, n_components) * (UNIT / math.sqrt(n_components))
+    entries = normal.reshape(dim, n_components) * (MATRIX_UNIT / math.sqrt(n_components))
     return np.rint(entries).astype(np.int64)
 
 
 def spectral_squared(gram: Integers) -> int:
     """Return a bound on the squared length of v P over |v|_2 <= 1, from P' P."""
-    return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * MARGIN)
+    return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * EIGENVALUE_MARGIN)
 
 
 def two_to_one_squared(gram: Integers) -> int:
@@ -121,7 +125,7 @@ def two_to_one_squared(gram: Integers) -> int:
     """
     if len(gram) <= EXACT_COMPONENTS:
         return exact_two_to_one_squared(gram)
-    return math.ceil(two_to_one_bound(gram) * MARGIN)
+    return math.ceil(two_to_one_bound(gram) * EIGENVALUE_MARGIN)
 
 
 def exact_two_to_one_squared(gram: Integers) -> int:
@@ -132,12 +136,12 @@ def exact_two_to_one_squared(gram: Integers) -> int:
     k = len(gram)
     left = _signs(k // 2)
     right = _signs(k - k // 2)
-    right = right[: len(right) // 2]  # s and -s give the same: half of one side is enough
+    right = right[: len(right) // 2]  # s and -s have the same value: half of one side is enough
     h = k // 2
-    own_left = (left * (left @ gram[:h, :h])).sum(axis=1)
-    own_right = (right * (right @ gram[h:, h:])).sum(axis=1)
+    left_values = (left * (left @ gram[:h, :h])).sum(axis=1)
+    right_values = (right * (right @ gram[h:, h:])).sum(axis=1)
     cross = integer_product(integer_product(left, gram[:h, h:]), right.T) if h else 0
-    return int((own_left[:, np.newaxis] + own_right + 2 * cross).max())
+    return int((left_values[:, np.newaxis] + right_values + 2 * cross).max())
 
 
 def two_to_one_bound(gram: Integers) -> float:
@@ -163,7 +167,7 @@ def two_to_one_bound(gram: Integers) -> float:
 def box_to_one(matrix: Integers, widths: Integers) -> int | None:
     """Return the largest L1 norm of v P over |v_i| <= widths_i, in integers.
 
-    It is max over s of sum_i widths_i |(P s)_i|; None where trying all sign vectors takes too long.
+    It is max over s of sum_i widths_i |(P s)_i|; None if trying all sign vectors takes too long.
     """
     dim, k = matrix.shape
     scaled = widths[:, np.newaxis].astype(np.float64) * matrix
@@ -191,12 +195,12 @@ def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
     dim = len(matrix)
     if dim <= EXACT_COLUMNS:
         images = _signs(dim)[: 2 ** (dim - 1)] @ scaled
-        return math.ceil(float(np.square(images).sum(axis=1).max()) * MARGIN)
-    return math.ceil(dim * _largest_eigenvalue(scaled.T @ scaled) * MARGIN)
+        return math.ceil(float(np.square(images).sum(axis=1).max()) * EIGENVALUE_MARGIN)
+    return math.ceil(dim * _largest_eigenvalue(scaled.T @ scaled) * EIGENVALUE_MARGIN)
 
 
 def integer_product(a: Integers, b: Integers) -> Integers:
-    """Return a @ b exactly; in float64, which is much faster, where its integers suffice."""
+    """Return a @ b exactly; in float64, which is much faster, if its integers suffice."""
     largest = np.abs(a).astype(np.float64).sum(axis=1).max() * float(np.abs(b).max())
     if largest < _EXACT_FLOAT:
         return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
@@ -213,21 +217,21 @@ def _largest_eigenvalue(matrix: Floats) -> float:
     return float(np.linalg.eigvalsh(matrix)[-1])
 
 
-Kind = Literal["entry", "l1", "l2", "box"]
+ChangeKind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")
-_MAX_BITS = 20  # of a coordinate; with the 16 of a matrix 36, which leaves 17 below 2^53
-_MIN_UNITS = 8  # integers in the half-width of the narrowest column
+_MAX_COORDINATE_BITS = 20  # of a coordinate; with the 16 of a matrix 36, which leaves 17 below 2^53
+_MIN_HALF_WIDTH = 8  # integers in the half-width of the narrowest column
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Differences v of neighbouring records: `widths` bound coordinates, `radius` the distance.
+    """Differences v of neighbouring records, with `widths` of coordinates and a `radius`.
 
     `radius` is the largest L2 norm of v; for "l1" it is the largest L1 norm too.
     """
 
-    kind: Kind
+    kind: ChangeKind
     widths: Integers
     radius: int
 
@@ -243,7 +247,7 @@ class Change:
         return bound if exact is None else min(bound, exact)
 
     def l1_at_least(self, matrix: Matrix) -> float:
-        """Return a quick lower bound on the largest L1 norm of v P: a mean over sign vectors."""
+        """Return a quick lower bound on the largest L1 norm of v P, a mean over sign vectors."""
         if self.kind in ("entry", "l1"):
             return self.l1(matrix)
         lengths = np.sqrt(np.square(matrix.integers.astype(np.float64)).sum(axis=1))
@@ -274,7 +278,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Protection:
-    """What is protected, where records are cut, and how finely they are quantised."""
+    """Protected change, domain in which records are cut, and resolution of their integers."""
 
     domain: Domain
     protect: str
@@ -286,8 +290,8 @@ class Protection:
     def of(cls, domain: Domain, protect: str, bound: float | None, bound_norm: str) -> Protection:
         """Check the parameters and choose the resolution.
 
-        A record outside a ball is moved as a whole: changing one of its entries would change
-        all of them. Where entries are protected, the box around the ball replaces it.
+        A record outside a ball is moved as a whole: changing one of its entries would change all of
+        them. To protect entries, the box around the ball replaces it.
         """
         require_one_of("protect", protect, PROTECTS)
         require_one_of("bound_norm", bound_norm, BOUND_NORMS)
@@ -304,9 +308,9 @@ class Protection:
             domain = enclosing_box(domain)
         dim = len(domain.half_widths)
         # Squared norms must stay exact in float64.
-        bits = min(_MAX_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
+        bits = min(_MAX_COORDINATE_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
         protection = cls(domain, protect, bound, bound_norm, bits)
-        narrow = np.flatnonzero(protection.quantiser().limits < _MIN_UNITS)
+        narrow = np.flatnonzero(protection.quantiser().limits < _MIN_HALF_WIDTH)
         if len(narrow):
             raise ParameterError(
                 f"domain: column {narrow[0]} is so narrow beside the widest one that nothing of it "
@@ -337,34 +341,34 @@ class Protection:
 
         Rounding moves a coordinate by at most half a unit, cutting back to a ball by one more:
         a distance grows by at most sqrt(dim), or 3 sqrt(dim), units. The last unit is for the
-        rounding of floats after a number is read, `_read_apart` for that of reading.
+        rounding of floats after a number is read, `_reading_error` for that of reading.
         """
         limits = self.quantiser().limits
         dim = len(limits)
         diameter = self._diameter(limits)
         if self.bound is None:
-            kind: Kind = "entry" if self.protect == "element" else "box"
+            kind: ChangeKind = "entry" if self.protect == "element" else "box"
             if isinstance(self.domain, Ball):
                 kind = "l2"
             widths = 2 * limits
             return Change(kind, widths, int(widths.max()) if kind == "entry" else diameter)
         stated = self.bound * self.units_per_length
-        apart = self._read_apart
+        apart = self._reading_error
         if self.protect == "element":
             widths = np.minimum(2 * limits, _ceil(stated + apart) + 2)
             return Change("entry", widths, int(widths.max()))
         if self.bound_norm == "l1":
-            most = _ceil(stated + dim * (1 + apart)) + 1
-            return Change("l1", 2 * limits, min(most, 2 * int(limits.sum())))
+            radius = _ceil(stated + dim * (1 + apart)) + 1
+            return Change("l1", 2 * limits, min(radius, 2 * int(limits.sum())))
         is_ball = isinstance(self.domain, Ball)
-        most = _ceil(stated + ((3 if is_ball else 1) + apart) * math.sqrt(dim)) + 1
-        if most < diameter:
-            return Change("l2", 2 * limits, most)
+        radius = _ceil(stated + ((3 if is_ball else 1) + apart) * math.sqrt(dim)) + 1
+        if radius < diameter:
+            return Change("l2", 2 * limits, radius)
         return Change("l2" if is_ball else "box", 2 * limits, diameter)
 
     @property
     def _hides_all(self) -> bool:
-        """Whether a bound on rows is no less than the diameter of the domain."""
+        """Whether a bound on rows is at least the diameter of the domain."""
         change = self.change()
         return change.kind == "l2" and change.radius == self._diameter(self.quantiser().limits)
 
@@ -374,7 +378,7 @@ class Protection:
         return _ceil_sqrt(4 * sum(int(limit) ** 2 for limit in limits))
 
     @property
-    def _read_apart(self) -> float:
+    def _reading_error(self) -> float:
         """Units by which two equal coordinates may differ after they are read as float64.
 
         Whole numbers beyond 2^53, decimals and texts are rounded to the next float before the
@@ -384,8 +388,8 @@ class Protection:
         return float(2 * np.spacing(reach.max()) * self.units_per_length)
 
     @property
-    def unit_in_words(self) -> str:
-        """The unit of protection, for receipts."""
+    def unit_text(self) -> str:
+        """Unit of protection, for receipts."""
         if self.protect == "element":
             if self.bound is None or (self.change().widths == 2 * self.quantiser().limits).all():
                 return "one entry of one record"
@@ -397,7 +401,7 @@ class Protection:
 
 
 def _ceil(value: float) -> int:
-    """Return an integer that is at least `value`, whatever its last bits."""
+    """Return an integer that is at least `value`, despite its rounding error."""
     return math.ceil(min(value, 2.0**60) * (1 + 1e-12))
 
 

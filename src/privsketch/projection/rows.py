@@ -2,9 +2,9 @@
 
     record -> cut to the domain -> integers -> integer matrix -> + exact noise -> a few numbers
 
-Between the quantised record and the noise no float is rounded: products of integers below 2^53
-are exact in float64, in any order. A `Projection` holds the matrix and the noise; it is secret
-until a release as far as its matrix is.
+Between the quantised record and the noise no float is rounded: products of integers below 2^53 are
+exact in float64, in any order. A `Projection` has the matrix and the noise; before a release it is
+as secret as its matrix.
 """
 
 from __future__ import annotations
@@ -36,45 +36,53 @@ from privsketch.projection.calibration import (
     check_choices,
     fixed_before,
     is_fresh,
-    least,
     paper_noise,
     realised,
+    smaller_noise,
 )
-from privsketch.projection.matrix import UNIT, Matrix, Protection, fresh_matrix, public_matrix
+from privsketch.projection.matrix import (
+    MATRIX_UNIT,
+    Matrix,
+    Protection,
+    fresh_matrix,
+    public_matrix,
+)
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 
-MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
-MIN_EPSILON = 1e-9  # here the noise is some 1e9 times the change that it hides
-_CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
-_one_at_a_time = Lock()
+# Norms need eigenvalues of a matrix of this size, which take 0.3 s; twice as many 2 s
+# (`python -m benchmarks constants projection MAX_PROJECTIONS`).
+MAX_PROJECTIONS = 1024
+MIN_ROW_EPSILON = 1e-9  # the noise is then some 1e9 times the change that it hides
+_RELEASE_CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
+_release_lock = Lock()
 
 
 @dataclass(eq=False)
 class Projection:
-    """A matrix with the noise that makes projections by it private.
+    """Matrix with the noise that makes projections by it private; `Projection.draw` makes one.
 
-    `Projection.draw` makes one. Values of a release are in the units of the records, around
-    the center of the domain: (record - center) P + noise.
+    Values of a release are in the units of the records, around the center of the domain:
+    (record - center) P + noise.
 
     Attributes
     ----------
     matrix : Matrix
         P, in integers.
     seed : int or None
-        The public seed of the matrix; None for one that nobody knew before.
+        Public seed of the matrix; None if nobody knew the matrix before.
     noise : RowNoise
         Noise of one released number.
     protection : Protection
-        The protected change: a row or an element, and its size.
+        Protected change: a row or an element, and its size.
     budget : Budget
         Cost of one release.
     requested_calibration, requested_noise : str
         Calibration and noise as the caller stated them.
     was_used : bool
-        Whether the matrix has been used already: a fresh one serves once.
+        Whether the matrix has been used: a fresh one serves once.
     process : int
-        The process that drew it; a copy elsewhere is not fresh.
+        Process that drew the matrix; a copy elsewhere is not fresh.
     """
 
     matrix: Matrix = field(repr=False)
@@ -102,7 +110,7 @@ class Projection:
         calibration: str = "auto",
         random_state: int | None = None,
     ) -> Projection:
-        """Fix the noise, draw the matrix. Charges nothing: only a release does.
+        """Fix the noise and draw the matrix. Charges nothing: only a release does.
 
         Parameters
         ----------
@@ -110,33 +118,33 @@ class Projection:
             Public bounds of the records; those outside are moved to its edge. With a schema,
             blocks of encoded records are released (`privsketch.tables.reading`).
         n_components : int
-            Numbers that are released for each record.
+            Number of values that are released for each record.
         epsilon, delta : float
             Budget of one release. delta = 0 is pure differential privacy.
         protect : {"row", "element"}
-            What is hidden: all that a record says, or one entry of it.
+            What is hidden: the whole record, or one entry of it.
         bound : float, optional
             Hide only changes of a row, or of an element, by at most this distance, as the paper
-            does; the diameter of the domain, which hides all of it, if left out.
+            does. If left out, it is the diameter of the domain, which hides the whole record.
         bound_norm : {"l2", "l1"}
-            Distance of rows that `bound` speaks of.
+            Norm of the distance `bound` of rows.
         noise : {"auto", "laplace", "gaussian"}
         calibration : {"auto", "realised", "fresh", "union", "paper"}
-            "realised": private at this very matrix, which may be public and used again.
-            "fresh": the matrix is new and used once; less noise from about ten components on.
-            "auto": the less noisy of the two that is allowed. "union", "paper": comparison.
+            "realised": private for this matrix, which may be public and used again. "fresh": the
+            matrix is new and used once, with less noise from about ten components on. "auto": the
+            less noisy one of the two that is allowed. "union", "paper": for comparison.
         random_state : int, optional
-            Public seed of the matrix, which then is public; fresh if left out.
+            Public seed of the matrix, which is then public; fresh if left out.
         """
         require_count("n_components", n_components)
-        if n_components > MAX_COMPONENTS:
-            raise ParameterError(f"`n_components={n_components}`: at most {MAX_COMPONENTS}")
+        if n_components > MAX_PROJECTIONS:
+            raise ParameterError(f"`n_components={n_components}`: at most {MAX_PROJECTIONS}")
         budget = Budget(epsilon, delta, "replace")
         if isinstance(domain, Schema):
             domain = domain_of_rows(domain, protect, bound)
-        if budget.epsilon < MIN_EPSILON:
+        if budget.epsilon < MIN_ROW_EPSILON:
             raise ParameterError(
-                "epsilon", epsilon, f"below {MIN_EPSILON:g} nothing is left of a record"
+                "epsilon", epsilon, f"below {MIN_ROW_EPSILON:g} nothing is left of a record"
             )
         is_public = random_state is not None
         check_choices(budget, noise, calibration, is_public)
@@ -149,33 +157,33 @@ class Projection:
         seed = None if random_state is None else public_seed(random_state)
         matrix = fresh_matrix(dim, k) if seed is None else public_matrix(dim, k, seed)
         if calibration == "paper":
-            chosen = paper_noise(change, matrix, budget, protect)
+            row_noise = paper_noise(change, matrix, budget, protect)
         elif fixed is None:
-            chosen = realised(change, matrix, budget, noise)
+            row_noise = realised(change, matrix, budget, noise)
         elif calibration == "auto":
-            chosen = least(fixed, change, matrix, budget, noise)
+            row_noise = smaller_noise(fixed, change, matrix, budget, noise)
         else:
-            chosen = fixed
-        projection = cls(matrix, seed, chosen, protection, budget, calibration, noise)
+            row_noise = fixed
+        projection = cls(matrix, seed, row_noise, protection, budget, calibration, noise)
         projection._require_exact_products()
         # The fourth power of the scale must be a number.
-        if not 1e-70 < chosen.law.scale * projection.unit < 1e70:
+        if not 1e-70 < row_noise.law.scale * projection.unit < 1e70:
             raise ParameterError(
                 "domain: so large or small that noise has no size; use other units"
             )
         return projection
 
     def reused(self) -> Projection:
-        """Return the same matrix with noise for any use: what "auto" becomes after a release."""
+        """Return the same matrix with noise for any use, as "auto" needs after a release."""
         if self.requested_calibration == "auto":
             change = self.protection.change()
             noise = realised(change, self.matrix, self.budget, self.requested_noise)
             return replace(self, noise=noise, was_used=False)
         if self._may_be_reused:
             return self
-        raise self._used_up()
+        raise self._reuse_error()
 
-    def _used_up(self) -> ParameterError:
+    def _reuse_error(self) -> ParameterError:
         return ParameterError(
             "calibration",
             self.requested_calibration,
@@ -185,11 +193,11 @@ class Projection:
 
     @property
     def was_used_here(self) -> bool:
-        """Whether the one release of a fresh matrix is gone, perhaps to another process."""
+        """Whether the one release of a fresh matrix was made, or may be in another process."""
         return self.was_used or self.process != os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy the state. Copies share the matrix, so it is no longer fresh."""
+        """Return the state for a copy, which shares the matrix: it is no longer fresh."""
         self.was_used = True
         return self.__dict__.copy()
 
@@ -215,7 +223,7 @@ class Projection:
     @property
     def unit(self) -> float:
         """Length of one integer that noise is added to, in the units of the records."""
-        return float(2.0**self.noise.shift / (self.protection.units_per_length * UNIT))
+        return float(2.0**self.noise.shift / (self.protection.units_per_length * MATRIX_UNIT))
 
     @property
     def noise_variance(self) -> float:
@@ -230,16 +238,15 @@ class Projection:
     def receipt(self, source: str | None = None, sampler: str = OWN_SAMPLER) -> Receipt:
         """Return the receipt of one release."""
         law = self.noise.law
-        plain = law.receipt(law.scale, source, sampler)
         names = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
         return replace(
-            plain,
+            law.receipt(law.scale, source, sampler),
             mechanism=f"{names[law.kind]} noise on {law.n_components} projections of each record",
-            unit=self.protection.unit_in_words,
+            unit=self.protection.unit_text,
             scale=law.scale * self.unit,
             sensitivity=float(law.sensitivity) * self.unit,
-            norm=_norm_in_words(self.noise),
-            calibration=f"{self.noise.calibration}: {self.noise.words}",
+            norm=_norm_text(self.noise),
+            calibration=f"{self.noise.calibration}: {self.noise.text}",
         )
 
     def releases(
@@ -259,18 +266,18 @@ class Projection:
         """
         checked_threads(n_threads)
         source = None if source is None else checked_source(source)
-        with _one_at_a_time:
+        with _release_lock:
             if self.was_used_here and not self._may_be_reused:
-                raise self._used_up()
+                raise self._reuse_error()
             entry = open_entry(ledger, self.cost, what="rows", source=source)
             self.was_used = True
         return self._releases(blocks, source, missing_to_center, n_threads, on_receipt, entry)
 
     def cost(self) -> Cost:
         """Return the cost of a release, for a ledger."""
-        if self.protection.unit_in_words != WHOLE_RECORD:
+        if self.protection.unit_text != WHOLE_RECORD:
             raise BudgetError(
-                f"the release protects {self.protection.unit_in_words}: a ledger counts what is "
+                f"the release protects {self.protection.unit_text}: a ledger counts what is "
                 "revealed of whole records; nothing was spent"
             )
         return replace(cost_of_receipt(self.receipt(), ONE_RECORD), is_rows=True)
@@ -303,7 +310,7 @@ class Projection:
                 noter.see(chunk)
             return np.multiply(noisy, unit, dtype=np.float64), receipt
 
-        rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
+        rows = max(1, _RELEASE_CHUNK_VALUES // max(self.dim, self.n_components))
         is_first = True
         with entry.watching():
             results = in_threads(work, chunks(self._checked(blocks), rows), n_threads)
@@ -315,7 +322,7 @@ class Projection:
         entry.commit(self.receipt(source), None if noter is None else noter.marks)
 
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
-        """Yield blocks that are tables; anything else could be broadcast and repeat records."""
+        """Yield blocks that are tables; other arrays could be broadcast and repeat records."""
         for block in stable_parts(blocks, held=isinstance(blocks, list | tuple)):
             # Subclasses are refused: np.matrix multiplies differently, masked arrays hide values.
             if (
@@ -331,7 +338,7 @@ class Projection:
             yield block
 
     def _require_exact_products(self) -> None:
-        """Check that every partial sum of a product is below 2^53, whatever the record."""
+        """Raise a ParameterError unless partial sums of products are below 2^53 for all records."""
         limits = self.protection.quantiser().limits
         longest = math.sqrt(float(np.square(limits.astype(np.float64)).sum()))
         if not isinstance(self.protection.domain, Box):
@@ -341,9 +348,9 @@ class Projection:
             raise ParameterError("dim: too many columns for exact products; release fewer columns")
 
 
-def _norm_in_words(noise: RowNoise) -> str:
+def _norm_text(noise: RowNoise) -> str:
     norm = "L1" if noise.law.kind == "laplace" else "L2"
-    where = "records" if noise.calibration == "fresh" and norm == "L2" else "projections"
+    space = "records" if noise.calibration == "fresh" and norm == "L2" else "projections"
     if noise.calibration != "realised" and norm == "L1":
-        where += "; of some matrices it is larger, which delta is for"
-    return f"{norm} distance of {where}"
+        space += "; of some matrices it is larger, which delta is for"
+    return f"{norm} distance of {space}"

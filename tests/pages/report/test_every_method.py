@@ -11,7 +11,7 @@ import privsketch as ps
 from privsketch._base.errors import ParameterError
 from privsketch.cli.cluster import methods_of
 from privsketch.clustering.choose import method_names
-from privsketch.clustering.medians import METHODS as OF_MEDIANS
+from privsketch.clustering.medians import MEDIAN_METHODS as OF_MEDIANS
 from privsketch.estimators.mixture import METHODS as OF_MIXTURES
 from privsketch.estimators.pca import MAPS
 from privsketch.pages.report.html import report_page

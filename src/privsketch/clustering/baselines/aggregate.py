@@ -1,14 +1,14 @@
 """Sample and aggregate: k-means of many blocks of records, averaged with noise.
 
 Nissim, Raskhodnikova and Smith (2007). Every record is assigned to one of l blocks, at random and
-independently of all others: a neighbouring table then differs in one block, whichever relation
-is meant. (Blocks by the order of rows would all change when a row is added.) Each block is
-clustered by itself, its centers are put in the order of public references, and the average over
-all blocks is released. One block moves the sum as far as its k centers can move: by 2 k times the
-largest L1 norm of a record, 2 sqrt(k) times its L2 norm, 2 times the half-width in every component.
+independently of all others: a neighbouring table then differs in one block, under both relations.
+(Blocks by the order of rows would all change when a row is added.) Each block is clustered by
+itself, its centers are put in the order of public references, and the average over all blocks is
+released. One block moves the sum as far as its k centers can move: by 2 k times the largest L1 norm
+of a record, 2 sqrt(k) times its L2 norm, 2 times the half-width in every component.
 
-The paper's own aggregator scales its noise to the data (smooth sensitivity); this is the plain one.
-Blocks that find different clusters blur the average.
+The aggregator of the paper scales its noise to the data (smooth sensitivity); this is the plain
+one. Blocks that find different clusters blur the average.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import chunks, one_thread_of_kmeans
 from privsketch._base.types import Integers, Whole
 from privsketch.clustering.baselines.points import (
+    RANDOM_ROWS,
     PointNoise,
-    checked_noise,
+    noise_of_run,
     noisy_points,
     start_centers,
 )
@@ -33,10 +34,11 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
 
-PER_CLUSTER = 10  # records of a block for every cluster, about
-MAX_BLOCKS = 2000  # one run of k-means each; by trial
-MAX_VALUES = 2**25  # numbers of all blocks in memory: 256 MB
-ROWS = 2**14  # records that get their random numbers together
+RECORDS_PER_CLUSTER = 10  # records of a block for every cluster
+# More blocks lower the noise but need a run of k-means each: 1.3 s for 200,000 records, twice that
+# for 4,000 (`python -m benchmarks constants clustering MAX_SAMPLE_BLOCKS`).
+MAX_SAMPLE_BLOCKS = 2000
+MAX_SAMPLE_VALUES = 2**25  # numbers of all blocks in memory: 256 MB
 
 
 def cluster(
@@ -51,15 +53,12 @@ def cluster(
     """
     require_count("n_clusters", n_clusters)
     run.require_one_record("sample-aggregate")
-    domain = run.domain
-    kind = checked_noise(noise, run.budget, domain, n_clusters)
-    if kind != "gaussian":
-        run.without_delta()
+    domain, kind = run.domain, noise_of_run(run, noise, n_clusters)
     passes = run.read()
     if n_blocks is not None:
         require_count("n_blocks", n_blocks)
-        if n_blocks > MAX_BLOCKS:
-            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MAX_BLOCKS}")
+        if n_blocks > MAX_SAMPLE_BLOCKS:
+            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MAX_SAMPLE_BLOCKS}")
     number = run.number(passes)
     if n_blocks is None:
         n_blocks = blocks_for(number, n_clusters)
@@ -85,13 +84,13 @@ def cluster(
 
 def blocks_for(n_records: float, n_clusters: int) -> int:
     """Return the number of blocks that leaves each enough records to find its clusters."""
-    return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MAX_BLOCKS))
+    return int(min(max(n_records // (RECORDS_PER_CLUSTER * n_clusters), 1), MAX_SAMPLE_BLOCKS))
 
 
 def sampled_blocks(
-    passes: Passes, n_blocks: int, *, max_values: int = MAX_VALUES, rows: int = ROWS
+    passes: Passes, n_blocks: int, *, max_values: int = MAX_SAMPLE_VALUES, rows: int = RANDOM_ROWS
 ) -> list[Whole]:
-    """Assign the records to blocks, in one pass; of a block that is full, a random sample stays.
+    """Assign the records to blocks, in one pass; a full block keeps a random sample.
 
     Every record gets a block and a random rank in it, and the lowest ranks stay. Both are drawn for
     the record alone, so that one record changes one block. All blocks together have at most
@@ -114,7 +113,7 @@ def sampled_blocks(
                 lowest = np.argpartition(rank, max_size)[:max_size]
                 sample, rank = sample[lowest], rank[lowest]
             members[number], ranks[number] = sample, rank
-    # The order of rows, or of what was cut, would depend on other blocks; that of ranks does not.
+    # The order of ranks does not depend on other blocks, as that of rows would.
     return [sample[np.argsort(rank)] for sample, rank in zip(members, ranks, strict=True)]
 
 

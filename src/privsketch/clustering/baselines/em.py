@@ -5,8 +5,8 @@ by its responsibilities g, which add up to 1, and noisy sums of g, g x and g x x
 all components together. With records in a ball of radius R, one record moves
 (w0 g, w1 g x, w2 g x x') by at most sqrt(w0^2 + w1^2 R^2 + w2^2 R^4) in L2: the squares of
 responsibilities add up to 1 at most. Vectors of two records never point apart: with t = x'y their
-inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which the weights keep from being
-negative, so that a replacement moves sums by at most sqrt(2) times as much. Means, positive
+inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which is not negative for these
+weights, so that a replacement moves sums by at most sqrt(2) times as much. Means, positive
 covariances and normalised weights are post-processing of these sums.
 
 All terms of the sums are whole numbers that depend on their record and on released numbers alone,
@@ -39,12 +39,15 @@ from privsketch.noise.account import Account
 from privsketch.noise.sums import saturating_multiply
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-N_ROUNDS = 10  # each divides the budget; by trial
+# Rounds divide the budget: with much noise 5 are better, with little 25 are
+# (`python -m benchmarks constants clustering EM_ROUNDS`).
+EM_ROUNDS = 10
 DIAGONAL, OFF_DIAGONAL = 5, 7  # factors of products: 7/5 is just below the square root of 2
-_MAX_BITS = 11  # that _SUM_BITS leaves for a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
+_MAX_EM_BITS = 11  # that _SUM_BITS leaves for a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
 _SUM_BITS = 62 - 26  # bits of a record's numbers: sums of 2^26 of them have 62 bits
-_MIN_WIDTH = 0.01  # of a component, in radii of the domain
-_START_WIDTH = 0.25  # of all components, in radii of the domain; by trial
+_MIN_COMPONENT_WIDTH = 0.01  # of a component, in radii of the domain
+# Of all components, in radii of the domain; 0.05 to 0.5 serve about as well.
+_START_WIDTH = 0.25  # benchmarks constants clustering _START_WIDTH
 WHOLE_SHARE = 2**10  # responsibilities are whole numbers that add up to at most this
 _WHITE_BITS = 30  # with the 11 bits of a record 41: sums over 2^12 columns stay below 2^53
 # Taylor's series of 2^-f for f in [0, 1): ln(2)^n / n!
@@ -56,9 +59,9 @@ def learn(
     n_components: int,
     *,
     covariance_type: CovarianceType = "full",
-    n_rounds: int = N_ROUNDS,
+    n_rounds: int = EM_ROUNDS,
 ) -> GaussianMixtureModel:
-    """Learn a Gaussian mixture of records that are read once a round.
+    """Learn a Gaussian mixture from records that are read once a round.
 
     Charges: the budget, once.
     """
@@ -91,7 +94,7 @@ def learn(
 
 @dataclass(frozen=True)
 class Scale:
-    """Public whole numbers that put counts, sums and products on one scale.
+    """Public whole-number weights of counts, sums and products.
 
     A record adds at most `l2_squared` to the squared L2 norm, and `l1` to the L1 norm. Two records
     have no negative inner product: with S = R^2, |t| <= S and m <= sqrt(S) whole it is at least
@@ -159,7 +162,7 @@ def _updated(
     counts = np.maximum(noisy[:, 0], 0.0)
     radius = math.sqrt(passes.l2_squared)
     means, covariances = state.means.copy(), state.covariances.copy()
-    for j in np.flatnonzero(counts >= 1):  # others stay where they are
+    for j in np.flatnonzero(counts >= 1):  # other components keep their parameters
         raw = noisy[j, 1 : dim + 1] / counts[j]
         moments = np.zeros((dim, dim))
         moments[first, second] = noisy[j, dim + 1 :] / counts[j]
@@ -175,7 +178,7 @@ def _updated(
     elif kind == "spherical":
         level = np.trace(covariances, axis1=1, axis2=2) / dim
         covariances = level[:, np.newaxis, np.newaxis] * np.eye(dim)
-    covariances = _positive(covariances, _MIN_WIDTH * radius / math.sqrt(dim), radius)
+    covariances = _positive(covariances, _MIN_COMPONENT_WIDTH * radius / math.sqrt(dim), radius)
     total = float(counts.sum())
     weights = counts / total if total > 0 else np.full(k, 1 / k)
     return Gaussians(weights, means, covariances), max(total, 1.0)
@@ -232,17 +235,17 @@ def _bits(domain: Domain) -> int:
     """Return the resolution at which 2^26 records add up within 62 bits."""
     dim = 1 if isinstance(domain, Ball) else len(domain.half_widths)
     spare = _SUM_BITS - math.log2(DIAGONAL * WHOLE_SHARE * dim)
-    return max(1, min(_MAX_BITS, math.floor(spare / 2)))
+    return max(1, min(_MAX_EM_BITS, math.floor(spare / 2)))
 
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """Transformation that makes a component round: x becomes unit (whole @ x) - middle.
+    """Transformation that makes a component round: x becomes unit (factor @ x) - middle.
 
     `height` is the logarithm to base 2 of the component's density at its mean, up to a constant.
     """
 
-    whole: Whole
+    factor: Whole
     unit: float
     middle: Floats
     height: float
@@ -276,7 +279,7 @@ def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
     """
     logs = np.empty((len(components), len(records)))
     for j, component in enumerate(components):
-        white = component.whole @ records.T  # whole numbers below 2^53
+        white = component.factor @ records.T  # whole numbers below 2^53
         squared = np.zeros(len(records))
         for row, middle in zip(white, component.middle, strict=True):
             row *= component.unit
@@ -295,10 +298,10 @@ def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
 def _power_of_half(exponents: Floats) -> Floats:
     """Return 2^-h for h >= 0, by steps that are each rounded in one way only."""
     exponents = np.minimum(exponents, 60.0)
-    whole = np.floor(exponents)
-    rest = exponents - whole
-    result = np.full_like(rest, _SERIES[-1])
+    integers = np.floor(exponents)
+    fractions = exponents - integers
+    result = np.full_like(fractions, _SERIES[-1])
     for coefficient in _SERIES[-2::-1]:
-        result *= rest
+        result *= fractions
         result += coefficient
-    return np.ldexp(result, -whole.astype(np.int32))
+    return np.ldexp(result, -integers.astype(np.int32))

@@ -2,11 +2,11 @@
 
 The box is cut into cells, the same number along every axis. The numbers of records of all cells,
 empty ones included, get noise in one release. K-means of the cells' centers, weighted by the
-positive noisy counts, is post-processing. The method is good in a few columns: cells multiply with
-every column, and with many columns there are few of them along each axis.
+positive noisy counts, is post-processing. The method serves a few columns: cells multiply with
+every column, which leaves few along each axis.
 
 The number of cells follows from a public number of records. With fewer cells, records lie far from
-the centers of their cells; with more, there is more noise. For a ball, the box around it is used.
+the centers of their cells; with more, there is more noise. A ball is replaced by the box around it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count, require_records
-from privsketch._base.types import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers
 from privsketch.clustering.baselines.points import start_centers
-from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.cells import Grid
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.facts.domain import Box, Domain
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel
 
-MAX_CELLS = 2**22  # 32 MB of counts
-_BATCH = 2**14  # cells that are assigned to centers together
+MAX_GRID_CELLS = 2**22  # 32 MB of counts
+_CELLS_AT_ONCE = 2**14  # cells that are assigned to centers together
 _EDGE_CELLS = 20  # with more cells along an axis, the last one lies beyond 1 - 1/20 = 0.95
-_N_INIT = 5  # runs of k-means on the cells, of which the best counts
+_N_INIT = 5  # runs of k-means on the cells
 
 
 def cluster(run: Run, n_clusters: int) -> ClusterModel:
@@ -61,7 +62,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
     if per_axis > _EDGE_CELLS:
         means = _means(box, per_axis, noisy, 2 * scale**2, centers)
-        concerns += cut_records(means, weights, box, cell=1 / per_axis, schema=run.schema)
+        concerns += edge_concerns(means, weights, box, cell=1 / per_axis, schema=run.schema)
     return run.model(
         centers,
         weights * total,
@@ -72,17 +73,17 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
 
 
 def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Floats) -> Means:
-    """Return the means of all cells next to each center, negative counts included.
+    """Return the means of all cells next to each center.
 
-    Positive noise alone would move the means.
+    They include negative counts: positive noise alone would move the means.
     """
     k, dim = centers.shape
     counts, cells, moments = np.zeros(k), np.zeros(k), np.zeros((3, k, dim))
-    for first in range(0, len(noisy), _BATCH):
-        points = cell_centers(box, per_axis, np.arange(first, min(first + _BATCH, len(noisy))))
+    for first in range(0, len(noisy), _CELLS_AT_ONCE):
+        values = noisy[first : first + _CELLS_AT_ONCE]
+        points = cell_centers(box, per_axis, np.arange(first, first + len(values)))
         label = nearest(points, centers)
         member = (label == np.arange(k)[:, np.newaxis]).astype(np.float64)
-        values = noisy[first : first + _BATCH]
         offsets = points - box.center_vector
         counts += member @ values
         cells += member.sum(axis=1)
@@ -107,50 +108,35 @@ def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:
 def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
     """Return the largest number of cells along an axis with a power below the ideal, at least 1."""
     require_records(n_records)
-    # A power that should be a whole number may be a little less in floats.
+    # In floats, a root that is a whole number may be slightly less.
     side = math.pow(ideal_cells(n_records, epsilon, dim), 1 / dim)
     per_axis = max(1, math.floor(side + 1e-9))
-    if per_axis**dim > MAX_CELLS:
+    if per_axis**dim > MAX_GRID_CELLS:
         raise ParameterError(
             f"`n_records={n_records:g}`, `epsilon={epsilon:g}` in {dim} columns: a grid of "
-            f"{per_axis}^{dim} cells, and at most {MAX_CELLS} can be used; use another method, "
-            "fewer columns, or a smaller n_records"
+            f"{per_axis}^{dim} cells, and at most {MAX_GRID_CELLS} can be used; use another "
+            "method, fewer columns, or a smaller n_records"
         )
     return per_axis
 
 
 def cell_counts(passes: Passes, per_axis: int) -> Integers:
     """Count the records of every cell, (per_axis^dim,), in one pass; first column slowest."""
-    limits = passes.limits
-    n_cells = per_axis**passes.dim
-
-    def work(records: Whole) -> tuple[Integers, ...]:
-        cell = np.zeros(len(records), dtype=np.int64)
-        for column, limit in enumerate(limits):
-            # Integers -limit..limit in per_axis groups that differ by one in size at most.
-            step = (records[:, column].astype(np.int64) + limit) * per_axis // (2 * limit + 1)
-            cell = cell * per_axis + step
-        return (np.bincount(cell, minlength=n_cells),)
-
-    return passes.sums(work, "cells")[0]
+    return Grid(passes, (per_axis,) * passes.dim).counts()
 
 
 def cell_centers(box: Box, per_axis: int, cells: npt.NDArray[np.intp]) -> Floats:
     """Return the centers (n, dim) of cells by their numbers, in the units of the records."""
     half = box.half_widths
-    centers = np.empty((len(cells), len(half)))
-    rest = cells
-    for column in range(len(half) - 1, -1, -1):
-        rest, step = np.divmod(rest, per_axis)
-        centers[:, column] = ((2 * step + 1) / per_axis - 1) * half[column]
-    return np.asarray(centers + box.center_vector)
+    steps = np.stack(np.unravel_index(cells, (per_axis,) * len(half)), axis=1)
+    return np.asarray(((2 * steps + 1) / per_axis - 1) * half + box.center_vector)
 
 
 def _kmeans(
     points: Floats, weights: Floats, n_clusters: int, domain: Domain, seed: int
 ) -> tuple[Floats, Floats]:
     """Return centers and their shares, from released numbers."""
-    if len(points) <= n_clusters:  # every cell is a center; the others are start centers
+    if len(points) <= n_clusters:  # every cell is a center, and start centers are added
         spare = start_centers(domain, n_clusters, "packing", seed) + domain.center_vector
         centers = np.concatenate([points, spare[len(points) :]])
         sizes = np.concatenate([weights, np.zeros(n_clusters - len(points))])

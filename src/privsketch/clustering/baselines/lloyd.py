@@ -2,9 +2,8 @@
 
 Blum, Dwork, McSherry and Nissim (2005), with the budget of Su et al. (2016). A fixed number of
 rounds from public centers; each assigns every record to its nearest center and releases noisy
-counts and noisy sums about the center of the domain. A record is in one cluster, so that the
-numbers of all clusters together change as those of one do. Counts and sums of empty clusters
-get noise like all others.
+counts and noisy sums about the center of the domain. A record is in one cluster, so the numbers of
+all clusters together change as those of one do. Empty clusters get noise like all others.
 
 The releases of a round. A is the largest L1 norm of a record: the sum of the half-widths of a box,
 or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
@@ -43,7 +42,7 @@ from privsketch._base.errors import (
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.baselines.points import Start, start_centers
-from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Domain
@@ -54,10 +53,10 @@ from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 from privsketch.noise.sums import saturating_multiply
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
-N_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)
+LLOYD_ROUNDS = 5  # with pure noise, 20 are worse (docs/papers/bal.md)
 MIN_ROUNDS, MAX_ROUNDS = 2, 7  # limits of n_rounds="auto" (Su et al., 2016)
-# Means of clusters lie about 2 RHO half-widths from the center in each column (Su et al., 2016).
-RHO = 0.225
+# rho of Su et al. (2016): distance of cluster means from the center of a column, in its widths.
+MEAN_DISTANCE = 0.225
 
 
 def cluster(
@@ -65,7 +64,7 @@ def cluster(
     n_clusters: int,
     *,
     noise: LloydNoise | None = None,
-    n_rounds: int | Literal["auto"] = N_ROUNDS,
+    n_rounds: int | Literal["auto"] = LLOYD_ROUNDS,
     start: Start = "packing",
 ) -> ClusterModel:
     """Release k-means centers of records that are read once a round.
@@ -104,7 +103,7 @@ def cluster(
         noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
-        concerns=cut_records(means, shares_of(noisy.counts), domain, schema=run.schema),
+        concerns=edge_concerns(means, shares_of(noisy.counts), domain, schema=run.schema),
     )
 
 
@@ -117,9 +116,9 @@ def pure_noise(domain: Domain) -> LloydNoise:
     half = domain.half_widths
     dim, widest = len(half), float(half.max())
     if isinstance(domain, Ball):
-        l1, far = math.sqrt(dim) * widest, 2 * RHO * widest
+        l1, far = math.sqrt(dim) * widest, 2 * MEAN_DISTANCE * widest
     else:
-        l1, far = float(half.sum()), 2 * RHO * float(np.linalg.norm(half))
+        l1, far = float(half.sum()), 2 * MEAN_DISTANCE * float(np.linalg.norm(half))
     for_coordinate, for_count = map(float, split(dim))
     laplace = 2 * dim * (l1 / (dim * for_coordinate)) ** 2 + 2 * (far / for_count) ** 2
     cube = (dim + 2) * (dim + 3) / 3 * (dim * widest**2 + far**2)
@@ -128,7 +127,7 @@ def pure_noise(domain: Domain) -> LloydNoise:
 
 def count_parts(dim: int) -> float:
     """Return q: the share of a count over that of a coordinate."""
-    return float((4 * dim * RHO**2) ** (1 / 3))
+    return float((4 * dim * MEAN_DISTANCE**2) ** (1 / 3))
 
 
 def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -> int:
@@ -140,11 +139,11 @@ def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -
 
 def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fraction]:
     """Return the shares of all releases; they add up to 1."""
-    whole = Fraction(1, n_rounds)
+    for_round = Fraction(1, n_rounds)
     if kind != "laplace":
-        return {f"round {number}": whole for number in range(n_rounds)}
+        return {f"round {number}": for_round for number in range(n_rounds)}
     for_coordinate, for_count = split(dim)
-    parts = {"sums": whole * dim * for_coordinate, "counts": whole * for_count}
+    parts = {"sums": for_round * dim * for_coordinate, "counts": for_round * for_count}
     return {f"round {i} {part}": parts[part] for i in range(n_rounds) for part in parts}
 
 
@@ -182,7 +181,7 @@ def _laplace_joint(
 def _laplace(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> Noisy:
-    # One L1 norm for all columns is never more noise in total than one share for each of them.
+    # One L1 norm for all columns never means more total noise than a share for each of them.
     noisy, scale = account.laplace(f"{name} sums", sums, passes.l1)
     noisy_counts, count_scale = account.laplace(f"{name} counts", counts, 1)
     return Noisy(noisy, noisy_counts, 2 * scale**2, 2 * count_scale**2)
@@ -196,8 +195,8 @@ def _gaussian(
         # Two records of one cluster are up to 2 R apart: counts cost nothing up to a weight of R.
         weight = math.isqrt(squared)
     else:
-        # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
-        weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
+        # Least (R^2 + w^2) (d + (2 rho R / w)^2), the squared error of a mean at 2 rho R.
+        weight = max(1, round(math.sqrt(squared * 2 * MEAN_DISTANCE / math.sqrt(passes.dim))))
     together = _together(sums, counts, weight)
     replaced = max(4 * squared, 2 * (squared + weight**2))
     noisy, scale = account.gaussian(name, together, squared + weight**2, replaced=replaced)
@@ -250,7 +249,7 @@ def _apart(noisy: Floats, weight: int, variance: float) -> Noisy:
 def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:
     """Return noisy means in the domain, as whole numbers, from released numbers alone.
 
-    Clusters of less than one record stay where they are.
+    Clusters of less than one record keep their center.
     """
     means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
     inside = passes.domain.centered().project(means * passes.unit) / passes.unit

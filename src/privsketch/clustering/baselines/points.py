@@ -4,8 +4,8 @@ Centers to start from depend on a public seed and the domain alone: no record is
 charged. "uniform" draws them uniformly. "packing" spreads them (Su et al., 2016): it finds by
 bisection the largest a for which k random points fit at least a from the border and 2 a apart.
 
-Noise for k points assumes only that they lie in the domain. Any k points can become any other k:
-each moves by the diameter of the domain, whichever relation is meant. With A, the sum of the
+Noise for k points only assumes that they lie in the domain. Any k points can become any other k:
+each moves by the diameter of the domain, under both relations. With A, the sum of the
 half-widths of a box or sqrt(d) R for a ball of radius R, that is 2 k A in L1. It is twice the
 largest half-width, or 2 R, in the largest component. In L2 it is 2 R sqrt(k), R being half the
 diagonal of a box. Without a delta the kind of noise with the smaller variance is used.
@@ -21,16 +21,17 @@ import numpy as np
 from privsketch._base.errors import require_gaussian_delta, require_one_of
 from privsketch._base.types import Floats, Integers
 from privsketch.clustering.passes import Passes
-from privsketch.facts.budget import Budget
+from privsketch.clustering.run import Run
 from privsketch.facts.domain import Ball, Domain
 from privsketch.noise.account import Account
 
 Start = Literal["packing", "uniform"]
 STARTS: tuple[Start, ...] = ("packing", "uniform")
-_TRIES = 100  # random positions tried for a point before all points start again
-_ATTEMPTS = 10  # restarts before a counts as too large: the first points may lie badly
+_POSITIONS_PER_POINT = 100  # random positions tried for a point before all points start again
+_PACKING_RESTARTS = 10  # restarts before a counts as too large
 _BISECTIONS = 12  # leave a within 2^-12 of the narrowest half-width
-_BATCH = 10  # positions drawn together
+_POSITIONS_AT_ONCE = 10  # positions drawn together
+RANDOM_ROWS = 2**14  # records whose random numbers are drawn together
 
 
 def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> Floats:
@@ -43,7 +44,7 @@ def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> F
         return best
     for _ in range(_BISECTIONS):
         distance = (low + high) / 2
-        for _ in range(_ATTEMPTS):
+        for _ in range(_PACKING_RESTARTS):
             points = _packed(domain, distance, n_clusters, rng)
             if points is not None:
                 low, best = distance, points
@@ -56,11 +57,11 @@ def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> F
 def _packed(
     domain: Domain, distance: float, n_clusters: int, rng: np.random.Generator
 ) -> Floats | None:
-    """Return points `distance` from the border and twice that apart, or None if they do not fit."""
+    """Return points `distance` from the border and twice that apart; None if they do not fit."""
     points = np.empty((n_clusters, len(domain.half_widths)))
     for number in range(n_clusters):
-        for _ in range(_TRIES // _BATCH):
-            trials = _uniform(domain, distance, _BATCH, rng)
+        for _ in range(_POSITIONS_PER_POINT // _POSITIONS_AT_ONCE):
+            trials = _uniform(domain, distance, _POSITIONS_AT_ONCE, rng)
             gaps = trials[:, np.newaxis] - points[:number]
             is_free = (np.vecdot(gaps, gaps) >= 4 * distance**2).all(axis=1)
             if is_free.any():
@@ -85,18 +86,20 @@ PointNoise = Literal["laplace", "cube", "gaussian"]
 POINT_NOISES: tuple[PointNoise, ...] = ("laplace", "cube", "gaussian")
 
 
-def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: int) -> PointNoise:
-    """Return a kind of noise that the budget allows, for `n_points` points in one release."""
+def noise_of_run(run: Run, noise: str | None, n_points: int) -> PointNoise:
+    """Return the kind of noise for `n_points` points in one release; pure noise drops the delta."""
     if noise is None:
-        return "gaussian" if budget.delta > 0 else _pure_noise(domain, n_points)
+        noise = "gaussian" if run.budget.delta > 0 else _pure_noise(run.domain, n_points)
     kind = require_one_of("noise", noise, POINT_NOISES)
     if kind == "gaussian":
-        require_gaussian_delta(budget.delta)
+        require_gaussian_delta(run.budget.delta)
+    else:
+        run.without_delta()
     return kind
 
 
 def _pure_noise(domain: Domain, n_points: int) -> PointNoise:
-    """Return the pure noise of smaller variance, from public numbers alone."""
+    """Return the pure noise of smaller variance."""
     half = domain.half_widths
     dim, widest = len(half), float(half.max())
     l1 = math.sqrt(dim) * widest if isinstance(domain, Ball) else float(half.sum())
@@ -108,7 +111,7 @@ def _pure_noise(domain: Domain, n_points: int) -> PointNoise:
 def noisy_points(
     account: Account, name: str, passes: Passes, points: Integers, kind: PointNoise
 ) -> Floats:
-    """Release points (k, dim), or sums of which one term is k points, with noise for all of them.
+    """Release points (k, dim), or a sum of such arrays, with noise for all points.
 
     Charges: the share `name`.
     """

@@ -1,13 +1,13 @@
 """Private seeding: k-variates++ of Nock, Canyasse, Boreli and Nielsen (2016), assumption-free.
 
-As in k-means++, each of k steps draws a record with a chance that grows with its squared distance
-to the centers so far, and releases it with noise as the next center. The published noise is
-smaller, but relies on two constants of how the records are spread; taking these from the records
+As in k-means++, each of k steps draws a record with probability in proportion to its squared
+distance to the centers so far, and releases it with noise as the next center. The published noise
+is smaller but relies on two constants of the spread of the records; taking these from the records
 voids the guarantee. Here nothing is assumed: the release of a step has a density that is a mixture
 of noise densities, each centered at a point of the domain. Any two such mixtures are at most as far
 apart as two points, so a step costs what noise for the diameter of the domain costs, whatever the
-chances are. That holds for both relations, and even for a holder of one record. It is a lot of
-noise.
+probabilities are. That holds for both relations, and even for a holder of one record. It is a lot
+of noise.
 
 Laplace noise is for the L1 diameter of the domain, cube noise for the longest side of a box or the
 diameter of a ball, Gaussian noise for the L2 diameter (Renyi divergences of mixtures are at most
@@ -23,12 +23,15 @@ import numpy as np
 from privsketch._base.errors import require_count
 from privsketch._base.threads import chunks
 from privsketch._base.types import Integers, Whole
-from privsketch.clustering.baselines.points import PointNoise, checked_noise, noisy_points
+from privsketch.clustering.baselines.points import (
+    RANDOM_ROWS,
+    PointNoise,
+    noise_of_run,
+    noisy_points,
+)
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.models.clusters import ClusterModel
-
-ROWS = 2**14  # records that get their random numbers together
 
 
 def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> ClusterModel:
@@ -41,10 +44,7 @@ def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> Cl
     """
     require_count("n_clusters", n_clusters)
     run.require_one_record("k-variates")
-    domain = run.domain
-    kind = checked_noise(noise, run.budget, domain, 1)
-    if kind != "gaussian":
-        run.without_delta()
+    domain, kind = run.domain, noise_of_run(run, noise, 1)
     passes = run.read()
     number = run.number(passes)
     names = [f"center {index + 1}" for index in range(n_clusters)]
@@ -65,22 +65,22 @@ def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> Cl
     )
 
 
-def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = ROWS) -> Integers:
+def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = RANDOM_ROWS) -> Integers:
     """Draw a record by its squared distance to the nearest center, in one pass; 0 without records.
 
     Exponential variables over the squared distances are smallest at each record with the right
-    chance. No guarantee depends on that chance, nor on who knows the draw.
+    probability. No guarantee depends on it, nor on who knows the draw.
     """
     rng = np.random.default_rng()  # no public seed: two fits draw two records
     best, record = np.inf, np.zeros(passes.dim)
     for block in chunks(passes.blocks(name), rows):
         records = passes.quantised(block)
-        chance = np.ones(len(records)) if len(centers) == 0 else np.full(len(records), np.inf)
+        squared = np.ones(len(records)) if len(centers) == 0 else np.full(len(records), np.inf)
         for center in centers:
             steps = records - center
-            np.minimum(chance, np.vecdot(steps, steps), out=chance)
-        # A record at a center has a small chance instead of none: all records may lie at centers.
-        times = rng.exponential(size=len(records)) / np.maximum(chance, 1e-9)
+            np.minimum(squared, np.vecdot(steps, steps), out=squared)
+        # A record at a center has a small weight instead of none: all records may lie at centers.
+        times = rng.exponential(size=len(records)) / np.maximum(squared, 1e-9)
         first = int(times.argmin())
         if times[first] < best:
             best, record = float(times[first]), records[first]

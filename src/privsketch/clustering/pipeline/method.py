@@ -1,14 +1,14 @@
 """K-means in many columns: directions, sketch, residual rounds, on one budget.
 
 1. Directions in which clusters are searched for: released, random, or the columns themselves.
-2. A sketch of the records' coordinates along them gives centers to start from; where noise would
-   hide clusters from it, the centers start around the mean of all records.
+2. A sketch of the records' coordinates along them gives centers to start from. If noise would hide
+   clusters from it, the centers start around the mean of all records.
 3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
    residuals cut to it move the centers, and steps that are mostly noise are shrunk.
 
-Every number that a step uses was released before or is public. With a delta all noise is
-Gaussian, in one zCDP composition. Without it the sketch has cube noise, and the rounds have Laplace
-noise for residuals cut in the L1 norm.
+Every number that a step uses is public or was released before. With a delta all noise is Gaussian,
+in one zCDP composition. Without it the sketch has cube noise, and the rounds have Laplace noise for
+residuals cut in the L1 norm.
 
 Rounds. A record belongs to its nearest released center c. A round sums its residual x - c, cut to a
 radius r, instead of x: the noise is then in proportion to the width of clusters, not to the domain.
@@ -16,10 +16,10 @@ A noisy histogram of the residuals' lengths gives r. Labels, residuals and lengt
 record and on released numbers only, and are computed in integers.
 
 Shrinkage. Counts and steps of all clusters are judged together (empirical Bayes). If they vary no
-more than their noise, nothing is left of them; if they vary much more, all of it. Steps are judged
-in groups of directions, strong ones first: clusters differ along strong directions, and weak ones
-have mostly noise. A cluster that is still far from its mean, when all others have arrived, is
-judged by itself. This is post-processing of released numbers.
+more than their noise they vanish; if they vary much more they remain. Steps are judged in groups of
+directions, strong ones first: clusters differ along strong directions, and weak ones are mostly
+noise. A cluster that is still far from its mean when the others have converged is judged by itself.
+This is post-processing of released numbers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from scipy.special import ndtri
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
-from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.plan import N_BINS, PipelinePlan, plan_pipeline
+from privsketch.clustering.pipeline.plan import RADIUS_BINS, PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -72,23 +72,23 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
     with one_thread():  # blocks of records already share the cores
         if plan.directions == "mean":
             subspace, means = all_directions(passes.dim), None
-            whole, counts = _around_the_mean(run, passes, n_clusters, account, n_records)
+            centers, counts = _start_around_mean(run, passes, n_clusters, account, n_records)
         else:
             subspace = _subspace(run, passes, plan, account, n_records)
-            centers, counts, means = _start(run, passes, subspace, n_clusters, n_records)
-            whole = moved_into_ball(centers / passes.unit, passes)
+            start, counts, means = _start_by_sketch(run, passes, subspace, n_clusters, n_records)
+            centers = moved_into_ball(start / passes.unit, passes)
         n_counted = float(counts.sum())  # in rounds, records that are cut count as less than one
         for number in range(plan.n_rounds):
-            whole, counts, means = _round(passes, whole, counts, subspace, account, str(number))
+            centers, counts, means = _round(passes, centers, counts, subspace, account, str(number))
     concerns = plan.concerns()
     if means is not None:
-        # Rounds move records into the ball, not into a box; a sketch moves them into the box.
+        # Rounds move records into the ball, a sketch moves them into the box.
         beyond = plan.n_rounds > 0
-        concerns += cut_records(
+        concerns += edge_concerns(
             means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
         )
     return run.model(
-        whole * passes.unit + ball.center_vector,
+        centers * passes.unit + ball.center_vector,
         counts,
         method="pipeline",
         mechanism=f"k-means: {plan.describe()}",
@@ -113,7 +113,7 @@ def _subspace(
     )
 
 
-def _start(
+def _start_by_sketch(
     run: Run, passes: Passes, subspace: Subspace, n_clusters: int, n_records: float
 ) -> tuple[Floats, Floats, Means | None]:
     """Release centers (k, dim) about the center of the ball, and counts, by a sketch.
@@ -122,16 +122,16 @@ def _start(
 
     Charges: the share "sketch".
     """
-    small: Domain = Ball(dim=subspace.n_directions, radius=run.ball.radius * subspace.reach)
-    if subspace.n_directions == passes.dim and isinstance(run.domain, Box) and run.schema is None:
-        half = run.domain.half_widths
-        small = Box(-half, half)
-    released = run.sketch(projected(passes, subspace.rows), small, n_clusters, n_records)
+    has_all_columns = subspace.n_directions == passes.dim
+    domain: Domain = Ball(dim=subspace.n_directions, radius=run.ball.radius * subspace.reach)
+    if has_all_columns and isinstance(run.domain, Box) and run.schema is None:
+        domain = Box(-run.domain.half_widths, run.domain.half_widths)
+    released = run.sketch(projected(passes, subspace.rows), domain, n_clusters, n_records)
     model = learn_kmeans(released, n_clusters)
     centers = model.centers @ subspace.rows
     counts = model.weights * max(model.n_records, 1.0)
     means, errors = None, model.standard_errors
-    if subspace.n_directions == passes.dim and errors is not None:
+    if has_all_columns and errors is not None:
         errors = np.sqrt(np.square(errors) @ np.square(subspace.rows))
         noise = math.sqrt(released.noise_variance)
         middle = passes.domain.center_vector
@@ -150,7 +150,7 @@ def _round(
 ) -> tuple[Floats, Floats, Means]:
     """Release new centers, whole numbers in the ball, counts, and the means before shrinkage.
 
-    Residuals that are cut count less, in the sum as in the number of records: the means are
+    Residuals that are cut count less in the sum and in the number of records: the means are
     weighted means of the records.
 
     Charges: the shares "radius" and "round" of that name; the second alone if a radius is given.
@@ -160,10 +160,9 @@ def _round(
         radius = _radius(passes, centers, account, name)
     weight = max(1, round(COUNT_WEIGHT[norm] * radius))
     sums, weights = residual_sums(passes, centers, radius, weight, norm)
-    together = np.concatenate([sums, weights[:, np.newaxis]], axis=1)
-    noisy, variance = account.noisy(
-        f"round {name}", together, **round_sensitivities(radius, weight)
-    )
+    values = np.concatenate([sums, weights[:, np.newaxis]], axis=1)
+    sensitivities = round_sensitivities(radius, weight)
+    noisy, variance = account.noisy(f"round {name}", values, **sensitivities)
     unit = passes.unit
     means = Means.of(
         noisy[:, :-1] * unit,
@@ -172,9 +171,9 @@ def _round(
         is_gaussian=norm == 2,
         around=centers * unit + passes.domain.center_vector,
     )
-    before = float(counts.sum())
+    total = float(counts.sum())
     counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
-    divisors = np.maximum(counts, max(MIN_COUNT * before / len(centers), 1.0))
+    divisors = np.maximum(counts, max(MIN_COUNT * total / len(centers), 1.0))
     steps = shrunk_steps(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
@@ -187,7 +186,7 @@ def _norm(account: Account) -> Norm:
 
 
 def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int:
-    """Release a radius that most residuals are within.
+    """Release a radius that contains most residuals.
 
     Charges: the share "radius" of that name.
     """
@@ -198,38 +197,39 @@ def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int
     return bins.quantile(histogram, UNCUT_SHARE)
 
 
-def _around_the_mean(
+def _start_around_mean(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> tuple[Floats, Floats]:
     """Release centers around the mean of all records, whole numbers in the ball, and equal counts.
 
-    They lie in random directions, as far from the mean as the best centers of one round cloud.
+    They lie in random directions, as far from the mean as the best centers of a single round
+    cluster.
 
     Charges: the shares "radius mean" and "round mean".
     """
     dim = passes.dim
-    middle, whole = np.zeros((1, dim)), np.array([n_records])
+    middle, count = np.zeros((1, dim)), np.array([n_records])
     radius = _radius(passes, middle, account, "mean")
-    mean, _, _ = _round(passes, middle, whole, all_directions(dim), account, "mean", radius)
-    # The radius of Gaussian records is about their width times this.
+    mean, _, _ = _round(passes, middle, count, all_directions(dim), account, "mean", radius)
+    # Ratio of the radius of Gaussian records to their width, about.
     per_width = math.sqrt(dim) + 0.6 if _norm(account) == 2 else 0.8 * dim + 0.5 * math.sqrt(dim)
-    across = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
-    width = math.sqrt(max(across**2 - float(np.mean(mean**2)), (across / 10) ** 2))
+    spread = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
+    width = math.sqrt(max(spread**2 - float(np.mean(mean**2)), (spread / 10) ** 2))
     directions = spread_directions(n_clusters, dim, run.seed)
     centers = mean + width * expected_normal_max(n_clusters) * directions
     return moved_into_ball(centers, passes), np.full(n_clusters, n_records / n_clusters)
 
 
 def expected_normal_max(n: int) -> float:
-    """Return about the expected largest of n standard normal numbers (Blom, 1958)."""
+    """Return the expected largest of n standard normal numbers, approximately (Blom, 1958)."""
     return float(ndtri((n - 0.375) / (n + 0.25)))
 
 
 def pulled_counts(before: Floats, noisy: Floats, variance: float) -> Floats:
     """Return counts between the previous and the measured ones."""
-    moved = noisy - before
-    excess = max(float(np.mean(moved**2)) - variance, 0.0)
-    return np.asarray(before + excess / (excess + variance) * moved)
+    changes = noisy - before
+    excess = max(float(np.mean(changes**2)) - variance, 0.0)
+    return np.asarray(before + excess / (excess + variance) * changes)
 
 
 def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Subspace) -> Floats:
@@ -237,7 +237,7 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
 
     Groups double in size: [0, p), [p, 2p), [2p, 4p), ...
     """
-    if subspace.n_directions == steps.shape[1]:  # the start used all columns
+    if subspace.n_directions == steps.shape[1]:  # the start had all columns
         return shrunk_together(steps, variances)
     if not subspace.is_ordered:
         common = shrunk_together(steps, variances)
@@ -257,22 +257,20 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
 
 
 def shrunk_together(steps: Floats, variances: Floats) -> Floats:
-    """Shrink steps (k, dim) along directions of their own.
+    """Shrink steps (k, dim) along their singular vectors.
 
-    Steps of clusters have directions in common, noise has none: singular values of k rows of
-    noise of variance 1 in d columns end at sqrt(k) + sqrt(d). Larger ones are shrunk as is best
-    for squared errors (Gavish and Donoho, 2017).
+    Steps of clusters share directions, noise does not: the singular values of k rows of noise of
+    variance 1 in d columns end at sqrt(k) + sqrt(d). Larger ones are shrunk optimally for squared
+    errors (Gavish and Donoho, 2017).
     """
     deviations = np.sqrt(variances)[:, np.newaxis]
     left, values, right = np.linalg.svd(steps / deviations, full_matrices=False)
-    few, many = sorted(steps.shape)
-    ratio = few / many
-    y = values**2 / many
-    inside = (y - ratio - 1) ** 2 - 4 * ratio
-    kept = np.where(
-        y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(np.maximum(inside, 0.0) / np.maximum(y, 1e-300)), 0.0
-    )
-    return np.asarray((left * (kept * np.sqrt(many))) @ right * deviations)
+    shorter, longer = sorted(steps.shape)
+    ratio = shorter / longer
+    y = values**2 / longer
+    radicand = np.maximum((y - ratio - 1) ** 2 - 4 * ratio, 0.0) / np.maximum(y, 1e-300)
+    shrunk = np.where(y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(radicand), 0.0)
+    return np.asarray((left * (shrunk * np.sqrt(longer))) @ right * deviations)
 
 
 def shrunk_alone(steps: Floats, variances: Floats) -> Floats:
@@ -289,17 +287,19 @@ def _noise_at_most(variances: Floats, size: int) -> Floats:
 
 @dataclass(frozen=True)
 class Bins:
-    """Public edges of lengths, growing by a constant factor up to the diameter.
+    """Public edges of bins of lengths, growing by a constant factor up to the diameter.
 
-    `edges` are as `kernels/nearest.lengths` gives them: squares for the L2 norm.
+    For the L2 norm, `edges` are squares, as in `kernels/nearest.lengths`.
     """
 
     edges: Whole
     norm: Norm
 
     @classmethod
-    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS, shortest: float = 0.01) -> Bins:
-        """Return edges from a share `shortest` of the diameter on; the first bin starts at 0."""
+    def of(
+        cls, diameter: float, norm: Norm, n_bins: int = RADIUS_BINS, shortest: float = 0.01
+    ) -> Bins:
+        """Return edges from the share `shortest` of the diameter on; the first bin starts at 0."""
         edges = np.ceil(np.geomspace(shortest * diameter, diameter, n_bins))
         return cls(np.unique(edges**norm), norm)
 
@@ -312,7 +312,7 @@ class Bins:
 
 
 def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
-    """Count the residuals of each bin of lengths, in one pass."""
+    """Count the residuals in each bin of lengths, in one pass."""
     clusters = CompiledClusters(centers)
 
     def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
@@ -324,7 +324,7 @@ def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
 def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
     """Return the sensitivity of `residual_sums`: a record moves one residual and one weight.
 
-    A replaced record moves them in two clusters; or in one, where residuals may point apart and
+    A replaced record moves them in two clusters, or in one. There residuals may point apart, and
     weights, which are not negative, differ by at most one weight.
     """
     squared = radius**2 + weight**2

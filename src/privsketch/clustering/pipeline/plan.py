@@ -17,10 +17,10 @@ expected to leave, in units of k-means without privacy:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal
 
 from privsketch._base.errors import ParameterError
@@ -36,19 +36,22 @@ from privsketch.noise.calibration import rho_of_budget
 Directions = Literal["columns", "released", "random", "mean"]
 # Bins of the lengths of residuals: from a hundredth of the diameter on, each is 100^(1/47) = 1.10
 # times as long as the one before.
-N_BINS = 48
+RADIUS_BINS = 48
 # Columns of a sketch without a choice of directions; pure noise allows fewer.
-MAX_COLUMNS, MAX_PURE_COLUMNS = 20, 10
+MAX_SKETCH_COLUMNS, MAX_PURE_SKETCH_COLUMNS = 20, 10
 # Columns and clusters for which pure noise allows released directions; planning more takes long.
 MAX_PURE_RELEASED_COLUMNS, MAX_PURE_RELEASED_CLUSTERS = 100, 20
-# Candidates, of which the forecast takes one; by trial.
-N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
-N_ROUNDS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has the error of plans
-SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))  # candidates, by trial
+# Candidates, of which the planner takes those of least forecast error. Twice as many would double
+# the time of a plan and lower its forecast by about a fifth. docs/clustering.md has the measured
+# error of plans.
+DIRECTION_COUNTS = (2, 3, 4, 5, 6, 8, 10)  # benchmarks constants clustering DIRECTION_COUNTS
+ROUND_COUNTS = (2, 3, 4, 6, 8)  # benchmarks constants clustering ROUND_COUNTS
+# benchmarks constants clustering SUBSPACE_SHARES
+SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))
 SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of the rest
 # Shares of a round for its radius: the smallest with a histogram of little noise. Pure: from 1/20.
 RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
-RADIUS_NOISE = 0.15  # little noise: of half of a histogram's bins, over the number of records
+MAX_RADIUS_NOISE = 0.15  # little noise: of half of a histogram's bins, over the number of records
 
 # SPREAD, OVERLAP and UNSETTLED were measured on mixtures of Gaussians and on images
 # (docs/clustering.md).
@@ -62,13 +65,16 @@ SHAPE_ERROR = 0.05  # error of few directions for clusters of other shapes
 UNSETTLED, PURE_UNSETTLED = 0.04, 0.3
 UNSTEADY = 0.5  # share of a round's noise that stays: small clusters have more, steps err
 LOSING_ERROR = 0.3  # error of a sketch from which on it loses clusters that rounds do not find
-# A start around the mean, by trial on random studies (docs/clustering.md): the error per cluster
-# that rounds leave, the error that they begin with, and the squared distance of the mean from the
-# center of the ball, in squared widths of clusters. Then its shares, with numbers of rounds.
-MEAN_ERROR_PER_CLUSTER, MEAN_START_ERROR, MEAN_OFFSET = 0.07, 2.5, 6.0
+# A start around the mean: the error per cluster that rounds leave, the error that they begin with,
+# and the squared distance of the mean from the center of the ball, in squared widths of clusters.
+# Each may be off by a factor of 2 without another choice in nearly all of 32 noisy studies.
+MEAN_ERROR_PER_CLUSTER = 0.07  # benchmarks constants clustering MEAN_ERROR_PER_CLUSTER
+MEAN_START_ERROR = 2.5  # benchmarks constants clustering MEAN_START_ERROR
+MEAN_OFFSET = 6.0  # benchmarks constants clustering MEAN_OFFSET
+# Its shares and numbers of rounds: benchmarks constants clustering MEAN_SHARES
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
-MAX_ERROR = 3.0  # error of centers around the center of the domain, without any release
-DOUBTFUL = 1.0  # forecast error from which on centers say more about noise than about records
+MAX_EXCESS = 3.0  # error of centers around the center of the domain, without any release
+DOUBTFUL_EXCESS = 1.0  # forecast error above which centers say more about noise than records
 TOO_NOISY = "with so few records for this budget the centers may describe the noise"
 AROUND_MEAN = (
     "with so few records for this budget noise hides clusters: centers start around the mean of "
@@ -111,79 +117,84 @@ class PipelinePlan:
 
     def concerns(self) -> tuple[str, ...]:
         """Return the concerns about a run that are known before it begins."""
-        if self.excess <= DOUBTFUL:
+        if self.excess <= DOUBTFUL_EXCESS:
             return ()
         return (AROUND_MEAN if self.directions == "mean" else TOO_NOISY,)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """Public facts that a plan depends on."""
+
+    n_clusters: int
+    dim: int
+    budget: Budget
+    n_records: float
+
+
 def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:
     """Return the plan of least expected error."""
-    n_records = max(n_records, 1.0)
-    plans: Iterable[PipelinePlan]
-    if dim <= (MAX_COLUMNS if budget.delta > 0 else MAX_PURE_COLUMNS):
-        plans = _in_columns(n_clusters, dim, budget, n_records)
-    else:
-        plans = _along_directions(n_clusters, dim, budget, n_records)
-    around = list(_around_the_mean(n_clusters, dim, budget, n_records))
-    plans = around if n_clusters == 1 else [*around, *plans]
+    facts = Facts(n_clusters, dim, budget, max(n_records, 1.0))
+    plans = list(_mean_plans(facts))
+    if n_clusters > 1:
+        max_columns = MAX_SKETCH_COLUMNS if budget.delta > 0 else MAX_PURE_SKETCH_COLUMNS
+        plans += _column_plans(facts) if dim <= max_columns else _direction_plans(facts)
     return min(plans, key=lambda plan: plan.excess)
 
 
-def _around_the_mean(
-    n_clusters: int, dim: int, budget: Budget, n_records: float
-) -> Iterator[PipelinePlan]:
-    """Yield plans without a sketch; a single cluster has no others to miss."""
-    missed = MEAN_ERROR_PER_CLUSTER * n_clusters if n_clusters > 1 else 0.0
-    for mean, n_rounds in MEAN_SHARES:
+def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:
+    """Yield plans without a sketch, which lose no cluster if there is only one."""
+    k, budget, n_records = facts.n_clusters, facts.budget, facts.n_records
+    lost = MEAN_ERROR_PER_CLUSTER * k if k > 1 else 0.0
+    one_cluster = replace(facts, n_clusters=1)
+    for mean_share, n_rounds in MEAN_SHARES:
         first = share_weights(None, Fraction(0), 1, budget, n_records)
-        noise = round_noise(1, dim, budget, mean * first["round 0"], n_records)
+        noise = round_noise(one_cluster, mean_share * first["round 0"])
         measured = noise * (1 + MEAN_OFFSET)
-        weights, left = dict[str, Fraction](), MEAN_START_ERROR
+        weights, last = dict[str, Fraction](), MEAN_START_ERROR
         if n_rounds > 0:
-            weights = share_weights(None, mean, n_rounds, budget, n_records)
+            weights = share_weights(None, mean_share, n_rounds, budget, n_records)
             del weights["sketch"]
-            left = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
-        weights |= {"radius mean": mean * first["radius 0"], "round mean": mean * first["round 0"]}
-        error = missed + left + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
-        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_ERROR))
+            last = rounds_excess(last, facts, weights, n_rounds)
+        weights["radius mean"] = mean_share * first["radius 0"]
+        weights["round mean"] = mean_share * first["round 0"]
+        error = lost + last + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
+        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_EXCESS))
 
 
-def _in_columns(
-    n_clusters: int, dim: int, budget: Budget, n_records: float
-) -> Iterator[PipelinePlan]:
-    whole = Fraction(1)
-    alone = sketch_excess(n_clusters, dim, budget, whole, n_records)
-    yield PipelinePlan("columns", dim, 0, (("sketch", whole),), alone + unsettled(budget, 0))
+def _column_plans(facts: Facts) -> Iterator[PipelinePlan]:
+    """Yield plans with a sketch of all columns."""
+    budget, everything = facts.budget, Fraction(1)
+    error = sketch_excess(facts, everything) + unsettled(budget, 0)
+    yield PipelinePlan("columns", facts.dim, 0, (("sketch", everything),), error)
     for sketch in SKETCH_SHARES:
-        left = sketch_excess(n_clusters, dim, budget, sketch, n_records)
-        lost = lost_excess(left)
-        for n_rounds in N_ROUNDS:
-            weights = share_weights(None, sketch, n_rounds, budget, n_records)
-            last = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
-            yield PipelinePlan("columns", dim, n_rounds, tuple(weights.items()), lost + last)
+        first = sketch_excess(facts, sketch)
+        lost = lost_excess(first)
+        for n_rounds in ROUND_COUNTS:
+            weights = share_weights(None, sketch, n_rounds, budget, facts.n_records)
+            last = rounds_excess(first, facts, weights, n_rounds)
+            yield PipelinePlan("columns", facts.dim, n_rounds, tuple(weights.items()), lost + last)
 
 
-def _along_directions(
-    n_clusters: int, dim: int, budget: Budget, n_records: float
-) -> Iterator[PipelinePlan]:
-    for p in (p for p in N_DIRECTIONS if p < dim):
-        for subspace in _subspace_shares(n_clusters, dim, budget):
+def _direction_plans(facts: Facts) -> Iterator[PipelinePlan]:
+    """Yield plans with a sketch along a few directions."""
+    k, dim, budget, n_records = facts.n_clusters, facts.dim, facts.budget, facts.n_records
+    for p in (p for p in DIRECTION_COUNTS if p < dim):
+        for subspace in _subspace_shares(facts):
             missed = 1.0
             if subspace is not None:
                 # Centers of k clusters differ in k - 1 directions, mostly along half of them.
-                differ = max(p, min(n_clusters - 1, dim)) // 2
-                missed = missed_share(dim, differ, budget, subspace, n_records)
+                n_needed = max(p, min(k - 1, dim)) // 2
+                missed = missed_share(dim, n_needed, budget, subspace, n_records)
             spread = SPREAD * (1 + (RELEASED_SPREAD - 1) * (1 - missed))
-            hidden = hidden_excess(n_clusters, p, spread)
+            hidden = hidden_excess(k, p, spread)
             outside = SPREAD**2 * (REMAINDER + (1 - REMAINDER) * missed)
             for sketch in SKETCH_SHARES:
                 share = sketch * (1 - (subspace or 0))
-                lost = lost_excess(distant_excess(n_clusters, p, budget, share, n_records))
-                for n_rounds in N_ROUNDS:
+                lost = lost_excess(distant_excess(replace(facts, dim=p), share))
+                for n_rounds in ROUND_COUNTS:
                     weights = share_weights(subspace, sketch, n_rounds, budget, n_records)
-                    last = rounds_excess(
-                        outside, n_clusters, dim, budget, weights, n_rounds, n_records
-                    )
+                    last = rounds_excess(outside, facts, weights, n_rounds)
                     yield PipelinePlan(
                         "random" if subspace is None else "released",
                         p,
@@ -193,25 +204,25 @@ def _along_directions(
                     )
 
 
-def _subspace_shares(n_clusters: int, dim: int, budget: Budget) -> tuple[Fraction | None, ...]:
+def _subspace_shares(facts: Facts) -> tuple[Fraction | None, ...]:
     """Return candidates for the share of directions; None stands for random ones."""
-    is_large = dim > MAX_PURE_RELEASED_COLUMNS or n_clusters > MAX_PURE_RELEASED_CLUSTERS
-    if budget.delta == 0 and is_large:
-        return (None,)
-    return (None, *SUBSPACE_SHARES)
+    is_large = (
+        facts.dim > MAX_PURE_RELEASED_COLUMNS or facts.n_clusters > MAX_PURE_RELEASED_CLUSTERS
+    )
+    return (None,) if facts.budget.delta == 0 and is_large else (None, *SUBSPACE_SHARES)
 
 
 def share_weights(
     subspace: Fraction | None, sketch: Fraction, n_rounds: int, budget: Budget, n_records: float
 ) -> dict[str, Fraction]:
-    """Return the shares of all steps; `sketch` is a share of the rest after the subspace."""
+    """Return the shares of all steps; `sketch` is a share of what the subspace leaves."""
     weights = {} if subspace is None else {"subspace": subspace}
-    left = 1 - sum(weights.values(), Fraction(0))
-    weights["sketch"] = left * sketch
-    for_round = left * (1 - sketch) / n_rounds
+    remainder = 1 - sum(weights.values(), Fraction(0))
+    weights["sketch"] = remainder * sketch
+    for_round = remainder * (1 - sketch) / n_rounds
     radius = RADIUS_SHARES[-1]
     for share in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
-        if radius_noise(budget, for_round * share, n_records) <= RADIUS_NOISE:
+        if radius_noise(budget, for_round * share, n_records) <= MAX_RADIUS_NOISE:
             radius = share
     for number in range(n_rounds):
         weights[f"radius {number}"] = for_round * radius
@@ -222,7 +233,7 @@ def share_weights(
 def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
     """Return the noise of half of a histogram's bins together, over the number of records.
 
-    A radius is where the sum of bins exceeds a share of the records: with much noise, anywhere.
+    The radius is where the sum of bins exceeds a share of the records: with much noise, anywhere.
     """
     if budget.delta > 0:
         rho = rho_of_budget(budget.epsilon, budget.delta) * float(share)
@@ -231,14 +242,14 @@ def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
         deviation = math.sqrt(2) / (budget.epsilon * float(share))
     if budget.neighbours == "replace":  # two bins change by one
         deviation *= math.sqrt(2) if budget.delta > 0 else 2
-    return deviation * math.sqrt(N_BINS / 2) / n_records
+    return deviation * math.sqrt(RADIUS_BINS / 2) / n_records
 
 
 @cache
 def _part(budget: Budget, share: Fraction) -> Budget:
     if share == 1:
         return budget
-    return Shares(budget, {"part": share, "rest": 1 - share}).part("part")
+    return Shares(budget, {"part": share, "others": 1 - share}).part("part")
 
 
 def _planned(
@@ -259,33 +270,32 @@ def _planned(
         return None
 
 
-# The sketch along some directions, by the numbers of clusters and directions.
-_sketch_design = cache(partial(_planned, "kmeans", feature_map="fourier"))
+@cache
+def _sketch_design(facts: Facts, share: Fraction) -> Design | None:
+    k, dim, budget, n_records = facts.n_clusters, facts.dim, facts.budget, facts.n_records
+    return _planned("kmeans", k, dim, budget, share, n_records, feature_map="fourier")
 
 
-def sketch_excess(
-    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
-) -> float:
+def sketch_excess(facts: Facts, share: Fraction) -> float:
     """Return the expected error of a sketch: the middle of its forecast."""
-    design = _sketch_design(n_clusters, dim, budget, share, n_records)
+    design = _sketch_design(facts, share)
     if design is None:
         return math.inf
-    low, high = expected_range(design, n_records)
+    low, high = expected_range(design, facts.n_records)
     return math.sqrt((low - 1) * (high - 1))
 
 
 @cache
-def distant_excess(
-    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
-) -> float:
+def distant_excess(facts: Facts, share: Fraction) -> float:
     """Return the expected error for separated clusters, as clusters in many columns are."""
-    design = _sketch_design(n_clusters, dim, budget, share, n_records)
+    design = _sketch_design(facts, share)
     if design is None:
         return math.inf
     distant = max(
-        references(design.domain, n_clusters), key=lambda study: (study.separation, study.spread)
+        references(design.domain, facts.n_clusters),
+        key=lambda reference: (reference.separation, reference.spread),
     )
-    return float(excess(design, distant, n_records))
+    return float(excess(design, distant, facts.n_records))
 
 
 @cache
@@ -299,34 +309,29 @@ def missed_share(
 
 
 def lost_excess(error: float) -> float:
-    """Return the part of a sketch's error that rounds do not repair: clusters it does not find."""
+    """Return the part of a sketch's error that rounds do not repair: the clusters it misses."""
     return error * min(1.0, error / LOSING_ERROR)
 
 
 def hidden_excess(n_clusters: int, n_directions: int, spread: float) -> float:
     """Return the error of records that few directions put into another cluster."""
     crowding = math.pow(n_clusters, 1 / n_directions)
-    wrong = math.exp(-OVERLAP * (spread / crowding) ** 2)
-    return 2 * spread**2 * wrong + SHAPE_ERROR * (crowding - 1)
+    misplaced = math.exp(-OVERLAP * (spread / crowding) ** 2)
+    return 2 * spread**2 * misplaced + SHAPE_ERROR * (crowding - 1)
 
 
 def rounds_excess(
-    outside: float,
-    n_clusters: int,
-    dim: int,
-    budget: Budget,
-    weights: dict[str, Fraction],
-    n_rounds: int,
-    n_records: float,
+    outside: float, facts: Facts, weights: dict[str, Fraction], n_rounds: int
 ) -> float:
     """Return the error that rounds leave of `outside`, both in squared widths of clusters."""
-    noise = round_noise(n_clusters, dim, budget, weights["round 0"], n_records)
-    left = outside
+    noise = round_noise(facts, weights["round 0"])
+    error = outside
     for _ in range(n_rounds):
-        measured = noise * (1 + left)
-        left = measured * left / (measured + left)  # shrinkage weighs both errors
-    astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
-    return left + UNSTEADY * noise + unsettled(budget, n_rounds) + astray
+        measured = noise * (1 + error)
+        error = measured * error / (measured + error)  # shrinkage weighs both errors
+    histogram_noise = radius_noise(facts.budget, weights["radius 0"], facts.n_records)
+    astray = max(0.0, histogram_noise - MAX_RADIUS_NOISE)
+    return error + UNSTEADY * noise + unsettled(facts.budget, n_rounds) + astray
 
 
 def unsettled(budget: Budget, n_rounds: int) -> float:
@@ -334,16 +339,14 @@ def unsettled(budget: Budget, n_rounds: int) -> float:
     return (UNSETTLED if budget.delta > 0 else PURE_UNSETTLED) / (1 + n_rounds) ** 2
 
 
-def round_noise(
-    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
-) -> float:
+def round_noise(facts: Facts, share: Fraction) -> float:
     """Return the squared noise of a round for residuals of squared length 1.
 
-    It is d coordinates of Gaussian noise of variance r^2 / (2 rho), or of Laplace noise for the L1
-    length, which is 0.8 sqrt(d) r for residuals of many columns. The radius r, which 80 % are
-    within, is longer than the average length, and counts take a part.
+    It has d coordinates of Gaussian noise of variance r^2 / (2 rho), or of Laplace noise for the L1
+    length, which is 0.8 sqrt(d) r for residuals of many columns. The radius r, which contains 80 %,
+    is longer than the average length, and counts take a part.
     """
-    per_cluster = n_records / n_clusters
+    dim, budget, per_cluster = facts.dim, facts.budget, facts.n_records / facts.n_clusters
     if budget.neighbours == "replace":
         per_cluster /= 2
     if budget.delta > 0:

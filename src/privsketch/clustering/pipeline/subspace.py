@@ -1,7 +1,7 @@
-"""A few directions in which clusters are searched for.
+"""A few directions in which the pipeline searches for clusters.
 
-Where noise allows it they are released: the first eigenvectors of noisy second moments, or of a
-sketch of them. Elsewhere a public random projection costs nothing. Later steps order all directions
+If noise allows it they are released: the first eigenvectors of noisy second moments, or of a sketch
+of them. Otherwise they are public random ones, which cost nothing. Later steps order all directions
 from strong to weak by the same release. A record's coordinates are products of integers, so that
 they depend on that record alone.
 """
@@ -26,8 +26,8 @@ from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.tables.kinds import OnSpark
 
-_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
-_TAIL = 1e-6  # chance that a record is cut: one of a million
+_DIRECTION_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
+_CUT_CHANCE = 1e-6  # probability that a record is cut
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Subspace:
     """Orthonormal directions as columns, of which the first `n_directions` are used.
 
     `reach` is a radius, along the directions used, that records of a ball of radius 1 exceed with
-    a chance of 1 in a million. `is_ordered` means all `dim` directions, from strong to weak.
+    probability 1e-6. If `is_ordered`, there are all `dim` directions, from strong to weak.
     """
 
     directions: Floats
@@ -45,8 +45,9 @@ class Subspace:
 
     @property
     def rows(self) -> Floats:
-        """The directions used, (n_directions, dim), rounded as records are projected on them."""
-        return np.rint(self.directions[:, : self.n_directions].T * _UNIT) / _UNIT
+        """Directions that are used, (n_directions, dim), rounded as for projecting records."""
+        used = self.directions[:, : self.n_directions].T
+        return np.rint(used * _DIRECTION_UNIT) / _DIRECTION_UNIT
 
 
 def all_directions(dim: int) -> Subspace:
@@ -55,18 +56,18 @@ def all_directions(dim: int) -> Subspace:
 
 
 def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
-    """Draw public random directions: nothing is charged."""
+    """Draw public random directions. Charges nothing."""
     normal = (
         PublicStream(seed, Purpose.DIRECTIONS).normal(dim * n_directions).reshape(dim, n_directions)
     )
-    reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
+    reach = projected_radius(dim, n_directions, _CUT_CHANCE) * math.sqrt(n_directions / dim)
     return Subspace(np.linalg.qr(normal)[0], n_directions, reach=min(reach, 1.0))
 
 
 def spread_directions(n: int, dim: int, seed: int) -> Floats:
     """Draw (n, dim) public random directions that sum to 0, as far from each other as possible.
 
-    The first of three or more is 0: a center there is for records that are far from all others.
+    The first of three or more is 0: the center there serves records far from all other centers.
     """
     size = n - 1 if n > 2 else n
     normal = PublicStream(seed, Purpose.SPREAD).normal(size * dim).reshape(size, dim)
@@ -101,7 +102,7 @@ def release_subspace(
         n_records=n_records,
         random_state=seed,
     )
-    released = sketch(_complete(passes), design, n_threads=n_threads, ledger=STEP)
+    released = sketch(_complete_records(passes), design, n_threads=n_threads, ledger=STEP)
     account.charge(part_receipt(name, released.receipt), design.sum_noise.sums_law.rho)
     if not pure:
         vectors = np.linalg.eigh(released.second_moments())[1]
@@ -110,8 +111,8 @@ def release_subspace(
     return Subspace(np.linalg.qr(components.T)[0], n_directions)
 
 
-def _complete(passes: Passes) -> Iterable[Floats] | OnSpark:
-    """Return records with their missing values filled, in their own units."""
+def _complete_records(passes: Passes) -> Iterable[Floats] | OnSpark:
+    """Return the records in their own units, with missing values filled."""
     center = passes.domain.center_vector
 
     def change(block: Block) -> Floats:
@@ -126,8 +127,8 @@ def projected(passes: Passes, directions: Floats) -> Iterable[Floats] | OnSpark:
     They are about the center. Products of integers are exact, so that a record's coordinates do
     not depend on its block.
     """
-    whole = np.rint(directions * _UNIT).T
-    unit = passes.unit / _UNIT
+    whole = np.rint(directions * _DIRECTION_UNIT).T
+    unit = passes.unit / _DIRECTION_UNIT
 
     def change(block: Block) -> Floats:
         return np.asarray(passes.quantised(block) @ whole * unit)

@@ -1,4 +1,4 @@
-"""K-means of records with many columns, of which each record uses few.
+"""K-means of sparse records, which use few of many columns.
 
 1. Clusters in few public random directions: from a sketch, or from the partition trees and swaps
    of Balcan et al. (2017). A record belongs to the cluster whose center is nearest to its
@@ -10,15 +10,15 @@ A record with s entries of at most L moves the sums of its cluster by at most s 
 two ways from noisy sums to sparse centers.
 
 "largest" adds noise of scale s L / epsilon to all sums and keeps those that noise alone hardly
-reaches. This decision comes after the noise and costs nothing. With a delta the noise is Gaussian,
-for sqrt(s) L in L2.
+reaches. This decision is post-processing and costs nothing. With a delta the noise is Gaussian, for
+sqrt(s) L in L2.
 
 "picks" is Algorithm 5 of Balcan et al. (2017), with corrected scales: the exponential mechanism
 picks a number of coordinates, then their sums get noise. That noise has the same scale
-s L / epsilon, as a record may touch s of the picks, and picking takes a share of epsilon. It cannot
-be better unless fewer are picked than a record has entries. docs/sparse.md compares.
+s L / epsilon, as a record may have entries at s of the picks, and picking takes a share of epsilon.
+It is better only if fewer coordinates are picked than a record has entries.
 
-Nothing of size n d is ever held. docs/sparse.md has sensitivities and measurements.
+Memory does not grow with n d. docs/sparse.md has sensitivities, measurements and a comparison.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import picks_law
 from privsketch.noise.mechanism import choose
 
-Start = Literal["sketch", "trees"]
-STARTS: tuple[Start, ...] = ("sketch", "trees")
-START_SHARE = Fraction(1, 2)  # share of the steps before centers are recovered
+SparseStart = Literal["sketch", "trees"]
+SPARSE_STARTS: tuple[SparseStart, ...] = ("sketch", "trees")
+START_SHARE = Fraction(1, 2)  # share of the steps that find clusters in few dimensions
 _ROUND_SHARES: dict[str, dict[str, Fraction]] = {
     "largest": {"counts": Fraction(1, 20), "sums": Fraction(19, 20)},
     "picks": {"counts": Fraction(1, 20), "picks": Fraction(7, 10), "sums": Fraction(1, 4)},
@@ -59,9 +59,8 @@ _START_SHARES: dict[str, dict[str, Fraction]] = {
     "sketch": {"sketch": Fraction(1)},
     "trees": {"candidates": Fraction(1, 2), "swaps": Fraction(1, 2)},
 }
-# Records of a cluster over the reach of the noise, from which on a start has more clusters.
-_MIN_OVER_NOISE = 16
-_METHODS = {"sketch": "pipeline", "trees": "partition-tree"}
+_MIN_OVER_NOISE = 16  # records of a cluster over the reach of noise for a start with more clusters
+_METHOD_OF_START = {"sketch": "pipeline", "trees": "partition-tree"}
 
 
 def cluster_sparse(
@@ -69,7 +68,7 @@ def cluster_sparse(
     n_clusters: int,
     *,
     n_nonzero: int,
-    start: Start = "sketch",
+    start: SparseStart = "sketch",
     recovery: Recovery = "largest",
     picks: int | None = None,
     n_rounds: int = 2,
@@ -100,9 +99,9 @@ def cluster_sparse(
     """
     require_count("n_clusters", n_clusters)
     require_count("n_rounds", n_rounds)
-    if start not in STARTS or recovery not in RECOVERIES:
+    if start not in SPARSE_STARTS or recovery not in RECOVERIES:
         raise ParameterError(
-            f"`start={start!r}`, `recovery={recovery!r}`: expected one of {STARTS} and of "
+            f"`start={start!r}`, `recovery={recovery!r}`: expected one of {SPARSE_STARTS} and of "
             f"{RECOVERIES}"
         )
     run.require_one_record("pipeline")
@@ -129,19 +128,19 @@ def cluster_sparse(
     else:
         n_first = n_clusters
         labels = start_by_trees(passes, n_clusters, settings, n_records, account, run.seed)
-    clusters = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
+    clusters = _recover(passes, labels, n_first, n_picks, account, recovery, 0)
     for number in range(1, n_rounds):
         labels = merged(clusters, n_clusters).labels
-        clusters = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
+        clusters = _recover(passes, labels, n_clusters, n_picks, account, recovery, number)
     return run.model(
         clusters.centers * passes.unit,
         clusters.counts,
-        method=_METHODS[start],
+        method=_METHOD_OF_START[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
     )
 
 
-def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
+def sparse_weights(start: SparseStart, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
     """Return the shares of all steps; they add up to 1."""
     weights = {step: START_SHARE * share for step, share in _START_SHARES[start].items()}
     for number in range(n_rounds):
@@ -187,7 +186,7 @@ def _first_clusters(
     return more if n_records / more >= _MIN_OVER_NOISE * reach else n_clusters
 
 
-def _recovered(
+def _recover(
     passes: SparsePasses,
     labels: Labels,
     n_clusters: int,
@@ -209,7 +208,7 @@ def start_by_sketch(
 
     Charges: the share "sketch".
     """
-    # Enough directions for k clusters to lie apart; more of them make the sketch larger.
+    # Enough directions to separate k clusters; more of them make the sketch larger.
     dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
     tail = settings.fail_prob / n_records
     data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
@@ -256,13 +255,13 @@ RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")
 
 @dataclass(frozen=True, eq=False)
 class SparseCenters:
-    """Whole centers (k, dim) and noisy counts (k,)."""
+    """Centers (k, dim), whole numbers, and noisy counts (k,)."""
 
     centers: Floats
     counts: Floats
 
     def labels(self, records: Any) -> npt.NDArray[np.intp]:
-        """Return the index of the nearest center of CSR records, exactly; the first of several."""
+        """Return the index of the nearest center of CSR records, exactly; the first of equals."""
         scores = records @ (-2 * self.centers.T)
         scores += np.vecdot(self.centers, self.centers)
         return np.asarray(scores.argmin(axis=1))
@@ -333,7 +332,7 @@ def release_picks(
 
 
 def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
-    """Return a size that at most about one noise of a center's sums exceeds."""
+    """Return a size that noise exceeds in at most about one sum of a center."""
     is_replaced = shares.budget.neighbours == "replace"
     log = math.log(max(passes.dim, 2))
     if shares.is_pure:
@@ -343,20 +342,20 @@ def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
 
 
 def merged(clusters: SparseCenters, n_clusters: int) -> SparseCenters:
-    """Merge pairs of centers, those that add least to the cost of k-means first.
+    """Merge pairs of centers, beginning with those that add least to the cost of k-means.
 
     Charges: nothing; centers and counts were released.
     """
     centers, counts = clusters.centers.copy(), np.maximum(clusters.counts, 1.0)
     while len(centers) > n_clusters:
         squared = np.vecdot(centers, centers)
-        apart = squared + squared[:, np.newaxis] - 2 * centers @ centers.T
-        added = apart * (counts * counts[:, np.newaxis]) / (counts + counts[:, np.newaxis])
-        np.fill_diagonal(added, np.inf)
-        i, j = np.unravel_index(added.argmin(), added.shape)
-        both = counts[i] + counts[j]
-        centers[i] = np.rint((counts[i] * centers[i] + counts[j] * centers[j]) / both)
-        counts[i] = both
+        distances = squared + squared[:, np.newaxis] - 2 * centers @ centers.T
+        costs = distances * (counts * counts[:, np.newaxis]) / (counts + counts[:, np.newaxis])
+        np.fill_diagonal(costs, np.inf)
+        i, j = np.unravel_index(costs.argmin(), costs.shape)
+        total = counts[i] + counts[j]
+        centers[i] = np.rint((counts[i] * centers[i] + counts[j] * centers[j]) / total)
+        counts[i] = total
         centers, counts = np.delete(centers, j, axis=0), np.delete(counts, j)
     return SparseCenters(centers, counts)
 

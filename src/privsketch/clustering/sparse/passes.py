@@ -1,9 +1,9 @@
-"""Records with few entries other than 0, read several times and never made dense.
+"""Sparse records, read several times and never made dense.
 
 A record is cut to the domain and keeps its `n_nonzero` largest entries, the first ones among
-equals. This number is public: a record moves few sums, and these by no more than the domain
-allows. All steps are in integers, record by record. Work functions get CSR arrays of whole numbers
-in float64; their products and sums below 2^53 are exact in any order.
+equals. This number is public: a record moves few sums, and these by no more than the domain allows.
+All steps are in integers, record by record. Work functions get CSR arrays of whole numbers in
+float64; their products and sums below 2^53 are exact in any order.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
-_MAX_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
+_MAX_ENTRY_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
 
 
 class SparsePasses(Passes):
-    """A sparse table that can be read as often as needed; `reading` is as in `Passes`."""
+    """Sparse table that can be read as often as needed; `reading` is as in `Passes`."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class SparsePasses(Passes):
         self.n_nonzero = min(n_nonzero, self.dim)
         self._missing_to_zero = missing_to_center
         # Squared lengths of records before they are cut, and of centers, stay exact.
-        widest = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
-        self.bits = min(_MAX_BITS, math.floor((52 - math.log2(widest)) / 2))
+        n_terms = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
+        self.bits = min(_MAX_ENTRY_BITS, math.floor((52 - math.log2(n_terms)) / 2))
         self._low, self._high, self._radius = _whole_limits(domain, self.unit)
         largest = np.sort(np.maximum(self._high, -self._low))[::-1][: self.n_nonzero]
         self._largest_limits = largest.astype(np.int64)
@@ -127,15 +127,15 @@ class SparsePasses(Passes):
             units = np.rint(values / self.unit)
         units = np.clip(units, self._low[columns], self._high[columns])
         rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-        kept = self._largest(rows, columns, units)
-        rows, columns, units = rows[kept], columns[kept], units[kept]
+        largest = self._largest(rows, columns, units)
+        rows, columns, units = rows[largest], columns[largest], units[largest]
         if self._radius is not None:
             units = self._cut_to_ball(rows, units, block.shape[0])
         starts = np.searchsorted(rows, np.arange(block.shape[0] + 1))
         return csr_array((units, columns, starts), shape=block.shape)
 
     def _largest(self, rows: Any, columns: Any, units: Whole) -> Any:
-        """Return the indices of the largest entries of each row other than 0, in order."""
+        """Return the indices of the largest nonzero entries of each row, in order."""
         nonzero = np.flatnonzero(units)
         number = np.bincount(rows[nonzero])
         long = nonzero[(number > self.n_nonzero)[rows[nonzero]]]
@@ -143,8 +143,8 @@ class SparsePasses(Passes):
             return nonzero
         ordered = long[np.lexsort((columns[long], -np.abs(units[long]), rows[long]))]
         first = np.searchsorted(rows[ordered], rows[ordered], side="left")
-        too_many = ordered[np.arange(len(ordered)) - first >= self.n_nonzero]
-        return np.setdiff1d(nonzero, too_many, assume_unique=True)
+        excess = ordered[np.arange(len(ordered)) - first >= self.n_nonzero]
+        return np.setdiff1d(nonzero, excess, assume_unique=True)
 
     def _cut_to_ball(self, rows: Any, units: Whole, n_rows: int) -> Whole:
         radius = float(self._radius or 0)
@@ -155,7 +155,7 @@ class SparsePasses(Passes):
 
 
 def _require_zero(domain: Domain) -> None:
-    """Check that 0, the value of entries that are not stored, is in the domain or its center."""
+    """Raise a ParameterError unless 0, the value of entries not stored, is in the domain."""
     if isinstance(domain, Ball):
         if np.any(domain.center_vector != 0):
             raise ParameterError("domain: a ball of sparse records has its center at 0")

@@ -1,22 +1,22 @@
-"""Private partition trees of projected records, and the candidates for centers that they give.
+"""Private partition trees of projected records, and candidates for centers from them.
 
 Balcan et al. (2017), "Differentially Private Clustering in High-Dimensional Euclidean Spaces".
 
-Projection. Records are projected on few public random directions, in integers. The rows of the
-matrix are sqrt(d / p) times orthonormal ones, so that lengths are kept on average. The paper
-divides by sqrt(d), which keeps none, and takes the radius of the records for that of their
-projections, which may be longer. Here a projection that is longer than a radius which nearly all
-keep is cut to it. Both depend on the record and on public numbers only.
+Projection. Records are projected on a few public random directions, in integers. The rows of the
+matrix are sqrt(d / p) times orthonormal ones, which keeps lengths on average. The paper divides by
+sqrt(d), which does not, and uses the radius of the records for their projections, which may be
+longer. Here projections are cut to a radius that nearly all are within. Both depend on the record
+and on public numbers only.
 
-Tree (Algorithm 1). A cube that holds all projections, shifted at random, is split into 2^p cubes. A
-child is split again if its count reaches a threshold with noise, for a public number of levels. A
-record is in one cube of a level, so a level costs one count, whatever the number of cubes; levels
-add up. Empty cubes are treated like all others (noise/choice.py): omitting them would reveal that
-they are empty.
+Tree (Algorithm 1). A cube around all projections, shifted at random, is split into 2^p cubes. A
+child is split again if its noisy count reaches a threshold, for a public number of levels. A
+record is in one cube of a level, so a level costs one count for any number of cubes; levels add up.
+Empty cubes are treated like all others (noise/choice.py): omitting them would reveal that they are
+empty.
 
-Candidates (Algorithm 2). Centers of the cubes of several shifted trees. They may lie far outside
-the ball of the records, where a loss has no bound. All are moved into the ball, and points that
-coincide count once. Neither step needs privacy: the trees are released.
+Candidates (Algorithm 2). They are the centers of the cubes of several shifted trees. These may lie
+far outside the ball of the records, where a loss has no bound. All are moved into the ball, and
+coinciding points count once. Neither step needs privacy: the trees are released.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import threshold_law
 from privsketch.noise.mechanism import choose
 
-RADIUS_BITS = 16  # the ball of projections has this radius, in bits
-RADIUS = 2**RADIUS_BITS
+RADIUS_BITS = 16
+RADIUS = 2**RADIUS_BITS  # of the ball of projections, in whole numbers
 MAX_DIMENSIONS = 30  # 2^30 children of each of up to 2^32 cubes have places below 2^62
-_MATRIX_BITS = 14  # behind the point; products with 18-bit records stay below 2^53 in 2^15 columns
+_MATRIX_BITS = 14  # fractional bits; products with 18-bit records stay below 2^53 in 2^15 columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Projected:
     def draw(
         cls, passes: Passes, n_dimensions: int, stream: PublicStream, tail: float
     ) -> Projected:
-        """Draw a public projection that cuts a record with a chance of at most `tail`."""
+        """Draw a public projection that cuts a record with probability at most `tail`."""
         if not 1 <= n_dimensions <= MAX_DIMENSIONS:
             raise ParameterError(
                 "n_dimensions",
@@ -93,7 +93,7 @@ class Projected:
 
 
 def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:
-    """Return the radius that projections of unit vectors exceed with a chance of `tail`.
+    """Return the radius that projections of unit vectors exceed with probability `tail`.
 
     The squared length of p orthonormal coordinates of a unit vector is Beta(p/2, (d - p)/2).
     """
@@ -116,13 +116,13 @@ def cut_to_ball(points: Whole, radius: int = RADIUS) -> Whole:
 
 
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
-MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centers
-_MAX_WAITING = 2**20  # keys with counts that wait to be merged: 16 MB
+MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last level have whole centers
+_MAX_PENDING = 2**20  # keys with counts that wait to be merged: 16 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The released levels of a partition tree.
+    """Released levels of a partition tree.
 
     `shift` (p,) is in whole numbers. `active[l]` are the keys of the active cubes of level l + 1,
     in order. A key is the number of the parent among the active cubes of its level, then p bits,
@@ -140,13 +140,13 @@ class Tree:
     @property
     def n_children(self) -> int:
         """Number of cubes that the active ones are split into next."""
-        last = len(self.active[-1]) if self.active else 1
-        return last << self.n_dimensions
+        n_active = len(self.active[-1]) if self.active else 1
+        return n_active << self.n_dimensions
 
     def children(self, records: Whole) -> Integers:
-        """Return the keys of the children that hold projections (n, p) and have an active parent.
+        """Return the keys of children that contain projections (n, p), if their parent is active.
 
-        They follow from a projection and the released tree, in integers.
+        Each follows from a projection and the released tree, in integers.
         """
         offset = (records - self.shift).astype(np.int64) + 2 * RADIUS
         offset = np.minimum(offset, 4 * RADIUS - 1)  # the far edge belongs to the last cube
@@ -154,9 +154,9 @@ class Tree:
         for level, active in enumerate(self.active, start=1):
             key = self._key(number, offset, level)
             number = np.searchsorted(active, key)
-            known = np.flatnonzero(number < len(active))
-            known = known[active[number[known]] == key[known]]
-            number, offset = number[known], offset[known]
+            inside = np.flatnonzero(number < len(active))
+            inside = inside[active[number[inside]] == key[inside]]
+            number, offset = number[inside], offset[inside]
         return self._key(number, offset, len(self.active) + 1)
 
     def _key(self, number: Integers, offset: Integers, level: int) -> Integers:
@@ -180,12 +180,12 @@ class Tree:
 
     def _middle(self, cells: Integers, level: int) -> Whole:
         side = 2 ** (SIDE_BITS - level)
-        whole = cells * side + side // 2 - 2 * RADIUS + self.shift
-        return np.asarray(whole.astype(np.float64))
+        middle = cells * side + side // 2 - 2 * RADIUS + self.shift
+        return np.asarray(middle.astype(np.float64))
 
 
 class _Counts:
-    """Numbers of records by the keys of occupied cubes. Threads may add to it."""
+    """Numbers of records by the keys of occupied cubes; threads may add to them."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[Integers, Integers]] = []
@@ -198,7 +198,7 @@ class _Counts:
         with self._lock:
             self._pieces.append(piece)
             self._size += len(piece[0])
-            if self._size > _MAX_WAITING:
+            if self._size > _MAX_PENDING:
                 self._merge()
 
     def rows(self) -> Integers:
@@ -216,8 +216,8 @@ class _Counts:
         self._size = 0
 
 
-def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
-    """Return for every tree the children that hold records, as rows (key, count), in one pass."""
+def count_children(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
+    """Return the children that contain records, rows (key, count) for each tree, in one pass."""
     data.passes.require_here("a partition tree")  # counts grow in this process, not on workers
     counts = [_Counts() for _ in trees]
 
@@ -233,13 +233,13 @@ def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
 def grow(
     data: Projected, shifts: Integers, threshold: int, accounts: Sequence[Account]
 ) -> list[Tree]:
-    """Grow trees for shifts (n, p), all at once: one pass for a level of all of them.
+    """Grow trees for shifts (n, p) together, with one pass for a level of all trees.
 
     Charges: the shares of every tree's account, one for each of its levels.
     """
     trees = [Tree(shift) for shift in shifts]
     for name in accounts[0].shares.weights:
-        rows = occupied(data, trees)
+        rows = count_children(data, trees)
         for i, account in enumerate(accounts):
             budget = account.budget(name)
             law = threshold_law(threshold, trees[i].n_children, budget.epsilon, budget.neighbours)
@@ -250,7 +250,7 @@ def grow(
 
 
 def default_threshold(n_dimensions: int, n_levels: int, budget: Budget, fail_prob: float) -> int:
-    """Return the threshold at which noise gives a cube fewer than `fail_prob` empty children.
+    """Return the threshold for fewer than `fail_prob` empty children of a cube by noise.
 
     Privacy does not depend on it.
     """
@@ -274,12 +274,12 @@ def release_candidates(
     shifts = public_shifts(n_trees, data.n_dimensions, stream)
     trees = {f"tree {i}": Fraction(1, n_trees) for i in range(n_trees)}
     levels = {f"level {i}": Fraction(1, n_levels) for i in range(1, n_levels + 1)}
-    whole = Account(Shares(account.budget(name), trees))
-    parts = [Account(Shares(whole.budget(tree), levels)) for tree in trees]
+    total = Account(Shares(account.budget(name), trees))
+    parts = [Account(Shares(total.budget(tree), levels)) for tree in trees]
     grown = grow(data, shifts, threshold, parts)
     for tree, part in zip(trees, parts, strict=True):
-        whole.charge(part.receipt(f"{tree}: cubes that hold many records", None), 0.0)
-    account.charge(whole.receipt(f"{name}: private partition trees", None), 0.0)
+        total.charge(part.receipt(f"{tree}: cubes that hold many records", None), 0.0)
+    account.charge(total.receipt(f"{name}: private partition trees", None), 0.0)
     return grown
 
 
@@ -297,7 +297,7 @@ def candidate_centers(
     Cubes of the last levels come first. If there are too few, random public points are added.
     """
     p = trees[0].n_dimensions
-    # The last levels of all trees come first: there the tree says most about the records.
+    # The last levels say most about the records.
     levels = [tree.centers() for tree in trees]
     depth = range(max(len(level) for level in levels) - 1, -1, -1)
     ordered = [level[i] for i in depth for level in levels if i < len(level)]

@@ -1,13 +1,13 @@
-"""Medians of clusters that were found in few dimensions, purely private: one for each cluster.
+"""Pure medians of clusters that were found in few dimensions.
 
 Balcan et al. (2017) draw a median from a log-concave density. A Markov chain that is stopped does
-not draw from it exactly, so its release is not pure. Instead: a noisy mean, a few noisy steps along
-the sum of unit vectors, and a private choice among all points on the way and their mean. A record
-is in one cluster, so all clusters together cost what one does.
+not draw from it exactly, so its release is not pure. Here the steps are a noisy mean, a few noisy
+steps along the sum of unit vectors, and a private choice among all points of this path and their
+mean. A record is in one cluster, so all clusters together cost as much as one.
 
 Unit vectors. The sum of distances to c falls fastest along the sum of the vectors
 (x - c) / |x - c|. Here a vector is (x - c) / max(|x - c|, l): its norm is at most 1, and it does
-not jump where a record lies at c. (It belongs to Huber's loss, which is the distance beyond l and a
+not jump if a record lies at c. (It belongs to Huber's loss, which is the distance beyond l and a
 square below.) One record moves the sum by at most 1, however far away it is. Vectors are in fixed
 point, rounded towards 0.
 """
@@ -37,22 +37,21 @@ from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
 
-ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
-MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (James and Stein, 1961)
+UNIT_NORM = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
+MIN_TO_SHRINK = 3  # columns from which on shrinkage lowers the mean error (James and Stein, 1961)
 
 
-def unit_vectors(residuals: Whole, least: int, one: int = ONE) -> tuple[Whole, Whole]:
+def unit_vectors(residuals: Whole, least: int, one: int = UNIT_NORM) -> tuple[Whole, Whole]:
     """Return whole vectors (n, dim) of norm at most `one`, and lengths (n,) of at least `least`.
 
-    Square roots and quotients are rounded in one way only, so that a vector depends on its
-    residual alone. Rounding may lengthen a squared norm by less than 1 before it is made whole:
-    that of the whole numbers is at most one^2.
+    Square roots and quotients have one correct rounding, so a vector depends on its residual alone.
+    Rounding lengthens a squared norm by less than 1, so that of the whole numbers is at most one^2.
     """
     lengths = np.maximum(np.sqrt(np.vecdot(residuals, residuals)), float(least))
     return np.trunc(residuals * (one / lengths)[:, np.newaxis]), lengths
 
 
-def l1_norm(dim: int, one: int = ONE) -> int:
+def l1_norm(dim: int, one: int = UNIT_NORM) -> int:
     """Return the largest L1 norm of a vector, in whole numbers."""
     return math.isqrt(dim * one**2)
 
@@ -83,14 +82,16 @@ MEDIAN_SHARES: dict[str, Fraction] = {
     "steps": Fraction(3, 20),
     "median": Fraction(1, 20),
 }
-N_STEPS = 5  # the last step is 1/128 of the radius long; by trial
+# The last step is 1/128 of the radius long. Losses with 2 to 10 steps differ by less than their
+# noise: `python -m benchmarks constants clustering MEDIAN_STEPS`.
+MEDIAN_STEPS = 5
 FIRST_STEP = 0.125  # of the radius; every later step is half as long as the one before
-MIN_LENGTH = 2.0**-10  # of the radius: shorter residuals count less
+MIN_RESIDUAL = 2.0**-10  # of the radius: shorter residuals count less
 
 
 def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> Integers:
     """Sum the unit vectors from centers to the records of their clusters, (k, dim), in one pass."""
-    least = max(1, round(MIN_LENGTH * float(data.passes.limits.max())))
+    least = max(1, round(MIN_RESIDUAL * float(data.passes.limits.max())))
 
     def work(records: Whole) -> tuple[Integers, ...]:
         label = nearest(data(records), projected_centers)
@@ -112,8 +113,8 @@ def path_losses(data: Projected, projected_centers: Whole, path: Sequence[Whole]
         total = np.zeros((k, len(path)), dtype=np.int64)
         for j in range(k):
             points = np.stack([step[j] for step in path])
-            own = records[label == j]
-            losses = whole_losses(own, points, data.passes.bits, loss="distances")
+            cluster = records[label == j]
+            losses = whole_losses(cluster, points, data.passes.bits, loss="distances")
             total[j] = losses.sum(axis=0).astype(np.int64)
         return (total,)
 
@@ -125,10 +126,10 @@ def release_medians(
 ) -> Recovered:
     """Release the medians of the clusters.
 
-    Charges: the shares that `names` gives for counts, sums, steps and median.
+    Charges: the shares that `names` has for counts, sums, steps and median.
     """
     start = release_centers(data, projected_centers, account, names["counts"], names["sums"])
-    steps = {f"step {i}": Fraction(1, N_STEPS) for i in range(N_STEPS)}
+    steps = {f"step {i}": Fraction(1, MEDIAN_STEPS) for i in range(MEDIAN_STEPS)}
     parts = Account(Shares(account.budget(names["steps"]), steps))
     counts = np.maximum(start.counts, 1.0)
     length = FIRST_STEP * float(data.passes.limits.max())
@@ -136,19 +137,19 @@ def release_medians(
     for step in steps:
         sums = vector_sums(data, projected_centers, path[-1])
         noisy, scale = parts.laplace(step, sums, l1_norm(data.passes.dim))
-        means = noisy / (ONE * counts)[:, np.newaxis]
-        variances = discrete_laplace_variance(scale) / (ONE * counts) ** 2
-        moved = path[-1] + length * shrunk(means, variances)
-        path.append(moved_into_ball(moved, data.passes))
+        means = noisy / (UNIT_NORM * counts)[:, np.newaxis]
+        variances = discrete_laplace_variance(scale) / (UNIT_NORM * counts) ** 2
+        target = path[-1] + length * shrunk(means, variances)
+        path.append(moved_into_ball(target, data.passes))
         length /= 2
     account.charge(parts.receipt(f"{names['steps']}: sums of unit vectors", None), 0.0)
     path.append(np.rint(np.mean(path, axis=0)))
     losses = path_losses(data, projected_centers, path)
-    best = release_places(losses, account, names["median"])
+    best = release_indices(losses, account, names["median"])
     return Recovered(np.stack([path[index][j] for j, index in enumerate(best)]), start.counts)
 
 
-def release_places(losses: Integers, account: Account, name: str) -> list[int]:
+def release_indices(losses: Integers, account: Account, name: str) -> list[int]:
     """Choose the index of a small sum in every row of sums; a record is in one row.
 
     Under "replace" a record may leave one row and enter another: each gets half of the epsilon.

@@ -1,10 +1,10 @@
 """K-means by projection, partition trees, swaps and recovery: Balcan et al. (2017), corrected.
 
-A trial projects the records on few public random directions, finds cubes that hold many of them,
-takes the centers of these cubes as candidates, swaps k of them for better ones and averages the
-records of each cluster. Of several trials one is chosen. With loss="distances" swaps count
-distances, and clusters get medians. docs/theory.md lists the corrections. All steps are pure: no
-delta is spent, whatever the budget has.
+A trial projects the records on a few public random directions and finds cubes that contain many of
+them. The centers of these cubes are candidates, of which k are swapped for better ones; the records
+of each cluster are then averaged. Of several trials one is chosen. With loss="distances" swaps
+count distances, and clusters get medians. docs/theory.md lists the corrections. All steps are pure:
+they spend no delta.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ TRIAL_SHARES = {
     "counts": Fraction(1, 20),
     "sums": Fraction(1, 2),
 }
-_STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
-_TASKS = {"squares": "k-means", "distances": "k-medians"}
-MAX_CANDIDATES = 512  # the paper has up to n log n; a pass compares k times as many sets; by trial
-# Share of the squared diameter: the squared radius. Few records are farther from all centers.
-MAX_LOSS = 0.25
+_STEP_SHARES = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
+_TASK_NAMES = {"squares": "k-means", "distances": "k-medians"}
+# The paper has up to n log n, and a pass compares k times as many sets. Losses are level from 128
+# on: `python -m benchmarks constants clustering MAX_CANDIDATES`.
+MAX_CANDIDATES = 512
+MAX_LOSS = 0.25  # the squared radius, over the squared diameter: few records are farther away
 
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Public numbers of a run; defaults follow from other public numbers.
+    """Public numbers of a run, whose defaults follow from other public numbers.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class TreeSettings:
         distances at its root, as a share of the diameter. The default is the squared distance of
         neighbours among k centers that fill the records' ball evenly, at most a quarter.
     fail_prob : float
-        Chance of failure that defaults allow for. It is about utility, not about delta.
+        Probability of failure that defaults allow for. It concerns utility and is no delta.
     """
 
     n_dimensions: int | None = None
@@ -99,23 +100,21 @@ class TreeSettings:
     def filled(
         self, n_clusters: int, dim: int, n_records: float, swap_epsilon: float
     ) -> TreeSettings:
-        """Fill in all defaults but the threshold, which depends on the budget of a tree."""
+        """Return settings with all defaults but the threshold, which depends on the budget."""
         size = max(n_records, 2.0)
         # The noise of a choice, about ln(choices) / epsilon records at their largest loss, should
         # stay below a cluster.
-        choices = math.log(n_clusters * MAX_CANDIDATES)
-        useful = math.floor(size / n_clusters * swap_epsilon / choices)
+        log_choices = math.log(n_clusters * MAX_CANDIDATES)
+        useful = math.floor(size / n_clusters * swap_epsilon / log_choices)
         p = self.n_dimensions or min(dim, MAX_DIMENSIONS, max(2, math.ceil(math.log(size) / 2)))
         stretch = projected_radius(dim, min(p, dim), self.fail_prob / size)
-        apart = math.pow(n_clusters, -2 / p) / (4 * stretch**2)
-        return TreeSettings(
-            p,
-            self.n_trees,
-            self.n_levels or min(MAX_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
-            self.threshold,
-            self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
-            self.loss_share or min(MAX_LOSS, apart),
-            self.fail_prob,
+        neighbour_share = math.pow(n_clusters, -2 / p) / (4 * stretch**2)
+        return replace(
+            self,
+            n_dimensions=p,
+            n_levels=self.n_levels or min(MAX_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
+            n_swaps=self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
+            loss_share=self.loss_share or min(MAX_LOSS, neighbour_share),
         )
 
 
@@ -129,7 +128,7 @@ def cluster_by_tree(
 ) -> ClusterModel:
     """Release centers by private partition trees, from records that can be read several times.
 
-    The number of records sets defaults only. Of `n_trials` independent trials one is chosen.
+    The number of records only sets defaults. Of `n_trials` independent trials one is chosen.
     `loss` is "squares" for k-means, "distances" for k-medians.
 
     Charges: epsilon of the budget, once. No delta.
@@ -144,7 +143,7 @@ def cluster_by_tree(
         within = run.domain
     passes = run.read(ball, within=within)
     n_records = run.number(passes)
-    account = run.share(share_weights(n_trials, _STEPS[loss]))
+    account = run.share(share_weights(n_trials, _STEP_SHARES[loss]))
     swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon
     if run.budget.neighbours == "replace":
         swap_epsilon /= 2
@@ -161,7 +160,7 @@ def cluster_by_tree(
         best.centers * passes.unit + ball.center_vector,
         best.counts,
         method="partition-tree",
-        mechanism=f"{_TASKS[loss]}: partition trees, swaps and recovery",
+        mechanism=f"{_TASK_NAMES[loss]}: partition trees, swaps and recovery",
         loss=loss,
     )
 
@@ -208,7 +207,7 @@ def projected_centers(
     trees = release_candidates(
         data, settings.n_trees, levels, threshold, stream, account, tree_name
     )
-    # More candidates than clusters, so that every swap has a choice.
+    # There are more candidates than clusters, so that every swap has a choice.
     min_points = 2 * n_clusters
     candidates = candidate_centers(trees, min_points, max(MAX_CANDIDATES, min_points), stream)
     share = settings.loss_share or MAX_LOSS
@@ -236,7 +235,7 @@ def _trial(
     stream = PublicStream(seed, Purpose.TREE_TRIALS, number)
     tail = settings.fail_prob / max(n_records, 1.0)
     data = Projected.draw(passes, settings.n_dimensions or 1, stream, tail)
-    names = {step: _share(step, number) for step in _STEPS[loss]}
+    names = {step: _share(step, number) for step in _STEP_SHARES[loss]}
     centers = projected_centers(
         data, n_clusters, settings, stream, account, names["candidates"], names["swaps"], loss
     )

@@ -2,17 +2,17 @@
 
 Swaps (Algorithm 3). k of the candidates are exchanged one at a time. A record's loss is its squared
 distance to the nearest of the k centers (k-medians: its distance), rounded down to a whole number
-between 0 and a public width. One record therefore moves every sum of losses by at most the width,
-and all of them up. A round compares all k m sets after one swap, those without a change among them,
-in one pass: the nearest and the second nearest center of a record give its loss without any one
-center. The last choice is among the sets of all rounds.
+between 0 and a public width. One record therefore increases every sum of losses by at most the
+width. A round compares all k m sets after one swap, including unchanged ones, in one pass: the
+nearest and the second nearest center of a record give its loss without any one center. The last
+choice is among the sets of all rounds.
 
-The width need not be that of the whole ball: losses may be cut at any public number. The noise is
-in proportion to it, and few records are farther from all centers than a radius.
+The width may be less than that of the whole ball: losses may be cut at any public number. The noise
+is in proportion to it, and few records are farther from all centers than a radius.
 
 Recovery (Algorithm 4). A record belongs to the center that is nearest to its projection. Noisy
 counts and noisy sums of the clusters give their means, which are moved into the ball. A record is
-in one cluster, so all clusters together cost what one does. Sums are of integers x with
+in one cluster, so all clusters together cost as much as one. Sums are of integers x with
 |x|_2 <= R, hence |x|_1 <= sqrt(d) R: that is the sensitivity, which Balcan et al. (2017) take to be
 R. In a box of half-widths h it is |h|_1, which is less where they differ.
 """
@@ -34,7 +34,7 @@ from privsketch.noise.account import Account, Shares
 
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
 WIDTH = 2**WIDTH_BITS
-_BLOCK = 2**17  # losses computed together: they stay in the cache
+_LOSSES_AT_ONCE = 2**17  # losses that fit the cache
 
 
 def whole_losses(
@@ -59,37 +59,39 @@ def whole_losses(
 
 
 def swap_losses(
-    data: Projected, candidates: Whole, chosen: Indices, width: int = WIDTH, loss: str = "squares"
+    data: Projected, candidates: Whole, centers: Indices, width: int = WIDTH, loss: str = "squares"
 ) -> Integers:
-    """Sum the losses (k, m) of the sets in which candidate y replaces center j, in one pass."""
-    rows = max(1, _BLOCK // len(candidates))
+    """Sum the losses (k, m) of the sets in which a candidate replaces a center, in one pass."""
+    rows = max(1, _LOSSES_AT_ONCE // len(candidates))
 
     def work(records: Whole) -> tuple[Integers, ...]:
-        total = np.zeros((len(chosen), len(candidates)))
+        total = np.zeros((len(centers), len(candidates)))
         for first in range(0, len(records), rows):
             block = records[first : first + rows]
             losses = whole_losses(block, candidates, RADIUS_BITS, width, loss)
-            total += _swap_losses(losses, chosen, width)
+            total += _swap_losses(losses, centers, width)
         return (total.astype(np.int64),)
 
     return data.sums(work, "losses of swaps")[0]
 
 
-def _swap_losses(losses: Whole, chosen: Indices, width: int) -> Whole:
+def _swap_losses(losses: Whole, centers: Indices, width: int) -> Whole:
     """Sum losses (n, m) over records after every swap, (k, m)."""
-    current = losses[:, chosen]
+    current = losses[:, centers]
     label = current.argmin(axis=1)
     rows = np.arange(len(losses))
     nearest = current[rows, label]
     current[rows, label] = width  # the loss without the nearest center is that of the second
     second = current.min(axis=1)
-    without_own = np.minimum(losses, second[:, np.newaxis])
+    without_nearest = np.minimum(losses, second[:, np.newaxis])
     np.minimum(losses, nearest[:, np.newaxis], out=losses)
-    return np.asarray(losses.sum(axis=0) + members(label, len(chosen)) @ (without_own - losses))
+    return np.asarray(
+        losses.sum(axis=0) + members(label, len(centers)) @ (without_nearest - losses)
+    )
 
 
 def members(labels: Indices, n_clusters: int) -> Whole:
-    """Return the membership of records in clusters, (k, n), as 0 and 1."""
+    """Return the membership of records in clusters, (k, n), as zeros and ones."""
     member = np.zeros((n_clusters, len(labels)))
     member[labels, np.arange(len(labels))] = 1.0
     return member
@@ -113,14 +115,14 @@ def release_swaps(
     steps = [*(f"swap {i}" for i in range(1, n_swaps + 1)), "best"]
     weights = {step: Fraction(1, len(steps)) for step in steps}
     parts = Account(Shares(account.budget(name), weights))
-    chosen = _start(candidates, n_clusters, stream)
+    centers = _start(candidates, n_clusters, stream)
     sets, losses = [], []
     for step in steps[:-1]:
-        after = swap_losses(data, candidates, chosen, width, loss)
+        after = swap_losses(data, candidates, centers, width, loss)
         removed, added = divmod(parts.choice(step, after.reshape(-1), width), len(candidates))
-        chosen = chosen.copy()
-        chosen[removed] = added
-        sets.append(chosen)
+        centers = centers.copy()
+        centers[removed] = added
+        sets.append(centers)
         losses.append(after[removed, added])
     best = parts.choice("best", np.array(losses, dtype=np.int64), width)
     account.charge(parts.receipt(f"{name}: swaps of candidates", None), 0.0)
@@ -128,16 +130,16 @@ def release_swaps(
 
 
 def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:
-    """Draw spread-out candidates, each by its squared distance to those before it."""
-    chosen: list[int] = []
+    """Draw spread-out candidates, each with probability in proportion to its squared distance."""
+    indices: list[int] = []
     squared = np.full(len(candidates), 16.0 * RADIUS**2)  # farther than any: the first is uniform
     for number in stream.uniform(n_clusters):
-        summed = np.cumsum(squared)
-        index = min(int(np.searchsorted(summed, number * summed[-1])), len(candidates) - 1)
-        chosen.append(index)
-        away = candidates - candidates[index]
-        squared = np.minimum(squared, np.vecdot(away, away))
-    return np.array(chosen)
+        sums = np.cumsum(squared)
+        index = min(int(np.searchsorted(sums, number * sums[-1])), len(candidates) - 1)
+        indices.append(index)
+        offsets = candidates - candidates[index]
+        squared = np.minimum(squared, np.vecdot(offsets, offsets))
+    return np.array(indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +177,7 @@ def release_centers(
 
 
 def moved_into_ball(points: Floats, passes: Passes) -> Whole:
-    """Round points (k, dim) to whole numbers; those outside the ball are moved to its edge."""
+    """Move points (k, dim) outside the ball to its edge, and round all to whole numbers."""
     largest = float(passes.limits.max())
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(np.rint(points * (largest / np.maximum(norms, largest))))
@@ -187,7 +189,6 @@ def nearest_losses(
     """Sum the whole losses, up to `width`, to the nearest center of each set, in one pass."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
-        # Losses of centers that are rounded beyond the edge, or of records far from all, are cut.
         sums = [
             whole_losses(records, centers, passes.bits, width, loss).min(axis=1).sum()
             for centers in sets

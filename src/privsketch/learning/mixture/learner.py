@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
-from privsketch.design.forecast import HOPELESS
+from privsketch.design.forecast import HOPELESS_NOISE
 from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.design.validity import require_cells, unknown_harmonics
@@ -197,7 +197,7 @@ def _concerns(
 ) -> tuple[str, ...]:
     """Return reasons to doubt the mixture, in words."""
     noise, texts = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
-    if noise <= HOPELESS:
+    if noise <= HOPELESS_NOISE:
         design = sketch.design
         texts += on_the_edge(model.means, model.weights, design.domain, design.schema)
     texts += missing_records(model.n_records, sketch)
@@ -212,14 +212,14 @@ def _concerns(
     schema = sketch.design.schema
     axes = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
     vague = int((model.standard_errors > widths)[:, axes].any(axis=1).sum())
-    if vague and noise <= HOPELESS:
+    if vague and noise <= HOPELESS_NOISE:
         texts.append(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
-    if schema is not None and noise <= HOPELESS:
+    if schema is not None and noise <= HOPELESS_NOISE:
         texts += _outside_bounds(model, widths, schema)
-    elif solution.outside_share > MAX_OUTSIDE_SHARE and noise <= HOPELESS:
+    elif solution.outside_share > MAX_OUTSIDE_SHARE and noise <= HOPELESS_NOISE:
         texts.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
             "the records were moved to: the domain may be too narrow"
