@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,14 @@ from privsketch.cli.shell.options import (
     PATH,
     SOURCE,
     THREADS,
+    TableOptions,
     choice,
-    chosen_columns,
     domain_of,
     ledger_options,
     listed_names,
     stated_domain,
     table_options,
+    with_options,
     with_unreadable,
 )
 from privsketch.cli.shell.output import (
@@ -36,12 +36,6 @@ from privsketch.cli.shell.output import (
 from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 
 _AGAIN = "releasing its records again would spend the budget again"
-
-
-def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(DOMAIN):
-        command = option(command)
-    return command
 
 
 @click.command()
@@ -70,7 +64,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     required=True,
     help="Numbers that are released for each record.",
 )
-@_domain_options
+@with_options(*DOMAIN)
 @choice(
     "--protect",
     ["row", "element"],
@@ -129,17 +123,14 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
 @JSON
 def release(
-    data: tuple[Path, ...],
+    stated: TableOptions,
     output: Path | None,
     box: tuple[str, str] | None,
     ball: float | None,
     schema: Path | None,
     center: str,
     n_components: int,
-    columns: str | None,
-    written: dict[str, Any],
     carry: str | None,
-    missing: str,
     n_threads: int | None,
     source: str | None,
     ledger: Any,
@@ -170,28 +161,20 @@ def release(
         from privsketch.ledger.entry import counted_refusals, writing_to
         from privsketch.projection.files import receipt_path, release_files
         from privsketch.tables.carried import RecordFiles
-        from privsketch.tables.reading import checked_missing
-        from privsketch.tables.untyped.format import FileFormat
+        from privsketch.tables.table import checked_missing
 
         domain = stated_domain(box, ball, center, None, schema)
-        domain, written = with_unreadable(domain, written)
+        domain, table = with_unreadable(domain, stated.table)
         # Learn it before anything is released.
         if not dry_run:
             require_file(required_output(output), "a released table stands beside its receipt")
-            _require_outputs(data, required_output(output), matrix_file, force)
+            _require_outputs(stated, required_output(output), matrix_file, force)
         carried = listed_names(carry) or []
         encoding = schema_of(domain)
         if encoding is not None:
             require_rows(encoding)
         with counted_refusals(ledger, what="rows"):
-            records = RecordFiles.of(
-                data,
-                chosen_columns(columns, data),
-                carried,
-                FileFormat(**written),
-                schema=encoding,
-                neighbours="replace",
-            )
+            records = RecordFiles.of(table, carried, encoding, neighbours="replace")
         projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
         budget = ps.Budget(choices["epsilon"], choices["delta"], "replace")
         say_cautions(domain, budget, None)  # the number of records is not known yet
@@ -211,7 +194,7 @@ def release(
             )
             return
         output = required_output(output)
-        with record_bar(data, "releasing") as advance, writing_to(str(output)):
+        with record_bar(table, "releasing") as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
@@ -222,7 +205,7 @@ def release(
                 projection,
                 output,
                 source=source or output.stem,
-                missing_to_center=checked_missing(missing, encoding),
+                missing_to_center=checked_missing(table.missing, encoding),
                 n_threads=n_threads,
                 progress=progress,
                 finish=spending.stop.finish,
@@ -245,7 +228,7 @@ def release(
 
 
 def _require_outputs(
-    data: tuple[Path, ...], output: Path, matrix_file: Path | None, force: bool
+    stated: TableOptions, output: Path, matrix_file: Path | None, force: bool
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
     from privsketch._base.errors import AccessError
@@ -260,7 +243,7 @@ def _require_outputs(
         outputs.append(matrix_file)
     for path in outputs:
         require_free(path, force, "choose another name" if path is matrix_file else _AGAIN)
-    require_apart(data, outputs)
+    require_apart(stated, outputs)
 
 
 def _forecast(projection: Any, records: Any) -> str:

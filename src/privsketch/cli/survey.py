@@ -13,8 +13,8 @@ from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     THREADS,
+    TableOptions,
     choice,
-    chosen_columns,
     file_options,
     ledger_options,
 )
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from privsketch import Check
     from privsketch.design.recipe import Design
     from privsketch.facts.schema import Schema
+    from privsketch.tables.table import Table
 
 
 @click.command()
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
 @JSON
 def check(
     design_file: Path,
-    data: tuple[Path, ...],
-    columns: str | None,
-    written: dict[str, Any],
-    missing: str,
+    stated: TableOptions,
 ) -> None:
     """Look at a table before anything is spent. For its holder alone.
 
@@ -55,20 +53,13 @@ def check(
 
     wanted = design_or_schema(design_file)
     stop = click.get_current_context().find_root().obj
-    with record_bar(data, "looking") as advance:
+    with record_bar(stated.table, "looking") as advance:
 
         def progress(done: int) -> None:
             stop.require_going()
             advance(done)
 
-        found = ps.check(
-            list(data),
-            wanted,
-            columns=chosen_columns(columns, data),
-            missing=missing,
-            progress=progress,
-            **written,
-        )
+        found = ps.check(stated.table, wanted, progress=progress)
     say(found.describe())
     if wants_json():
         answer(**check_facts(found))
@@ -148,9 +139,7 @@ def design_or_schema(path: Path) -> Design | Schema:
 )
 @JSON
 def bounds(
-    data: tuple[Path, ...],
-    columns: str,
-    written: dict[str, Any],
+    stated: TableOptions,
     dry_run: bool,
     **options: Any,
 ) -> None:
@@ -167,21 +156,15 @@ def bounds(
         from privsketch.cli.shell.progress import record_bar
 
         if dry_run:
-            _end_dry_bounds(chosen_columns(columns, data) or [], **options)
+            _end_dry_bounds(stated.table, **options)
             return
-        with record_bar(data, "counting") as advance:
+        with record_bar(stated.table, "counting") as advance:
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
                 advance(done)
 
-            found = ps.private_bounds(
-                list(data),
-                chosen_columns(columns, data) or [],
-                progress=progress,
-                **written,
-                **options,
-            )
+            found = ps.private_bounds(stated.table, progress=progress, **options)
         spending.stop.finish()
         spending.begin()
         with standard_output():
@@ -194,7 +177,7 @@ def bounds(
 
 
 def _end_dry_bounds(
-    columns: list[str] | list[int],
+    table: Table,
     *,
     epsilon: float,
     neighbours: Any,
@@ -207,8 +190,11 @@ def _end_dry_bounds(
     from privsketch.ledger.entry import cost_of_budget
     from privsketch.tables.survey.bounds import doublings
 
-    names = ("person", "max_records", "rows_per_person", "missing_person", "unreadable")
-    schema = doublings(columns, **{name: options[name] for name in names})
+    rules = {
+        name: options[name]
+        for name in ("person", "max_records", "rows_per_person", "missing_person")
+    }
+    schema = doublings(table.columns or (), unreadable=table.unreadable, **rules)
     budget = schema.charged(ps.Budget(epsilon, 0.0, neighbours))
     say(f"columns     {', '.join(schema.names)}\ncost        {budget.describe()}")
     say("no record was read; nothing was spent")

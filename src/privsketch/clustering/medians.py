@@ -152,7 +152,7 @@ def _searched(
     Charges: the shares "subspace" and "sketch".
     """
     if passes.dim <= MAX_COLUMNS:
-        missing = "center" if run.missing_to_center else "error"
+        missing = run.table.missing
         blocks = passes.changed(_unchanged, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
         return _learned(released, n_clusters)

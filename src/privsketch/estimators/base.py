@@ -7,6 +7,7 @@ up in a log that others read. Errors here are rewritten so that they quote no re
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,10 +29,12 @@ from privsketch.facts.units import field_values
 from privsketch.ledger.entry import Counted, LedgerName, counted_refusals
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.build import sketch
+from privsketch.sketching.engines.threads import stated_threads
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.kinds import kind_of
+from privsketch.tables.kinds import Kind, kind_of
 from privsketch.tables.memory import object_numbers
-from privsketch.tables.reading import checked_missing, read_points
+from privsketch.tables.reading import read_blocks, read_points
+from privsketch.tables.table import Table, checked_missing
 
 _Class = TypeVar("_Class", bound=type)
 # Shared descriptions of parameters and attributes, by the mark that stands for them.
@@ -105,20 +108,33 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _table_in(
         self, X: Any, domain: Domain | Schema, *, sparse: bool = False
-    ) -> tuple[Any, Domain | Schema, int]:
+    ) -> tuple[Table, Domain | Schema, int]:
         """Return a table for `fit`, the domain of its records, and their number of coordinates.
 
-        With a schema, which reads tables of any kind, X stays as it is.
+        A Table stays as it is, and so does everything with a schema, which reads tables of any
+        kind; other arrays and frames are checked as scikit-learn does, and become arrays.
         """
+        table = Table.of(X)
+        if table.missing not in ("error", self.missing):
+            raise ParameterError(
+                f"`missing={table.missing!r}` in the Table: state it in the estimator, whose "
+                "`predict` needs it too"
+            )
         if isinstance(domain, Schema):
-            seen(self, X)
-            return X, domain, domain.dim
-        if kind_of(X) == "spark":
-            width = _columns_on_spark(self, X)
-            return X, domain.with_dim(width), width
+            seen(self, X, domain)
+            return table, domain, domain.dim
+        table = table.stating(missing=self.missing)
+        if table.kind == "spark":
+            width = _columns_on_spark(self, table.data)
+            return table, domain.with_dim(width), width
+        if isinstance(X, Table):
+            width = _width_of(table, domain.dim)
+            _note_columns(self, _names_of(table) or range(width))
+            return table, domain.with_dim(width), width
         with counted_refusals(self.ledger, what="fit"):
-            table = validated(self, X, reset=True, sparse=sparse)
-        return table, domain.with_dim(table.shape[1]), int(table.shape[1])
+            array = validated(self, table.data, reset=True, sparse=sparse, kind=table.kind)
+        table = Table(array, missing=self.missing)
+        return table, domain.with_dim(array.shape[1]), int(array.shape[1])
 
     def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
         """Warn about a doubtful domain or budget before anything is spent."""
@@ -149,15 +165,16 @@ class PrivateLearner(PrivateEstimator):
     neighbours: Neighbours = "add-remove"
     n_records: float | None = None
 
-    def _public_records(self, table: Any, domain: Domain | Schema) -> float | None:
+    def _public_records(self, table: Table, domain: Domain | Schema) -> float | None:
         """Return the number of records if it is stated, or public under "replace".
 
         With a schema the table has not been read yet.
         """
         if self.n_records is not None or self.neighbours == "add-remove":
             return self.n_records
-        is_counted = not isinstance(domain, Schema) and kind_of(table) != "spark"
-        return int(table.shape[0]) or None if is_counted else None
+        kinds = ("array", "pandas", "sparse")
+        is_counted = not isinstance(domain, Schema) and table.kind in kinds
+        return int(table.data.shape[0]) or None if is_counted else None
 
     def _planned(
         self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
@@ -173,18 +190,18 @@ class PrivateLearner(PrivateEstimator):
             **{"n_records": self.n_records, **choices},
         )
 
-    def _released(self, table: Any, design: Design) -> Sketch:
+    def _released(self, table: Table, design: Design) -> Sketch:
         """Release the sketch of a table, and keep it with its receipt as `sketch_`, `receipt_`.
 
         Charges: the design's budget, once.
         """
-        released = sketch(
-            table,
-            design,
-            missing=self.missing,
-            n_threads=self.n_threads,
-            ledger=Counted(self.ledger),
-        )
+        if self.n_threads is not None and table.kind == "spark":
+            raise ParameterError(
+                f"`n_threads={self.n_threads}` with a Spark DataFrame: its workers use one thread "
+                "each; leave it out"
+            )
+        engine = stated_threads(self.n_threads)
+        released = sketch(table, design, engine=engine, ledger=Counted(self.ledger))
         # Keep what was paid for, even if learning is interrupted.
         self.sketch_: Sketch | None = released
         self.receipt_: Receipt = released.receipt
@@ -192,8 +209,8 @@ class PrivateLearner(PrivateEstimator):
 
     def _run_facts(self) -> dict[str, Any]:
         """Return the options of a clustering run, besides domain and budget."""
+        checked_missing(self.missing)
         return {
-            "missing_to_center": checked_missing(self.missing),
             "n_threads": self.n_threads,
             "random_state": self.random_state,
             "ledger": Counted(self.ledger),
@@ -236,8 +253,14 @@ def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
     return field_values(model.schema, model.centers)
 
 
-def seen(estimator: Any, X: Any) -> None:
-    """Note the number and the names of the columns of X, which are public."""
+def seen(estimator: Any, X: Any, schema: Schema) -> None:
+    """Note the number and the names of the columns of X, which are public.
+
+    A Table has those that it states, or those of the schema.
+    """
+    if isinstance(X, Table):
+        _note_columns(estimator, X.columns or _names_of(X) or schema.all_names)
+        return
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError(_NO_PATH)
     if kind_of(X) == "spark":
@@ -257,24 +280,63 @@ def _columns_on_spark(estimator: Any, X: Any) -> int:
     names = list(X.columns)
     if not names:
         raise RecordError("X: the table has no columns")
-    estimator.n_features_in_ = len(names)
-    estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    _note_columns(estimator, names)
     return len(names)
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
+def _names_of(table: Table) -> tuple[str | int, ...] | None:
+    """Return the columns of a Table by what is stated, or by the names of a frame."""
+    if table.columns is not None:
+        return tuple(table.columns)
+    if table.kind not in ("pandas", "spark"):
+        return None
+    return tuple(str(name) for name in table.data.columns)
+
+
+def _width_of(table: Table, dim: int | None) -> int:
+    """Return the number of columns of a Table: stated, of an array, or the number expected."""
+    if table.columns is not None:
+        return len(table.columns)
+    shape: tuple[int, ...] = getattr(table.data, "shape", ())
+    if table.kind in ("array", "pandas", "sparse") and len(shape) == 2:
+        return int(shape[1])
+    if dim is None:
+        raise ParameterError(
+            "X: the number of columns is not stated; name them with Table(..., columns=[...]), or "
+            "state the `dim` of the domain"
+        )
+    return dim
+
+
+def _note_columns(estimator: Any, columns: Sequence[str | int]) -> None:
+    """Set scikit-learn's attributes: the number of columns, and their names if all have one."""
+    estimator.n_features_in_ = len(columns)
+    estimator.__dict__.pop("feature_names_in_", None)
+    if all(isinstance(name, str) for name in columns):
+        estimator.feature_names_in_ = np.asarray(list(columns), dtype=object)
+
+
+def validated(
+    estimator: Any, X: Any, *, reset: bool, sparse: bool = False, kind: Kind | None = None
+) -> Any:
     """Return X as an array; errors never quote a value of a record.
 
     `reset` is for `fit`, which has its own rule for missing values. With `sparse`, matrices of
     SciPy are allowed and stay as they are.
     """
-    if kind_of(X) == "spark":
+    if isinstance(X, Table):  # its cells are numbers already, or refused
+        table = X.stating(missing=estimator.missing)
+        selection = table.selection(_width_of(table, getattr(estimator, "n_features_in_", None)))
+        blocks = [np.asarray(block) for block in read_blocks(table, selection)]
+        X, kind = np.concatenate([np.empty((0, selection.dim)), *blocks]), None
+    kind = kind_of(X) if kind is None else kind
+    if kind == "spark":
         raise RecordError(
             "X: a Spark DataFrame; `fit` of clusters, components and mixtures reads one, "
             "everything else needs an array or a data frame that is here"
         )
     # Dates would be converted silently, and values under a mask would be read.
-    if reset and kind_of(X) == "pandas" and X.ndim == 2:
+    if reset and kind == "pandas" and X.ndim == 2:
         _require_number_columns(X)
     kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
     if any(getattr(kind, "kind", "f") not in "fiubOc" for kind in kinds):
@@ -285,7 +347,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError(_NO_PATH)
     keep_missing = reset or estimator.missing == "center"
-    table = _numbers_of_objects(X)
+    table = _numbers_of_objects(X, kind)
     failure: Exception | None = None
     try:
         array = validate_data(
@@ -301,8 +363,8 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
         text = str(error)
         if isinstance(error, TypeError) and "sparse" in text.lower():
             raise  # scikit-learn's message about sparse input quotes nothing
-        kind = CellError if isinstance(error, TypeError) else RecordError
-        failure = kind(_without_values(text))
+        failing = CellError if isinstance(error, TypeError) else RecordError
+        failure = failing(_without_values(text))
     if failure is not None:
         raise failure  # outside of the except block: scikit-learn's error is not its context
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
@@ -328,13 +390,13 @@ def _not_numeric(name: str, *, is_date: bool = False) -> str:
     )
 
 
-def _numbers_of_objects(X: Any) -> Any:
+def _numbers_of_objects(X: Any, kind: Kind) -> Any:
     """Return X with Python objects read one by one, as numbers or missing values.
 
     scikit-learn converts a column as a whole: a cell that is not a float would stop all others,
     and a date would become a number.
     """
-    if kind_of(X) == "pandas":
+    if kind == "pandas":
         kinds = X.dtypes if X.ndim == 2 else ()
         indices = [index for index, kind in enumerate(kinds) if kind.kind == "O"]
         numbers = [

@@ -22,7 +22,8 @@ from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.ledger.entry import Counted
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
-from privsketch.tables.reading import checked_missing, read_points
+from privsketch.tables.reading import read_points
+from privsketch.tables.table import checked_missing
 
 _DRAWING_PARAMETERS = tuple(signature(Projection.draw).parameters)
 
@@ -159,7 +160,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         budget, domain = self._public_facts("replace")
         self._check_choices()
         if isinstance(domain, Schema):
-            seen(self, X)
+            seen(self, X, domain)
             table = read_points(X, domain)[0]
         else:
             table = validated(self, X, reset=True)

@@ -29,8 +29,8 @@ from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Neighbours, checked_source, exact
 from privsketch.sketching.build import sketch
-from privsketch.tables.kinds import kind_of
-from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks
+from privsketch.tables.reading import read_blocks
+from privsketch.tables.table import Table, checked_missing
 
 if TYPE_CHECKING:
     from opendp.mod import Domain, Measure, Measurement, Metric, Transformation
@@ -107,7 +107,7 @@ def make_sketch(
     checked_missing(missing, design.schema)
 
     def release(data: Any) -> Any:
-        return sketch(_checked_table(data), design, source=source, missing=missing)
+        return sketch(_checked_table(data).stating(missing=missing), design, source=source)
 
     measure, privacy_map = _cost(design)
     measurement = make_user_measurement(
@@ -165,16 +165,16 @@ def make_column(
         )
     if n_records is not None:
         n_records = require_count("n_records", n_records)
-    chosen = chosen_columns(1, [column], None, neighbours=design.budget.neighbours)
     metric = _metric(design)
 
     def values(data: Any) -> Floats:
-        blocks = part_blocks(_checked_table(data), chosen)
+        table = _checked_table(data).stating(columns=[column])
+        blocks = read_blocks(table, table.selection(1, neighbours=design.budget.neighbours))
         parts = [np.asarray(block, dtype=np.float64).ravel() for block in blocks]
-        found = np.concatenate([np.empty(0), *parts])
-        if n_records is not None and len(found) != n_records:
+        cells = np.concatenate([np.empty(0), *parts])
+        if n_records is not None and len(cells) != n_records:
             raise RecordError(f"the table has not the public number of records, {n_records}")
-        return found
+        return cells
 
     vectors = vector_domain(atom_domain(T="f64", nan=True), size=n_records)
     return make_user_transformation(
@@ -186,22 +186,21 @@ def make_column(
 
 
 def _is_table(data: Any) -> bool:
-    """Whether a table can be read, and read again."""
-    if isinstance(data, Iterator) or kind_of(data) == "other":  # streams of pyarrow among them
-        return False
-    if kind_of(data) == "parts" and isinstance(data, list | tuple):
-        return all(map(_is_table, data))
-    return True
+    """Return whether a table can be read, and read again."""
+    # Streams of pyarrow are iterators too.
+    return not any(
+        part.kind == "other" or isinstance(part.data, Iterator) for part in Table.of(data).leaves
+    )
 
 
-def _checked_table(data: Any) -> Any:
-    """The table; OpenDP does not ask whether it is in the domain."""
+def _checked_table(data: Any) -> Table:
+    """Return the table; OpenDP does not ask whether it is in the domain."""
     if not _is_table(data):
         raise RecordError(
             f"cannot ask a {type(data).__name__} several times: a study needs a table that can be "
             "read again; give an array, a frame, a path, or a list of them"
         )
-    return data
+    return Table.of(data)
 
 
 def _require_design(design: object) -> None:

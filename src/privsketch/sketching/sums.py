@@ -167,13 +167,14 @@ class ExactSums:
     """Sums of features and number of records, before noise. Private: never leaves the holder.
 
     `n_kept` of the records were kept by masks; all of them without. `marks` are those that a worker
-    noted of its records.
+    noted of its records. `origin` is the distribution of an engine of another package.
     """
 
     sums: Integers
     n_records: int
     n_kept: int
     marks: tuple[int, ...] = ()
+    origin: str | None = None
 
 
 class Summer(Protocol):

@@ -42,7 +42,7 @@ def is_device_table(data: Any) -> bool:
     return hasattr(kind, "__cuda_array_interface__")
 
 
-def device_table(data: Any, chosen: Selection) -> DeviceTable:
+def device_table(data: Any, selection: Selection) -> DeviceTable:
     """The columns of a record in an array of a device."""
     try:
         address, shape, strides, dtype, owner = _described(data)
@@ -58,7 +58,7 @@ def device_table(data: Any, chosen: Selection) -> DeviceTable:
         )
     if dtype.kind not in "fiub":
         raise RecordError(f"a column is not numeric (array of {dtype.type.__name__})")
-    columns = array_places(shape[1], chosen)
+    columns = array_places(shape[1], selection)
     places = range(shape[1]) if columns is None else columns
     return DeviceTable(
         address, shape[0], strides[0], tuple(strides[1] * place for place in places), dtype, owner

@@ -319,9 +319,9 @@ def require_kinds(
 # --------------------------------------------------------------- tables in memory
 
 
-def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
+def array_batches(array: Any, selection: Selection) -> Iterator[Any]:
     """Batches of a NumPy array, whose columns are those of the schema, in its order."""
-    schema = _schema(chosen)
+    schema = _schema(selection)
     if array.ndim != 2:
         raise TableError(
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
@@ -332,8 +332,8 @@ def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
             f"the schema names persons by column {schema.person!r}, and an array has no column "
             "names; give a table that has"
         )
-    if chosen.columns is not None:
-        places = array_places(array.shape[1], chosen) or []
+    if selection.columns is not None:
+        places = array_places(array.shape[1], selection) or []
     elif array.shape[1] == len(schema.columns):
         places = list(range(array.shape[1]))
     else:
@@ -354,28 +354,28 @@ def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
             return part
         return np.ma.array(part, mask=masks[rows, place])
 
-    yield from _batches(schema, len(plain), cells, chosen.dim)
+    yield from _batches(schema, len(plain), cells, selection.dim)
 
 
-def pandas_batches(frame: Any, chosen: Selection) -> Iterator[Any]:
+def pandas_batches(frame: Any, selection: Selection) -> Iterator[Any]:
     """Batches of a pandas frame, by the names of its columns."""
-    schema = _schema(chosen)
+    schema = _schema(selection)
     if getattr(frame, "ndim", 0) != 2:
         raise TableError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
-    names = selected_names(labels, chosen, "table")
+    names = selected_names(labels, selection, "table")
     places = [labels.index(name) for name in names]
 
     def cells(place: int, rows: slice) -> Any:
         return frame.iloc[rows, places[place]]
 
-    yield from _batches(schema, len(frame), cells, chosen.dim)
+    yield from _batches(schema, len(frame), cells, selection.dim)
 
 
-def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
+def list_batches(rows: Sequence[Any], selection: Selection) -> Iterator[Any]:
     """Batches of a list of rows, whose cells keep their own types."""
-    if chosen.is_total:
-        lists = _rows_of_one_width(rows, chosen)
+    if selection.is_total:
+        lists = _rows_of_one_width(rows, selection)
     else:
         if any(isinstance(row, Mapping | Set) or not isinstance(row, Iterable) for row in rows):
             raise RecordError(
@@ -387,16 +387,16 @@ def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
     array = np.empty((len(lists), len(lists[0]) if lists else 0), dtype=object)
     for place, row in enumerate(lists):
         array[place] = row
-    yield from array_batches(array, chosen)
+    yield from array_batches(array, selection)
 
 
-def _rows_of_one_width(rows: Sequence[Any], chosen: Selection) -> list[list[Any]]:
+def _rows_of_one_width(rows: Sequence[Any], selection: Selection) -> list[list[Any]]:
     """Rows of as many cells as are asked for; what has fewer, or is no row, has missing values.
 
     Where all columns are asked for, a row with more cells is none either.
     """
-    schema = _schema(chosen)
-    places = [column for column in chosen.columns or () if isinstance(column, int)]
+    schema = _schema(selection)
+    places = [column for column in selection.columns or () if isinstance(column, int)]
     if any(place < 0 for place in places):
         raise TableError(
             "columns: count them from 0 with `unreadable='missing'`; how many cells a row has is "
@@ -415,21 +415,21 @@ def _rows_of_one_width(rows: Sequence[Any], chosen: Selection) -> list[list[Any]
     return [cells(row) for row in rows]
 
 
-def sparse_batches(matrix: Any, chosen: Selection) -> Iterator[Any]:
+def sparse_batches(matrix: Any, selection: Selection) -> Iterator[Any]:
     """Batches of a matrix of SciPy."""
     for block in sparse_blocks(matrix, Selection(matrix.shape[1], None, None)):
-        yield from array_batches(block, chosen)
+        yield from array_batches(block, selection)
 
 
-def stream_batches(data: Any, chosen: Selection) -> Iterator[Any]:
+def stream_batches(data: Any, selection: Selection) -> Iterator[Any]:
     """Batches of anything that offers an Arrow stream or array."""
-    schema = _schema(chosen)
+    schema = _schema(selection)
     with opened_stream(data) as reader:
-        names = selected_names(reader.schema.names, chosen, "table")
+        names = selected_names(reader.schema.names, selection, "table")
         require_kinds(reader.schema, schema, "table", names)
         for batch in reader:
             own = batch.select(names).rename_columns(schema.all_names)
-            yield from sliced(own, chosen.dim)
+            yield from sliced(own, selection.dim)
 
 
 def sliced(batch: Any, dim: int) -> Iterator[Any]:
@@ -439,10 +439,10 @@ def sliced(batch: Any, dim: int) -> Iterator[Any]:
         yield batch.slice(first, rows)
 
 
-def _schema(chosen: Selection) -> Schema:
-    if chosen.schema is None:
+def _schema(selection: Selection) -> Schema:
+    if selection.schema is None:
         raise TableError("schema: there is none")
-    return chosen.schema
+    return selection.schema
 
 
 def _batches(

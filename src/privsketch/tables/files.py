@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ from privsketch.tables.memory import (
     Rows,
     Selection,
     array_blocks,
-    chosen_rows,
     rows_per_block,
     selected,
     selected_names,
+    selected_rows,
 )
 from privsketch.tables.untyped.excel import sheet_names, sheet_rows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
@@ -53,24 +53,24 @@ SUFFIXES = {
 UNTYPED = ("csv", "excel")
 
 
-def file_blocks(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Block]:
+def file_blocks(path: Path, selection: Selection, stretch: range | None = None) -> Iterator[Block]:
     """Blocks of a file of any kind we read, told by its name.
 
     `stretch` is the part to read, in the units in which a file of its kind is cut: rows
     (.npy), row groups (Parquet), record batches (Arrow); all of it if left out.
     """
-    for block, _ in file_rows(path, chosen, stretch):
+    for block, _ in file_rows(path, selection, stretch):
         yield block
 
 
-def file_rows(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Rows]:
+def file_rows(path: Path, selection: Selection, stretch: range | None = None) -> Iterator[Rows]:
     """The same blocks, each with the carried columns of its rows."""
     kind = file_kind(path)
     if kind in UNTYPED:
-        yield from (text_rows if kind == "csv" else sheet_rows)(path, chosen)
+        yield from (text_rows if kind == "csv" else sheet_rows)(path, selection)
     else:
         reader = {"npy": _npy, "parquet": _parquet, "arrow": _arrow}[kind]
-        yield from reader(path, chosen, stretch)
+        yield from reader(path, selection, stretch)
 
 
 def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
@@ -120,11 +120,11 @@ def suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def _npy(path: Path, chosen: Selection, rows: range | None) -> Iterator[Rows]:
+def _npy(path: Path, selection: Selection, rows: range | None) -> Iterator[Rows]:
     array = _npy_array(path)
     part = array if rows is None else array[rows.start : rows.stop]
-    reader = array_blocks if chosen.schema is None else array_batches
-    for block in reader(part, chosen):
+    reader = array_blocks if selection.schema is None else array_batches
+    for block in reader(part, selection):
         yield block, None
 
 
@@ -138,25 +138,25 @@ def _npy_array(path: Path) -> Block:
     return array
 
 
-def _parquet(path: Path, chosen: Selection, groups: range | None) -> Iterator[Rows]:
+def _parquet(path: Path, selection: Selection, groups: range | None) -> Iterator[Rows]:
     with _open_parquet(path) as file:
-        names = _selected(file.schema_arrow, chosen, path)
+        names = _selected(file.schema_arrow, selection, path)
         batches = file.iter_batches(
-            batch_size=rows_per_block(chosen.dim),
+            batch_size=rows_per_block(selection.dim),
             row_groups=None if groups is None else list(groups),
-            columns=[*names, *chosen.carried],
+            columns=[*names, *selection.carried],
             use_threads=checked_threads(None) > _FEW_CORES,
         )
         for batch in batches:
-            yield from chosen_rows(batch, names, chosen)
+            yield from selected_rows(batch, names, selection)
 
 
-def _selected(fields: Any, chosen: Selection, path: Path) -> list[str]:
+def _selected(fields: Any, selection: Selection, path: Path) -> list[str]:
     """Names of the columns to read, of types that can be read."""
-    if chosen.schema is None:
-        return selected(fields, chosen, str(path))
-    names = selected_names(fields.names, chosen, str(path))
-    require_kinds(fields, chosen.schema, str(path), names)
+    if selection.schema is None:
+        return selected(fields, selection, str(path))
+    names = selected_names(fields.names, selection, str(path))
+    require_kinds(fields, selection.schema, str(path), names)
     return names
 
 
@@ -178,16 +178,16 @@ def _open_parquet(path: Path) -> Iterator[Any]:
 _ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def _arrow(path: Path, chosen: Selection, places: range | None) -> Iterator[Rows]:
+def _arrow(path: Path, selection: Selection, places: range | None) -> Iterator[Rows]:
     with _open_arrow(path) as file:
-        names = _selected(file.schema, chosen, path)
+        names = _selected(file.schema, selection, path)
         if hasattr(file, "get_batch"):
             places = range(file.num_record_batches) if places is None else places
             batches = (file.get_batch(i) for i in places)
         else:
             batches = iter(file)
         for batch in batches:
-            yield from chosen_rows(batch, names, chosen)
+            yield from selected_rows(batch, names, selection)
 
 
 @contextmanager
@@ -255,17 +255,6 @@ def expanded(path: str | os.PathLike[str]) -> list[Path]:
     for each in found:
         _require_plain(each)
     return [file for each in found for file in expanded(each)]
-
-
-def record_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The files of several paths, each of them once: its records would count twice otherwise."""
-    files: list[Path] = []
-    seen: set[object] = set()
-    for path in paths:
-        for file in expanded(path):
-            require_new(file, seen)
-            files.append(file)
-    return files
 
 
 def require_new(file: Path, seen: set[object]) -> None:

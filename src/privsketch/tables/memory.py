@@ -43,7 +43,7 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
         raise failure
 
 
-def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
+def array_blocks(array: Block, selection: Selection) -> Iterator[Block]:
     """Blocks of a NumPy array."""
     if array.ndim != 2:
         raise TableError(
@@ -53,10 +53,10 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     if array.dtype.kind not in "fiubO":
         kind = array.dtype.type.__name__  # of text, not how long the longest is
         raise TableError(f"a column is not numeric (array of {kind})")
-    places = array_places(array.shape[1], chosen)
+    places = array_places(array.shape[1], selection)
     if isinstance(array, np.matrix):  # which would multiply as such
         array = np.asarray(array)
-    rows = rows_per_block(chosen.dim)
+    rows = rows_per_block(selection.dim)
     for first in range(0, len(array), rows):
         block = array[first : first + rows]
         if places is not None:
@@ -72,25 +72,25 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
         yield block
 
 
-def array_places(width: int, chosen: Selection) -> list[int] | None:
+def array_places(width: int, selection: Selection) -> list[int] | None:
     """Numbers of the columns of an array to read; None for all of them."""
-    if chosen.columns is None:
-        if width != chosen.dim:
-            raise TableError(wrong_width("table", width, chosen.dim))
+    if selection.columns is None:
+        if width != selection.dim:
+            raise TableError(wrong_width("table", width, selection.dim))
         return None
-    if any(isinstance(column, str) for column in chosen.columns):
+    if any(isinstance(column, str) for column in selection.columns):
         raise TableError("columns: an array has no column names; give column numbers")
-    return column_places([int(column) for column in chosen.columns], width)
+    return column_places([int(column) for column in selection.columns], width)
 
 
-def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
+def pandas_blocks(frame: Any, selection: Selection) -> Iterator[Block]:
     """Blocks of a pandas frame, whose index is not part of a record."""
     if getattr(frame, "ndim", 0) != 2:
         raise TableError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
-    names = selected_names(labels, chosen, "table")
+    names = selected_names(labels, selection, "table")
     columns = [_pandas_column(frame.iloc[:, labels.index(name)]) for name in names]
-    rows = rows_per_block(chosen.dim)
+    rows = rows_per_block(selection.dim)
     for first in range(0, len(frame), rows):
         parts = (column[first : first + rows] for column in columns)
         yield _columns_block([_numbers(p, n) for p, n in zip(parts, names, strict=True)])
@@ -126,7 +126,7 @@ def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
     return np.asarray(as_floats(array).to_numpy(zero_copy_only=False))
 
 
-def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
+def list_blocks(rows: Sequence[Any], selection: Selection) -> Iterator[Block]:
     """Blocks of a nested list of numbers, read as float64 whatever else is in it."""
     is_masked = any(isinstance(row, np.ma.MaskedArray) for row in rows)
     try:
@@ -140,7 +140,7 @@ def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
     if array.dtype.kind in "fiub":
         with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
             array = array.astype(np.float64)
-    yield from array_blocks(array, chosen)
+    yield from array_blocks(array, selection)
 
 
 def object_numbers(cells: Block, numbers: Sequence[int] | None = None) -> npt.NDArray[np.float64]:
@@ -180,10 +180,10 @@ def is_missing_cell(cell: Any) -> bool:
     return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
 
 
-def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
+def stream_blocks(data: Any, selection: Selection) -> Iterator[Block]:
     """Blocks of anything that offers an Arrow stream or array."""
     with opened_stream(data) as reader:
-        names = selected(reader.schema, chosen, "table")
+        names = selected(reader.schema, selection, "table")
         for batch in reader:
             for block, _ in batch_rows(batch, names):
                 yield block
@@ -217,16 +217,16 @@ def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) ->
         yield _batch_block(part, names), part.select(list(carried)) if carried else None
 
 
-def chosen_rows(batch: Any, names: Sequence[str], chosen: Selection) -> Iterator[Rows]:
+def selected_rows(batch: Any, names: Sequence[str], selection: Selection) -> Iterator[Rows]:
     """The same by a selection; with a schema, the batch itself with the columns of it."""
-    if chosen.schema is None:
-        yield from batch_rows(batch, names, chosen.carried)
+    if selection.schema is None:
+        yield from batch_rows(batch, names, selection.carried)
         return
-    own = chosen.schema.all_names  # columns may be chosen by place
-    rows = rows_per_block(chosen.dim)
+    own = selection.schema.all_names  # columns may be selected by number
+    rows = rows_per_block(selection.dim)
     for first in range(0, batch.num_rows, rows):
         part = batch.slice(first, rows)
-        carried = part.select(list(chosen.carried)) if chosen.carried else None
+        carried = part.select(list(selection.carried)) if selection.carried else None
         yield part.select(list(names)).rename_columns(own), carried
 
 
@@ -396,25 +396,25 @@ class Selection:
         return any(isinstance(name, FoundName) for name in self.columns or self.names or ())
 
 
-def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
+def selected(schema: Any, selection: Selection, what: str) -> list[str]:
     """Names of the columns to read, all of them numeric."""
-    names = selected_names(schema.names, chosen, what)
+    names = selected_names(schema.names, selection, what)
     require_numeric(schema, names, what)
     return names
 
 
 def selected_names(
-    available: Sequence[str], chosen: Selection, what: str, *, may_show: bool = True
+    available: Sequence[str], selection: Selection, what: str, *, may_show: bool = True
 ) -> list[str]:
     """Those asked for, else the design's, else all if there are just as many as needed.
 
     `may_show` is False if the names come from a line that may be a record: errors then say
     nothing of them.
     """
-    columns = chosen.columns if chosen.columns is not None else chosen.names
+    columns = selection.columns if selection.columns is not None else selection.names
     if columns is None:
-        if len(available) != chosen.dim:
-            raise TableError(wrong_width(what, len(available), chosen.dim))
+        if len(available) != selection.dim:
+            raise TableError(wrong_width(what, len(available), selection.dim))
         names = list(available)
     else:
         numbers = [column for column in columns if isinstance(column, int)]
@@ -422,14 +422,14 @@ def selected_names(
         names = [available[c] if isinstance(c, int) else c for c in columns]
         if len(set(names)) != len(names):
             raise TableError("columns: a column is named twice")
-    for name in (*names, *chosen.carried):
+    for name in (*names, *selection.carried):
         if list(available).count(name) != 1:
-            raise TableError(_misfit(available, name, chosen, what, may_show))
+            raise TableError(_misfit(available, name, selection, what, may_show))
     return names
 
 
 def _misfit(
-    available: Sequence[str], name: str, chosen: Selection, what: str, may_show: bool
+    available: Sequence[str], name: str, selection: Selection, what: str, may_show: bool
 ) -> str:
     """What to say of a name that is not there, or there twice."""
     state = "unknown" if name not in available else "not unique"
@@ -438,12 +438,12 @@ def _misfit(
         more = ", ..." if len(available) > 12 else ""
         advice = (
             "; name them with `columns=[...]`, in their order"
-            if chosen.format.header is False
+            if selection.format.header is False
             else ""
         )
         return f"{what}: column {name!r} is {state}; it has {shown}{more}{advice}"
     advice = "names count letter by letter; if its first line is a record, say `header=False`"
-    if name in chosen.stated:
+    if name in selection.stated:
         return f"{what}: column {name!r} is {state} among its {len(available)} columns; {advice}"
     return f"{what}: a column name is {state}; {advice}"
 

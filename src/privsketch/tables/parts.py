@@ -41,12 +41,12 @@ class BlockPart:
 Part = FilePart | BlockPart
 
 
-def file_parts(path: Path, chosen: Selection) -> Iterator[FilePart]:
+def file_parts(path: Path, selection: Selection) -> Iterator[FilePart]:
     """Stretches that together are the whole file; a file that cannot be cut is one part."""
     path = path.absolute()  # workers may run in another folder
     cut = {"npy": _rows, "parquet": _row_groups, "arrow": _batches}.get(file_kind(path))
     # What is empty or damaged is left whole, so that its reader says what it would always say.
-    stretches = [] if cut is None else cut(path, chosen.dim)
+    stretches = [] if cut is None else cut(path, selection.dim)
     if not stretches:
         yield FilePart(path)
     for stretch in stretches:

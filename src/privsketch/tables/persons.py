@@ -221,7 +221,7 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         if _differ(words[order[found]], ~first):
             values = words[order[found], 2:]
             found = found[np.lexsort((*values.T, place))]
-        chosen = order[found[first]]
+        selection = order[found[first]]
     else:
         of_group = np.cumsum(new) - 1
         # Within groups, which stay where they are, by the hash of the row.
@@ -231,9 +231,9 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         if _differ(words[order][again], same):
             again = np.lexsort((*words[order, 2:].T, rows[order], of_group))
         rank = np.arange(len(order)) - starts[of_group]
-        chosen = order[again][rank < most]
-    kept = np.take(words, chosen, axis=0)
-    return _Chunk(kept, None if texts is None else texts.take(_indices(chosen)))
+        selection = order[again][rank < most]
+    kept = np.take(words, selection, axis=0)
+    return _Chunk(kept, None if texts is None else texts.take(_indices(selection)))
 
 
 def _differ(words: Words, same: npt.NDArray[np.bool_]) -> bool:
@@ -391,8 +391,8 @@ def joined_by_persons(cuts: Sequence[Cut], place: int, max_records: int) -> Iter
         return
     texts = [chunk.texts for chunk in given if chunk.texts is not None]
     words = np.concatenate([chunk.words for chunk in given])
-    chosen = _reduced(words, _joined(texts) if texts else None, max_records)
-    yield np.ascontiguousarray(chosen.words[:, 2:]).view(np.float64)
+    selection = _reduced(words, _joined(texts) if texts else None, max_records)
+    yield np.ascontiguousarray(selection.words[:, 2:]).view(np.float64)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ _BLOCK_ENTRIES = 2**18  # 3 to 4 MB of values and column numbers, as much as oth
 _BLOCK_ROWS = 2**14  # at most, however few entries they have: some results have a row for each
 
 
-def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:
+def sparse_blocks(matrix: Any, selection: Selection) -> Iterator[Block]:
     """Blocks of dense rows."""
-    places = array_places(_width(matrix), chosen)
+    places = array_places(_width(matrix), selection)
     rows = _by_rows(matrix)
     step = rows_per_block(rows.shape[1])
     for first in range(0, rows.shape[0], step):
@@ -31,11 +31,11 @@ def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:
         yield block if places is None else block[:, places]
 
 
-def csr_blocks(matrix: Any, chosen: Selection) -> Iterator[Any]:
+def csr_blocks(matrix: Any, selection: Selection) -> Iterator[Any]:
     """Blocks of rows as CSR arrays of their own, columns in order and each of them once."""
     from scipy.sparse import csr_array
 
-    places = array_places(_width(matrix), chosen)
+    places = array_places(_width(matrix), selection)
     rows = _by_rows(matrix)
     first, n_rows = 0, rows.shape[0]
     while first < n_rows:

@@ -12,7 +12,8 @@ features, very many columns) is summed on the host.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
@@ -29,47 +30,53 @@ from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source,
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, MEANS, DeviceKernel
 from privsketch.noise.mechanism import saturating_add
 from privsketch.noise.sums import MAX_RECORDS
-from privsketch.sketching.engines.work import Work
+from privsketch.sketching.engines.threads import Threads
+from privsketch.sketching.engines.work import Progress, Work
 from privsketch.sketching.sums import (
     MASK_BYTES,
     ExactSums,
     RecordSums,
     add_exact,
     bernoulli,
-    exact_sums,
     rows_at_once,
     subsets,
 )
-from privsketch.tables.device import DeviceTable, device_table, is_device_table
+from privsketch.tables.device import DeviceTable, device_table
 from privsketch.tables.memory import Selection, array_places
-from privsketch.tables.reading import part_blocks
+from privsketch.tables.reading import read_blocks
+from privsketch.tables.table import Table
 
-Progress = Callable[[int], None]
 _COPY_BYTES = 2**24  # of one copy to the device: long enough to be fast, short enough to overlap
 _DEVICE_VALUES = 2**27  # 16-bit numbers at a time, of records that are on the device already
 _MAX_LANES = 4  # threads that copy: more of them wait for each other
 
 
-def cuda_sums(
-    data: Any, work: Work, *, n_threads: int | None = None, progress: Progress | None = None
-) -> ExactSums:
-    """Exact sums over all records, from the first device; `n_threads` copy to it."""
-    device().use()
-    if is_device_table(data):
-        if work.chosen.schema is not None:
-            raise RecordError(
-                "an array on a device with a schema: tables are encoded on the host; copy it there"
-            )
-        return _from_device(device_table(data, work.chosen), work, n_threads, progress)
-    if not has_kernel(work.design):
-        return exact_sums(
-            part_blocks(data, work.chosen),
-            work.design,
-            missing_to_center=work.missing_to_center,
-            n_threads=n_threads,
-            progress=progress,
-        )
-    return _from_host(_host_blocks(data, work.chosen), work, n_threads, progress)
+@dataclass(frozen=True)
+class Cuda:
+    """The first of NVIDIA's graphics processors, from the generation of the A100 on.
+
+    Parameters
+    ----------
+    n_threads : int, optional
+        Number of threads that copy records to the device; one per core by default.
+    """
+
+    n_threads: int | None = None
+
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a table on the host or on the device."""
+        device().use()
+        selection = work.selection
+        if table.is_on_device:
+            if selection.schema is not None:
+                raise RecordError(
+                    "an array on a device with a schema: tables are encoded on the host; copy it "
+                    "there"
+                )
+            return _from_device(device_table(table.data, selection), work, self.n_threads, progress)
+        if not has_kernel(work.design):
+            return Threads(self.n_threads).sums(table, work, progress)
+        return _from_host(_host_blocks(table, selection), work, self.n_threads, progress)
 
 
 def has_kernel(design: Design) -> bool:
@@ -154,8 +161,8 @@ class _DeviceSums:
             place = 0 if rows is None else lane.put(np.append(rows, np.int32(0)))
             self._columns.add(lane.stream, records, kept, place)
         if self._by_block and self._masks.kept is not None:
-            chosen = subsets(kept, self._m // self._block, self._masks.kept // self._block)
-            lists = np.ascontiguousarray(chosen.T)
+            blocks = subsets(kept, self._m // self._block, self._masks.kept // self._block)
+            lists = np.ascontiguousarray(blocks.T)
             counts = lists.sum(axis=1)
             numbers = np.flatnonzero(lists) - np.repeat(np.arange(len(lists)) * kept, counts)
             rows = (numbers if rows is None else rows[numbers]).astype(np.int32)
@@ -179,12 +186,13 @@ class _DeviceSums:
 # -------------------------------------------------------------------- records of the host
 
 
-def _host_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
-    """Blocks as readers give them; those of plain arrays are larger."""
+def _host_blocks(table: Table, selection: Selection) -> Iterator[Block]:
+    """Yield blocks as readers give them; those of plain arrays are larger."""
+    data = table.data
     is_plain = type(data) is np.ndarray and data.ndim == 2 and code_of(data.dtype) is not None
-    is_plain = is_plain and chosen.schema is None
-    if not is_plain or array_places(data.shape[1], chosen) is not None:
-        yield from part_blocks(data, chosen)
+    is_plain = is_plain and selection.schema is None
+    if not is_plain or array_places(data.shape[1], selection) is not None:
+        yield from read_blocks(table, selection)
         return
     yield from chunks([data], max(1, _COPY_BYTES // max(1, data[:1].nbytes)))
 
@@ -264,7 +272,9 @@ class _Quantisers:
         with self._lock:
             if code not in self._by_code:
                 self._by_code[code] = DeviceQuantiser(
-                    self._work.design.domain, code, missing_to_center=self._work.missing_to_center
+                    self._work.design.domain,
+                    code,
+                    missing_to_center=self._work.selection.to_center,
                 )
             return self._by_code[code]
 
@@ -323,7 +333,8 @@ def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tupl
     if code is None:
         raise RecordError(f"the device reads no numbers of type {table.dtype}; convert the array")
     dim = work.design.dim
-    quantise = DeviceQuantiser(work.design.domain, code, missing_to_center=work.missing_to_center)
+    to_center = work.selection.to_center
+    quantise = DeviceQuantiser(work.design.domain, code, missing_to_center=to_center)
     places, rows = to_device(np.array(table.places)), max(1, _DEVICE_VALUES // dim)
     for first in range(0, table.n, rows):
         count = min(rows, table.n - first)

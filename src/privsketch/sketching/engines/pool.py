@@ -10,16 +10,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 
-from privsketch._base.errors import PrivsketchError, RecordError
-from privsketch.sketching.engines.work import Outcome, Work, part_sums
+from privsketch._base.errors import PrivsketchError, RecordError, require_count
+from privsketch.sketching.engines.work import Outcome, Progress, Work, part_sums
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.parts import Part
+from privsketch.tables.reading import read_parts
+from privsketch.tables.table import Table
 
 _DIED = (
     "engine='pool': a worker process ended before its work was done; nothing was released. Scripts "
@@ -28,35 +31,46 @@ _DIED = (
 )
 
 
-def pool_sums(
-    parts: Iterable[Part],
-    work: Work,
-    *,
-    n_workers: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> ExactSums:
-    """Exact sums over all parts, from `n_workers` processes; one per core if left out."""
-    total = exact_sums((), work.design, n_threads=1)
-    n_workers = _cores() if n_workers is None else n_workers
-    pool = ProcessPoolExecutor(
-        n_workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_alone
-    )
-    try:
-        for outcome in _outcomes(pool, parts, work, 2 * n_workers):
-            if isinstance(outcome, PrivsketchError):
-                raise outcome
-            total = add_exact([total, outcome])
-            if progress is not None:
-                progress(outcome.n_records)
-    except BrokenProcessPool:
-        raise RecordError(_DIED) from None
-    except KeyboardInterrupt:
-        _end_workers(pool)  # nobody waits for what they are doing
-        raise
-    finally:
-        with _interrupts_later():  # a second one would leave workers that wait for ever
-            pool.shutdown(cancel_futures=True)
-    return total
+@dataclass(frozen=True)
+class Pool:
+    """Processes of this machine.
+
+    Parameters
+    ----------
+    n_workers : int, optional
+        Number of processes; one per core by default.
+    """
+
+    n_workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_workers is not None:
+            require_count("n_workers", self.n_workers)
+
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a table."""
+        total = exact_sums((), work.design, n_threads=1)
+        n_workers = _cores() if self.n_workers is None else int(self.n_workers)
+        parts = read_parts(table, work.selection)
+        pool = ProcessPoolExecutor(
+            n_workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_alone
+        )
+        try:
+            for outcome in _outcomes(pool, parts, work, 2 * n_workers):
+                if isinstance(outcome, PrivsketchError):
+                    raise outcome
+                total = add_exact([total, outcome])
+                if progress is not None:
+                    progress(outcome.n_records)
+        except BrokenProcessPool:
+            raise RecordError(_DIED) from None
+        except KeyboardInterrupt:
+            _end_workers(pool)  # nobody waits for what they are doing
+            raise
+        finally:
+            with _interrupts_later():  # a second one would leave workers that wait for ever
+                pool.shutdown(cancel_futures=True)
+        return total
 
 
 def _outcomes(

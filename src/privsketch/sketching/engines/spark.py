@@ -32,13 +32,21 @@ import numpy as np
 from privsketch import __version__
 from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
 from privsketch._base.types import Block
-from privsketch.sketching.engines.work import Work, files_alone, foreign_error, quietly
+from privsketch.sketching.engines.work import (
+    Progress,
+    Work,
+    block_sums,
+    files_alone,
+    foreign_error,
+    quietly,
+)
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
-from privsketch.tables.kinds import OnSpark, kind_of
+from privsketch.tables.kinds import OnSpark
 from privsketch.tables.memory import Selection, selected_names
 from privsketch.tables.parts import FilePart
 from privsketch.tables.persons import CHUNK_BYTES, Key, SelectedRows, mixed_persons, sorted_chunks
-from privsketch.tables.reading import names_persons, part_blocks, part_persons
+from privsketch.tables.reading import names_persons, part_persons, read_blocks
+from privsketch.tables.table import Table
 
 MAX_PARTS = 512  # results that the driver waits for; each costs a task about 10 ms
 _TICK = 0.2  # seconds between two looks at whether somebody wants to stop
@@ -46,28 +54,31 @@ _PLACE_BITS = 16  # of a person's hash, by which rows are brought together
 _OUTCOME = "part int, outcome binary"
 _ROW = "place int, words binary, person binary, error binary"
 Blocks = Iterator[Block]
-Progress = Callable[[int], None]
 
 
-def spark_sums(
-    data: Any, work: Work, *, scheduler: Any = None, progress: Progress | None = None
-) -> ExactSums:
-    """Exact sums over a Spark DataFrame, or files that the workers can read.
+@dataclass(frozen=True)
+class Spark:
+    """A cluster of Spark, which must be the holder's own.
 
-    `scheduler` is a session, or the master of one that is started and stopped again.
+    Parameters
+    ----------
+    session : SparkSession or str, optional
+        For files: a session, or a master like "spark://host:7077" of one that is started and
+        stopped again. By default the active session, or one as Spark is set up.
     """
-    compute = partial(_sums, work.design, work.missing_to_center)
-    with spark_records(data, work.chosen, scheduler) as records:
-        parts = [exact_sums((), work.design, n_threads=1)]
-        for found in records.each(compute, tick=progress):
-            parts.append(found)
-            if progress is not None:
-                progress(found.n_records)
-    return add_exact(parts)
 
+    session: Any = None
 
-def _sums(design: Any, missing_to_center: bool, blocks: Blocks) -> ExactSums:
-    return exact_sums(blocks, design, missing_to_center=missing_to_center, n_threads=1)
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a Spark DataFrame, or of files that the workers can read."""
+        unnoted = replace(work, selection=replace(work.selection, noter=None))
+        with spark_records(table, work.selection, self.session) as records:
+            parts = [exact_sums((), work.design, n_threads=1)]
+            for exact in records.each(partial(block_sums, unnoted), tick=progress):
+                parts.append(exact)
+                if progress is not None:
+                    progress(exact.n_records)
+        return add_exact(parts)
 
 
 # ---------------------------------------------------------------- records on Spark
@@ -110,7 +121,7 @@ class SparkRecords(OnSpark):
         kinds = {is_text for _, _, is_text in found} - {None}
         if len(kinds) > 1:
             raise mixed_persons()
-        noter = reading.chosen.noter
+        noter = reading.selection.noter
         if noter is not None:
             for _, marks, _ in found:
                 noter.add(marks)
@@ -126,14 +137,14 @@ class Reading:
     """How a worker reads its part; small, and public but for the key of a ledger's marks."""
 
     names: tuple[str, ...]
-    chosen: Selection
+    selection: Selection
     parts: tuple[FilePart, ...] | None = None
     changes: tuple[Callable[[Block], Iterable[Block]], ...] = ()
     version: str = __version__
 
     def unnoted(self) -> Reading:
         """The same without marks."""
-        return replace(self, chosen=replace(self.chosen, noter=None))
+        return replace(self, selection=replace(self.selection, noter=None))
 
     def tables(self, batches: Iterable[Any]) -> Iterator[Any]:
         """What readers take: batches with the names of their columns, or parts of files."""
@@ -144,10 +155,10 @@ class Reading:
                 for place in batch.column(0).to_pylist():
                     yield self.parts[place]
 
-    def blocks(self, batches: Iterable[Any], chosen: Selection) -> Blocks:
+    def blocks(self, batches: Iterable[Any], selection: Selection) -> Blocks:
         """Records of a partition."""
         return self.changed(
-            chain.from_iterable(part_blocks(each, chosen) for each in self.tables(batches))
+            chain.from_iterable(read_blocks(each, selection) for each in self.tables(batches))
         )
 
     def changed(self, blocks: Blocks) -> Blocks:
@@ -159,7 +170,7 @@ class Reading:
     @property
     def max_records(self) -> int:
         """How many records of a person count."""
-        return 1 if self.chosen.schema is None else self.chosen.schema.max_records
+        return 1 if self.selection.schema is None else self.selection.schema.max_records
 
 
 # ---------------------------------------------------------------- tasks
@@ -174,9 +185,9 @@ class _Summing:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         def outcome() -> Any:
-            chosen = self.reading.chosen
-            own = None if chosen.noter is None else chosen.noter.fresh()
-            value = self.compute(self.reading.blocks(batches, replace(chosen, noter=own)))
+            selection = self.reading.selection
+            own = None if selection.noter is None else selection.noter.fresh()
+            value = self.compute(self.reading.blocks(batches, replace(selection, noter=own)))
             return value, () if own is None else own.marks.values, None
 
         yield _batch(quietly(self.reading.version, outcome))
@@ -192,10 +203,10 @@ class _Sorting:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        reading, chosen = self.reading, self.reading.chosen
+        reading, selection = self.reading, self.reading.selection
         tables = reading.tables(batches)
-        pieces = chain.from_iterable(part_persons(each, chosen) for each in tables)
-        chunks = sorted_chunks(pieces, chosen.dim, reading.max_records, self.key)
+        pieces = chain.from_iterable(part_persons(each, selection) for each in tables)
+        chunks = sorted_chunks(pieces, selection.dim, reading.max_records, self.key)
         kinds = pa.int32(), pa.binary(), pa.binary(), pa.binary()
         while True:
             chunk = quietly(reading.version, lambda: next(chunks, None))
@@ -234,7 +245,7 @@ class _Joining:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         def outcome() -> Any:
-            dim = self.reading.chosen.dim
+            dim = self.reading.selection.dim
             rows = SelectedRows(dim, self.reading.max_records, key=self.key)
             kinds = set()
             for words, texts in _rows_together(batches, dim + 2):
@@ -422,40 +433,40 @@ def _our_error(error: Exception) -> PrivsketchError:
 
 @contextmanager
 def spark_records(
-    data: Any, chosen: Selection, scheduler: Any = None, *, again: bool = False
+    table: Table, selection: Selection, session: Any = None, *, again: bool = False
 ) -> Iterator[SparkRecords]:
-    """Records of a Spark DataFrame, or of files; `again` if they will be read several times."""
+    """Give records of a Spark DataFrame, or of files; `again` if they are read several times."""
     _require_spark()
-    if isinstance(data, SparkRecords):
-        yield data
-    elif kind_of(data) == "spark":
-        if scheduler is not None:
-            raise ParameterError("scheduler: a Spark DataFrame has its own session; leave it out")
-        yield _frame_records(data, chosen, again)
+    if isinstance(table.data, SparkRecords):
+        yield table.data
+    elif table.kind == "spark":
+        if session is not None:
+            raise ParameterError("session: a Spark DataFrame has its own session; leave it out")
+        yield _frame_records(table.data, selection, again)
     else:
         tables = "a Spark DataFrame"
-        parts = tuple(files_alone(data, replace(chosen, noter=None), "spark", tables))
-        key = Key() if names_persons(chosen) else None
-        with _session(scheduler) as session:
+        parts = tuple(files_alone(table, replace(selection, noter=None), "spark", tables))
+        key = Key() if names_persons(selection) else None
+        with _opened(session) as session:
             n_parts = min(max(len(parts), 1), MAX_PARTS)
             frame = session.range(0, len(parts), 1, n_parts)
-            yield SparkRecords(frame, Reading((), chosen, parts), key)
+            yield SparkRecords(frame, Reading((), selection, parts), key)
 
 
-def _frame_records(frame: Any, chosen: Selection, again: bool) -> SparkRecords:
+def _frame_records(frame: Any, selection: Selection, again: bool) -> SparkRecords:
     """The columns of a record, refused here if no reader would take them."""
     _require_frame(frame, again)
     available = [field.name for field in frame.schema.fields]
-    names = selected_names(available, chosen, "table")
-    chosen = replace(chosen, columns=tuple(names), names=None)
+    names = selected_names(available, selection, "table")
+    selection = replace(selection, columns=tuple(names), names=None)
     fields = [frame.schema.fields[available.index(name)] for name in names]
-    for _ in part_blocks(_empty_table(fields), replace(chosen, noter=None)):
+    for _ in read_blocks(_empty_table(fields), replace(selection, noter=None)):
         pass
     # By place: names may have points in them, or differ from others in capitals alone.
     places = [f"c{place}" for place in range(len(available))]
     plain = frame.toDF(*places).select(*(places[available.index(name)] for name in names))
-    key = Key() if names_persons(chosen) else None
-    return SparkRecords(plain, Reading(tuple(names), chosen), key)
+    key = Key() if names_persons(selection) else None
+    return SparkRecords(plain, Reading(tuple(names), selection), key)
 
 
 def _require_frame(frame: Any, again: bool) -> None:
@@ -537,34 +548,34 @@ def _require_spark() -> None:
 
 
 @contextmanager
-def _session(scheduler: Any) -> Iterator[Any]:
-    """The session to read files with; one that is started here is stopped again."""
+def _opened(given: Any) -> Iterator[Any]:
+    """Give the session to read files with; one that is started here is stopped again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if isinstance(scheduler, SparkSession):
-        yield scheduler
+    if isinstance(given, SparkSession):
+        yield given
         return
-    if scheduler is not None and not isinstance(scheduler, str):
+    if given is not None and not isinstance(given, str):
         raise ParameterError(
-            f"scheduler: got {type(scheduler).__name__}; expected a SparkSession, or the master of "
-            "a cluster like 'spark://host:7077'"
+            f"session: got {type(given).__name__}; expected a SparkSession, or the master of a "
+            "cluster like 'spark://host:7077'"
         )
     if SparkContext._active_spark_context is not None:
         active = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        if scheduler not in (None, active.sparkContext.master):
+        if given not in (None, active.sparkContext.master):
             raise ParameterError(
-                "scheduler", scheduler, "there is a session of another master; stop it first"
+                f"there is a session of another master than {given!r}; stop it first"
             )
         yield active
         return
     # It would show numbers of records to whoever opens its page, and take interrupts for itself.
     builder = SparkSession.builder.appName("privsketch").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if scheduler is not None:
-        builder = builder.master(scheduler)
+    if given is not None:
+        builder = builder.master(given)
     python = os.environ.get("PYSPARK_PYTHON")
-    if python is None and (scheduler is None or scheduler.startswith("local")):
+    if python is None and (given is None or given.startswith("local")):
         os.environ["PYSPARK_PYTHON"] = sys.executable  # or it would be python3 of the path
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT) if is_main else None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar
@@ -36,8 +36,8 @@ from privsketch.ledger.entry import LedgerName, cost_of_budget, entered
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.tables.memory import Selection
-from privsketch.tables.reading import names_persons, part_blocks
-from privsketch.tables.untyped.format import FileFormat
+from privsketch.tables.reading import names_persons, read_blocks
+from privsketch.tables.table import Table
 
 FALSE_ALARM = 0.01  # that any empty doubling of any column is taken for one with values
 # Values nearer to zero than 2^LEAST are taken for zero; from 2^MOST on they are told apart no more.
@@ -162,7 +162,7 @@ class Bounds:
 
 def private_bounds(
     data: Any,
-    columns: Sequence[str | int],
+    columns: Sequence[str | int] | None = None,
     *,
     epsilon: float,
     neighbours: Neighbours = "add-remove",
@@ -171,13 +171,6 @@ def private_bounds(
     rows_per_person: int | None = None,
     missing_person: str = "error",
     max_outside: float = 0.001,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    sheet: str | None = None,
-    quotes: bool | None = None,
-    unreadable: str = "error",
     source: str | None = None,
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -191,11 +184,12 @@ def private_bounds(
 
     Parameters
     ----------
-    data : array, table, path, list of paths
-        See `privsketch.tables.reading`.
-    columns : list of str or int
-        Columns of numbers, by name, or by place where they have none. A missing value of one of
-        them counts in none of its doublings. The budget is split evenly over them.
+    data : Table, array, frame, path, list of paths
+        See `Table`. Its cells that cannot be read are refused or missing, as it states.
+    columns : list of str or int, optional
+        Columns of numbers, by name, or by number where they have none, here or in the Table. A
+        missing value counts in none of its column's doublings. The budget is split evenly over
+        the columns.
     epsilon : float
         Pure; delta is 0.
     neighbours : {"add-remove", "replace"}
@@ -210,10 +204,6 @@ def private_bounds(
         What is done with rows that name no person.
     max_outside : float
         Share of the values, by noisy counts, that bounds may leave out on purpose at their ends.
-    header, delimiter, decimal, encoding, sheet, quotes : optional
-        How files are written, as in `sketch`.
-    unreadable : {"error", "missing"}
-        What to do with cells that cannot be read: refuse the table, or treat them as missing.
     source : str, optional
         Name of the set of records, for the receipt.
     n_threads : int, optional
@@ -240,20 +230,23 @@ def private_bounds(
         isinstance(max_outside, Real) and 0 <= max_outside < 0.5
     ):
         raise ParameterError("max_outside", max_outside, "expected a share from 0 to below 0.5")
-    chosen_names = _names(columns)
+    table = Table.of(data, None if columns is None else _names(columns))
+    if table.columns is None:
+        raise ParameterError("columns: name the columns of numbers, here or in the Table")
+    named = (*_names(table.columns), *(() if person is None else (person,)))
     schema = doublings(
-        chosen_names,
+        table.columns,
         person=person,
         max_records=max_records,
         rows_per_person=rows_per_person,
         missing_person=missing_person,
-        unreadable=unreadable,
+        unreadable=table.unreadable,
     )
     budget = schema.charged(Budget(epsilon, 0.0, neighbours))
-    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes)
     source = None if source is None else checked_source(source)
-    persons = () if person is None else (person,)
-    chosen = Selection(schema.dim, (*chosen_names, *persons), None, format=format, schema=schema)
+    # A record of a sheet without any value counts nowhere, so their number is of no use.
+    format = replace(table.format, n_records=None)
+    selection = Selection(schema.dim, named, None, format=format, schema=schema)
     with entered(
         ledger,
         lambda: cost_of_budget(budget),
@@ -261,7 +254,7 @@ def private_bounds(
         source=source,
         is_total=schema.is_total,
     ) as entry:
-        counts = _counts(data, chosen, n_threads, progress)
+        counts = _counts(table, selection, n_threads, progress)
         account = Account(Shares(budget, {_SHARE: Fraction(1)}))
         # A record is in one cell of each column.
         noisy, scale = account.laplace(_SHARE, counts, schema.dim)
@@ -291,17 +284,17 @@ def _place(column: Any) -> int:
 
 
 def _counts(
-    data: Any,
-    chosen: Selection,
+    table: Table,
+    selection: Selection,
     n_threads: int | None,
     progress: Callable[[int], None] | None,
 ) -> Integers:
     """Exact numbers of values (n_columns, N_CELLS) in all cells."""
-    counts = np.zeros((chosen.dim, N_CELLS), dtype=np.int64)
-    for block in part_blocks(data, chosen, n_threads=n_threads, progress=progress):
+    counts = np.zeros((selection.dim, N_CELLS), dtype=np.int64)
+    for block in read_blocks(table, selection, n_threads=n_threads, progress=progress):
         for row, values in zip(counts, np.asarray(block).T, strict=True):
             row += np.bincount(values[values >= 0].astype(np.int64), minlength=N_CELLS)
-        if progress is not None and not names_persons(chosen):
+        if progress is not None and not names_persons(selection):
             progress(len(block))
     return counts
 

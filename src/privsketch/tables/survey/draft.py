@@ -17,9 +17,10 @@ from privsketch.facts.budget import NEIGHBOURS, Neighbours
 from privsketch.facts.schema import KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind
-from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
+from privsketch.tables.files import UNTYPED, file_kind, file_schema
 from privsketch.tables.memory import plain_kind
-from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.table import Table
+from privsketch.tables.untyped.format import FileFormat
 from privsketch.tables.untyped.lines import TextFile
 
 _PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
@@ -63,17 +64,16 @@ _FIELDS = {
 }
 
 
-def drafted(
-    path: Path, format: FileFormat = PLAIN, neighbours: Neighbours = "add-remove"
-) -> dict[str, Any]:
-    """A schema with open places, as JSON values, from names and types of a file.
+def drafted(data: Any, neighbours: Neighbours = "add-remove") -> dict[str, Any]:
+    """Draft a schema with open places, as JSON values, from names and types of a file.
 
-    Of a folder, or of what a pattern matches, from the first one. Its rules are such that nothing
+    Of several files, the first one is looked at. Its rules are such that nothing
     that one record says can stop a release under these `neighbours`.
     """
     rules = _RULES[require_one_of("neighbours", neighbours, NEIGHBOURS)]
-    path = expanded(path)[0]
-    fields = file_schema(path, format)
+    table = Table.of(data)
+    path = next(file for leaf in table.leaves for file in leaf.files)
+    fields = file_schema(path, table.format)
     if isinstance(fields, int):
         columns = [_column(str(place), "number") for place in range(fields)]
     elif file_kind(path) in UNTYPED:
@@ -163,9 +163,11 @@ def _open_fields(column: Any, place: int) -> list[str]:
     return []
 
 
-def misfits(schema: Schema, path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """What of a schema files do not have, by their names and types alone; parameters are marked."""
-    return [text for file in expanded(path) for text in _misfits(schema, file, format)]
+def misfits(schema: Schema, data: Any) -> list[str]:
+    """List what files do not have of a schema, by names and types alone; parameters are marked."""
+    table = Table.of(data)
+    files = [file for leaf in table.leaves for file in leaf.files]
+    return [text for file in files for text in _misfits(schema, file, table.format)]
 
 
 def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:

@@ -29,7 +29,7 @@ from typing import Any
 
 from privsketch._base.errors import RecordError, TableError
 from privsketch.tables.cells import UNREADABLE, Raw, marked_cells, readable
-from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
+from privsketch.tables.memory import Rows, Selection, rows_per_block, selected_rows
 from privsketch.tables.untyped.conversion import NULLS
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.text import column_words, may_be_record, named_columns
@@ -50,27 +50,28 @@ def sheet_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
         return _names(path, rows, format)
 
 
-def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
+def sheet_rows(path: Path, selection: Selection) -> Iterator[Rows]:
     """Blocks of records with their carried columns."""
     import pyarrow as pa
 
-    if chosen.neighbours == "replace" and chosen.format.n_records is None:
+    if selection.neighbours == "replace" and selection.format.n_records is None:
         raise TableError(f"{path}: {SHEET_FAULT}")
-    has_header = chosen.format.header is not False
-    with _rows(path, chosen.format.sheet) as rows:
-        available = _names(path, rows, chosen.format)
-        names, known = named_columns(available, path, chosen)
+    has_header = selection.format.header is not False
+    with _rows(path, selection.format.sheet) as rows:
+        available = _names(path, rows, selection.format)
+        names, known = named_columns(available, path, selection)
+        texts = _texts(names, selection)
         readers = {
             **{name: (_number, pa.float64()) for name in names},
-            **{name: (_text, pa.string()) for name in (*chosen.carried, *_texts(names, chosen))},
+            **{name: (_text, pa.string()) for name in (*selection.carried, *texts)},
         }
-        marked = set(chosen.texts_among(names)) - set(_texts(names, chosen))
+        marked = set(selection.texts_among(names)) - set(texts)
         places = {name: available.index(name) for name in readers}
-        if chosen.leaves_out_empty_rows:
+        if selection.leaves_out_empty_rows:
             rows = (row for row in rows if row)
-        while block := list(islice(rows, rows_per_block(chosen.dim))):
+        while block := list(islice(rows, rows_per_block(selection.dim))):
             if has_header and any(len(row) > len(available) for row in block):
-                if not chosen.is_total:
+                if not selection.is_total:
                     raise RecordError(f"{path}: a row has cells beyond those of the first row")
                 block = [row if len(row) <= len(available) else [] for row in block]
             columns = []
@@ -80,25 +81,25 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
                 cells = (row[place] if place < len(row) else "" for row in block)
                 if name in marked:
                     columns.append(marked_cells(partial(_number, which=which), kind, cells))
-                elif chosen.is_total:
+                elif selection.is_total:
                     values = [readable(partial(read, which=which), cell) for cell in cells]
                     columns.append(pa.array([_none(value) for value in values], kind))
                 else:
                     columns.append(pa.array([read(cell, which) for cell in cells], kind))
             batch = pa.RecordBatch.from_arrays(columns, names=list(readers))
-            yield from chosen_rows(batch, names, chosen)
+            yield from selected_rows(batch, names, selection)
 
 
 def _none(value: Any) -> Any:
     return None if value is UNREADABLE else value
 
 
-def _texts(names: Sequence[str], chosen: Selection) -> list[str]:
+def _texts(names: Sequence[str], selection: Selection) -> list[str]:
     """Columns that are read as text; not numbers that are looked at, whose cells have types."""
-    columns = () if chosen.schema is None else chosen.schema.columns
+    columns = () if selection.schema is None else selection.schema.columns
     pairs = zip(names, columns, strict=False)
     numbers = {n for n, c in pairs if isinstance(c, Raw) and not c.column.READS_TEXT}
-    return [name for name in chosen.texts_among(names) if name not in numbers]
+    return [name for name in selection.texts_among(names) if name not in numbers]
 
 
 def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[str]:

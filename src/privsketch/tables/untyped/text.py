@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from privsketch._base.errors import RecordError, TableError
-from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
+from privsketch.tables.memory import Rows, Selection, selected_names, selected_rows
 from privsketch.tables.untyped.conversion import MISSING_WORDS, NULLS, numbers_in_text
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.lines import (
@@ -270,28 +270,28 @@ def _first_names(file: TextFile, *, mend: bool) -> list[str]:
 
 
 def text_columns(
-    available: Sequence[str], path: Path, chosen: Selection
+    available: Sequence[str], path: Path, selection: Selection
 ) -> tuple[list[str], list[str | None]]:
     """The same as `named_columns`, with a hint if lines seem to be cut in the wrong places."""
     try:
-        return named_columns(available, path, chosen)
+        return named_columns(available, path, selection)
     except RecordError as error:
-        hint = delimiter_hint(available, TextFile.of(path, chosen.format))
+        hint = delimiter_hint(available, TextFile.of(path, selection.format))
         # Without a header it is a record that says how many columns there are.
-        kind = RecordError if chosen.format.header is False else TableError
+        kind = RecordError if selection.format.header is False else TableError
         raise kind(error.text + hint) from None
 
 
 def named_columns(
-    available: Sequence[str], path: Path, chosen: Selection
+    available: Sequence[str], path: Path, selection: Selection
 ) -> tuple[list[str], list[str | None]]:
     """Names of the columns to read, and what errors may call each column of a file.
 
     `available` are those of a first line, which may be a record unless it is stated to be none.
     """
-    is_stated = may_be_shown(available, chosen.format.header)
-    names = selected_names(available, chosen, str(path), may_show=is_stated)
-    return names, [name if is_stated or name in chosen.stated else None for name in available]
+    is_stated = may_be_shown(available, selection.format.header)
+    names = selected_names(available, selection, str(path), may_show=is_stated)
+    return names, [name if is_stated or name in selection.stated else None for name in available]
 
 
 def column_words(known: Sequence[str | None], place: int) -> str:
@@ -311,23 +311,23 @@ def _leave() -> None:
             rows.close()
 
 
-def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
+def text_rows(path: Path, selection: Selection) -> Iterator[Rows]:
     """Blocks of records with their carried columns."""
-    rows = _text_rows(path, chosen)
+    rows = _text_rows(path, selection)
     _READING.add(rows)
     return rows
 
 
-def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
-    file = TextFile.of(path, chosen.format)
-    if not chosen.is_total:
-        yield from _arrow_rows(file, chosen)
+def _text_rows(path: Path, selection: Selection) -> Generator[Rows]:
+    file = TextFile.of(path, selection.format)
+    if not selection.is_total:
+        yield from _arrow_rows(file, selection)
         return
     file.require_mendable()
     n_rows = 0
-    if chosen.format.header is not False:  # else the first reading counts cells of a record
+    if selection.format.header is not False:  # else the first reading counts cells of a record
         try:
-            for rows in _arrow_rows(file, chosen):
+            for rows in _arrow_rows(file, selection):
                 yield rows
                 n_rows += _n_rows(rows)
             return
@@ -335,7 +335,7 @@ def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
             raise
         except RecordError:  # something does not fit: once more, and nothing of it stops a release
             pass
-    for rows in _arrow_rows(file, chosen, mend=True):
+    for rows in _arrow_rows(file, selection, mend=True):
         n_again = min(n_rows, _n_rows(rows))
         n_rows -= n_again
         if n_again < _n_rows(rows):
@@ -349,38 +349,38 @@ def _n_rows(rows: Rows) -> int:
     return int(block.num_rows) if hasattr(block, "num_rows") else len(block)
 
 
-def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Generator[Rows]:
+def _arrow_rows(file: TextFile, selection: Selection, *, mend: bool = False) -> Generator[Rows]:
     """Blocks of a file as Arrow reads it; with `mend`, nothing that a record says stops it."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    path, header = file.path, chosen.format.header
+    path, header = file.path, selection.format.header
     known: list[str | None] = []  # what errors may call the columns
     with _errors(file, known), file.open(mend=mend) as stream:
         if mend and header is False:  # what they say is not for a record to decide
             rest = _more(stream, b"").removeprefix(_BOM)
-            beginning = _Beginning(numbered_columns(chosen), rest)
+            beginning = _Beginning(numbered_columns(selection), rest)
         else:
             beginning = _beginning(file, stream)
-        if chosen.is_total and beginning.ends_in_cr:
+        if selection.is_total and beginning.ends_in_cr:
             raise TableError(f"{path}: its lines end in carriage returns; {_CR_ADVICE}")
         available = beginning.names
         if not available:
             if header is not False:
                 raise TableError(f"{path}: not valid {file.kind}: no header line with column names")
-            if chosen.n_asked > 1 or not beginning.rest:
+            if selection.n_asked > 1 or not beginning.rest:
                 return
             available = ["0"]
-        names, shown = text_columns(available, path, chosen)
+        names, shown = text_columns(available, path, selection)
         known += shown
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
-        texts = (*chosen.carried, *(names if mend else chosen.texts_among(names)))
+        texts = (*selection.carried, *(names if mend else selection.texts_among(names)))
         kinds = {name: pa.float64() for name in names}
         kinds.update({name: pa.string() for name in texts})
         mark = secrets.randbits(52)
         line = file.delimiter.join([str(mark)] * len(available)).encode()
-        source = _source(file, stream, beginning, line, len(available), chosen, mend)
+        source = _source(file, stream, beginning, line, len(available), selection, mend)
         reader = held = None
         try:
             reader = arrow_csv.open_csv(
@@ -405,12 +405,12 @@ def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Gen
             for batch in reader:
                 if batch.num_rows:
                     if held is not None:
-                        yield from _rows_of(held, names, chosen, mend)
+                        yield from _rows_of(held, names, selection, mend)
                     held = batch
             if source.fault:
                 raise RecordError(f"{path}: {source.fault}")
             rest = _without_last(held, names, mark, path)
-            yield from _rows_of(rest, names, chosen, mend)
+            yield from _rows_of(rest, names, selection, mend)
         except pa.ArrowException:
             if source.fault:  # what Arrow misses is what was kept from it
                 raise RecordError(f"{path}: {source.fault}") from None
@@ -427,7 +427,7 @@ def _source(
     beginning: _Beginning,
     line: bytes,
     width: int,
-    chosen: Selection,
+    selection: Selection,
     mend: bool,
 ) -> _WithLastLine:
     """What Arrow reads of a file, guarded or mended."""
@@ -446,7 +446,7 @@ def _source(
 
     def is_quoted() -> bool:
         """Whether all line breaks that end no line are inside of quotes."""
-        if chosen.is_total:
+        if selection.is_total:
             return False
         with file.open() as again:
             lines = mended(again, _beginning(file, again))
@@ -461,12 +461,12 @@ def _source(
     return _WithLastLine(stream, beginning.rest, line, guard)
 
 
-def numbered_columns(chosen: Selection) -> list[str]:
+def numbered_columns(selection: Selection) -> list[str]:
     """Names of as many columns, from "0" on, as those that are asked for need.
 
     For files without a header in which no record may say how many there are.
     """
-    asked = [*(chosen.columns or chosen.names or range(chosen.dim)), *chosen.carried]
+    asked = [*(selection.columns or selection.names or range(selection.dim)), *selection.carried]
     if not all(str(name).isdecimal() for name in asked):
         raise TableError(
             "columns: a file without a header has columns 0, 1, ...; name those that make a record "
@@ -475,27 +475,29 @@ def numbered_columns(chosen: Selection) -> list[str]:
     return [str(place) for place in range(max(map(int, asked)) + 1)]
 
 
-def _rows_of(batch: Any, names: Sequence[str], chosen: Selection, is_text: bool) -> Iterator[Rows]:
+def _rows_of(
+    batch: Any, names: Sequence[str], selection: Selection, is_text: bool
+) -> Iterator[Rows]:
     """Blocks of a batch; where all of it is text, numbers are read here."""
     if is_text:
-        for name in set(names) - set(chosen.texts_among(names)):
+        for name in set(names) - set(selection.texts_among(names)):
             place = batch.schema.get_field_index(name)
-            numbers, _ = numbers_in_text(batch.column(place), chosen.format.decimal)
+            numbers, _ = numbers_in_text(batch.column(place), selection.format.decimal)
             batch = batch.set_column(place, name, numbers)
-    yield from chosen_rows(_with_points(batch, names, chosen), names, chosen)
+    yield from selected_rows(_with_points(batch, names, selection), names, selection)
 
 
-def _with_points(batch: Any, names: Sequence[str], chosen: Selection) -> Any:
+def _with_points(batch: Any, names: Sequence[str], selection: Selection) -> Any:
     """The same with a point in numbers that stand in columns of text, where a comma is its mark.
 
     Labels and persons may be numbers: 1,0 is 1, as it would be in a column of numbers.
     """
     import pyarrow.compute as pc
 
-    mark = chosen.format.decimal
-    if chosen.schema is None or mark == ".":
+    mark = selection.format.decimal
+    if selection.schema is None or mark == ".":
         return batch
-    kinds = [getattr(column, "column", column).READS_TEXT for column in chosen.schema.columns]
+    kinds = [getattr(column, "column", column).READS_TEXT for column in selection.schema.columns]
     pattern = rf"^(\s*[+-]?\d+){re.escape(mark)}(\d*([eE][+-]?\d+)?\s*)$"
     for name, is_text in zip(names, [*kinds, True], strict=False):
         if is_text:
