@@ -496,7 +496,7 @@ def test_workers_of_another_version_refuse(design):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("engine", "message"),
     [
         (lambda: "flink", "engine='flink'"),
         (lambda: object(), "engine: got object"),

@@ -34,6 +34,7 @@ from privsketch.clustering.pipeline.plan import PipelinePlan
 from privsketch.clustering.run import Run, clustered
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.kernels.quantiser import CompiledQuantiser
+from privsketch.sketching.engines import session
 from privsketch.sketching.engines import spark as spark_engine
 from privsketch.sketching.engines.spark import spark_records
 from privsketch.tables import parts
@@ -437,9 +438,9 @@ def test_somebody_who_stops_it_leaves_no_job(spark, frame, design, tmp_path):
     assert not woke.exists()  # as it would if the job had gone on to its end
 
 
-@pytest.mark.parametrize(("words", "told"), spark_engine._CAUSES.items())
+@pytest.mark.parametrize(("words", "told"), session.CAUSES.items())
 def test_causes_are_told_in_our_words(words, told):
-    error = spark_engine._our_error(RuntimeError(f"{SECRET} {words} {SECRET}"))
+    error = session.spark_error(RuntimeError(f"{SECRET} {words} {SECRET}"))
     assert told in str(error)
     assert SECRET not in str(error)
 

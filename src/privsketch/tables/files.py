@@ -21,7 +21,8 @@ import numpy as np
 from privsketch._base.errors import RecordError, TableError
 from privsketch._base.threads import checked_threads
 from privsketch._base.types import Block
-from privsketch.tables.encoding import array_batches, require_kinds
+from privsketch.tables.batches import array_batches
+from privsketch.tables.encoding import require_kinds
 from privsketch.tables.memory import (
     Rows,
     Selection,

@@ -25,8 +25,9 @@ import numpy.typing as npt
 from privsketch._base.errors import MissingError, ParameterError, RecordError, TableError
 from privsketch._base.types import Block, Floats
 from privsketch.facts.schema import Schema
+from privsketch.tables.batches import BATCH_READERS
 from privsketch.tables.cells import Plain
-from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded, guarded
+from privsketch.tables.encoding import all_encoded, encoded, guarded
 from privsketch.tables.files import (
     UNTYPED,
     count_in_file,

@@ -41,7 +41,7 @@ from privsketch.sketching.engines.work import (
     persons_sums,
 )
 from privsketch.sketching.sums import ExactSums, exact_sums
-from privsketch.tables.encoding import array_batches
+from privsketch.tables.batches import array_batches
 from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.persons import Key
 from privsketch.tables.reading import names_persons

@@ -12,34 +12,22 @@ records; Spark's loggers are silent while our jobs run, and the error that is ra
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from privsketch import __version__
 from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
 from privsketch._base.types import Block
-from privsketch.sketching.engines.work import (
-    Progress,
-    Work,
-    block_sums,
-    files_alone,
-    foreign_error,
-    quietly,
-)
+from privsketch.sketching.engines.session import collected, opened_session, require_spark
+from privsketch.sketching.engines.work import Progress, Work, block_sums, files_alone, quietly
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.kinds import OnSpark
 from privsketch.tables.memory import Selection, selected_names
@@ -49,7 +37,6 @@ from privsketch.tables.reading import names_persons, part_persons, read_blocks
 from privsketch.tables.table import Table
 
 MAX_PARTS = 512  # results that the driver waits for; each costs a task about 10 ms
-_TICK = 0.2  # seconds between two looks at whether somebody wants to stop
 _PLACE_BITS = 16  # of a person's hash, by which rows are brought together
 _OUTCOME = "part int, outcome binary"
 _ROW = "place int, words binary, person binary, error binary"
@@ -115,7 +102,7 @@ class SparkRecords(OnSpark):
                 rows = _mapped(rows, _Sorting(reading, self.key), _ROW)
                 rows = rows.repartition("place").coalesce(MAX_PARTS)
                 rows = _mapped(rows, _Joining(reading, self.key, compute), _OUTCOME)
-        found = _collected(self.frame.sparkSession, rows, tick)
+        found = collected(self.frame.sparkSession, rows, tick)
         if isinstance(found, PrivsketchError):
             raise found  # here, where no foreign error is its context
         kinds = {is_text for _, _, is_text in found} - {None}
@@ -307,128 +294,7 @@ def _mapped(rows: Any, task: Callable[[Iterator[Any]], Iterator[Any]], schema: s
     return rows.mapInArrow(privsketch, schema)
 
 
-# ---------------------------------------------------------------- the driver
-
-
-def _collected(session: Any, rows: Any, tick: Progress | None) -> list[Any] | PrivsketchError:
-    """Outcomes of all parts, or the first error; the job is cancelled if anybody stops it here."""
-    from pyspark import inheritable_thread_target
-
-    tag = f"privsketch-{uuid4().hex}"
-
-    context = session.sparkContext
-
-    def collect() -> list[Any]:
-        context.addJobTag(tag)
-        try:
-            with _silent_here():
-                return rows.collect()  # type: ignore[no-any-return]
-        finally:
-            context.removeJobTag(tag)
-
-    inherited = inheritable_thread_target(session)  # itself where threads share all of it
-    with _silent(session), ThreadPoolExecutor(1) as pool:
-        future = pool.submit(collect if inherited is session else inherited(collect))
-        try:
-            while not wait([future], timeout=_TICK).done:
-                if tick is not None:
-                    tick(0)
-        except BaseException:
-            with suppress(Exception):  # again, as it may not have begun yet
-                context.cancelJobsWithTag(tag)
-                while not wait([future], timeout=_TICK).done:
-                    context.cancelJobsWithTag(tag)
-            raise
-        error = future.exception()
-    if error is not None:
-        if not isinstance(error, Exception):
-            raise error
-        return _our_error(error)
-    found, seen = [], set()
-    for part, outcome in future.result():
-        if part in seen:
-            return RecordError(f"`engine='spark'`: part {part} came twice; nothing was released")
-        seen.add(part)
-        found.append(pickle.loads(outcome))  # noqa: S301 - of a task of ours
-    failures = [each for each in found if isinstance(each, PrivsketchError)]
-    return failures[0] if failures else found
-
-
-_LOGGER = "org.apache.spark"
-_PYTHON_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-_silence = threading.Lock()
-_silenced: dict[str, Any] = {"count": 0, "level": None}  # jobs, and what it was before them
-
-
-@contextmanager
-def _silent(session: Any) -> Iterator[None]:
-    """Spark's loggers in the driver say nothing: of a task that fails they quote all it said."""
-    log4j = session.sparkContext._jvm.org.apache.logging.log4j
-    configurator, context = log4j.core.config.Configurator, log4j.LogManager.getContext(False)
-    with _silence:
-        if _silenced["count"] == 0:
-            own = context.getConfiguration().getLoggers().get(_LOGGER)
-            _silenced["level"] = None if own is None else own.getLevel()
-            configurator.setLevel(_LOGGER, log4j.Level.OFF)
-        _silenced["count"] += 1
-    try:
-        yield
-    finally:
-        with _silence:
-            _silenced["count"] -= 1
-            if _silenced["count"] == 0 and _silenced["level"] is not None:
-                configurator.setLevel(_LOGGER, _silenced["level"])
-            elif _silenced["count"] == 0:  # a level of its own would say more than none
-                context.getConfiguration().removeLogger(_LOGGER)
-                context.updateLoggers()
-
-
-@contextmanager
-def _silent_here() -> Iterator[None]:
-    """And so do Spark's loggers of Python, in this thread: of a failed cast they quote the cell."""
-    from pyspark.logger import PySparkLogger
-
-    me = threading.get_ident()
-
-    def is_other(record: Any) -> bool:
-        return bool(record.thread != me)
-
-    loggers = [PySparkLogger.getLogger(name) for name in _PYTHON_LOGGERS]
-    for logger in loggers:
-        logger.addFilter(is_other)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(is_other)
-
-
-# What to say by words that Spark's error has in it; the error itself is not shown.
-_CAUSES = {
-    "PYTHON_VERSION_MISMATCH": "workers have another version of Python than the driver; set "
-    "PYSPARK_PYTHON before the session starts",
-    "ModuleNotFoundError": "a worker cannot import what it needs: workers take python3 from the "
-    "path unless PYSPARK_PYTHON is set before the session starts, and need the same versions of "
-    "privsketch and its dependencies on all machines",
-    "Cannot run program": "workers find no Python; set PYSPARK_PYTHON before the session starts",
-    "maxResultSize": "sums of all parts are larger than spark.driver.maxResultSize; use fewer "
-    "partitions or features",
-    "exited unexpectedly": "workers died again and again, or once where Spark does not try again, "
-    "as with a master like local[2]; perhaps a partition needs more memory than a worker has",
-    "cancelled": "the job was cancelled",
-}
-
-
-def _our_error(error: Exception) -> PrivsketchError:
-    """What to say when Spark, or what makes a table, failed; never in its own words."""
-    text = str(error)
-    for words, cause in _CAUSES.items():
-        if words in text:
-            return RecordError(f"`engine='spark'`: {cause}. Nothing was released")
-    return foreign_error("a task on a Spark worker", error)
-
-
-# ---------------------------------------------------------------- tables, files, sessions
+# ---------------------------------------------------------------- tables and files
 
 
 @contextmanager
@@ -436,7 +302,7 @@ def spark_records(
     table: Table, selection: Selection, session: Any = None, *, again: bool = False
 ) -> Iterator[SparkRecords]:
     """Give records of a Spark DataFrame, or of files; `again` if they are read several times."""
-    _require_spark()
+    require_spark()
     if isinstance(table.data, SparkRecords):
         yield table.data
     elif table.kind == "spark":
@@ -447,7 +313,7 @@ def spark_records(
         tables = "a Spark DataFrame"
         parts = tuple(files_alone(table, replace(selection, noter=None), "spark", tables))
         key = Key() if names_persons(selection) else None
-        with _opened(session) as session:
+        with opened_session(session) as session:
             n_parts = min(max(len(parts), 1), MAX_PARTS)
             frame = session.range(0, len(parts), 1, n_parts)
             yield SparkRecords(frame, Reading((), selection, parts), key)
@@ -533,69 +399,3 @@ def _arrow_type(field: Any) -> Any:
     raise RecordError(
         f"table: column {field.name!r} is {kind.simpleString()}, and a cell is one value; {advice}"
     )
-
-
-def _require_spark() -> None:
-    try:
-        import pandas  # type: ignore[import-untyped]
-        import pyspark
-    except ImportError:
-        raise ParameterError(
-            "`engine='spark'`: Spark or pandas is not installed; pip install 'privsketch[spark]', "
-            "and Java 17 or newer"
-        ) from None
-    del pandas, pyspark
-
-
-@contextmanager
-def _opened(given: Any) -> Iterator[Any]:
-    """Give the session to read files with; one that is started here is stopped again."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    if isinstance(given, SparkSession):
-        yield given
-        return
-    if given is not None and not isinstance(given, str):
-        raise ParameterError(
-            f"session: got {type(given).__name__}; expected a SparkSession, or the master of a "
-            "cluster like 'spark://host:7077'"
-        )
-    if SparkContext._active_spark_context is not None:
-        active = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        if given not in (None, active.sparkContext.master):
-            raise ParameterError(
-                f"there is a session of another master than {given!r}; stop it first"
-            )
-        yield active
-        return
-    # It would show numbers of records to whoever opens its page, and take interrupts for itself.
-    builder = SparkSession.builder.appName("privsketch").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if given is not None:
-        builder = builder.master(given)
-    python = os.environ.get("PYSPARK_PYTHON")
-    if python is None and (given is None or given.startswith("local")):
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # or it would be python3 of the path
-    is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGINT) if is_main else None
-    session = None
-    try:
-        try:
-            session = builder.getOrCreate()
-        except Exception:
-            session = None
-        finally:
-            if python is None:
-                os.environ.pop("PYSPARK_PYTHON", None)
-            if handler is not None:
-                signal.signal(signal.SIGINT, handler)
-        if session is None:
-            raise ParameterError(
-                "`engine='spark'`: Spark does not start; it needs Java 17 or newer (JAVA_HOME), "
-                "and a master that answers"
-            )
-        yield session
-    finally:
-        if session is not None:
-            session.stop()
