@@ -35,9 +35,9 @@ import privsketch as ps
 from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import memory as selection
 from privsketch.tables.carried import RecordFiles
-from privsketch.tables.kinds import kind_of
 from privsketch.tables.reading import read_blocks as part_blocks
 from privsketch.tables.reading import read_parts
+from privsketch.tables.table import kind_of
 from privsketch.tables.untyped import lines, text
 from tests.reading import read_blocks, read_sparse_blocks, selection_of
 from tests.workbooks import Fault, Formula, write_workbook
@@ -56,8 +56,8 @@ NO_HEADER = {"header": False}
 def small_blocks(monkeypatch):
     monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
     monkeypatch.setattr(selection, "WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 10)
-    monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 10)
+    monkeypatch.setattr("privsketch.tables.files.FILE_VALUES", 10)
+    monkeypatch.setattr("privsketch.tables.files.SENT_VALUES", 10)
     monkeypatch.setattr(text, "BLOCK_BYTES", 128)
     monkeypatch.setattr("privsketch.tables.untyped.lines._PIECE", 7)
 

@@ -32,7 +32,7 @@ from privsketch.cli.main import main
 from privsketch.sketching.engines import dask as dask_engine
 from privsketch.sketching.engines import pool as pool_engine
 from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
-from privsketch.tables import parts
+from privsketch.tables import files as parts
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import read_blocks as part_blocks
 from privsketch.tables.reading import read_parts

@@ -37,8 +37,8 @@ from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.engines import session
 from privsketch.sketching.engines import spark as spark_engine
 from privsketch.sketching.engines.spark import spark_records
-from privsketch.tables import parts
-from privsketch.tables.kinds import kind_of
+from privsketch.tables import files as parts
+from privsketch.tables.table import kind_of
 from tests.reading import read_blocks, selection_of, sketch
 
 NAMES = ("age", "bmi", "dose")

@@ -70,8 +70,8 @@ ROWS = st.lists(
 def small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "BLOCK_VALUES", 40)
     monkeypatch.setattr(memory, "WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 40)
-    monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 40)
+    monkeypatch.setattr("privsketch.tables.files.FILE_VALUES", 40)
+    monkeypatch.setattr("privsketch.tables.files.SENT_VALUES", 40)
     monkeypatch.setattr(text, "BLOCK_BYTES", 2**10)
 
 

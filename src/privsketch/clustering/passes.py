@@ -25,10 +25,9 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.noise.mechanism import saturating_add
-from privsketch.tables.kinds import OnSpark
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import read_blocks
-from privsketch.tables.table import Table
+from privsketch.tables.table import OnSpark, Table
 
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]

@@ -33,12 +33,11 @@ from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.sketching.engines.threads import stated_threads
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.kinds import OnSpark
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.persons import kept_rows
 from privsketch.tables.reading import names_persons, naming_columns, read_blocks
-from privsketch.tables.table import Table
+from privsketch.tables.table import OnSpark, Table
 
 COUNT = "number of records"
 PERSONS = "persons"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch._base.errors import MissingError, ParameterError, RecordError
 from privsketch._base.types import Floats
 from privsketch.design.cautions import stated_cautions, warn_of
 from privsketch.design.plan import plan_design
@@ -31,10 +31,9 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.build import sketch
 from privsketch.sketching.engines.threads import stated_threads
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.kinds import Kind, kind_of
 from privsketch.tables.memory import object_numbers
 from privsketch.tables.reading import read_blocks, read_points
-from privsketch.tables.table import Table, checked_missing
+from privsketch.tables.table import Kind, Table, checked_missing, kind_of
 
 _Class = TypeVar("_Class", bound=type)
 # Shared descriptions of parameters and attributes, by the mark that stands for them.
@@ -324,11 +323,8 @@ def validated(
     `reset` is for `fit`, which has its own rule for missing values. With `sparse`, matrices of
     SciPy are allowed and stay as they are.
     """
-    if isinstance(X, Table):  # its cells are numbers already, or refused
-        table = X.stating(missing=estimator.missing)
-        selection = table.selection(_width_of(table, getattr(estimator, "n_features_in_", None)))
-        blocks = [np.asarray(block) for block in read_blocks(table, selection)]
-        X, kind = np.concatenate([np.empty((0, selection.dim)), *blocks]), None
+    if isinstance(X, Table):
+        return _array_of(estimator, X, reset=reset)
     kind = kind_of(X) if kind is None else kind
     if kind == "spark":
         raise RecordError(
@@ -368,6 +364,24 @@ def validated(
     if failure is not None:
         raise failure  # outside of the except block: scikit-learn's error is not its context
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
+
+
+def _array_of(estimator: Any, table: Table, *, reset: bool) -> npt.NDArray[np.float64]:
+    """Return the records of a Table as an array, by the columns that `fit` has seen."""
+    expected = None if reset else estimator.n_features_in_
+    width = _width_of(table, expected)
+    if reset:
+        _note_columns(estimator, _names_of(table) or range(width))
+    elif width != expected:
+        raise RecordError(f"X has {width} columns, {type(estimator).__name__} expects {expected}")
+    names = None if reset else getattr(estimator, "feature_names_in_", None)
+    selection = table.selection(width, None if table.columns is not None else names)
+    blocks = [np.asarray(block, np.float64) for block in read_blocks(table, selection)]
+    array = np.concatenate([np.empty((0, width)), *blocks])
+    is_finite = np.isfinite(array).all(axis=0)
+    if not reset and estimator.missing == "error" and not is_finite.all():
+        raise MissingError(int(np.argmin(is_finite)))
+    return array
 
 
 def _require_number_columns(frame: Any) -> None:

@@ -15,7 +15,6 @@ from privsketch.facts.columns import Column
 from privsketch.facts.schema import Schema
 from privsketch.tables.cells import UNREADABLE, Raw, cells_of_objects, readable, require_kind
 from privsketch.tables.encoding import person_cell, require_kinds
-from privsketch.tables.kinds import Kind
 from privsketch.tables.memory import (
     Selection,
     array_places,
@@ -227,7 +226,7 @@ def _of_cells(cells: Any, name: str) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-BATCH_READERS: dict[Kind, Callable[[Any, Selection], Iterator[Any]]] = {
+BATCH_READERS: dict[str, Callable[[Any, Selection], Iterator[Any]]] = {
     "array": array_batches,
     "pandas": pandas_batches,
     "arrow": stream_batches,

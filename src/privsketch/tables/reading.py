@@ -30,14 +30,18 @@ from privsketch.tables.cells import Plain
 from privsketch.tables.encoding import all_encoded, encoded, guarded
 from privsketch.tables.files import (
     UNTYPED,
+    BlockPart,
+    FilePart,
+    Part,
     count_in_file,
     file_blocks,
     file_kind,
+    file_parts,
     file_schema,
+    packed,
     require_new,
     suffix,
 )
-from privsketch.tables.kinds import Kind
 from privsketch.tables.memory import (
     Selection,
     array_blocks,
@@ -47,10 +51,9 @@ from privsketch.tables.memory import (
     rows_per_block,
     stream_blocks,
 )
-from privsketch.tables.parts import BlockPart, FilePart, Part, file_parts, packed
 from privsketch.tables.persons import selected_blocks
 from privsketch.tables.sparse import csr_blocks, sparse_blocks
-from privsketch.tables.table import Table
+from privsketch.tables.table import Kind, Table
 from privsketch.tables.untyped.excel import SHEET_FAULT
 from privsketch.tables.untyped.format import FileFormat
 from privsketch.tables.untyped.text import may_be_shown

@@ -25,7 +25,7 @@ from privsketch.ledger.entry import STEP
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.sketching.engines.threads import stated_threads
-from privsketch.tables.kinds import OnSpark
+from privsketch.tables.table import OnSpark
 
 _UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
 _TAIL = 1e-6  # chance that a record is cut: one of a million

@@ -40,7 +40,7 @@ from privsketch.sketching.engines.work import (
     part_sums,
     persons_sums,
 )
-from privsketch.sketching.sums import ExactSums, exact_sums
+from privsketch.sketching.sums import ExactSums
 from privsketch.tables.batches import array_batches
 from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.persons import Key
@@ -79,7 +79,7 @@ class Dask:
         with _opened(self.client, self.n_workers) as client:
             parts = dask_parts(table, work.selection)
             if not parts.keys:
-                return exact_sums((), work.design, n_threads=1)
+                return work.nothing
             graph = _computation(parts.graph, parts.keys, replace(work, selection=parts.selection))
             total = _total(graph, client, self.n_workers, progress)
         if isinstance(total, PrivsketchError):

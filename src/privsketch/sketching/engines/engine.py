@@ -16,7 +16,7 @@ import numpy as np
 from privsketch._base.errors import ParameterError, PrivsketchError, require_one_of
 from privsketch._base.plugins import find_origin, find_plugin, plugin_names
 from privsketch.sketching.engines.work import Progress, Work, foreign_error
-from privsketch.sketching.sums import ExactSums, exact_sums
+from privsketch.sketching.sums import ExactSums
 from privsketch.tables.table import Table
 
 _OWN = {"threads": "Threads", "pool": "Pool", "dask": "Dask", "spark": "Spark"}
@@ -63,7 +63,7 @@ class FoundEngine:
         if failure is not None:
             raise failure
         sums = getattr(exact, "sums", None)
-        nothing = exact_sums((), work.design, n_threads=1)
+        nothing = work.nothing
         if not (
             isinstance(exact, ExactSums)
             and isinstance(sums, np.ndarray)

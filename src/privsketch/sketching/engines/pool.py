@@ -19,8 +19,8 @@ from multiprocessing import get_context
 
 from privsketch._base.errors import PrivsketchError, RecordError, require_count
 from privsketch.sketching.engines.work import Outcome, Progress, Work, part_sums
-from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
-from privsketch.tables.parts import Part
+from privsketch.sketching.sums import ExactSums, add_exact
+from privsketch.tables.files import Part
 from privsketch.tables.reading import read_parts
 from privsketch.tables.table import Table
 
@@ -49,7 +49,7 @@ class Pool:
 
     def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
         """Return the exact sums of a table."""
-        total = exact_sums((), work.design, n_threads=1)
+        total = work.nothing
         n_workers = _cores() if self.n_workers is None else int(self.n_workers)
         parts = read_parts(table, work.selection)
         pool = ProcessPoolExecutor(

@@ -28,13 +28,12 @@ from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
 from privsketch._base.types import Block
 from privsketch.sketching.engines.session import collected, opened_session, require_spark
 from privsketch.sketching.engines.work import Progress, Work, block_sums, files_alone, quietly
-from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
-from privsketch.tables.kinds import OnSpark
+from privsketch.sketching.sums import ExactSums, add_exact
+from privsketch.tables.files import FilePart
 from privsketch.tables.memory import Selection, selected_names
-from privsketch.tables.parts import FilePart
 from privsketch.tables.persons import CHUNK_BYTES, Key, SelectedRows, mixed_persons, sorted_chunks
 from privsketch.tables.reading import names_persons, part_persons, read_blocks
-from privsketch.tables.table import Table
+from privsketch.tables.table import OnSpark, Table
 
 MAX_PARTS = 512  # results that the driver waits for; each costs a task about 10 ms
 _PLACE_BITS = 16  # of a person's hash, by which rows are brought together
@@ -60,7 +59,7 @@ class Spark:
         """Return the exact sums of a Spark DataFrame, or of files that the workers can read."""
         unnoted = replace(work, selection=replace(work.selection, noter=None))
         with spark_records(table, work.selection, self.session) as records:
-            parts = [exact_sums((), work.design, n_threads=1)]
+            parts = [work.nothing]
             for exact in records.each(partial(block_sums, unnoted), tick=progress):
                 parts.append(exact)
                 if progress is not None:

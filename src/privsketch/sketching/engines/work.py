@@ -16,8 +16,8 @@ from privsketch._base.errors import PrivsketchError, RecordError
 from privsketch._base.types import Block
 from privsketch.design.recipe import Design
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
+from privsketch.tables.files import FilePart
 from privsketch.tables.memory import Selection
-from privsketch.tables.parts import FilePart
 from privsketch.tables.persons import Key, cut_by_persons, joined_by_persons
 from privsketch.tables.reading import file_pieces, part_persons, read_blocks
 from privsketch.tables.table import Table
@@ -43,6 +43,11 @@ class Work:
     design: Design
     selection: Selection
     version: str = __version__
+
+    @property
+    def nothing(self) -> ExactSums:
+        """Exact sums of no records, to which those of parts are added."""
+        return exact_sums((), self.design, n_threads=1)
 
     @property
     def max_records(self) -> int:
