@@ -18,11 +18,13 @@ from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     SOURCE,
+    SPEND_AGAIN,
     THREADS,
     NumberOrAuto,
     PartName,
     TableOptions,
     domain_of,
+    dry_run,
     ledger_options,
     stated_domain,
     stated_engine,
@@ -138,12 +140,8 @@ class _MethodOption(click.Option):
 )
 @click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Title of the report.")
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say which method would be used and what it would cost, without reading a record.",
-)
-@click.option("--force", is_flag=True, help="Replace existing outputs: spends the budget again.")
+@dry_run("Say which method would be used and what it would cost, without reading a record.")
+@SPEND_AGAIN
 @JSON
 def cluster(
     stated: TableOptions,
@@ -258,7 +256,7 @@ def _run(
     options: dict[str, Any],
     spending: Spending,
 ) -> tuple[ClusterModel, Sketch | None]:
-    """The model with the names of its columns, in bars.
+    """Return the model with the names of its columns; show bars.
 
     Charges: the budget, once.
     """
@@ -277,7 +275,7 @@ def _run(
 def _page(
     model: ClusterModel, released: Sketch | None, title: str | None
 ) -> bytes | PrivsketchError:
-    """The report; its error if it fails, because the model was paid for and is kept."""
+    """Return the report, or its error: the model was paid for and is kept."""
     from privsketch.pages.report.html import report_page
 
     try:
@@ -314,7 +312,7 @@ class _Study:
         return schema.charged(self.budget) if isinstance(schema, Schema) else self.budget
 
     def design(self) -> Design:
-        """For a sketch of the records."""
+        """Return the design for a sketch of the records."""
         from privsketch.design.plan import plan_design
 
         return plan_design(
@@ -329,7 +327,7 @@ class _Study:
 
 
 def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
-    """The largest number that -k auto considers; None if the number is stated."""
+    """Return the largest number that -k auto considers; None if the number is stated."""
     from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices
 
     check_choices(n_clusters, max_clusters)
@@ -339,7 +337,7 @@ def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
 
 
 def _choice(method: str, loss: str, study: _Study) -> Choice:
-    """A method, and the reason if it was chosen here."""
+    """Return a method, and the reason if it was chosen here."""
     from privsketch.clustering.choose import Choice, chosen_method
 
     if study.n_clusters == "auto":
@@ -382,7 +380,7 @@ def _learned(
     progress: Callable[[str, int], None],
     options: dict[str, Any],
 ) -> tuple[ClusterModel, Sketch | None]:
-    """The model, and the sketch that it was learned from, if it was.
+    """Return the model, and the sketch that it was learned from, if it was.
 
     Charges: the budget, once.
     """
@@ -425,7 +423,7 @@ def _learned(
 def _forecast(
     study: _Study, choice: Choice, files: Any, n_threads: int | None, said: list[str]
 ) -> str:
-    """What a run would be like, from public facts; the time of a sketch is that of this machine.
+    """Forecast a run from public facts; the time of a sketch is that of this machine.
 
     Cautions that were `said` are not said again.
     """
@@ -453,7 +451,7 @@ def _forecast(
 
 
 def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dict[str, Any]:
-    """The same for machines."""
+    """Return the forecast for machines."""
     import privsketch as ps
     from privsketch.cli.shell.facts import cost_facts, design_facts
     from privsketch.clustering.pipeline.plan import plan_pipeline

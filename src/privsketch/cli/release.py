@@ -13,10 +13,12 @@ from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     SOURCE,
+    SPEND_AGAIN,
     THREADS,
     TableOptions,
     choice,
     domain_of,
+    dry_run,
     ledger_options,
     listed_names,
     stated_domain,
@@ -115,12 +117,8 @@ _AGAIN = "releasing its records again would spend the budget again"
     metavar="FILE",
     help="Write the matrix to a .npy file, once the release is complete.",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say how much noise each number would have, without reading a record or spending.",
-)
-@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+@dry_run("Say how much noise each number would have, without reading a record or spending.")
+@SPEND_AGAIN
 @JSON
 def release(
     stated: TableOptions,
@@ -247,7 +245,7 @@ def _require_outputs(
 
 
 def _forecast(projection: Any, records: Any) -> str:
-    """What a release would be like, from public numbers."""
+    """Forecast a release from public numbers."""
     receipt = projection.receipt()
     reach = projection.protection.reach / projection.n_components**0.5
     noise, law = projection.noise_variance**0.5, projection.noise.law
@@ -265,7 +263,7 @@ def _forecast(projection: Any, records: Any) -> str:
 
 
 def _forecast_facts(projection: Any) -> dict[str, Any]:
-    """The same for machines."""
+    """Return the forecast for machines."""
     from privsketch.cli.shell.facts import receipt_facts
 
     return {

@@ -11,13 +11,17 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import (
+    LIMITS,
     MISSING,
     PATH,
     SOURCE,
+    SPEND_AGAIN,
     TableOptions,
+    dry_run,
     engine_options,
     ledger_options,
     table_options,
+    with_options,
 )
 from privsketch.cli.shell.output import (
     require_apart,
@@ -60,16 +64,11 @@ _PERSONS = (
     help="Refuse any design but this one: the first 16 or more characters of its fingerprint.",
 )
 @SIGNED_BY
-@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
-@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
+@with_options(*LIMITS)
 @KEY
 @PASSPHRASE_FILE
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say what the sketch would cost and how long it would take, without reading a record.",
-)
-@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+@dry_run("Say what the sketch would cost and how long it would take, without reading a record.")
+@SPEND_AGAIN
 @JSON
 def sketch(
     design_file: Path,

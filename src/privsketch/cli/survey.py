@@ -15,6 +15,7 @@ from privsketch.cli.shell.options import (
     THREADS,
     TableOptions,
     choice,
+    dry_run,
     file_options,
     ledger_options,
 )
@@ -68,7 +69,7 @@ def check(
 
 
 def check_facts(found: Check) -> dict[str, Any]:
-    """All that was found: exact, for the holder alone, and marked so."""
+    """Return all counts: exact, for the holder alone, and marked so."""
     facts = asdict(found)
     columns = [
         {**column, "faults": dict(column["faults"]), "n_wrong": one.n_wrong}
@@ -85,7 +86,7 @@ def check_facts(found: Check) -> dict[str, Any]:
 
 
 def design_or_schema(path: Path) -> Design | Schema:
-    """What a file describes tables by: a schema has columns and no kind of file of ours."""
+    """Load a design or a schema, whichever a file has."""
     import privsketch as ps
     from privsketch._base.formats import parse_json, read_file
     from privsketch.cli.shell.signing import load_design
@@ -132,11 +133,7 @@ def design_or_schema(path: Path) -> Design | Schema:
 @click.option("--source", help="Name of this set of records in the receipt; none if left out.")
 @ledger_options
 @THREADS
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say what it would cost, and what a ledger would say, without reading a record.",
-)
+@dry_run("Say what it would cost, and what a ledger would say, without reading a record.")
 @JSON
 def bounds(
     stated: TableOptions,
@@ -184,7 +181,7 @@ def _end_dry_bounds(
     ledger: Any,
     **options: Any,
 ) -> None:
-    """What bounds would cost."""
+    """Show the cost of bounds."""
     import privsketch as ps
     from privsketch.cli.shell.facts import cost_facts
     from privsketch.ledger.entry import cost_of_budget

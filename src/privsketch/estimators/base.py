@@ -245,6 +245,43 @@ class PrivateLearner(PrivateEstimator):
         return rows
 
 
+class PredictsLabels:
+    """Labels of rows, by the model of `fit`: of clusters and mixtures."""
+
+    def predict(self: Any, X: Any) -> npt.NDArray[np.int64]:
+        """Return the index of the nearest center, or the most probable component, of each row.
+
+        The labels are exact: as sensitive as the rows of X themselves.
+        """
+        rows = self._completed(X)
+        return np.asarray(self.model_.predict(rows))
+
+    def fit_predict(self: Any, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
+        """Fit on X, then predict its labels. Charges once; the labels are not private."""
+        return np.asarray(self.fit(X).predict(X))
+
+
+class ScoresRows:
+    """Scores of rows, by the density of the model of `fit`: of mixtures and components."""
+
+    def score_samples(self: Any, X: Any) -> Floats:
+        """Return the logarithm of the density at each row of X, (n,), as sensitive as the rows.
+
+        For components it is that of probabilistic PCA.
+        """
+        rows = self._completed(X)
+        return np.asarray(self.model_.score_samples(rows))
+
+    def score(self: Any, X: Any, y: object = None) -> float:
+        """Return the mean of `score_samples`.
+
+        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
+        release without a charge: publish scores of other records only.
+        """
+        rows = self._completed(X)
+        return float(self.model_.score(rows))
+
+
 def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
     """Return the centers, in the units of the table if all its columns are numbers."""
     if model.schema is None or not model.schema.is_numeric:

@@ -124,7 +124,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
         Parameters
         ----------
-        X : array or data frame of shape (n_records, n_columns)
+        X : Table, array or data frame of shape (n_records, n_columns)
         y : ignored
         """
         self._fitted_table(X)

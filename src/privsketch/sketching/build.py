@@ -111,7 +111,7 @@ def sketch(
 
 
 def cost_of_design(design: Design) -> Cost:
-    """What a sketch costs, for a ledger; pure noise spends no delta, whatever the budget has."""
+    """Return the cost of a sketch for a ledger; pure noise spends no delta of the budget."""
     budget, law = design.budget, design.sum_noise.sums_law
     rho = None if law.zcdp is None else exact(law.zcdp)
     return Cost(exact(budget.epsilon), exact(law.delta), rho, budget.neighbours, budget.unit)

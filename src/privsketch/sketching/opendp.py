@@ -39,7 +39,7 @@ TABLE = "table of privsketch"
 
 
 def table_domain() -> Domain:
-    """OpenDP's domain of the tables that a study may be asked about several times.
+    """Return OpenDP's domain of tables that can be read several times.
 
     Everything that `privsketch.sketch` reads: arrays, frames, paths, lists of them, but for
     iterators, which are used up after the first answer.
@@ -56,7 +56,7 @@ def make_sketch(
     missing: str = "error",
     output_measure: Measure | None = None,
 ) -> Measurement:
-    """A sketch as a measurement of OpenDP: it takes a table and releases a `Sketch`.
+    """Make a measurement of OpenDP that takes a table and releases a `Sketch`.
 
     OpenDP's features "contrib" and "honest-but-curious" must be enabled: it cannot check the
     privacy of code that is not its own.
@@ -121,7 +121,7 @@ def make_sketch(
 def make_column(
     design: Design, column: str | int, *, n_records: int | None = None
 ) -> Transformation:
-    """One column of a table as OpenDP's vector of floats, for its own statistics of that column.
+    """Make a transformation from a table to a column, for OpenDP's own statistics of that column.
 
     The vector has a number for every row of the table, NaN where it is missing, also for rows
     that a schema leaves out of a sketch: one row is one number, so distances stay what they are.
@@ -212,7 +212,7 @@ def _require_design(design: object) -> None:
 
 
 def _metric(design: Design) -> Metric:
-    """How OpenDP measures the distance of two tables: in records, or in persons of a schema."""
+    """Return OpenDP's distance of two tables: in records, or in persons of a schema."""
     from opendp.metrics import change_one_distance, symmetric_distance, user_distance
 
     neighbours, person = design.budget.neighbours, design.budget.unit.person
@@ -231,7 +231,7 @@ _CHANGES: dict[Neighbours, str] = {
 
 
 def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
-    """The measure of a design's noise, and the cost of a distance in it."""
+    """Return the measure of a design's noise, and the cost of a distance in it."""
     from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 
     noise, unit = design.sum_noise, design.budget.unit
@@ -261,20 +261,20 @@ def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
 
 
 def _steps(distance: Any) -> int:
-    """A distance as a number of records or persons; metrics of our own take any object."""
+    """Return a distance as a number of records or persons; metrics of our own take any object."""
     if isinstance(distance, bool) or not isinstance(distance, int) or distance < 0:
         raise ParameterError("distance: expected a number of records or persons, 0 or more")
     return distance
 
 
 def _round_up(value: Fraction) -> float:
-    """The least float that is not below `value`."""
+    """Return the least float that is not below `value`."""
     number = float(value)
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
 def _cast(measurement: Measurement, wanted: Measure, design: Design) -> Measurement:
-    """The same release under another measure, by OpenDP's own arguments."""
+    """Return this release under another measure, by OpenDP's own arguments."""
     from opendp.combinators import (
         make_approximate,
         make_fix_delta,

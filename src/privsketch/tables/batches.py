@@ -26,7 +26,7 @@ from privsketch.tables.sparse import sparse_blocks
 
 
 def array_batches(array: Any, selection: Selection) -> Iterator[Any]:
-    """Batches of a NumPy array, whose columns are those of the schema, in its order."""
+    """Yield batches of a NumPy array, whose columns are those of the schema, in its order."""
     schema = _schema(selection)
     if array.ndim != 2:
         raise TableError(
@@ -64,7 +64,7 @@ def array_batches(array: Any, selection: Selection) -> Iterator[Any]:
 
 
 def pandas_batches(frame: Any, selection: Selection) -> Iterator[Any]:
-    """Batches of a pandas frame, by the names of its columns."""
+    """Yield batches of a pandas frame, by the names of its columns."""
     schema = _schema(selection)
     if getattr(frame, "ndim", 0) != 2:
         raise TableError("expected a table with rows and columns; use series.to_frame()")
@@ -79,7 +79,7 @@ def pandas_batches(frame: Any, selection: Selection) -> Iterator[Any]:
 
 
 def list_batches(rows: Sequence[Any], selection: Selection) -> Iterator[Any]:
-    """Batches of a list of rows, whose cells keep their own types."""
+    """Yield batches of a list of rows, whose cells keep their own types."""
     if selection.is_total:
         lists = _rows_of_one_width(rows, selection)
     else:
@@ -97,7 +97,7 @@ def list_batches(rows: Sequence[Any], selection: Selection) -> Iterator[Any]:
 
 
 def _rows_of_one_width(rows: Sequence[Any], selection: Selection) -> list[list[Any]]:
-    """Rows of as many cells as are asked for; what has fewer, or is no row, has missing values.
+    """Return rows of as many cells as are asked for; a row with fewer, or none, has missing values.
 
     Where all columns are asked for, a row with more cells is none either.
     """
@@ -122,13 +122,13 @@ def _rows_of_one_width(rows: Sequence[Any], selection: Selection) -> list[list[A
 
 
 def sparse_batches(matrix: Any, selection: Selection) -> Iterator[Any]:
-    """Batches of a matrix of SciPy."""
+    """Yield batches of a matrix of SciPy."""
     for block in sparse_blocks(matrix, Selection(matrix.shape[1], None, None)):
         yield from array_batches(block, selection)
 
 
 def stream_batches(data: Any, selection: Selection) -> Iterator[Any]:
-    """Batches of anything that offers an Arrow stream or array."""
+    """Yield batches of anything that offers an Arrow stream or array."""
     schema = _schema(selection)
     with opened_stream(data) as reader:
         names = selected_names(reader.schema.names, selection, "table")
@@ -139,7 +139,7 @@ def stream_batches(data: Any, selection: Selection) -> Iterator[Any]:
 
 
 def sliced(batch: Any, dim: int) -> Iterator[Any]:
-    """A batch in pieces of moderate size."""
+    """Yield a batch in pieces of moderate size."""
     rows = rows_per_block(dim)
     for first in range(0, batch.num_rows, rows):
         yield batch.slice(first, rows)
@@ -154,7 +154,7 @@ def _schema(selection: Selection) -> Schema:
 def _batches(
     schema: Schema, n_rows: int, cells: Callable[[int, slice], Any], dim: int
 ) -> Iterator[Any]:
-    """Batches from cells of the columns, and of persons behind them, by place and rows."""
+    """Yield batches from cells of the columns, and of persons behind them, by column and rows."""
     import pyarrow as pa
 
     step = rows_per_block(dim)
@@ -170,7 +170,7 @@ def _batches(
 
 
 def _array(column: Column, cells: Any, unreadable: str) -> Any:
-    """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
+    """Return an Arrow array of cells; objects are read one by one: none decides over others."""
     cells = _own_type(cells)
     if cells.dtype == object:
         return cells_of_objects(column, cells, "table", unreadable=unreadable)
@@ -207,13 +207,13 @@ def _person_array(name: str, cells: Any, unreadable: str) -> Any:
 
 
 def _own_type(cells: Any) -> Any:
-    """Cells of their own types, where a library has put objects of several into categories."""
+    """Return cells of their own types where a library has put several into categories."""
     categories = getattr(getattr(cells.dtype, "categories", None), "dtype", None)
     return cells.astype(object) if categories == np.dtype(object) else cells
 
 
 def _of_cells(cells: Any, name: str) -> Any:
-    """An Arrow array of cells of one type."""
+    """Return an Arrow array of cells of one type."""
     import pyarrow as pa
 
     try:

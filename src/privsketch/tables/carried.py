@@ -117,7 +117,7 @@ class RecordFiles:
         return tuple(str(name) for name in names)
 
     def rows(self) -> Iterator[Rows]:
-        """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
+        """Yield blocks (n, dim) of records, each with a batch of carried columns, or None."""
         selection = as_read(self.table, self.selection)
         rows: Iterator[Rows] = (
             each for path in self.paths for each in own_errors(self._encoded(path, selection))
@@ -133,7 +133,7 @@ class RecordFiles:
             yield block if schema is None else encoded(block, schema, str(path))[0], batch
 
     def _filled_up(self, rows: Iterator[Rows], selection: Selection) -> Iterator[Rows]:
-        """Nothing comes along with records of missing values at the end of a sheet."""
+        """Yield records of missing values at the end of a sheet, with which nothing comes along."""
         import pyarrow as pa
 
         batches: deque[Any] = deque()
@@ -233,7 +233,7 @@ def _require_numeric(schema: Any, names: Sequence[str], path: Path, may_carry: b
 
 
 def _carried_schema(kind: str, schema: Any, carry: Sequence[str]) -> Any:
-    """Types alone: what else a file notes about its columns may tell more than their values."""
+    """Return types alone: other notes of a file may tell more than its values."""
     import pyarrow as pa
 
     if kind in UNTYPED:
@@ -242,7 +242,7 @@ def _carried_schema(kind: str, schema: Any, carry: Sequence[str]) -> Any:
 
 
 def _plain_type(kind: Any) -> Any:
-    """Without dictionaries, which may differ between batches, and without views of other memory."""
+    """Return a type without dictionaries, which may differ between batches, and without views."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -253,7 +253,7 @@ def _plain_type(kind: Any) -> Any:
 
 
 def _plain(batch: Any, schema: Any) -> Any:
-    """The same values in plain types."""
+    """Return these values in plain types."""
     import pyarrow as pa
 
     columns = [
@@ -265,7 +265,7 @@ def _plain(batch: Any, schema: Any) -> Any:
 
 
 def _same(first: Any, other: Any, path: Path) -> Any:
-    """The schema that all files share."""
+    """Return the schema that all files share."""
     if first is not None and first != other:
         misfit = next(a for a, b in zip(other, first, strict=True) if a != b)
         raise TableError(

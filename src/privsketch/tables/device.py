@@ -32,7 +32,7 @@ class DeviceTable:
 
 
 def is_device_table(data: Any) -> bool:
-    """Whether an array is in the memory of one of NVIDIA's devices."""
+    """Return whether an array is in the memory of one of NVIDIA's devices."""
     kind = type(data)  # PyTorch's arrays have both, wherever they are
     if hasattr(kind, "__dlpack_device__"):
         try:
@@ -43,7 +43,7 @@ def is_device_table(data: Any) -> bool:
 
 
 def device_table(data: Any, selection: Selection) -> DeviceTable:
-    """The columns of a record in an array of a device."""
+    """Return the columns of a record in an array of a device."""
     try:
         address, shape, strides, dtype, owner = _described(data)
     except Exception as error:
@@ -69,7 +69,7 @@ _Described = tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any], Any]
 
 
 def _described(data: Any) -> _Described:
-    """Address, shape, strides in numbers, type, and what keeps the memory."""
+    """Return address, shape, strides in numbers, type, and what keeps the memory."""
     if hasattr(type(data), "__cuda_array_interface__"):
         said = data.__cuda_array_interface__
         if said.get("mask") is not None:

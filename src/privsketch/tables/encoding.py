@@ -27,14 +27,14 @@ _Read = TypeVar("_Read")
 
 
 def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
-    """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
+    """Return records (n, dim) of a batch's rows that are not left out, and whose they are."""
     if schema.unreadable == "missing":
         return guarded(lambda: _encoded_any(batch, schema, what), what)
     return guarded(lambda: _encoded(batch, schema, what), what)
 
 
 def _encoded_any(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | None]:
-    """The same whatever bytes stand in texts, which stop libraries."""
+    """Return the records whatever bytes stand in texts, which stop libraries."""
     try:
         return _encoded(batch, schema, what)
     except (PrivsketchError, MemoryError):
@@ -44,7 +44,7 @@ def _encoded_any(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons 
 
 
 def guarded(read: Callable[[], _Read], what: str = "table") -> _Read:
-    """What a function reads; errors of libraries, which may quote a record, become ours."""
+    """Return what a function reads; errors of libraries, which may quote a record, become ours."""
     failure = ""
     try:
         return read()
@@ -56,7 +56,7 @@ def guarded(read: Callable[[], _Read], what: str = "table") -> _Read:
 
 
 def _with_valid_text(batch: Any) -> Any:
-    """The same batch; bytes of texts that are no UTF-8 become U+FFFD, text by text."""
+    """Return a batch in which bytes that are no UTF-8 become U+FFFD, text by text."""
     import pyarrow as pa
 
     texts_or_bytes = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -94,7 +94,7 @@ def _encoded(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | No
 
 
 def _joined_unknown(persons: Persons, nobody: npt.NDArray[np.bool_]) -> Persons:
-    """Persons as texts, with the empty one, which is nobody's name, where there is none."""
+    """Return persons as texts, and the empty text, which is nobody's name, where there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -103,7 +103,7 @@ def _joined_unknown(persons: Persons, nobody: npt.NDArray[np.bool_]) -> Persons:
 
 
 def _as_names(persons: Persons) -> Any:
-    """Whole numbers as the texts that stand for them."""
+    """Return whole numbers as the texts that stand for them."""
     import pyarrow as pa
 
     if not isinstance(persons, np.ndarray):
@@ -114,7 +114,7 @@ def _as_names(persons: Persons) -> Any:
 def all_encoded(
     batch: Any, schema: Schema, what: str = "table"
 ) -> tuple[Block, npt.NDArray[np.bool_]]:
-    """Points (n, dim) of all rows of a batch, and which of them are not left out."""
+    """Return points (n, dim) of all rows of a batch, and which of them are not left out."""
     points = np.empty((schema.dim, batch.num_rows))
     kept = np.ones(batch.num_rows, dtype=np.bool_)
     for column, place in schema.places():
@@ -154,7 +154,7 @@ def _settle(
 def persons_of(
     array: Any, name: str, what: str, *, is_total: bool = False
 ) -> tuple[Persons, npt.NDArray[np.bool_]]:
-    """Persons of rows, and which rows name none.
+    """Return persons of rows, and which rows name none.
 
     With `is_total`, what is neither a whole number nor text names none, and persons are texts: a
     table may have whole numbers in one part and, for one odd record, text in another.
@@ -191,7 +191,7 @@ def persons_of(
 def _whole_persons(
     numbers: Floats, nobody: npt.NDArray[np.bool_], digits: int, which: str, is_total: bool
 ) -> tuple[Persons, npt.NDArray[np.bool_]]:
-    """Persons from floats of so many binary digits."""
+    """Return persons from floats of so many binary digits."""
     whole = (np.floor(numbers) == numbers) & np.isfinite(numbers)
     # Beyond its digits, a float stands for several numbers: one missing person turns whole numbers
     # of 64 bits into floats, and all others lose theirs. So that is refused, whatever is asked.
@@ -206,7 +206,7 @@ def _whole_persons(
 
 
 def person_texts(array: Any) -> Any:
-    """Names of persons in one spelling: no blanks around them, and whole numbers as such.
+    """Return names of persons in one spelling: no blanks around them, and whole numbers as such.
 
     7, 007, 7.0 and 7e0 are one person: libraries drop zeros and add points where all cells are
     numbers, or where one is missing. Bytes are text.
@@ -227,7 +227,7 @@ def person_texts(array: Any) -> Any:
 
 
 def _whole_text(text: str) -> str:
-    """A number in the spelling of a whole one, if it is one that all types hold."""
+    """Return a number in the spelling of a whole one, if it is one that all types hold."""
     try:
         number = Decimal(text)
         is_whole = number == number.to_integral_value() and abs(number) < 2**53
@@ -237,7 +237,7 @@ def _whole_text(text: str) -> str:
 
 
 def person_cell(cell: Any, name: str, what: str) -> str | None:
-    """A person's name or number as text, every digit of it; None if it is missing."""
+    """Return a person's name or number as text, every digit of it; None if it is missing."""
     if is_missing_cell(cell) or isinstance(cell, str):
         return text_cell(cell, name, what)
     is_number = isinstance(cell, int | np.integer) and not isinstance(cell, np.timedelta64 | bool)
@@ -274,7 +274,7 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
 
 
 def filtered(persons: Persons, kept: npt.NDArray[np.bool_]) -> Persons:
-    """Persons of some rows."""
+    """Return the persons of some rows."""
     import pyarrow as pa
 
     return persons[kept] if isinstance(persons, np.ndarray) else persons.filter(pa.array(kept))

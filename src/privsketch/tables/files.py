@@ -61,7 +61,7 @@ UNTYPED = ("csv", "excel")
 
 
 def file_blocks(path: Path, selection: Selection, stretch: range | None = None) -> Iterator[Block]:
-    """Blocks of a file of any kind we read, told by its name.
+    """Yield blocks of a file, whose kind its name tells.
 
     `stretch` is the part to read, in the units in which a file of its kind is cut: rows
     (.npy), row groups (Parquet), record batches (Arrow); all of it if left out.
@@ -71,7 +71,7 @@ def file_blocks(path: Path, selection: Selection, stretch: range | None = None) 
 
 
 def file_rows(path: Path, selection: Selection, stretch: range | None = None) -> Iterator[Rows]:
-    """The same blocks, each with the carried columns of its rows."""
+    """Yield these blocks, each with the carried columns of its rows."""
     kind = file_kind(path)
     if kind in UNTYPED:
         yield from (text_rows if kind == "csv" else sheet_rows)(path, selection)
@@ -81,7 +81,7 @@ def file_rows(path: Path, selection: Selection, stretch: range | None = None) ->
 
 
 def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
-    """Names and Arrow types of a file's columns; of an array, which has none, their number.
+    """Return names and Arrow types of a file's columns; of an array, which has none, their number.
 
     Columns of text and sheets are text here: what becomes of them depends on what they are read
     for. `format` is what the caller says of how text is written.
@@ -102,14 +102,8 @@ def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
         return file.schema_arrow if kind == "parquet" else file.schema
 
 
-def file_names(path: Path, format: FileFormat = PLAIN) -> list[str] | None:
-    """Names of a file's columns; None of an array."""
-    fields = file_schema(path, format)
-    return None if isinstance(fields, int) else list(fields.names)
-
-
 def file_kind(path: Path) -> str:
-    """The kind of an existing file by its name; an error if we do not read it."""
+    """Return the kind of an existing file by its name; refuse kinds that are not read."""
     kind = SUFFIXES.get(suffix(path))
     if kind is None:
         known = ", ".join([*sorted(SUFFIXES), *(f".csv{each}" for each in COMPRESSED)])
@@ -120,7 +114,7 @@ def file_kind(path: Path) -> str:
 
 
 def suffix(path: Path) -> str:
-    """The kind of a file by its name; text files may be compressed."""
+    """Return the ending of a file that tells its kind; text files may be compressed."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes[-1:] and suffixes[-1] in COMPRESSED and suffixes[-2:-1] in ([".csv"], [".tsv"]):
         return suffixes[-2]
@@ -159,7 +153,7 @@ def _parquet(path: Path, selection: Selection, groups: range | None) -> Iterator
 
 
 def _selected(fields: Any, selection: Selection, path: Path) -> list[str]:
-    """Names of the columns to read, of types that can be read."""
+    """Return names of the columns to read, of types that can be read."""
     if selection.schema is None:
         return selected(fields, selection, str(path))
     names = selected_names(fields.names, selection, str(path))
@@ -199,7 +193,7 @@ def _arrow(path: Path, selection: Selection, places: range | None) -> Iterator[R
 
 @contextmanager
 def _open_arrow(path: Path) -> Iterator[Any]:
-    """A file of batches, or a stream of them."""
+    """Open a file of batches, or a stream of them."""
     import pyarrow as pa
 
     try:
@@ -218,7 +212,7 @@ def _open_arrow(path: Path) -> Iterator[Any]:
 
 
 def count_in_file(path: Path) -> int | None:
-    """Number of records if the file's metadata tell it."""
+    """Return the number of records if the file's metadata tell it."""
     kind = SUFFIXES.get(suffix(path))
     try:
         if kind == "parquet":
@@ -233,7 +227,7 @@ def count_in_file(path: Path) -> int | None:
 
 
 def file_identity(path: Path) -> tuple[int, int] | Path:
-    """What two names of one file share, links of every kind included."""
+    """Return what two names of one file share, links of every kind included."""
     try:
         found = path.stat()
     except OSError:
@@ -246,7 +240,7 @@ def file_identity(path: Path) -> tuple[int, int] | Path:
 
 
 def expanded(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that a path stands for: itself, those of a folder, or what a pattern matches."""
+    """Return the files of a path: itself, those of a folder, or what a pattern matches."""
     path = Path(path)
     if path.is_dir():
         return _in_folder(path)
@@ -335,7 +329,7 @@ Part = FilePart | BlockPart
 
 
 def file_parts(path: Path, selection: Selection) -> Iterator[FilePart]:
-    """Stretches that together are the whole file; a file that cannot be cut is one part."""
+    """Yield stretches that together are the whole file; a file that cannot be cut is one part."""
     path = path.absolute()  # workers may run in another folder
     cut = {"npy": _rows, "parquet": _row_groups, "arrow": _batches}.get(file_kind(path))
     # What is empty or damaged is left whole, so that its reader says what it would always say.
@@ -372,7 +366,7 @@ def _row_groups(path: Path, dim: int) -> list[range]:
 
 
 def _batches(path: Path, dim: int) -> list[range]:
-    """Batches of an Arrow file, taken to be of about the same size; a stream cannot be cut."""
+    """Return stretches of an Arrow file, of batches of about the same size; a stream is not cut."""
     import pyarrow as pa
 
     try:
@@ -389,7 +383,7 @@ def _cut(n_units: int, at_most: int) -> list[range]:
 
 
 def packed(pieces: Iterable[Block | FilePart]) -> Iterator[Part]:
-    """Parts from pieces: many small blocks become one part, as each costs a message."""
+    """Yield parts from pieces: many small blocks become one part, as each costs a message."""
     waiting: list[Block] = []
     n_values = 0
     for piece in pieces:

@@ -30,7 +30,7 @@ BLOCK_VALUES, WIDE_ROWS = 2**18, 2**13
 
 
 def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
-    """The same items; errors of ours as they are, without those that they were made from.
+    """Yield the items; raise our errors without those that they were made from.
 
     Libraries quote what they stumble over, and an exception keeps the one that it replaced.
     """
@@ -44,7 +44,7 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
 
 
 def array_blocks(array: Block, selection: Selection) -> Iterator[Block]:
-    """Blocks of a NumPy array."""
+    """Yield blocks of a NumPy array."""
     if array.ndim != 2:
         raise TableError(
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
@@ -73,7 +73,7 @@ def array_blocks(array: Block, selection: Selection) -> Iterator[Block]:
 
 
 def array_places(width: int, selection: Selection) -> list[int] | None:
-    """Numbers of the columns of an array to read; None for all of them."""
+    """Return numbers of the columns of an array to read; None for all of them."""
     if selection.columns is None:
         if width != selection.dim:
             raise TableError(wrong_width("table", width, selection.dim))
@@ -84,7 +84,7 @@ def array_places(width: int, selection: Selection) -> list[int] | None:
 
 
 def pandas_blocks(frame: Any, selection: Selection) -> Iterator[Block]:
-    """Blocks of a pandas frame, whose index is not part of a record."""
+    """Yield blocks of a pandas frame, whose index is not part of a record."""
     if getattr(frame, "ndim", 0) != 2:
         raise TableError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
@@ -97,14 +97,14 @@ def pandas_blocks(frame: Any, selection: Selection) -> Iterator[Block]:
 
 
 def _pandas_column(column: Any) -> Any:
-    """What gives the cells of a column by their places: its array if it has plain numbers."""
+    """Return what is indexed for the cells of a column: its array if it has plain numbers."""
     kind = column.dtype
     is_plain = isinstance(kind, np.dtype) and kind.str in _PLAIN
     return np.asarray(column) if is_plain else column.iloc
 
 
 def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
-    """Cells of a column as numbers, as float64 if they are not plain ones.
+    """Return cells of a column as numbers, as float64 if they are not plain ones.
 
     Cells of type object are converted one by one: a type inferred from a block would
     let one record change how the others are read.
@@ -127,7 +127,7 @@ def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
 
 
 def list_blocks(rows: Sequence[Any], selection: Selection) -> Iterator[Block]:
-    """Blocks of a nested list of numbers, read as float64 whatever else is in it."""
+    """Yield blocks of a nested list of numbers, read as float64 whatever else is in it."""
     is_masked = any(isinstance(row, np.ma.MaskedArray) for row in rows)
     try:
         array = np.ma.vstack(rows) if is_masked else np.asarray(rows)
@@ -144,7 +144,7 @@ def list_blocks(rows: Sequence[Any], selection: Selection) -> Iterator[Block]:
 
 
 def object_numbers(cells: Block, numbers: Sequence[int] | None = None) -> npt.NDArray[np.float64]:
-    """An array of Python objects as float64, each by itself; `numbers` are those of its columns."""
+    """Return Python objects as float64, each by itself; `numbers` are those of its columns."""
     if cells.ndim != 2:
         return np.array([cell_number(cell, "a column") for cell in cells.ravel()], np.float64)
     words = [f"column number {n} (from 0)" for n in numbers or range(cells.shape[1])]
@@ -153,7 +153,7 @@ def object_numbers(cells: Block, numbers: Sequence[int] | None = None) -> npt.ND
 
 
 def cell_number(cell: Any, where: str) -> float:
-    """A cell as a number; NaN if it is missing, or no float holds it.
+    """Return a cell as a number; NaN if it is missing, or no float holds it.
 
     One record must not stop all others: an integer or a decimal beyond all floats and a
     signalling NaN are missing values, as infinite ones are.
@@ -172,7 +172,7 @@ def cell_number(cell: Any, where: str) -> float:
 
 
 def is_missing_cell(cell: Any) -> bool:
-    """Whether a Python object stands for a missing value, in any library's spelling."""
+    """Return whether a Python object stands for a missing value, in any library's spelling."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
     if isinstance(cell, np.datetime64 | np.timedelta64):
@@ -181,7 +181,7 @@ def is_missing_cell(cell: Any) -> bool:
 
 
 def stream_blocks(data: Any, selection: Selection) -> Iterator[Block]:
-    """Blocks of anything that offers an Arrow stream or array."""
+    """Yield blocks of anything that offers an Arrow stream or array."""
     with opened_stream(data) as reader:
         names = selected(reader.schema, selection, "table")
         for batch in reader:
@@ -191,7 +191,7 @@ def stream_blocks(data: Any, selection: Selection) -> Iterator[Block]:
 
 @contextmanager
 def opened_stream(data: Any) -> Iterator[Any]:
-    """Batches of an Arrow stream or array, and their schema; foreign errors become ours."""
+    """Open the batches of an Arrow stream or array; foreign errors become ours."""
     import pyarrow as pa
 
     try:
@@ -210,7 +210,7 @@ def opened_stream(data: Any) -> Iterator[Any]:
 
 
 def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Rows]:
-    """A record batch in blocks of moderate size, with the carried columns beside them."""
+    """Yield a record batch in blocks of moderate size, with the carried columns."""
     rows = rows_per_block(len(names))
     for first in range(0, batch.num_rows, rows):
         part = batch.slice(first, rows)
@@ -218,7 +218,7 @@ def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) ->
 
 
 def selected_rows(batch: Any, names: Sequence[str], selection: Selection) -> Iterator[Rows]:
-    """The same by a selection; with a schema, the batch itself with the columns of it."""
+    """Yield the blocks of a selection; with a schema, batches of its columns."""
     if selection.schema is None:
         yield from batch_rows(batch, names, selection.carried)
         return
@@ -231,7 +231,7 @@ def selected_rows(batch: Any, names: Sequence[str], selection: Selection) -> Ite
 
 
 def _batch_block(batch: Any, names: Sequence[str]) -> Block:
-    """A record batch as numbers (n, dim); nulls become NaN, which the quantiser refuses."""
+    """Return a record batch as numbers (n, dim); nulls become NaN, which the quantiser refuses."""
     import pyarrow as pa
 
     columns = []
@@ -245,7 +245,7 @@ def _batch_block(batch: Any, names: Sequence[str]) -> Block:
 
 
 def plain_kind(kind: Any) -> Any:
-    """The Arrow type that cells of a type are read in.
+    """Return the Arrow type that cells of a type are read in.
 
     Dictionaries, runs, views and extensions say how cells are kept, not what they are: a column of
     labels is text, whatever library exports it.
@@ -262,7 +262,7 @@ def plain_kind(kind: Any) -> Any:
 
 
 def plain_array(array: Any) -> Any:
-    """An Arrow array in the type that `plain_kind` names. Arrow itself decodes no views."""
+    """Return an Arrow array in the type that `plain_kind` names. Arrow itself decodes no views."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -277,7 +277,7 @@ def plain_array(array: Any) -> Any:
 
 
 def as_floats(array: Any) -> Any:
-    """An Arrow array of numbers as float64, each rounded once.
+    """Return an Arrow array of numbers as float64, each rounded once.
 
     Arrow divides decimals by a power of ten that depends on the type, and libraries infer that from
     all cells: the text of a decimal is the same in every type.
@@ -290,7 +290,7 @@ def as_floats(array: Any) -> Any:
 
 
 def _arrow_numbers(column: Any) -> npt.NDArray[Any]:
-    """Numbers of an Arrow array without a copy; nulls, which only floats have, become NaN.
+    """Return numbers of an Arrow array without a copy; nulls, which only floats have, become NaN.
 
     Arrow's own way to NumPy imports pandas, which takes 45 MB.
     """
@@ -304,7 +304,7 @@ _PLAIN = frozenset(np.dtype(kind).str for kind in ("f2", "f4", "f8", *"bhilqBHIL
 
 
 def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
-    """Columns as a block (n, dim): float32 if all are, else float64, which rounds each number once.
+    """Return columns as a block (n, dim): float32 if all are, else float64, rounded once.
 
     In memory it is column by column, as Arrow and pandas have them: to write rows takes three
     times as long, and quantisers read either.
@@ -317,7 +317,7 @@ def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
 
 
 def rows_per_block(dim: int) -> int:
-    """How many records of `dim` columns a reader should hand on at a time."""
+    """Return how many records of `dim` columns a reader should hand on at a time."""
     return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 8 * BLOCK_VALUES // dim))
 
 
@@ -384,7 +384,7 @@ class Selection:
         return frozenset(n for n in names if isinstance(n, str) and not isinstance(n, FoundName))
 
     def texts_among(self, names: Sequence[str]) -> list[str]:
-        """Which of the selected columns of text files are read as text, as a schema wants it."""
+        """Return the selected columns of text files that a schema reads as text."""
         if self.schema is None:
             return []
         wanted = [column.READS_TEXT for column in self.schema.columns] + [True]  # of a person
@@ -397,7 +397,7 @@ class Selection:
 
 
 def selected(schema: Any, selection: Selection, what: str) -> list[str]:
-    """Names of the columns to read, all of them numeric."""
+    """Return the names of the columns to read, all of them numeric."""
     names = selected_names(schema.names, selection, what)
     require_numeric(schema, names, what)
     return names
@@ -406,7 +406,7 @@ def selected(schema: Any, selection: Selection, what: str) -> list[str]:
 def selected_names(
     available: Sequence[str], selection: Selection, what: str, *, may_show: bool = True
 ) -> list[str]:
-    """Those asked for, else the design's, else all if there are just as many as needed.
+    """Return the columns asked for, else the design's, else all if there are as many as needed.
 
     `may_show` is False if the names come from a line that may be a record: errors then say
     nothing of them.
@@ -431,7 +431,7 @@ def selected_names(
 def _misfit(
     available: Sequence[str], name: str, selection: Selection, what: str, may_show: bool
 ) -> str:
-    """What to say of a name that is not there, or there twice."""
+    """Return the words about a name that is not there, or there twice."""
     state = "unknown" if name not in available else "not unique"
     if may_show:
         shown = ", ".join(repr(found) for found in available[:12])
@@ -449,7 +449,7 @@ def _misfit(
 
 
 def column_places(columns: list[int], width: int) -> list[int]:
-    """Column numbers from 0; negative ones count from the end."""
+    """Return column numbers from 0; negative ones count from the end."""
     for column in columns:
         if not -width <= column < width:
             raise TableError(f"columns: {column} is not a column of {width}")
@@ -460,7 +460,7 @@ def column_places(columns: list[int], width: int) -> list[int]:
 
 
 def wrong_width(what: str, found: int, dim: int) -> str:
-    """What to say of a table with too many or too few columns."""
+    """Return the words about a table with too many or too few columns."""
     return (
         f"{what} has {found} columns, a record has dim={dim}; name the columns to use with "
         "`columns=[...]`"

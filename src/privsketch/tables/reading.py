@@ -207,7 +207,7 @@ def _files_of(table: Table) -> list[Path | None]:
 
 
 def filled_up(blocks: Iterable[Block], selection: Selection) -> Iterator[Block]:
-    """Blocks of a sheet, and records of missing values up to the number that is stated."""
+    """Yield blocks of a sheet, and records of missing values up to the number that is stated."""
     n_missing = selection.format.n_records or 0
     for block in blocks:
         n_missing -= len(block)
@@ -223,7 +223,7 @@ def filled_up(blocks: Iterable[Block], selection: Selection) -> Iterator[Block]:
 
 
 def missing_records(n_records: int, selection: Selection) -> Block:
-    """Records (n, dim) of which nothing is known, as the rules of a schema have them."""
+    """Return records (n, dim) of missing values, filled by the rules of a schema."""
     import pyarrow as pa
 
     if selection.schema is None:
@@ -247,7 +247,7 @@ def _pieces(part: Table | FilePart, selection: Selection) -> Iterator[Any]:
 
 
 def read_cells(table: Table, selection: Selection) -> Iterator[tuple[Any, str | None]]:
-    """Arrow batches of a schema's columns as they stand, and the decimal mark of text files.
+    """Yield Arrow batches of a schema's columns as they stand, and the decimal mark of text files.
 
     For `Raw` columns, whose cells nothing has looked at yet.
     """
@@ -262,7 +262,7 @@ def read_cells(table: Table, selection: Selection) -> Iterator[tuple[Any, str | 
 
 
 def part_persons(part: Any, selection: Selection) -> Iterator[tuple[Block, Any]]:
-    """Records (n, dim) of one part, and whose they are."""
+    """Yield records (n, dim) of one part, and whose they are."""
     if selection.schema is not None:
         schema = selection.schema
         if selection.format.n_records is not None:
@@ -275,7 +275,7 @@ def part_persons(part: Any, selection: Selection) -> Iterator[tuple[Block, Any]]
 
 
 def encode(data: Any, schema: Schema) -> Floats:
-    """All rows of a table as a model sees them: points (n, dim), NaN for rows that are left out.
+    """Return all rows of a table as a model sees them: points (n, dim), NaN for rows left out.
 
     For tables in memory, or files that fit there, that a model is asked about with `predict` or
     `transform`. Nothing is released: points are as sensitive as the records themselves.
@@ -298,7 +298,7 @@ def encode(data: Any, schema: Schema) -> Floats:
 
 
 def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """All rows of a table as points (n, dim), persons aside, and which the schema does not drop.
+    """Return all rows as points (n, dim), persons aside, and which the schema does not drop.
 
     For tables in memory that are asked about: as sensitive as the records themselves.
     """
@@ -313,7 +313,7 @@ def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_
 
 
 def names_persons(selection: Selection) -> bool:
-    """Whether a schema names persons."""
+    """Return whether a schema names persons."""
     return selection.schema is not None and selection.schema.person is not None
 
 
@@ -372,7 +372,7 @@ def _blocks(
 
 
 def stable_parts(parts: Iterable[Any], *, held: bool) -> Iterator[Any]:
-    """Parts that stay as they are while the next ones are read.
+    """Yield parts that stay as they are while the next ones are read.
 
     Unless the caller holds them all, in a list, they may be one array that is filled again and
     again: several blocks are at work at a time, and a record of the last one would count for all.

@@ -47,7 +47,7 @@ class Spill:
         self._chunks.append((start, data.size))
 
     def stretch(self, number: int, start: int, stop: int) -> npt.NDArray[np.uint8]:
-        """Bytes from `start` to `stop` of a chunk; safe to call from several threads."""
+        """Return bytes from `start` to `stop` of a chunk; safe to call from several threads."""
         chunk = self._chunks[number]
         if isinstance(chunk, np.ndarray):
             return chunk[start:stop]

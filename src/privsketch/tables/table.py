@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +34,7 @@ class OnSpark:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Table:
+class Table(FileFormat):
     """A table and what is said about it, for every function that reads records.
 
     Functions also take tables without one: it is needed only to state more than columns. Two of
@@ -80,17 +80,10 @@ class Table:
     """
 
     data: Any
-    _: KW_ONLY
-    columns: Sequence[str | int] | None = None
-    header: bool | None = None
-    delimiter: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    quotes: bool | None = None
-    sheet: str | None = None
-    n_records: int | None = None
-    missing: str = "error"
-    unreadable: str = "error"
+    columns: Sequence[str | int] | None = field(default=None, kw_only=True)
+    missing: str = field(default="error", kw_only=True)
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __post_init__(self) -> None:
         first = self.data[:1] if isinstance(self.data, list | tuple) else [self.data]
@@ -101,15 +94,15 @@ class Table:
             )
         object.__setattr__(self, "columns", _checked_columns(self.columns))
         checked_missing(self.missing)
-        self.format  # noqa: B018 - refuses what nobody can read
+        super().__post_init__()
 
     def __repr__(self) -> str:
         is_named = isinstance(self.data, str | Path)
         stated = [f"{str(self.data)!r}" if is_named else f"<{type(self.data).__name__}>"]
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if value != field.default:
-                stated.append(f"{field.name}={value!r}")
+        for fact in fields(self):
+            value = getattr(self, fact.name)
+            if fact.name != "data" and value != fact.default:
+                stated.append(f"{fact.name}={value!r}")
         return f"Table({', '.join(stated)})"
 
     @classmethod
@@ -123,7 +116,7 @@ class Table:
 
     def stating(self, **facts: Any) -> Table:
         """Return the same table with other facts."""
-        stated = {field.name: getattr(self, field.name) for field in fields(self)} | facts
+        stated = {fact.name: getattr(self, fact.name) for fact in fields(self)} | facts
         table = Table(stated.pop("data"), **stated)
         known = {name: value for name, value in vars(self).items() if name in _KNOWN}
         vars(table).update(known if table.data is self.data else {})
@@ -131,17 +124,8 @@ class Table:
 
     @cached_property
     def format(self) -> FileFormat:
-        """How its files are written."""
-        return FileFormat(
-            self.header,
-            self.delimiter,
-            self.decimal,
-            self.encoding,
-            self.sheet,
-            self.quotes,
-            self.n_records,
-            self.unreadable,
-        )
+        """How its files are written, apart from the data."""
+        return FileFormat(**{fact.name: getattr(self, fact.name) for fact in fields(FileFormat)})
 
     @cached_property
     def kind(self) -> Kind:

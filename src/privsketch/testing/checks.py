@@ -233,7 +233,7 @@ def _check_file(content: Any) -> None:
 
 
 def _check_refusal(release: Callable[[Floats], Any]) -> None:
-    """A missing value is refused before any noise is drawn, and no value is quoted."""
+    """Require that a missing value is refused before noise is drawn, and not quoted."""
     table = _records()
     table[7] = (np.nan, 0.123456)
     try:

@@ -29,9 +29,14 @@ PATH = click.Path(path_type=Path, readable=False)
 def choice(
     name: str, values: Sequence[str], *, help: str, open: bool = False
 ) -> Callable[[Any], Any]:
-    """An option that is one of some words; left out, the first of them, or open."""
+    """Return an option with a choice of words; the default is the first, or open."""
     default: dict[str, Any] = {} if open else {"default": values[0], "show_default": True}
     return click.option(name, type=click.Choice(values), help=help, **default)
+
+
+def dry_run(help: str) -> Callable[[Any], Any]:
+    """Return the option --dry-run, which reads no record and spends nothing."""
+    return click.option("--dry-run", is_flag=True, help=help)
 
 
 class PartName(click.ParamType):  # type: ignore[type-arg]
@@ -57,7 +62,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     name = "INTEGER|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or the word."""
+        """Return the number, or the word."""
         if value == "auto" or isinstance(value, int):
             return value
         try:
@@ -68,7 +73,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The word, for shells that ask."""
+        """Return the word, for shells that ask."""
         return [CompletionItem("auto")] if "auto".startswith(incomplete) else []
 
 
@@ -147,6 +152,15 @@ _RELEASED = (
     ),
 )
 MISSING = choice("--missing", ["error", "center"], help="Refuse missing values, or center them.")
+LIMITS = (
+    click.option(
+        "--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon."
+    ),
+    click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta."),
+)
+SPEND_AGAIN = click.option(
+    "--force", is_flag=True, help="Replace existing outputs: spends the budget again."
+)
 THREADS = click.option("--threads", "n_threads", type=int, help="All cores if left out.")
 # Fields of an engine by the options of commands, and what to use in place of other options.
 _ENGINE_FIELDS: dict[str, dict[str, str]] = {
@@ -234,7 +248,7 @@ _LEDGER = (
 
 
 def ledger_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for the ledger of a release; they arrive as `ledger`, as functions take it."""
+    """Add the options for the ledger of a release, which arrive as `ledger`."""
 
     @wraps(command)
     def with_ledger(*, ledger_file: Path | None, dataset: str | None, **options: Any) -> None:
@@ -246,7 +260,7 @@ def ledger_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
-    """Several options at once, shown by --help in this order."""
+    """Return a decorator that adds several options, shown by --help in this order."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(options):
@@ -305,7 +319,7 @@ _FACTS = {
 
 
 def file_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for how files are written; all that is stated of a table arrives as `stated`."""
+    """Add the options for how files are written; facts of the table arrive as `stated`."""
 
     @wraps(command)
     def with_table(
@@ -321,7 +335,7 @@ def file_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same, and what a release needs to know of a table beside that."""
+    """Add the options for how files are written, and what a release needs to know beside that."""
     return file_options(with_options(*_RELEASED)(command))
 
 
@@ -335,7 +349,7 @@ def with_unreadable(domain: Domain | Schema, table: Table) -> tuple[Domain | Sch
 
 
 def engine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for engines; they arrive as `engine`, as functions take it."""
+    """Add the options for engines; they arrive as `engine`, as functions take it."""
 
     @wraps(command)
     def with_engine(
@@ -374,7 +388,7 @@ def stated_engine(name: str | None, **stated: int | str | None) -> Any:
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for task, components, domain, budget, number of records and columns.
+    """Add the options for task, components, domain, budget, number of records and columns.
 
     Those that take more than one to make sense arrive as `study`: domain, budget and
     columns as `Design.plan` wants them.
@@ -415,7 +429,7 @@ def stated_domain(
     dim: int | None,
     schema: Path | None = None,
 ) -> Domain | Schema:
-    """What is public about records, as --schema, --box or --ball say."""
+    """Return the public facts about records that --schema, --box or --ball state."""
     import privsketch as ps
 
     if sum(given is not None for given in (box, ball, schema)) != 1:
@@ -431,7 +445,7 @@ def stated_domain(
 
 
 def domain_of(domain: Domain | Schema, dim: int) -> Domain | Schema:
-    """The domain of records of files that have `dim` columns to use."""
+    """Return the domain of records of files that have `dim` columns to use."""
     from privsketch._base.errors import RecordError
     from privsketch.facts.schema import Schema
     from privsketch.tables.memory import wrong_width
@@ -444,7 +458,7 @@ def domain_of(domain: Domain | Schema, dim: int) -> Domain | Schema:
 
 
 def listed_numbers(text: str) -> float | list[float]:
-    """One number, or several separated by commas."""
+    """Return one number, or several that commas separate."""
     try:
         numbers = [float(item) for item in text.split(",")]
     except ValueError:
@@ -453,5 +467,5 @@ def listed_numbers(text: str) -> float | list[float]:
 
 
 def listed_names(text: str | None) -> list[str] | None:
-    """Names separated by commas; None stays None."""
+    """Return names that commas separate; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",")]

@@ -28,7 +28,6 @@ from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, device, is_on_first, is_pinned, to_device
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, MEANS, DeviceKernel
-from privsketch.noise.mechanism import saturating_add
 from privsketch.noise.sums import MAX_RECORDS
 from privsketch.sketching.engines.threads import Threads
 from privsketch.sketching.engines.work import Progress, Work
@@ -38,8 +37,8 @@ from privsketch.sketching.sums import (
     RecordSums,
     add_exact,
     bernoulli,
-    rows_at_once,
     subsets,
+    sum_quantised,
 )
 from privsketch.tables.device import DeviceTable, device_table
 from privsketch.tables.memory import Selection, array_places
@@ -80,7 +79,7 @@ class Cuda:
 
 
 def has_kernel(design: Design) -> bool:
-    """Whether the device computes the features of a design."""
+    """Return whether the device computes the features of a design."""
     masks = design.masks or Masks()
     blocks = 1
     if masks.features == "block":
@@ -103,7 +102,7 @@ class _Lane:
         self._held: list[Any] = []
 
     def memory(self, name: str, n_bytes: int) -> Memory:
-        """Memory for one purpose, at least so much."""
+        """Return memory for one purpose, at least so much."""
         found = self._memory.get(name)
         if found is None or found.n_bytes < n_bytes:
             self._memory.pop(name, None)
@@ -111,14 +110,14 @@ class _Lane:
         return found
 
     def put(self, array: npt.NDArray[Any]) -> int:
-        """Starts to copy an array; where it is on the device until `finish`."""
+        """Start to copy an array; return its address on the device, valid until `finish`."""
         memory = Memory(array.nbytes)
         self._held += [memory, array]
         self.stream.to_device(memory.address, array)
         return memory.address
 
     def finish(self) -> None:
-        """Waits for everything that was started; only then may others use its memory."""
+        """Wait for everything that was started; only then may others use its memory."""
         self.stream.wait()
         self._held.clear()
 
@@ -143,7 +142,7 @@ class _DeviceSums:
         self._columns = ColumnSums.of(design.dim) if design.mean == "released" else None
 
     def add(self, lane: _Lane, records: int, n: int) -> int:
-        """Starts to add n records; how many of them are kept."""
+        """Start to add n records; return how many of them are kept."""
         step = max(16, MASK_BYTES * self._block // self._m) if self._by_block else n
         kept = 0
         for first in range(0, n, max(1, step)):
@@ -176,7 +175,7 @@ class _DeviceSums:
         return kept
 
     def sums(self) -> Integers:
-        """Of everything that was added."""
+        """Return the sums of everything that was added."""
         parts = [self._kernel.sums()]
         if self._columns is not None:
             parts.append(self._columns.sums())
@@ -200,7 +199,7 @@ def _host_blocks(table: Table, selection: Selection) -> Iterator[Block]:
 def _from_host(
     blocks: Iterable[Block], work: Work, n_threads: int | None, progress: Progress | None
 ) -> ExactSums:
-    """Sums of as many records as the device's own can hold, and then of the next ones."""
+    """Sum as many records as sums on the device can hold, and then the next ones."""
     blocks, parts, n_read = iter(blocks), [], MAX_RECORDS
 
     def some() -> Iterator[Block]:
@@ -268,7 +267,7 @@ class _Quantisers:
         self._work, self._by_code, self._lock = work, dict[str, DeviceQuantiser](), threading.Lock()
 
     def of(self, code: str) -> DeviceQuantiser:
-        """The one for a type."""
+        """Return the quantiser for a type."""
         with self._lock:
             if code not in self._by_code:
                 self._by_code[code] = DeviceQuantiser(
@@ -279,7 +278,7 @@ class _Quantisers:
             return self._by_code[code]
 
     def finish(self) -> None:
-        """Refuses missing values, if they are to be refused and there were any."""
+        """Refuse missing values, if there were any and the table states no rule."""
         for each in self._by_code.values():
             each.finish()
 
@@ -298,7 +297,8 @@ def _from_device(
     device().wait()  # for whoever still writes to it
     if has_kernel(work.design):
         return _sums_there(table, work, progress)
-    return _sums_here(_quantised(table, work), work.design, n_threads, progress)
+    summer, blocks = RecordSums(work.design), _quantised(table, work)
+    return sum_quantised(blocks, work.design.dim, summer, lambda q: q, n_threads, progress)
 
 
 def _sums_there(table: DeviceTable, work: Work, progress: Progress | None) -> ExactSums:
@@ -315,7 +315,7 @@ def _sums_there(table: DeviceTable, work: Work, progress: Progress | None) -> Ex
 
 
 def _quantised(table: DeviceTable, work: Work) -> Iterator[npt.NDArray[np.int16]]:
-    """Blocks of integers, brought to the host."""
+    """Yield blocks of integers, brought to the host."""
     lane = _Lane()
     try:
         for target, count in _device_blocks(table, work, lane):
@@ -328,7 +328,7 @@ def _quantised(table: DeviceTable, work: Work) -> Iterator[npt.NDArray[np.int16]
 
 
 def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tuple[int, int]]:
-    """Where the integers of some records are, and of how many."""
+    """Yield the address of the integers of some records, and how many they are."""
     code = code_of(table.dtype)
     if code is None:
         raise RecordError(f"the device reads no numbers of type {table.dtype}; convert the array")
@@ -343,25 +343,3 @@ def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tupl
         quantise.add(lane.stream, source, target)
         yield target, count
     quantise.finish()
-
-
-def _sums_here(
-    blocks: Iterable[npt.NDArray[np.int16]],
-    design: Design,
-    n_threads: int | None,
-    progress: Progress | None,
-) -> ExactSums:
-    """Sums on the host of records that the device has quantised."""
-    summer = RecordSums(design)
-    total, n_records, n_kept = np.zeros(summer.length, np.int64), 0, 0
-
-    def work(chunk: Block) -> tuple[Integers, int, int]:
-        return *summer(chunk), len(chunk)
-
-    rows = rows_at_once(design.dim, summer)
-    for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
-        total = saturating_add(total, part)
-        n_records, n_kept = n_records + count, n_kept + kept
-        if progress is not None:
-            progress(count)
-    return ExactSums(total, n_records, n_kept)

@@ -124,7 +124,7 @@ class _Computation:
 
 
 def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
-    """The graph that makes the parts, extended by their sums and the tree above them."""
+    """Extend the graph that makes the parts by their sums and the tree above them."""
     graph = dict(graph)
     if names_persons(work.selection):
         sums = _person_tasks(graph, parts, work)
@@ -140,7 +140,7 @@ def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
 
 
 def _person_tasks(graph: Graph, parts: list[Any], work: Work) -> list[str]:
-    """Sums over persons, whose rows may lie in all parts: every part is cut by persons first."""
+    """Add tasks for sums over persons, whose rows lie anywhere: parts are cut by persons first."""
     n_cuts, key = min(len(parts), _MAX_CUTS), Key()
     cuts = [
         _add_task(graph, "rows", (partial(part_persons_cut, work, key, n_cuts), part))
@@ -159,7 +159,7 @@ def _add_task(graph: Graph, name: str, task: tuple[Any, ...]) -> str:
 
 
 def _tell(outcome: Outcome) -> int | PrivsketchError:
-    """What the driver wants to know of a part at once."""
+    """Return the driver's news of a part: its number of records, or an error."""
     return outcome if isinstance(outcome, PrivsketchError) else outcome.n_records
 
 
@@ -223,7 +223,7 @@ def _current_client() -> Any:
 def _on_threads(
     computation: _Computation, n_workers: int | None, progress: Progress | None
 ) -> Outcome:
-    """The total, from Dask's own threads in this process."""
+    """Return the total from Dask's own threads in this process."""
     from dask.callbacks import Callback
     from dask.threaded import get
 
@@ -241,7 +241,7 @@ def _on_threads(
 
 
 def _on_cluster(computation: _Computation, client: Any, progress: Progress | None) -> Outcome:
-    """The total, from the workers of a cluster."""
+    """Return the total from the workers of a cluster."""
     from distributed import as_completed
 
     keys = [computation.total, *computation.told]
@@ -256,7 +256,7 @@ def _on_cluster(computation: _Computation, client: Any, progress: Progress | Non
 
 
 def _our_error(error: Exception) -> PrivsketchError:
-    """What to say when Dask, or a task that made a part, failed; never in its own words."""
+    """Return our error for one of Dask, or of a task that made a part, without its words."""
     from distributed import CancelledError
     from distributed.scheduler import KilledWorker
 
@@ -306,7 +306,7 @@ def dask_parts(table: Table, selection: Selection) -> DaskParts:
 
 
 def _frame_parts(frame: Any, selection: Selection) -> DaskParts:
-    """Partitions with the columns of a record."""
+    """Return partitions with the columns of a record."""
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, selection, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
@@ -316,7 +316,7 @@ def _frame_parts(frame: Any, selection: Selection) -> DaskParts:
 
 
 def _array_parts(array: Any, selection: Selection) -> DaskParts:
-    """Chunks with the columns of a record, in order, none of them cut between columns."""
+    """Return chunks with the columns of a record, in order, none of them cut between columns."""
     width = array.shape[1] if array.ndim == 2 else 0
     if math.isnan(width):
         raise RecordError(
@@ -334,7 +334,7 @@ def _array_parts(array: Any, selection: Selection) -> DaskParts:
 
 
 def _delayed_parts(parts: list[Any], selection: Selection) -> DaskParts:
-    """Parts that share one graph."""
+    """Return parts that share one graph."""
     graph = dict(parts[0].__dask_graph__()) if parts else {}
     if any(map(_cuts_text, graph.values())):
         raise RecordError(
@@ -346,7 +346,7 @@ def _delayed_parts(parts: list[Any], selection: Selection) -> DaskParts:
 
 
 def _cuts_text(task: Any, depth: int = 0) -> bool:
-    """Whether a task reads a stretch of a text file, whose ends Dask finds by line breaks.
+    """Return whether a task reads a stretch of a text file, whose ends Dask finds by line breaks.
 
     One that reads the whole file has no length. Tasks hold others, in lists or as arguments.
     """

@@ -76,7 +76,7 @@ class Pool:
 def _outcomes(
     pool: ProcessPoolExecutor, parts: Iterable[Part], work: Work, at_most: int
 ) -> Iterator[Outcome]:
-    """Outcomes as they come, with no more than `at_most` parts under way."""
+    """Yield outcomes as they come, with no more than `at_most` parts under way."""
     waiting: set[Future[Outcome]] = set()
     for part in parts:
         with _interrupts_later():  # a new worker inherits that, and its own words stay unsaid
@@ -97,13 +97,13 @@ def _end_workers(pool: ProcessPoolExecutor) -> None:
 
 
 def _leave_interrupts_alone() -> None:
-    """Ctrl-C reaches all processes of a terminal; what it means is decided by the first one."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the first one acts on it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Interrupts wait until the block ends; processes that are started in it never see any.
+    """Hold interrupts until the block ends; processes that are started in it never see any.
 
     An exception half way through the start of a process would leave a child without its parent.
     """
@@ -126,7 +126,7 @@ def _interrupts_later() -> Iterator[None]:
 
 
 def _cores() -> int:
-    """Cores this process may use."""
+    """Return cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

@@ -85,7 +85,7 @@ class SparkRecords(OnSpark):
     def each(
         self, compute: Callable[[Blocks], Any], *, note: bool = True, tick: Progress | None = None
     ) -> list[Any]:
-        """What `compute` makes of the records of every part.
+        """Return what `compute` makes of the records of every part.
 
         It runs on the workers, and what it gives must add up to the same however records are cut
         into parts. `tick` is called with 0 now and then, and may raise to stop the work. Rows are
@@ -114,7 +114,7 @@ class SparkRecords(OnSpark):
         return [value for value, _, _ in found]
 
     def mapped(self, change: Callable[[Block], Iterable[Block]]) -> SparkRecords:
-        """The same records, changed block by block when they are read."""
+        """Return these records, changed block by block when they are read."""
         return replace(self, reading=replace(self.reading, changes=(*self.reading.changes, change)))
 
 
@@ -129,11 +129,11 @@ class Reading:
     version: str = __version__
 
     def unnoted(self) -> Reading:
-        """The same without marks."""
+        """Return this reading without marks."""
         return replace(self, selection=replace(self.selection, noter=None))
 
     def tables(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """What readers take: batches with the names of their columns, or parts of files."""
+        """Yield tables for readers: batches with the names of their columns, or parts of files."""
         for batch in batches:
             if self.parts is None:
                 yield batch.rename_columns(list(self.names))
@@ -142,13 +142,13 @@ class Reading:
                     yield self.parts[place]
 
     def blocks(self, batches: Iterable[Any], selection: Selection) -> Blocks:
-        """Records of a partition."""
+        """Yield the records of a partition."""
         return self.changed(
             chain.from_iterable(read_blocks(each, selection) for each in self.tables(batches))
         )
 
     def changed(self, blocks: Blocks) -> Blocks:
-        """Blocks as they are wanted."""
+        """Yield blocks after all changes."""
         for change in self.changes:
             blocks = chain.from_iterable(map(change, blocks))
         return blocks
@@ -244,7 +244,7 @@ class _Joining:
 
 
 def _rows_together(batches: Iterable[Any], width: int) -> Iterator[tuple[Any, Any]]:
-    """Words (n, width) and persons, null where they are numbers, of many batches at a time."""
+    """Yield words (n, width) and persons of many batches at a time; numbers of persons are null."""
     import pyarrow as pa
 
     waiting: list[Any] = []
@@ -274,7 +274,7 @@ def _rows_together(batches: Iterable[Any], width: int) -> Iterator[tuple[Any, An
 
 
 def _batch(outcome: Any) -> Any:
-    """One row: which part it is, and what became of it."""
+    """Return one row: the number of the part, and its outcome."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -285,7 +285,7 @@ def _batch(outcome: Any) -> Any:
 
 
 def _mapped(rows: Any, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> Any:
-    """Rows of another schema; Spark wants a function that has a name."""
+    """Map rows to another schema; Spark wants a function that has a name."""
 
     def privsketch(batches: Iterator[Any]) -> Iterator[Any]:
         return task(batches)
@@ -319,7 +319,7 @@ def spark_records(
 
 
 def _frame_records(frame: Any, selection: Selection, again: bool) -> SparkRecords:
-    """The columns of a record, refused here if no reader would take them."""
+    """Return records of a frame; refuse columns here that no reader would take."""
     _require_frame(frame, again)
     available = [field.name for field in frame.schema.fields]
     names = selected_names(available, selection, "table")
@@ -360,7 +360,7 @@ def _require_frame(frame: Any, again: bool) -> None:
 
 
 def _empty_table(fields: list[Any]) -> Any:
-    """A table without rows, of the types that workers will see."""
+    """Return a table without rows, of the types that workers will see."""
     import pyarrow as pa
 
     return pa.table({field.name: pa.array([], _arrow_type(field)) for field in fields})

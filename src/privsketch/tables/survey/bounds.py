@@ -48,7 +48,7 @@ _NO_CELL = -1.0  # of a missing value
 
 
 def cells_of(values: Floats) -> Floats:
-    """The cells (n,) of values: 0 is the most negative one, `_REACH` that of zero.
+    """Return the cells (n,) of values: 0 is the most negative one, `_REACH` that of zero.
 
     The exponent of a float is exact: no logarithm is rounded.
     """
@@ -58,7 +58,7 @@ def cells_of(values: Floats) -> Floats:
 
 
 def edges_of(cell: int) -> tuple[float, float]:
-    """Where the values of a cell lie; those that are taken for zero are zero."""
+    """Return where the values of a cell lie; those that are taken for zero are zero."""
     step = abs(cell - _REACH)
     if step == 0:
         return 0.0, 0.0
@@ -85,7 +85,7 @@ class _Doublings(Column):
         return np.array([_NO_CELL])
 
     def encode(self, values: Floats) -> Floats:
-        """Cells (1, n)."""
+        """Return cells (1, n)."""
         return cells_of(np.where(np.isnan(values), 0.0, values))[np.newaxis]
 
 
@@ -122,7 +122,7 @@ class Bounds:
         return tuple(found)
 
     def describe(self) -> str:
-        """The bounds as lines for a schema, and what they cost, in plain words."""
+        """Describe the bounds as lines for a schema, and what they cost, in plain words."""
         known = {column.name: column for column in self.columns}
         width = max(12, *(len(name) for name in self.low))
         lines = []
@@ -150,7 +150,7 @@ class Bounds:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Bounds and notes as plain JSON values."""
+        """Return bounds and notes as plain JSON values."""
         return {
             "columns": [
                 {"name": name, "low": low, "high": self.high[name], "note": self.notes[name]}
@@ -267,7 +267,7 @@ _SHARE = "doublings"
 
 
 def doublings(columns: Sequence[str | int], **rules: Any) -> Schema:
-    """Columns of numbers of which doublings are counted; `rules` as in a schema."""
+    """Return a schema of numbers whose doublings are counted; `rules` as in a schema."""
     return Schema(tuple(_Doublings(str(name)) for name in _names(columns)), **rules)
 
 
@@ -289,7 +289,7 @@ def _counts(
     n_threads: int | None,
     progress: Callable[[int], None] | None,
 ) -> Integers:
-    """Exact numbers of values (n_columns, N_CELLS) in all cells."""
+    """Return exact numbers of values (n_columns, N_CELLS) in all cells."""
     counts = np.zeros((selection.dim, N_CELLS), dtype=np.int64)
     for block in read_blocks(table, selection, n_threads=n_threads, progress=progress):
         for row, values in zip(counts, np.asarray(block).T, strict=True):
@@ -303,7 +303,7 @@ def _counts(
 
 
 def threshold_of(scale: float, n_cells: int) -> int:
-    """The least whole number that noise reaches in any of so many cells by `FALSE_ALARM` at most.
+    """Return the least number that noise reaches in any of so many cells by `FALSE_ALARM` at most.
 
     P(noise >= t) = a^t / (1 + a) with a = exp(-1 / scale), for t >= 1.
     """
@@ -314,7 +314,7 @@ def threshold_of(scale: float, n_cells: int) -> int:
 def _proposed(
     names: Sequence[str], noisy: Floats, scale: float, max_outside: float, receipt: Receipt
 ) -> Bounds:
-    """Bounds from the noisy counts (n_columns, N_CELLS) of all columns."""
+    """Return bounds from the noisy counts (n_columns, N_CELLS) of all columns."""
     threshold = threshold_of(scale, noisy.size)
     deviation = math.sqrt(discrete_laplace_variance(scale))
     low: dict[str, float | None] = {}
@@ -328,7 +328,7 @@ def _proposed(
 
 
 def _kept_cells(counts: Floats, threshold: int, max_outside: float) -> tuple[int | None, int]:
-    """The outermost cells that count; None if none does."""
+    """Return the outermost cells that count; None if none does."""
     kept = [int(cell) for cell in np.flatnonzero(counts >= threshold)]
     if not kept:
         return None, 0
@@ -351,7 +351,7 @@ def _bounds_of(first: int, last: int) -> tuple[float | None, float | None]:
 
 
 def _note(counts: Floats, first: int | None, last: int, threshold: int, deviation: float) -> str:
-    """What is to be said of the bounds of a column."""
+    """Return the words about the bounds of a column."""
     if first is None:
         return (
             "no doubling stands out of the noise: too few values for this epsilon; the budget is "

@@ -68,7 +68,7 @@ class CellCounts:
         return Rows(np.where(infinite, np.nan, values), missing, bad, outside)
 
     def _outside(self, values: Floats, known: Bits) -> Bits:
-        """Which values would be moved to their bounds; a cycle goes on behind its end."""
+        """Return which values would be moved to their bounds; a cycle goes on behind its end."""
         low, high = bounds_of(self._column)
         with np.errstate(invalid="ignore"):
             below, above = (values < low) & known, (values > high) & known
@@ -122,7 +122,7 @@ class CellCounts:
             self.faults[f"text in place of {_PLURALS[self._column.KIND]}"] += len(texts)
 
     def hints(self) -> Iterator[str]:
-        """What might help."""
+        """Return hints about what might help."""
         column = self._column
         n_wrong = sum(self.faults.values())
         for name, count in self._formats.most_common(1):
@@ -150,7 +150,7 @@ _PLURALS = {
 
 
 def _plain_texts(array: Any) -> Any:
-    """Cells as text; of marked objects, the cells."""
+    """Return cells as text; of marked objects, the cells."""
     import pyarrow.types as types
 
     if types.is_struct(array.type):
@@ -159,7 +159,7 @@ def _plain_texts(array: Any) -> Any:
 
 
 def bounds_of(column: Column) -> tuple[float, float]:
-    """Between which values stay as they are; labels are all inside."""
+    """Return between which values stay as they are; labels are all inside."""
     if isinstance(column, Number):
         return column.low, column.high
     if isinstance(column, Date):

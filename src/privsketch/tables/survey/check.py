@@ -107,7 +107,7 @@ def check(
 def _wanted(
     design: Design | Schema | Domain, table: Table
 ) -> tuple[Schema, Domain | None, tuple[str, ...] | None]:
-    """A schema for the look; the domain of records without one, and the names of columns.
+    """Return a schema for the look; the domain of records without one, and the names of columns.
 
     Columns that are asked for are called as they are there.
     """
@@ -172,7 +172,7 @@ class _Look:
     def selection(
         self, asked: tuple[str | int, ...] | None, by_name: bool, format: FileFormat
     ) -> Selection | None:
-        """What is read: all columns that are there, as they stand; None if there are none."""
+        """Return the selection of all columns that are there, as they stand; None without any."""
         present = [column for column in self._schema.columns if column.name not in self.absent]
         if not present:
             return None
@@ -242,7 +242,7 @@ class _Look:
         return kept
 
     def result(self, refusals: list[str]) -> Check:
-        """All that was counted."""
+        """Return all that was counted."""
         columns = tuple(self._column(column) for column in self._schema.columns)
         refusals += [text for one in columns for text in self._faults_of(one)]
         counts = self._person_numbers()
@@ -312,7 +312,7 @@ class _Look:
         )
 
     def _faults_of(self, one: ColumnCheck) -> list[str]:
-        """Why a release would be refused for a column."""
+        """Return why a release would be refused for a column."""
         column = next(column for column in self._schema.columns if column.name == one.name)
         found = []
         if one.n_wrong and self._schema.unreadable == "error":

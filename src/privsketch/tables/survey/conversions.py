@@ -33,7 +33,7 @@ class Conversion:
     hints: tuple[str, ...] = ()
 
     def __call__(self, values: Floats) -> Floats:
-        """Values in the unit that is wanted."""
+        """Return values in the unit that is wanted."""
         return self.factor * values + self.offset
 
     @property
@@ -95,7 +95,7 @@ def looks_like(
     place: Callable[[Floats], Floats],
     hints: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """What values (n,), each `counts` times, look like in place of the unit of their bounds.
+    """Return units that values (n,), each `counts` times, look like beside that of their bounds.
 
     `place` says where in the bounds a value lies, 0 to 1, as the column is scaled; `hints` are the
     unit of the column and the words of its name. Best first, at most three.
@@ -122,7 +122,7 @@ def looks_like(
 def _fit(
     values: Floats, counts: Integers, low: float, high: float, place: Callable[[Floats], Floats]
 ) -> tuple[float, float]:
-    """The share of values inside the bounds, and the part of these that all but 2 % lie in."""
+    """Return the share of values inside the bounds, and the part of these that 98 % lie in."""
     inside = (values >= low) & (values <= high)
     share = float(counts[inside].sum() / counts.sum())
     order = np.argsort(values)

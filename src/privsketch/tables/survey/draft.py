@@ -105,7 +105,7 @@ def _column(name: str, kind: str | None) -> dict[str, Any]:
 
 
 def names_a_person(name: str) -> bool:
-    """Whether a column looks like an identifier, by its name."""
+    """Return whether a column looks like an identifier, by its name."""
     words = re.findall(r"[a-z]+", name.lower())
     return bool(re.search(_PERSONS, name)) or any(
         word.removesuffix("s") in _PERSON_WORDS for word in words
@@ -113,7 +113,7 @@ def names_a_person(name: str) -> bool:
 
 
 def _kind(kind: Any) -> str | None:
-    """The kind of a column by its Arrow type; None if it may be several."""
+    """Return the kind of a column by its Arrow type; None if it may be several."""
     import pyarrow.types as types
 
     if types.is_dictionary(kind):
@@ -130,7 +130,7 @@ def _kind(kind: Any) -> str | None:
 
 
 def open_places(value: Any) -> list[str]:
-    """All that is open or wrong in a schema, as JSON values; nothing if it can be used."""
+    """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used."""
     if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
         return ['a schema is an object with "columns", a list']
     found = []

@@ -98,7 +98,7 @@ class Check:
         return f"<{MARK}a check of {len(self.columns)} columns; describe() tells it>"
 
     def describe(self) -> str:
-        """All that was found, several lines, each of them marked as private."""
+        """Describe all that was found in several lines, each of them marked as private."""
         lines = [
             "for the holder of these records alone: exact numbers, not to be published or kept",
             *self._row_lines(),
@@ -146,7 +146,7 @@ class Check:
         return lines
 
     def table(self) -> Any:
-        """Numbers of cells by column, as a pandas frame whose index is marked as private."""
+        """Return numbers of cells by column, as a pandas frame whose index is marked as private."""
         found = frame(
             {
                 name: [getattr(one, name) for one in self.columns]
@@ -192,7 +192,7 @@ def _quartile_words(one: ColumnCheck) -> str:
 
 
 def _column_words(one: ColumnCheck, n_rows: int) -> list[str]:
-    """What a column's numbers do not say by themselves."""
+    """Return remarks about a column beside its numbers."""
     lines = [
         f"{count:,} cells ({_percent(count, n_rows)}): {what}" for what, count in one.faults.items()
     ]

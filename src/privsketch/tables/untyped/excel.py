@@ -43,7 +43,7 @@ _NULLS = frozenset(NULLS)
 
 
 def sheet_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """Names of the columns of a sheet: its first row, or numbers for all that a sheet can have."""
+    """Return the names of a sheet's columns: its first row, or numbers for all it can have."""
     if format.header is False:
         return [str(place) for place in range(MAX_COLUMNS)]
     with _rows(path, format.sheet) as rows:
@@ -51,7 +51,7 @@ def sheet_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
 
 
 def sheet_rows(path: Path, selection: Selection) -> Iterator[Rows]:
-    """Blocks of records with their carried columns."""
+    """Yield blocks of records with their carried columns."""
     import pyarrow as pa
 
     if selection.neighbours == "replace" and selection.format.n_records is None:
@@ -95,7 +95,7 @@ def _none(value: Any) -> Any:
 
 
 def _texts(names: Sequence[str], selection: Selection) -> list[str]:
-    """Columns that are read as text; not numbers that are looked at, whose cells have types."""
+    """Return columns that are read as text; numbers that `check` looks at are not."""
     columns = () if selection.schema is None else selection.schema.columns
     pairs = zip(names, columns, strict=False)
     numbers = {n for n, c in pairs if isinstance(c, Raw) and not c.column.READS_TEXT}
@@ -103,7 +103,7 @@ def _texts(names: Sequence[str], selection: Selection) -> list[str]:
 
 
 def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[str]:
-    """The names; the row that has them is taken from `rows`."""
+    """Return the names; the row that has them is taken from `rows`."""
     if format.header is False:
         return sheet_names(path, format)
     first = next((row for row in rows if row), None)
@@ -122,7 +122,7 @@ def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[st
 
 
 def _number(cell: Any, which: str) -> float | None:
-    """A cell as a number; None if it is missing."""
+    """Return a cell as a number; None if it is missing."""
     if isinstance(cell, int | float):  # and truth values
         return float(cell)
     if not isinstance(cell, str):
@@ -133,7 +133,7 @@ def _number(cell: Any, which: str) -> float | None:
 
 
 def _text(cell: Any, which: str) -> str | None:
-    """A cell as text; None if it is empty."""
+    """Return a cell as text; None if it is empty."""
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, int | float):
@@ -149,7 +149,7 @@ def _text(cell: Any, which: str) -> str | None:
 
 @contextmanager
 def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
-    """All rows of a sheet up to the last that is not empty, each up to its last such cell."""
+    """Yield all rows of a sheet up to the last that is not empty, each up to its last such cell."""
     try:
         import python_calamine as calamine
     except ImportError:
@@ -180,7 +180,7 @@ def _up_to_last(row: list[Any]) -> list[Any]:
 
 
 def _chosen_sheet(path: Path, names: Sequence[str], sheet: str | None) -> str:
-    """The name of the sheet to read; no name is shown, for a sheet may be named after somebody."""
+    """Return the name of the sheet to read; no name is shown, for one may be that of a person."""
     if sheet is not None:
         if sheet not in names:
             raise TableError(f"{path}: it has no sheet of the name {sheet!r}")

@@ -52,7 +52,7 @@ class TextFile:
 
     @classmethod
     def of(cls, path: Path, format: FileFormat = PLAIN) -> TextFile:
-        """By its name, which may end in .gz or .zst, and by what is said of it."""
+        """Describe a file by its name, which may end in .gz or .zst, and by its format."""
         is_tsv = _is_tsv(path)
         delimiter = format.delimiter or ("\t" if is_tsv else ",")
         if delimiter == format.decimal:
@@ -87,7 +87,7 @@ class TextFile:
             )
 
     def open(self, *, mend: bool = False) -> Any:
-        """A stream of its bytes, in UTF-8; with `mend`, whatever they are."""
+        """Open a stream of its bytes, in UTF-8; with `mend`, whatever they are."""
         import pyarrow as pa
 
         compression = COMPRESSED.get(self.path.suffix.lower())
@@ -98,14 +98,14 @@ class TextFile:
         return stream if encoding == "utf-8" else _Decoded(stream, encoding)
 
     def cells(self, line: bytes) -> list[str]:
-        """The cells of one line."""
+        """Return the cells of one line."""
         text = line.decode("utf-8")
         if not self.has_quotes:
             return text.rstrip("\r\n").split(self.delimiter)
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), [])
 
     def first_line(self, data: bytes, start: int = 0) -> tuple[int, int]:
-        """Where the line that begins at `start` ends, its line break included, and its cells.
+        """Return where the line at `start` ends, its line break included, and its cells.
 
         The end is -1 if the data may not have all of it: a line feed may follow what is the last.
         """
@@ -133,7 +133,7 @@ def _is_tsv(path: Path) -> bool:
 
 
 def _after_quote(data: bytes, place: int) -> int:
-    """Where the quoted part of a cell ends that begins at `place`; a doubled quote is no end."""
+    """Return the end of the quoted part of a cell at `place`; a doubled quote is no end."""
     while True:
         place = data.find(b'"', place + 1)
         if place < 0:
@@ -154,7 +154,7 @@ class _Decoded:
         self._waiting, self._is_over = b"", False
 
     def read(self, size: int) -> bytes:
-        """Some of it, at most `size` bytes; nothing at its end alone."""
+        """Return at most `size` bytes; nothing at the end alone."""
         while not (self._waiting or self._is_over):
             piece = bytes(self._stream.read(_PIECE))
             self._is_over = not piece
@@ -191,7 +191,7 @@ class LineGuard:
         self._last = b"\n"
 
     def fault(self, block: bytes) -> str:
-        """Why the file is refused; empty if nothing is wrong up to here. b"" is its end."""
+        """Return why the file is refused; empty if nothing is wrong up to here. b"" is its end."""
         before, self._last = self._last, block[-1:] or b""
         if self._file.refuses_quotes and b'"' in block and self._begins_cell(before, block):
             return QUOTES_FAULT
@@ -214,7 +214,7 @@ class LineGuard:
         return any(start in block for start in self._starts)
 
     def _has_odd(self, before: bytes, block: bytes) -> bool:
-        """Whether there is one that is no part of a pair; one at the end waits for what follows."""
+        """Return whether one is no part of a pair; one at the end waits for what follows."""
         if not self._ends_in_lf:
             return self._odd in block
         if before == b"\r" and block[:1] != b"\n":
@@ -303,7 +303,7 @@ class _Line:
         return stop
 
     def end(self) -> None:
-        """The file ends."""
+        """End the file."""
         if self._state == _BREAK:
             self._odd_break()
         self.is_done = True
@@ -364,7 +364,7 @@ class MendedLines:
         self._stretches = self._mended(rest)
 
     def read(self, size: int) -> bytes:
-        """Some of it, at most `size` bytes; nothing at its end alone."""
+        """Return at most `size` bytes; nothing at the end alone."""
         while not self._waiting:
             stretch = next(self._stretches, None)
             if stretch is None:
@@ -378,14 +378,14 @@ class MendedLines:
         self._stream.close()
 
     def fault(self, block: bytes) -> str:
-        """Why the file is refused; b"" is its end.
+        """Return why the file is refused; b"" is its end.
 
         Which records a quote that never ends has swallowed cannot be told.
         """
         return OPEN_FAULT if self._is_open and not block else ""
 
     def fits(self, n_cells: int) -> bool:
-        """Whether a line of so many cells can be read."""
+        """Return whether a line of so many cells can be read."""
         return n_cells >= self.width if self._may_have_more else n_cells == self.width
 
     def _mended(self, data: bytes) -> Iterator[bytes]:
@@ -414,7 +414,7 @@ class MendedLines:
             yield line.mended
 
     def _plain(self, lines: bytes) -> bytes:
-        """Whole lines without quotes."""
+        """Return whole lines without quotes."""
         lines = self._with_feeds(lines)
         letters = np.frombuffer(lines, dtype=np.uint8)
         ends = np.flatnonzero(letters == ord("\n"))
@@ -439,7 +439,7 @@ class MendedLines:
         return b"".join([*parts, lines[place:]])
 
     def _with_feeds(self, lines: bytes) -> bytes:
-        """The same with line feeds at the ends of lines alone."""
+        """Return bytes with line feeds at the ends of lines alone."""
         if self.line_end == b"\r":
             self.n_odd += lines.count(b"\n")
             return lines.replace(b"\n", b" ").replace(b"\r", b"\n")

@@ -100,7 +100,7 @@ class GuardedStream:
         return block
 
     def _from_file(self, size: int) -> bytes:
-        """Bytes that the guard has seen; nothing at the end of the file, and behind it."""
+        """Return bytes that the guard has seen; nothing at the end of the file, and behind it."""
         if not self._line:
             return b""
         part, self._first = self._first[:size], self._first[size:]

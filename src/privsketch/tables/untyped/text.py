@@ -105,7 +105,7 @@ def _more(stream: Any, data: bytes) -> bytes:
 
 
 def may_be_record(cells: Sequence[str]) -> bool:
-    """Whether a first line has a number in it, or nothing but missing values."""
+    """Return whether a first line has a number in it, or nothing but missing values."""
     if len(cells) == 1:  # what may be several, separated by something else
         cells = re.split(f"[{_SEPARATORS}]", cells[0])
     return any(map(_is_number, cells)) or all(
@@ -114,12 +114,12 @@ def may_be_record(cells: Sequence[str]) -> bool:
 
 
 def may_be_shown(names: Sequence[str], header: bool | None) -> bool:
-    """Whether errors may show names of a first line: not if it may be a record after all."""
+    """Return whether errors may show names of a first line: not if it may be a record after all."""
     return header is False or (header is True and not may_be_record(names))
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is one with a decimal point, or with a decimal comma, whatever was stated."""
+    """Return whether text is a number with a decimal point or comma, whatever was stated."""
     try:
         float(text.replace(",", "."))
     except ValueError:
@@ -128,7 +128,7 @@ def _is_number(text: str) -> bool:
 
 
 def delimiter_hint(names: Sequence[str], file: TextFile) -> str:
-    """What to say of a first line that seems to have other separators; none of its words."""
+    """Return a hint about a first line that seems to have other separators; none of its words."""
     if file.format.delimiter is not None:
         return ""
     others = _SEPARATORS + ("," if len(names) == 1 else "")
@@ -141,7 +141,7 @@ def delimiter_hint(names: Sequence[str], file: TextFile) -> str:
 
 
 def text_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """Names of the columns of a file: its header, or numbers. No record is looked at.
+    """Return names of the columns of a file: its header, or numbers. No record is looked at.
 
     Without a header the number of columns is that of its first line.
     """
@@ -167,7 +167,7 @@ def _first_names(file: TextFile, *, mend: bool) -> list[str]:
 def text_columns(
     available: Sequence[str], path: Path, selection: Selection
 ) -> tuple[list[str], list[str | None]]:
-    """The same as `named_columns`, with a hint if lines seem to be cut in the wrong places."""
+    """Return `named_columns`, with a hint in errors if lines seem to be cut in the wrong places."""
     try:
         return named_columns(available, path, selection)
     except RecordError as error:
@@ -180,7 +180,7 @@ def text_columns(
 def named_columns(
     available: Sequence[str], path: Path, selection: Selection
 ) -> tuple[list[str], list[str | None]]:
-    """Names of the columns to read, and what errors may call each column of a file.
+    """Return names of the columns to read, and what errors may call each column of a file.
 
     `available` are those of a first line, which may be a record unless it is stated to be none.
     """
@@ -190,7 +190,7 @@ def named_columns(
 
 
 def column_words(known: Sequence[str | None], place: int) -> str:
-    """What errors call a column."""
+    """Return how errors call a column."""
     name = known[place] if place < len(known) else None
     return f"column number {place} (from 0)" if name is None else f"column {name!r}"
 
@@ -207,7 +207,7 @@ def _leave() -> None:
 
 
 def text_rows(path: Path, selection: Selection) -> Iterator[Rows]:
-    """Blocks of records with their carried columns."""
+    """Yield blocks of records with their carried columns."""
     rows = _text_rows(path, selection)
     _READING.add(rows)
     return rows
@@ -245,7 +245,7 @@ def _n_rows(rows: Rows) -> int:
 
 
 def _arrow_rows(file: TextFile, selection: Selection, *, mend: bool = False) -> Generator[Rows]:
-    """Blocks of a file as Arrow reads it; with `mend`, nothing that a record says stops it."""
+    """Yield blocks of a file as Arrow reads it; with `mend`, no record stops it."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -325,7 +325,7 @@ def _source(
     selection: Selection,
     mend: bool,
 ) -> GuardedStream:
-    """What Arrow reads of a file, guarded or mended."""
+    """Return what Arrow reads of a file, guarded or mended."""
 
     def mended(stream: Any, beginning: _Beginning) -> MendedLines:
         return MendedLines(
@@ -340,7 +340,7 @@ def _source(
         )
 
     def is_quoted() -> bool:
-        """Whether all line breaks that end no line are inside of quotes."""
+        """Return whether all line breaks that end no line are inside of quotes."""
         if selection.is_total:
             return False
         with file.open() as again:
@@ -357,7 +357,7 @@ def _source(
 
 
 def numbered_columns(selection: Selection) -> list[str]:
-    """Names of as many columns, from "0" on, as those that are asked for need.
+    """Return names of as many columns, from "0" on, as those that are asked for need.
 
     For files without a header in which no record may say how many there are.
     """
@@ -373,7 +373,7 @@ def numbered_columns(selection: Selection) -> list[str]:
 def _rows_of(
     batch: Any, names: Sequence[str], selection: Selection, is_text: bool
 ) -> Iterator[Rows]:
-    """Blocks of a batch; where all of it is text, numbers are read here."""
+    """Yield blocks of a batch; where all of it is text, numbers are read here."""
     if is_text:
         for name in set(names) - set(selection.texts_among(names)):
             place = batch.schema.get_field_index(name)
@@ -383,7 +383,7 @@ def _rows_of(
 
 
 def _with_points(batch: Any, names: Sequence[str], selection: Selection) -> Any:
-    """The same with a point in numbers that stand in columns of text, where a comma is its mark.
+    """Return a batch with points in numbers of columns of text, where a comma is the decimal mark.
 
     Labels and persons may be numbers: 1,0 is 1, as it would be in a column of numbers.
     """
@@ -403,7 +403,7 @@ def _with_points(batch: Any, names: Sequence[str], selection: Selection) -> Any:
 
 
 def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any:
-    """The last rows but the very last one, which must be the line that was added."""
+    """Return the last rows but the very last one, which must be the line that was added."""
     last = None if held is None else held.slice(held.num_rows - 1).select(list(names))
     # Numbers are read as such, and texts as they stand there.
     if last is None or any(column[0].as_py() not in (float(mark), str(mark)) for column in last):
@@ -413,7 +413,7 @@ def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any
 
 @contextmanager
 def _errors(file: TextFile, known: Sequence[str | None]) -> Iterator[None]:
-    """Errors without what Arrow says: it may quote the offending value, part of a record."""
+    """Replace errors of Arrow, which may quote the offending value, part of a record."""
     import pyarrow as pa
 
     try:
@@ -423,7 +423,7 @@ def _errors(file: TextFile, known: Sequence[str | None]) -> Iterator[None]:
 
 
 def _fault(file: TextFile, error: Exception, known: Sequence[str | None]) -> str:
-    """What is wrong, in words of ours: only numbers are taken from Arrow's."""
+    """Return what is wrong, in words of ours: only numbers are taken from Arrow's."""
     text, kind = str(error), file.kind
     if "straddling object" in text:
         return (

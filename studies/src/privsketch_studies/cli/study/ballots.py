@@ -11,13 +11,16 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.options import (
+    LIMITS,
     MISSING,
     PATH,
     THREADS,
     TableOptions,
+    dry_run,
     ledger_options,
     stated_engine,
     table_options,
+    with_options,
 )
 from privsketch.cli.shell.output import (
     caution,
@@ -65,14 +68,9 @@ if TYPE_CHECKING:
 @table_options
 @MISSING
 @THREADS
-@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
-@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
+@with_options(*LIMITS)
 @PASSPHRASE_FILE
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Check the records, for your eyes only, and show what the ballot would cost.",
-)
+@dry_run("Check the records, for your eyes only, and show what the ballot would cost.")
 @JSON
 def seal(
     study_file: Path,
