@@ -204,7 +204,7 @@ def test_sums_leave_no_file_behind(spark, table, design, no_noise):
     known = set(folder.rglob("*"))
     ps.sketch(plain, design)
     facts = {"domain": ps.Box(-4, 4, dim=3), "budget": ps.Budget(1.0, 1e-6)}
-    clustered(lloyd.cluster, plain, 2, n_rounds=1, **facts)
+    clustered(lloyd.cluster, ps.Table(plain, columns=NAMES), 2, n_rounds=1, **facts)
     assert new_files() == []
     assert plain.repartition(3).count() == N_RECORDS
     assert new_files()

@@ -104,8 +104,8 @@ class RecordSums:
     def _masked(self, quantised: Quantised) -> Integers:
         masks, m, n = self._masks, self._n_features, len(quantised)
         if self._block_features is not None and masks.kept is not None:
-            chosen = subsets(n, m // self._block, masks.kept // self._block)
-            return self._block_features(quantised, chosen.T)
+            is_member = subsets(n, m // self._block, masks.kept // self._block)
+            return self._block_features(quantised, is_member.T)
         if masks.features == "uniform" and masks.kept is not None:
             return self._features(quantised, subsets(n, m, masks.kept))
         if masks.features == "poisson" and masks.rate is not None:
@@ -264,13 +264,13 @@ def subsets(count: int, size: int, kept: int) -> Bits:
     """
     if 2 * kept > size:
         return ~subsets(count, size, size - kept)
-    chosen = np.zeros(size * count, dtype=np.bool_)  # element by element, records together
+    is_member = np.zeros(size * count, dtype=np.bool_)  # element by element, records together
     records = np.arange(count)
     for j in range(size - kept, size):
-        place = _below(count, j + 1) * count + records
-        place = np.where(chosen[place], j * count + records, place)
-        chosen[place] = True
-    return chosen.reshape(size, count).T
+        position = _below(count, j + 1) * count + records
+        position = np.where(is_member[position], j * count + records, position)
+        is_member[position] = True
+    return is_member.reshape(size, count).T
 
 
 def _below(count: int, bound: int) -> npt.NDArray[np.int64]:

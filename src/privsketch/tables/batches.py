@@ -50,15 +50,15 @@ def array_batches(array: Any, selection: Selection) -> Iterator[Any]:
         raise TableError(f"a column is of no kind that can be read ({plain.dtype.type.__name__})")
 
     def cells(column: int, rows: slice) -> Any:
-        place = places[column]
-        part = plain[rows, place]
+        index = places[column]
+        part = plain[rows, index]
         if masks is None:
             return part
         if part.dtype == object:
             part = part.copy()
-            part[masks[rows, place]] = None
+            part[masks[rows, index]] = None
             return part
-        return np.ma.array(part, mask=masks[rows, place])
+        return np.ma.array(part, mask=masks[rows, index])
 
     yield from _batches(schema, len(plain), cells, selection.dim)
 
@@ -72,8 +72,8 @@ def pandas_batches(frame: Any, selection: Selection) -> Iterator[Any]:
     names = selected_names(labels, selection, "table")
     places = [labels.index(name) for name in names]
 
-    def cells(place: int, rows: slice) -> Any:
-        return frame.iloc[rows, places[place]]
+    def cells(index: int, rows: slice) -> Any:
+        return frame.iloc[rows, places[index]]
 
     yield from _batches(schema, len(frame), cells, selection.dim)
 
@@ -91,8 +91,8 @@ def list_batches(rows: Sequence[Any], selection: Selection) -> Iterator[Any]:
         if len({len(row) for row in lists}) > 1:
             raise RecordError("the rows of the list do not all have the same length")
     array = np.empty((len(lists), len(lists[0]) if lists else 0), dtype=object)
-    for place, row in enumerate(lists):
-        array[place] = row
+    for index, row in enumerate(lists):
+        array[index] = row
     yield from array_batches(array, selection)
 
 
@@ -103,7 +103,7 @@ def _rows_of_one_width(rows: Sequence[Any], selection: Selection) -> list[list[A
     """
     schema = _schema(selection)
     places = [column for column in selection.columns or () if isinstance(column, int)]
-    if any(place < 0 for place in places):
+    if any(index < 0 for index in places):
         raise TableError(
             "columns: count them from 0 with `unreadable='missing'`; how many cells a row has is "
             "what a record says"
@@ -114,9 +114,9 @@ def _rows_of_one_width(rows: Sequence[Any], selection: Selection) -> list[list[A
     def cells(row: Any) -> list[Any]:
         if isinstance(row, Mapping | Set | str | bytes) or not isinstance(row, Iterable):
             return nothing
-        found = list(row)
-        fits = len(found) >= width if places else len(found) == width
-        return found[:width] if fits else nothing
+        row_cells = list(row)
+        fits = len(row_cells) >= width if places else len(row_cells) == width
+        return row_cells[:width] if fits else nothing
 
     return [cells(row) for row in rows]
 

@@ -229,15 +229,15 @@ def _index(texts: Any, known: Iterable[str]) -> npt.NDArray[np.int64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.index_in(texts, value_set=pa.array(list(known), texts.type))
-    return np.asarray(found.fill_null(-1)).astype(np.int64)
+    indices = pc.index_in(texts, value_set=pa.array(list(known), texts.type))
+    return np.asarray(indices.fill_null(-1)).astype(np.int64)
 
 
 def _places(column: Category, texts: Any) -> Floats:
     """Return indices of labels; a listed value is never missing, however it is spelled."""
-    place = _index(texts, column.keys)
-    values = place.astype(np.float64)
-    unknown = place < 0
+    indices = _index(texts, column.keys)
+    values = indices.astype(np.float64)
+    unknown = indices < 0
     values[unknown] = column.labels.index("other")
     values[unknown & _is_missing(texts)] = np.nan
     return values
@@ -255,9 +255,9 @@ def _flags(column: Flag, array: Any) -> Parsed:
     ]
     yes = [*own[1], *(word for word in _YES if word not in own[0])]
     no = [*own[0], *(word for word in _NO if word not in own[1])]
-    place = _index(texts, [*no, *yes])
-    values = np.where(place < 0, np.nan, place >= len(no)).astype(np.float64)
-    wrong = (place < 0) & ~_is_missing(texts)
+    indices = _index(texts, [*no, *yes])
+    values = np.where(indices < 0, np.nan, indices >= len(no)).astype(np.float64)
+    wrong = (indices < 0) & ~_is_missing(texts)
     return (np.where(wrong, np.nan, values), wrong) if wrong.any() else (values, None)
 
 
@@ -289,18 +289,18 @@ def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
     if column.format is not None:
         codes = texts.dictionary_encode()
         ticks = [spelled_date(word, column.format) for word in codes.dictionary.to_pylist()]
-        found = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
-        faults = bits(pc.is_null(found)) & ~bits(pc.is_null(texts))
-        return found, faults if faults.any() else None
+        moments = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
+        faults = bits(pc.is_null(moments)) & ~bits(pc.is_null(texts))
+        return moments, faults if faults.any() else None
     has_zone = pc.match_substring_regex(texts, _ZONE)
     nothing = pa.scalar(None, texts.type)
     plain, wrong = cast_texts(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)
     if not bits(has_zone).any():
         return plain, wrong
     zoned, also = cast_texts(pc.if_else(has_zone, texts, nothing), pa.timestamp("us", "UTC"), _DAY)
-    found = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
-    told = [bits for bits in (wrong, also) if bits is not None]
-    return found, np.logical_or.reduce(told) if told else None
+    moments = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
+    masks = [bits for bits in (wrong, also) if bits is not None]
+    return moments, np.logical_or.reduce(masks) if masks else None
 
 
 @lru_cache(maxsize=2**16)  # days come again and again
@@ -425,21 +425,21 @@ def _moment(cell: Any, column: Date, what: str) -> int | None:
     """Return a moment in nanoseconds since 1970."""
     if is_missing_cell(cell) or (isinstance(cell, str) and cell.strip().lower() in MISSING_WORDS):
         return None
-    found: int | None = None
+    moment: int | None = None
     try:
         if isinstance(cell, np.datetime64):
             return _ticks(cell)
         if isinstance(cell, str):
-            found = spelled_date(cell.strip(), column.format)
+            moment = spelled_date(cell.strip(), column.format)
         elif isinstance(cell, datetime):  # of pandas, with more digits
-            found = _since_1970(cell, int(getattr(cell, "nanosecond", 0)))
+            moment = _since_1970(cell, int(getattr(cell, "nanosecond", 0)))
         elif isinstance(cell, date):
-            found = _since_1970(datetime(cell.year, cell.month, cell.day))
+            moment = _since_1970(datetime(cell.year, cell.month, cell.day))
     except (AttributeError, TypeError, ValueError, OverflowError):
         pass
-    if found is None:
+    if moment is None:
         raise RecordError(f"{what}: column {column.name!r}: a cell is no date")
-    return found
+    return moment
 
 
 def _ticks(cell: np.datetime64) -> int:

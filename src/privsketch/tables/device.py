@@ -61,7 +61,7 @@ def device_table(data: Any, selection: Selection) -> DeviceTable:
     columns = array_places(shape[1], selection)
     places = range(shape[1]) if columns is None else columns
     return DeviceTable(
-        address, shape[0], strides[0], tuple(strides[1] * place for place in places), dtype, owner
+        address, shape[0], strides[0], tuple(strides[1] * offset for offset in places), dtype, owner
     )
 
 

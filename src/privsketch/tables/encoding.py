@@ -117,15 +117,15 @@ def all_encoded(
     """Return points (n, dim) of all rows of a batch, and which of them are not left out."""
     points = np.empty((schema.dim, batch.num_rows))
     kept = np.ones(batch.num_rows, dtype=np.bool_)
-    for column, place in schema.places():
+    for column, rows in schema.places():
         cells = batch.column(column.name)
         values = column.known(values_of(column, cells, what, unreadable=schema.unreadable))
         missing = np.isnan(values)
         if missing.any():
             _settle(column, schema.rule(column), values, missing, kept, what)
-        points[place] = column.encode(values)
+        points[rows] = column.encode(values)
         if schema.rule(column) == "center":
-            points[place, missing] = column.center[:, np.newaxis]
+            points[rows, missing] = column.center[:, np.newaxis]
     return points.T, kept
 
 

@@ -229,11 +229,11 @@ def count_in_file(path: Path) -> int | None:
 def file_identity(path: Path) -> tuple[int, int] | Path:
     """Return what two names of one file share, links of every kind included."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return path.absolute()  # there is none: reading it says so
     # Some file systems number no files.
-    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+    return (status.st_dev, status.st_ino) if status.st_ino else path.resolve()
 
 
 # ---------------------------------------------------------------- what paths stand for
@@ -248,14 +248,14 @@ def expanded(path: str | os.PathLike[str]) -> list[Path]:
         raise TableError(f"{path}: {os.strerror(errno.EACCES)}")
     if path.exists() or not glob.has_magic(str(path)):
         return [path]  # reading it says what is wrong with it
-    found = [Path(name) for name in sorted(glob.glob(str(path)))]
+    matches = [Path(name) for name in sorted(glob.glob(str(path)))]
     if path.name[:1] not in ("_", "."):
-        found = [each for each in found if _is_data(each)]
-    if not found:
+        matches = [each for each in matches if _is_data(each)]
+    if not matches:
         raise TableError(f"{path}: no file matches this pattern")
-    for each in found:
+    for each in matches:
         _require_plain(each)
-    return [file for each in found for file in expanded(each)]
+    return [file for each in matches for file in expanded(each)]
 
 
 def require_new(file: Path, seen: set[object]) -> None:

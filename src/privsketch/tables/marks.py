@@ -93,13 +93,13 @@ class Noter:
 
     def _multipliers(self, dim: int) -> npt.NDArray[np.uint64]:
         if len(self._factors) != dim:
-            words = [self._word(place) | 1 for place in range(dim)]
+            words = [self._word(index) | 1 for index in range(dim)]
             self._factors = np.array(words, dtype=np.uint64)
         return self._factors
 
-    def _word(self, place: int) -> int:
+    def _word(self, index: int) -> int:
         """Return a secret number for a column."""
-        content = self._encoding + place.to_bytes(8, "big", signed=True)
+        content = self._encoding + index.to_bytes(8, "big", signed=True)
         return int.from_bytes(
             hashlib.blake2b(content, key=self._key, digest_size=8).digest(), "big"
         )

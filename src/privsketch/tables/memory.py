@@ -311,8 +311,8 @@ def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
     """
     single = all(column.dtype == np.float32 for column in columns)
     block = np.empty((len(columns), len(columns[0])), np.float32 if single else np.float64)
-    for place, column in zip(block, columns, strict=True):
-        place[:] = column
+    for row, column in zip(block, columns, strict=True):
+        row[:] = column
     return block.T
 
 
@@ -434,7 +434,7 @@ def _misfit(
     """Return the words about a name that is not there, or there twice."""
     state = "unknown" if name not in available else "not unique"
     if may_show:
-        shown = ", ".join(repr(found) for found in available[:12])
+        shown = ", ".join(repr(name_there) for name_there in available[:12])
         more = ", ..." if len(available) > 12 else ""
         advice = (
             "; name them with `columns=[...]`, in their order"
@@ -459,10 +459,10 @@ def column_places(columns: list[int], width: int) -> list[int]:
     return places
 
 
-def wrong_width(what: str, found: int, dim: int) -> str:
+def wrong_width(what: str, n_columns: int, dim: int) -> str:
     """Return the words about a table with too many or too few columns."""
     return (
-        f"{what} has {found} columns, a record has dim={dim}; name the columns to use with "
+        f"{what} has {n_columns} columns, a record has dim={dim}; name the columns to use with "
         "`columns=[...]`"
     )
 

@@ -46,9 +46,9 @@ class Key:
         default_factory=lambda: tuple(secrets.randbits(64) for _ in range(4)), repr=False
     )
 
-    def word(self, place: int) -> np.uint64:
+    def word(self, index: int) -> np.uint64:
         """Return one of the words."""
-        return np.uint64(self.words[place])
+        return np.uint64(self.words[index])
 
 
 Piece = tuple[Block, Persons]
@@ -213,15 +213,15 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         of_group = np.cumsum(new) - 1
         sorted_rows = rows[order]
         least = np.minimum.reduceat(sorted_rows, starts)
-        found = np.flatnonzero(sorted_rows == least[of_group])
+        smallest = np.flatnonzero(sorted_rows == least[of_group])
         # Equal rows of a person are one; others with the same hash are told apart by their values.
-        place = of_group[found]
-        first = np.empty(len(found), dtype=np.bool_)
-        first[0], first[1:] = True, place[1:] != place[:-1]
-        if _differ(words[order[found]], ~first):
-            values = words[order[found], 2:]
-            found = found[np.lexsort((*values.T, place))]
-        selection = order[found[first]]
+        group = of_group[smallest]
+        first = np.empty(len(smallest), dtype=np.bool_)
+        first[0], first[1:] = True, group[1:] != group[:-1]
+        if _differ(words[order[smallest]], ~first):
+            values = words[order[smallest], 2:]
+            smallest = smallest[np.lexsort((*values.T, group))]
+        kept = order[smallest[first]]
     else:
         of_group = np.cumsum(new) - 1
         # Within groups, which stay where they are, by the hash of the row.
@@ -231,9 +231,9 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         if _differ(words[order][again], same):
             again = np.lexsort((*words[order, 2:].T, rows[order], of_group))
         rank = np.arange(len(order)) - starts[of_group]
-        selection = order[again][rank < most]
-    kept = np.take(words, selection, axis=0)
-    return _Chunk(kept, None if texts is None else texts.take(_indices(selection)))
+        kept = order[again][rank < most]
+    kept_words = np.take(words, kept, axis=0)
+    return _Chunk(kept_words, None if texts is None else texts.take(_indices(kept)))
 
 
 def _differ(words: Words, same: npt.NDArray[np.bool_]) -> bool:
@@ -271,14 +271,14 @@ def _mixed_words(words: Words, addend: np.uint64) -> Words:
 
 def row_hashes(values: Words, key: Key) -> Words:
     """Return keyed hashes (n,) of rows of words (n, dim)."""
-    found = np.empty(len(values), dtype=np.uint64)
+    hashes = np.empty(len(values), dtype=np.uint64)
     for first in range(0, len(values), _HASH_ROWS):
         part = values[first : first + _HASH_ROWS]
         state = np.full(len(part), key.word(2), dtype=np.uint64)
         for column in part.T:
             state = _mixed_words(state ^ column, key.word(3))
-        found[first : first + _HASH_ROWS] = state
-    return found
+        hashes[first : first + _HASH_ROWS] = state
+    return hashes
 
 
 def _bytes_of(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -375,18 +375,18 @@ def cut_by_persons(
         return Cut((None,) * n_parts, None)
     edges = np.array([(2**64 * j) // n_parts for j in range(1, n_parts)], dtype=np.uint64)
     places = [0, *np.searchsorted(chunk.words[:, 0], edges).tolist(), len(chunk.words)]
-    found: list[_Chunk | None] = []
+    chunks: list[_Chunk | None] = []
     for start, stop in itertools.pairwise(places):
         texts = None if chunk.texts is None else chunk.texts.slice(start, stop - start)
-        found.append(_Chunk(chunk.words[start:stop], texts) if stop > start else None)
-    return Cut(tuple(found), chunk.texts is not None)
+        chunks.append(_Chunk(chunk.words[start:stop], texts) if stop > start else None)
+    return Cut(tuple(chunks), chunk.texts is not None)
 
 
-def joined_by_persons(cuts: Sequence[Cut], place: int, max_records: int) -> Iterator[Block]:
+def joined_by_persons(cuts: Sequence[Cut], index: int, max_records: int) -> Iterator[Block]:
     """Yield records that count, from the same part of all pieces."""
     if len({cut.is_text for cut in cuts} - {None}) > 1:  # whichever part it shows in
         raise mixed_persons()
-    given = [chunk for cut in cuts if (chunk := cut.parts[place]) is not None]
+    given = [chunk for cut in cuts if (chunk := cut.parts[index]) is not None]
     if not given:
         return
     texts = [chunk.texts for chunk in given if chunk.texts is not None]

@@ -103,11 +103,11 @@ class _Lane:
 
     def memory(self, name: str, n_bytes: int) -> Memory:
         """Return memory for one purpose, at least so much."""
-        found = self._memory.get(name)
-        if found is None or found.n_bytes < n_bytes:
+        memory = self._memory.get(name)
+        if memory is None or memory.n_bytes < n_bytes:
             self._memory.pop(name, None)
-            found = self._memory[name] = Memory(n_bytes, pinned=name == "pinned")
-        return found
+            memory = self._memory[name] = Memory(n_bytes, pinned=name == "pinned")
+        return memory
 
     def put(self, array: npt.NDArray[Any]) -> int:
         """Start to copy an array; return its address on the device, valid until `finish`."""
@@ -146,8 +146,8 @@ class _DeviceSums:
         step = max(16, MASK_BYTES * self._block // self._m) if self._by_block else n
         kept = 0
         for first in range(0, n, max(1, step)):
-            place = records + first * self._dim * 2
-            kept += self._add(lane, place, min(step, n - first))
+            address = records + first * self._dim * 2
+            kept += self._add(lane, address, min(step, n - first))
         return kept
 
     def _add(self, lane: _Lane, records: int, n: int) -> int:
@@ -157,8 +157,8 @@ class _DeviceSums:
         kept = n if rows is None else len(rows)
         if self._columns is not None:
             # A list has one entry at least: there is memory to point to.
-            place = 0 if rows is None else lane.put(np.append(rows, np.int32(0)))
-            self._columns.add(lane.stream, records, kept, place)
+            address = 0 if rows is None else lane.put(np.append(rows, np.int32(0)))
+            self._columns.add(lane.stream, records, kept, address)
         if self._by_block and self._masks.kept is not None:
             blocks = subsets(kept, self._m // self._block, self._masks.kept // self._block)
             lists = np.ascontiguousarray(blocks.T)
@@ -319,10 +319,10 @@ def _quantised(table: DeviceTable, work: Work) -> Iterator[npt.NDArray[np.int16]
     lane = _Lane()
     try:
         for target, count in _device_blocks(table, work, lane):
-            found = np.empty((count, work.design.dim), np.int16)
-            lane.stream.to_host(found, target)
+            block = np.empty((count, work.design.dim), np.int16)
+            lane.stream.to_host(block, target)
             lane.finish()
-            yield found
+            yield block
     finally:
         lane.finish()
 

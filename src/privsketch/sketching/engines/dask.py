@@ -120,7 +120,7 @@ class _Computation:
 
     graph: Graph
     total: str
-    told: tuple[str, ...]
+    news: tuple[str, ...]
 
 
 def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
@@ -130,13 +130,13 @@ def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
         sums = _person_tasks(graph, parts, work)
     else:
         sums = [_add_task(graph, "sums", (partial(part_sums, work), part)) for part in parts]
-    told = [_add_task(graph, "told", (_tell, key)) for key in sums]
+    news = [_add_task(graph, "news", (_tell, key)) for key in sums]
     while len(sums) > 1:
         sums = [
             _add_task(graph, "tree", (add_outcomes, sums[first : first + _FAN_IN]))
             for first in range(0, len(sums), _FAN_IN)
         ]
-    return _Computation(graph, sums[0], tuple(told))
+    return _Computation(graph, sums[0], tuple(news))
 
 
 def _person_tasks(graph: Graph, parts: list[Any], work: Work) -> list[str]:
@@ -147,8 +147,8 @@ def _person_tasks(graph: Graph, parts: list[Any], work: Work) -> list[str]:
         for part in parts
     ]
     return [
-        _add_task(graph, "sums", (partial(persons_sums, work, place), list(cuts)))
-        for place in range(n_cuts)
+        _add_task(graph, "sums", (partial(persons_sums, work, cut), list(cuts)))
+        for cut in range(n_cuts)
     ]
 
 
@@ -163,11 +163,11 @@ def _tell(outcome: Outcome) -> int | PrivsketchError:
     return outcome if isinstance(outcome, PrivsketchError) else outcome.n_records
 
 
-def _hear(told: int | PrivsketchError, progress: Progress | None) -> None:
-    if isinstance(told, BaseException):
-        raise told
+def _hear(news: int | PrivsketchError, progress: Progress | None) -> None:
+    if isinstance(news, BaseException):
+        raise news
     if progress is not None:
-        progress(told)
+        progress(news)
 
 
 # ---------------------------------------------------------------- where it runs
@@ -227,15 +227,15 @@ def _on_threads(
     from dask.callbacks import Callback
     from dask.threaded import get
 
-    told = frozenset(computation.told)
+    news = frozenset(computation.news)
 
     def finished(key: Any, result: Any, *_: Any) -> None:
-        if key in told:
+        if key in news:
             _hear(result, progress)
 
     with Callback(posttask=finished):
         total, *_ = get(
-            computation.graph, [computation.total, *computation.told], num_workers=n_workers
+            computation.graph, [computation.total, *computation.news], num_workers=n_workers
         )
     return total  # type: ignore[no-any-return]
 
@@ -244,11 +244,11 @@ def _on_cluster(computation: _Computation, client: Any, progress: Progress | Non
     """Return the total from the workers of a cluster."""
     from distributed import as_completed
 
-    keys = [computation.total, *computation.told]
+    keys = [computation.total, *computation.news]
     futures = client.get(computation.graph, keys, sync=False)
     try:
-        for _, told in as_completed(futures[1:], loop=client.loop, with_results=True):
-            _hear(told, progress)
+        for _, news in as_completed(futures[1:], loop=client.loop, with_results=True):
+            _hear(news, progress)
         return futures[0].result()  # type: ignore[no-any-return]
     finally:
         # Frees what is there and stops what is not: nothing of ours stays on the cluster.

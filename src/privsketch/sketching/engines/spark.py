@@ -101,17 +101,17 @@ class SparkRecords(OnSpark):
                 rows = _mapped(rows, _Sorting(reading, self.key), _ROW)
                 rows = rows.repartition("place").coalesce(MAX_PARTS)
                 rows = _mapped(rows, _Joining(reading, self.key, compute), _OUTCOME)
-        found = collected(self.frame.sparkSession, rows, tick)
-        if isinstance(found, PrivsketchError):
-            raise found  # here, where no foreign error is its context
-        kinds = {is_text for _, _, is_text in found} - {None}
+        outcomes = collected(self.frame.sparkSession, rows, tick)
+        if isinstance(outcomes, PrivsketchError):
+            raise outcomes  # here, where no foreign error is its context
+        kinds = {is_text for _, _, is_text in outcomes} - {None}
         if len(kinds) > 1:
             raise mixed_persons()
         noter = reading.selection.noter
         if noter is not None:
-            for _, marks, _ in found:
+            for _, marks, _ in outcomes:
                 noter.add(marks)
-        return [value for value, _, _ in found]
+        return [value for value, _, _ in outcomes]
 
     def mapped(self, change: Callable[[Block], Iterable[Block]]) -> SparkRecords:
         """Return these records, changed block by block when they are read."""
@@ -138,8 +138,8 @@ class Reading:
             if self.parts is None:
                 yield batch.rename_columns(list(self.names))
             else:
-                for place in batch.column(0).to_pylist():
-                    yield self.parts[place]
+                for index in batch.column(0).to_pylist():
+                    yield self.parts[index]
 
     def blocks(self, batches: Iterable[Any], selection: Selection) -> Blocks:
         """Yield the records of a partition."""
@@ -328,7 +328,7 @@ def _frame_records(frame: Any, selection: Selection, again: bool) -> SparkRecord
     for _ in read_blocks(_empty_table(fields), replace(selection, noter=None)):
         pass
     # By place: names may have points in them, or differ from others in capitals alone.
-    places = [f"c{place}" for place in range(len(available))]
+    places = [f"c{index}" for index in range(len(available))]
     plain = frame.toDF(*places).select(*(places[available.index(name)] for name in names))
     key = Key() if names_persons(selection) else None
     return SparkRecords(plain, Reading(tuple(names), selection), key)

@@ -114,24 +114,26 @@ class Bounds:
     @property
     def columns(self) -> tuple[Number, ...]:
         """Columns for a schema, of those that bounds can be proposed for."""
-        found = []
+        columns = []
         for name, low in self.low.items():
             high = self.high[name]
             if low is not None and high is not None:
-                found.append(Number(name, low, high))
-        return tuple(found)
+                columns.append(Number(name, low, high))
+        return tuple(columns)
 
     def describe(self) -> str:
         """Describe the bounds as lines for a schema, and what they cost, in plain words."""
-        known = {column.name: column for column in self.columns}
+        columns = {column.name: column for column in self.columns}
         width = max(12, *(len(name) for name in self.low))
         lines = []
         for name, note in self.notes.items():
-            told = "no bounds can be proposed"
-            if name in known:
-                low, high = (number_text(bound) for bound in (known[name].low, known[name].high))
-                told = f"ps.Number({name!r}, {low}, {high})"
-            lines += [f"{name:<{width}} {told}", f"{'':<{width}} {note}"]
+            text = "no bounds can be proposed"
+            if name in columns:
+                low, high = (
+                    number_text(bound) for bound in (columns[name].low, columns[name].high)
+                )
+                text = f"ps.Number({name!r}, {low}, {high})"
+            lines += [f"{name:<{width}} {text}", f"{'':<{width}} {note}"]
         spent = self.receipt.epsilon
         lines.append(f"{'cost':<{width}} {self.receipt.summary()}")
         rest = "it adds to all that follows"

@@ -101,8 +101,8 @@ class CellCounts:
         n_wrong, kind = int(wrong.sum()), plain_kind(array.type)
         is_text = types.is_string(kind) or types.is_large_string(kind)
         if not is_text:
-            told = "text or other things" if types.is_struct(kind) else str(kind)
-            self.faults[f"{told} in place of {_PLURALS[self._column.KIND]}"] += n_wrong
+            kind_name = "text or other things" if types.is_struct(kind) else str(kind)
+            self.faults[f"{kind_name} in place of {_PLURALS[self._column.KIND]}"] += n_wrong
             return
         texts = _plain_texts(array).filter(pa.array(wrong))
         if isinstance(self._column, Date):
@@ -131,7 +131,7 @@ class CellCounts:
         if self._n_near:
             yield f"{self._n_near:,} labels are listed in other letters or with other blanks"
         if isinstance(column, Category) and self._labels:
-            unseen = [v for place, v in enumerate(column.values) if place not in self._labels]
+            unseen = [v for index, v in enumerate(column.values) if index not in self._labels]
             if unseen:
                 shown = ", ".join(repr(value) for value in unseen[:6])
                 more = ", ..." if len(unseen) > 6 else ""

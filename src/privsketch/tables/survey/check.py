@@ -127,7 +127,7 @@ def _wanted(
     if given.dim is None:
         raise ParameterError("dim=None: say how many columns a record has")
     middle, half = given.center_vector, given.half_widths
-    shown = names or tuple(str(place) for place in range(given.dim))
+    shown = names or tuple(str(index) for index in range(given.dim))
     if columns is not None:
         shown = tuple(map(str, columns))
         if len(shown) != given.dim:
@@ -286,12 +286,12 @@ class _Look:
         if isinstance(column, Number) and len(values) and not isinstance(self._domain, Ball):
             hints = (column.unit.lower(), *re.findall(r"[^\W\d_]+", column.name.lower()))
 
-            def place(points: Floats) -> Floats:
+            def position(points: Floats) -> Floats:
                 return np.asarray((column.encode(points)[0] / column.weight + 1) / 2)
 
-            alike = looks_like(values, counts, column.low, column.high, place, hints)
+            alike = looks_like(values, counts, column.low, column.high, position, hints)
             ends = [quantile(values, counts, part) for part in (0.005, 0.995)]
-            first, last = place(np.array(ends))
+            first, last = position(np.array(ends))
             if last - first < NARROW and column.low <= ends[0] and ends[1] <= column.high:
                 remarks.append(f"nearly all values lie in {last - first:.1%} of the range")
         if isinstance(column, Cycle) and cells.n_below + cells.n_above:
@@ -314,14 +314,14 @@ class _Look:
     def _faults_of(self, one: ColumnCheck) -> list[str]:
         """Return why a release would be refused for a column."""
         column = next(column for column in self._schema.columns if column.name == one.name)
-        found = []
+        texts = []
         if one.n_wrong and self._schema.unreadable == "error":
-            found.append(f"column {one.name!r}: {_FAULTS.get(one.kind, _FAULT)}")
+            texts.append(f"column {one.name!r}: {_FAULTS.get(one.kind, _FAULT)}")
         n_missing = one.n_missing + (one.n_wrong if self._schema.unreadable == "missing" else 0)
         if n_missing and self._schema.rule(column) == "error":
             way = "missing='center'" if self._domain is not None else "missing='drop', or fill="
-            found.append(f"column {one.name!r}: missing values; say what becomes of them: {way}")
-        return found
+            texts.append(f"column {one.name!r}: missing values; say what becomes of them: {way}")
+        return texts
 
 
 _FAULT = "cells that are no numbers"

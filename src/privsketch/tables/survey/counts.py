@@ -67,10 +67,10 @@ def _added(
     more_counts: Integers,
 ) -> tuple[npt.NDArray[_Kind], Integers]:
     """Return the sum of two counts of the same things."""
-    found, place = np.unique(np.concatenate([keys, more_keys]), return_inverse=True)
-    total = np.zeros(len(found), dtype=np.int64)
-    np.add.at(total, place, np.concatenate([counts, more_counts]))
-    return found, total
+    both, index = np.unique(np.concatenate([keys, more_keys]), return_inverse=True)
+    total = np.zeros(len(both), dtype=np.int64)
+    np.add.at(total, index, np.concatenate([counts, more_counts]))
+    return both, total
 
 
 class PersonCounts:
@@ -102,7 +102,7 @@ class PersonCounts:
         self._spill.append(words)
 
     def numbers(self) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-        """Return numbers of rows and how many persons have as many; likewise of rows that are kept."""
+        """Return numbers of rows and how many persons have as many; also of kept rows."""
         self._flush()
         none: Integers = np.empty(0, dtype=np.int64)
         found, kept = (none, none), (none, none)
@@ -126,9 +126,9 @@ class PersonCounts:
 
 def _by_person(words: Words) -> Words:
     """Return rows of hash, rows and rows kept: one for each hash, in their order."""
-    hashes, place = np.unique(words[:, 0], return_inverse=True)
-    found = np.zeros((len(hashes), 3), dtype=np.uint64)
-    found[:, 0] = hashes
+    hashes, index = np.unique(words[:, 0], return_inverse=True)
+    table = np.zeros((len(hashes), 3), dtype=np.uint64)
+    table[:, 0] = hashes
     for column in (1, 2):
-        np.add.at(found[:, column], place, words[:, column])
-    return found
+        np.add.at(table[:, column], index, words[:, column])
+    return table

@@ -75,7 +75,7 @@ def drafted(data: Any, neighbours: Neighbours = "add-remove") -> dict[str, Any]:
     path = next(file for leaf in table.leaves for file in leaf.files)
     fields = file_schema(path, table.format)
     if isinstance(fields, int):
-        columns = [_column(str(place), "number") for place in range(fields)]
+        columns = [_column(str(index), "number") for index in range(fields)]
     elif file_kind(path) in UNTYPED:
         columns = [_column(name, None) for name in fields.names]
     else:
@@ -133,11 +133,11 @@ def open_places(value: Any) -> list[str]:
     """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used."""
     if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
         return ['a schema is an object with "columns", a list']
-    found = []
-    for place, column in enumerate(value["columns"]):
-        found += _open_fields(column, place)
-    if found:
-        return found
+    texts = []
+    for index, column in enumerate(value["columns"]):
+        texts += _open_fields(column, index)
+    if texts:
+        return texts
     try:
         Schema.from_json(value)
     except PrivsketchError as error:
@@ -145,11 +145,11 @@ def open_places(value: Any) -> list[str]:
     return []
 
 
-def _open_fields(column: Any, place: int) -> list[str]:
+def _open_fields(column: Any, index: int) -> list[str]:
     if not isinstance(column, dict):
-        return [f"column number {place} (from 0): expected an object"]
+        return [f"column number {index} (from 0): expected an object"]
     name = column.get("name")
-    where = f"column {name!r}" if isinstance(name, str) else f"column number {place} (from 0)"
+    where = f"column {name!r}" if isinstance(name, str) else f"column number {index} (from 0)"
     if column.get("kind") is None:
         return [f"{where}: its kind is open; write one of {', '.join(KINDS)}"]
     nulls = [key for key, item in column.items() if item is None and key != "note"]
@@ -177,25 +177,25 @@ def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
             return [f"{path}: an array has no column names, and {schema.person!r} names persons"]
         n_columns = len(schema.columns)
         return [] if fields == n_columns else [f"{path}: {fields} columns, the schema {n_columns}"]
-    found = []
+    texts = []
     names = list(fields.names)
     for name in schema.all_names:
         if names.count(name) != 1:
             state = "is there more than once" if name in names else "is not there"
-            found.append(f"{path}: column {name!r} {state}")
+            texts.append(f"{path}: column {name!r} {state}")
     is_total = schema.unreadable == "missing"
     if file_kind(path) in UNTYPED:
         if is_total and file_kind(path) == "csv":
-            found += _refusal(TextFile.of(path, format).require_mendable)
-        return found
+            texts += _refusal(TextFile.of(path, format).require_mendable)
+        return texts
     for column in schema.columns:
         if names.count(column.name) == 1:
             require = partial(require_kind, may_be_text=is_total)
-            found += _refusal(require, column, fields.field(column.name).type, str(path))
+            texts += _refusal(require, column, fields.field(column.name).type, str(path))
     person = schema.person
     if person is not None and names.count(person) == 1:
-        found += _refusal(require_person_kind, fields.field(person).type, person, str(path))
-    return found
+        texts += _refusal(require_person_kind, fields.field(person).type, person, str(path))
+    return texts
 
 
 def _refusal(require: Callable[..., None], *facts: Any) -> list[str]:

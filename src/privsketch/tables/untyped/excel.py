@@ -45,7 +45,7 @@ _NULLS = frozenset(NULLS)
 def sheet_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
     """Return the names of a sheet's columns: its first row, or numbers for all it can have."""
     if format.header is False:
-        return [str(place) for place in range(MAX_COLUMNS)]
+        return [str(index) for index in range(MAX_COLUMNS)]
     with _rows(path, format.sheet) as rows:
         return _names(path, rows, format)
 
@@ -59,7 +59,7 @@ def sheet_rows(path: Path, selection: Selection) -> Iterator[Rows]:
     has_header = selection.format.header is not False
     with _rows(path, selection.format.sheet) as rows:
         available = _names(path, rows, selection.format)
-        names, known = named_columns(available, path, selection)
+        names, shown_names = named_columns(available, path, selection)
         texts = _texts(names, selection)
         readers = {
             **{name: (_number, pa.float64()) for name in names},
@@ -76,9 +76,9 @@ def sheet_rows(path: Path, selection: Selection) -> Iterator[Rows]:
                 block = [row if len(row) <= len(available) else [] for row in block]
             columns = []
             for name, (read, kind) in readers.items():
-                place = places[name]
-                which = f"{path}: {column_words(known, place)}"
-                cells = (row[place] if place < len(row) else "" for row in block)
+                index = places[name]
+                which = f"{path}: {column_words(shown_names, index)}"
+                cells = (row[index] if index < len(row) else "" for row in block)
                 if name in marked:
                     columns.append(marked_cells(partial(_number, which=which), kind, cells))
                 elif selection.is_total:
@@ -161,11 +161,11 @@ def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
         with calamine.CalamineWorkbook.from_path(path) as book:
             plain = calamine.SheetTypeEnum.WorkSheet
             names = [each.name for each in book.sheets_metadata if each.typ == plain]
-            found = book.get_sheet_by_name(_chosen_sheet(path, names, sheet))
-            start = found.start
+            cells = book.get_sheet_by_name(_chosen_sheet(path, names, sheet))
+            start = cells.start
             before = [""] * (start[1] if start else 0)
             # Rows above the first that is not empty are among them, columns before it are not.
-            rows = map(_up_to_last, found.iter_rows() if start else ())
+            rows = map(_up_to_last, cells.iter_rows() if start else ())
             yield (before + row if row else row for row in rows)
     except calamine.PasswordError:
         raise RecordError(f"{path}: protected by a password; save it without one") from None

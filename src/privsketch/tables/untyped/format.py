@@ -75,14 +75,15 @@ def _checked_delimiter(delimiter: object) -> str | None:
     """Return one character that is no part of a number, a quote or a line break."""
     if delimiter is None:
         return None
-    found = _TAB.get(delimiter, delimiter) if isinstance(delimiter, str) else ""
-    is_one = len(found) == 1 and found.isascii() and (found.isprintable() or found == "\t")
-    if not is_one or found.isalnum() or found in '"+-':
+    character = _TAB.get(delimiter, delimiter) if isinstance(delimiter, str) else ""
+    is_one = len(character) == 1 and character.isascii()
+    is_one = is_one and (character.isprintable() or character == "\t")
+    if not is_one or character.isalnum() or character in '"+-':
         expected = (
             "expected one character, like ';' or '|', or 'tab'; no letter, digit, sign or quote"
         )
         raise ParameterError("delimiter", delimiter, expected)
-    return found
+    return character
 
 
 def _checked_encoding(encoding: object) -> str:

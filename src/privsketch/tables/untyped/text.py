@@ -86,7 +86,7 @@ def _beginning(file: TextFile, stream: Any) -> _Beginning:
         # Blank lines alone are records of one column, all missing; or nothing.
         return _Beginning([], data, data[:1] == b"\r" and data[:2] != b"\r\n")
     if header is False:  # it is a record: no more is asked of it than of any other
-        return _Beginning([str(place) for place in range(n_cells)], data, ends_in_cr)
+        return _Beginning([str(index) for index in range(n_cells)], data, ends_in_cr)
     cells = file.cells(data[start:end])
     if file.refuses_quotes and any(cell.startswith('"') for cell in cells):
         raise TableError(f"{file.path}: {QUOTES_FAULT}")
@@ -189,10 +189,10 @@ def named_columns(
     return names, [name if is_stated or name in selection.stated else None for name in available]
 
 
-def column_words(known: Sequence[str | None], place: int) -> str:
+def column_words(shown_names: Sequence[str | None], index: int) -> str:
     """Return how errors call a column."""
-    name = known[place] if place < len(known) else None
-    return f"column number {place} (from 0)" if name is None else f"column {name!r}"
+    name = shown_names[index] if index < len(shown_names) else None
+    return f"column number {index} (from 0)" if name is None else f"column {name!r}"
 
 
 _READING: weakref.WeakSet[Any] = weakref.WeakSet()  # what was not read to its end
@@ -250,8 +250,8 @@ def _arrow_rows(file: TextFile, selection: Selection, *, mend: bool = False) -> 
     import pyarrow.csv as arrow_csv
 
     path, header = file.path, selection.format.header
-    known: list[str | None] = []  # what errors may call the columns
-    with _errors(file, known), file.open(mend=mend) as stream:
+    shown_names: list[str | None] = []  # what errors may call the columns
+    with _errors(file, shown_names), file.open(mend=mend) as stream:
         if mend and header is False:  # what they say is not for a record to decide
             rest = _more(stream, b"").removeprefix(BOM)
             beginning = _Beginning(numbered_columns(selection), rest)
@@ -267,7 +267,7 @@ def _arrow_rows(file: TextFile, selection: Selection, *, mend: bool = False) -> 
                 return
             available = ["0"]
         names, shown = text_columns(available, path, selection)
-        known += shown
+        shown_names += shown
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
         texts = (*selection.carried, *(names if mend else selection.texts_among(names)))
@@ -367,7 +367,7 @@ def numbered_columns(selection: Selection) -> list[str]:
             "columns: a file without a header has columns 0, 1, ...; name those that make a record "
             "with `columns=[...]`, counted from the first one"
         )
-    return [str(place) for place in range(max(map(int, asked)) + 1)]
+    return [str(index) for index in range(max(map(int, asked)) + 1)]
 
 
 def _rows_of(
@@ -376,9 +376,9 @@ def _rows_of(
     """Yield blocks of a batch; where all of it is text, numbers are read here."""
     if is_text:
         for name in set(names) - set(selection.texts_among(names)):
-            place = batch.schema.get_field_index(name)
-            numbers, _ = numbers_in_text(batch.column(place), selection.format.decimal)
-            batch = batch.set_column(place, name, numbers)
+            index = batch.schema.get_field_index(name)
+            numbers, _ = numbers_in_text(batch.column(index), selection.format.decimal)
+            batch = batch.set_column(index, name, numbers)
     yield from selected_rows(_with_points(batch, names, selection), names, selection)
 
 
@@ -396,9 +396,9 @@ def _with_points(batch: Any, names: Sequence[str], selection: Selection) -> Any:
     pattern = rf"^(\s*[+-]?\d+){re.escape(mark)}(\d*([eE][+-]?\d+)?\s*)$"
     for name, is_text in zip(names, [*kinds, True], strict=False):
         if is_text:
-            place = batch.schema.get_field_index(name)
-            texts = pc.replace_substring_regex(batch.column(place), pattern, r"\1.\2")
-            batch = batch.set_column(place, name, texts)
+            index = batch.schema.get_field_index(name)
+            texts = pc.replace_substring_regex(batch.column(index), pattern, r"\1.\2")
+            batch = batch.set_column(index, name, texts)
     return batch
 
 
@@ -412,17 +412,17 @@ def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any
 
 
 @contextmanager
-def _errors(file: TextFile, known: Sequence[str | None]) -> Iterator[None]:
+def _errors(file: TextFile, shown_names: Sequence[str | None]) -> Iterator[None]:
     """Replace errors of Arrow, which may quote the offending value, part of a record."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error) as error:
-        raise RecordError(f"{file.path}: {_fault(file, error, known)}") from None
+        raise RecordError(f"{file.path}: {_fault(file, error, shown_names)}") from None
 
 
-def _fault(file: TextFile, error: Exception, known: Sequence[str | None]) -> str:
+def _fault(file: TextFile, error: Exception, shown_names: Sequence[str | None]) -> str:
     """Return what is wrong, in words of ours: only numbers are taken from Arrow's."""
     text, kind = str(error), file.kind
     if "straddling object" in text:
@@ -435,15 +435,15 @@ def _fault(file: TextFile, error: Exception, known: Sequence[str | None]) -> str
     which, is_named = "", False
     cell = re.match(r"In CSV column #(\d{1,6}): (?:Row #\d+: )?CSV conversion error", text)
     if cell is not None:
-        which = column_words(known, int(cell[1]))
-        is_named = int(cell[1]) < len(known) and known[int(cell[1])] is not None
+        which = column_words(shown_names, int(cell[1]))
+        is_named = int(cell[1]) < len(shown_names) and shown_names[int(cell[1])] is not None
     if isinstance(error, UnicodeError) or "invalid UTF8" in text:
         encoding = file.format.encoding.upper()
         return (
             f"{which or 'its text'} is not {encoding}; say how the file is written, "
             "`encoding='latin-1'` for instance"
         )
-    is_one = len(known) == 1 and file.format.delimiter is None
+    is_one = len(shown_names) == 1 and file.format.delimiter is None
     hint = "; if semicolons separate its cells, say `delimiter=';'`" if is_one else ""
     if cell is not None and "error to double" in text:
         more = f"; name the columns to use with `columns=[...]`{advice}" if not is_named else ""
