@@ -1169,7 +1169,7 @@ FAULTS = {
     "a cell that stops everything": (strange_cells, (f"{TABLES}.memory.cell_number", strict)),
     "a subclass of a frame": (
         own_frame,
-        (f"{TABLES}.reading.kind_of", exact_types),
+        (f"{TABLES}.table.kind_of", exact_types),
     ),
 }
 

@@ -57,6 +57,14 @@ _SHARED = {
     "seed": """random_state : int, optional
         Governs public randomness only: frequencies, directions, starts of a search. The noise has
         no seed, so two fits differ.""",
+    "X": """Parameters
+        ----------
+        X : Table, array, data frame or, for k-means, sparse matrix; (n_records, n_columns)
+        y : ignored""",
+    "clusters": """receipt_ : Receipt
+        What the fit cost, with its parts: one charge of (epsilon, delta) in all.
+    model_ : ClusterModel
+        The model, which can be saved.""",
     "seen": """n_features_in_ : int
     feature_names_in_ : ndarray of str
         Defined when X has string column names.""",
@@ -64,11 +72,12 @@ _SHARED = {
 
 
 def documented(estimator: _Class) -> _Class:
-    """Fill in the shared parts of an estimator's docstring: {budget}, {domain} and others."""
-    page = estimator.__doc__ or ""
-    for mark, text in _SHARED.items():
-        page = page.replace(f"{{{mark}}}", text)
-    estimator.__doc__ = page
+    """Fill in the shared parts of docstrings of an estimator: {budget}, {domain} and others."""
+    for thing in (estimator, vars(estimator)["fit"]):
+        page = thing.__doc__ or ""
+        for mark, text in _SHARED.items():
+            page = page.replace(f"{{{mark}}}", text)
+        thing.__doc__ = page
     return estimator
 
 

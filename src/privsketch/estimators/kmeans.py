@@ -151,12 +151,9 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
         Share of the records in each cluster.
     width_ : float or None
         Standard deviation of the clusters per coordinate; method "sketch" only.
-    receipt_ : Receipt
-        What the fit cost: one charge of (epsilon, delta).
     sketch_ : Sketch or None
         The release itself; method "sketch" only.
-    model_ : ClusterModel
-        The model, which can be saved.
+    {clusters}
     {seen}
 
     Examples
@@ -180,10 +177,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
 
         Charges: epsilon and delta, once.
 
-        Parameters
-        ----------
-        X : Table, array, sparse matrix or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         options = KMeansOptions.of(self.options)

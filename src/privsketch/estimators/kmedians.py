@@ -44,10 +44,7 @@ class PrivateKMedians(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ig
     cluster_centers_ : (n_clusters, n_features_in_) float64
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
-    receipt_ : Receipt
-        What the fit cost, with its parts: one charge of (epsilon, delta) in all.
-    model_ : ClusterModel
-        The model, which can be saved.
+    {clusters}
     {seen}
 
     Examples
@@ -71,10 +68,7 @@ class PrivateKMedians(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ig
 
         Charges: epsilon and delta, once; no delta with "partition-tree".
 
-        Parameters
-        ----------
-        X : Table, array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         require_count("n_clusters", self.n_clusters)

@@ -111,10 +111,7 @@ class PrivateGaussianMixture(
 
         Charges: epsilon and delta, once.
 
-        Parameters
-        ----------
-        X : Table, array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         require_one_of("method", self.method, METHODS)

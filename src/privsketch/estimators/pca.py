@@ -114,10 +114,7 @@ class PrivatePCA(
 
         Charges: epsilon and delta, once.
 
-        Parameters
-        ----------
-        X : Table, array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         self._check_choices()

@@ -122,10 +122,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         Charges: nothing. Of X it takes the number and the names of columns; it refuses what
         `transform` would refuse.
 
-        Parameters
-        ----------
-        X : Table, array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         self._fitted_table(X)
         return self

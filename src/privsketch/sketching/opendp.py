@@ -141,8 +141,7 @@ def make_column(
     >>> import opendp.prelude as dp, privsketch as ps
     >>> from privsketch.sketching.opendp import make_column
     >>> dp.enable_features("contrib", "honest-but-curious")
-    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
-    ...                         budget=ps.Budget(epsilon=0.5), random_state=0)
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(0.5))
     >>> count = make_column(design, 0) >> dp.t.then_count() >> dp.m.then_laplace(scale=10.0)
     >>> count.map(1)
     0.1

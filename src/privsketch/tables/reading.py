@@ -179,7 +179,10 @@ def _require_sheet(part: Table | FilePart, selection: Selection) -> None:
     stated = selection.format.n_records
     if stated is None and selection.neighbours != "replace":
         return
-    files: list[Path | None] = [part.path] if isinstance(part, FilePart) else _files_of(part)
+    if isinstance(part, FilePart):
+        files: list[Path | None] = [part.path]
+    else:  # None stands for a table that is no file
+        files = [file for leaf in part.leaves for file in leaf.files or [None]]
     n_sheets = sum(file is not None and suffix(file) == ".xlsx" for file in files)
     if stated is None and n_sheets:
         raise TableError(f"{next(filter(None, files))}: {SHEET_FAULT}")
@@ -195,15 +198,6 @@ def _require_sheet(part: Table | FilePart, selection: Selection) -> None:
             "n_records= (--n-records) states how many records one Excel sheet has, which a sheet "
             "does not tell; leave it out for other tables, and give one sheet at a time"
         )
-
-
-def _files_of(table: Table) -> list[Path | None]:
-    """Return the files of a table that is made of them; None stands for what is none."""
-    files: list[Path | None] = []
-    for leaf in table.leaves:
-        is_empty = leaf.kind == "parts" and isinstance(leaf.data, list | tuple)
-        files += leaf.files if leaf.kind == "path" else [] if is_empty else [None]
-    return files
 
 
 def filled_up(blocks: Iterable[Block], selection: Selection) -> Iterator[Block]:
@@ -473,20 +467,13 @@ def _missing_column(table: Table, selection: Selection) -> int | None:
 
 def count_records(table: Table) -> int | None:
     """Return the number of records if it is known without reading them, for a progress bar."""
-    counts = [_count_in(leaf) for leaf in table.leaves]
+    counts: list[int | None] = []
+    try:
+        for leaf in table.leaves:
+            shape = getattr(leaf.data, "shape", None)
+            n_rows = int(shape[0]) if isinstance(shape, tuple) and shape else None
+            counts += map(count_in_file, leaf.files) if leaf.kind == "path" else [n_rows]
+    except RecordError:
+        return None  # reading it will say what is wrong
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
-
-
-def _count_in(leaf: Table) -> int | None:
-    if leaf.kind == "path":
-        try:
-            counts = [count_in_file(file) for file in leaf.files]
-        except RecordError:
-            return None  # reading it will say what is wrong
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
-    if leaf.kind == "parts" and isinstance(leaf.data, list | tuple):
-        return 0
-    shape = getattr(leaf.data, "shape", None)
-    return int(shape[0]) if isinstance(shape, tuple) and shape else None

@@ -29,12 +29,13 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
 from privsketch.facts.budget import Budget, Neighbours, checked_source, exact, number_text
-from privsketch.facts.columns import Column, Number, Rule
+from privsketch.facts.columns import Number, Rule
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
 from privsketch.ledger.entry import LedgerName, cost_of_budget, entered
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
+from privsketch.tables.cells import Plain
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import names_persons, read_blocks
 from privsketch.tables.table import Table
@@ -68,16 +69,12 @@ def edges_of(cell: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class _Doublings(Column):
+class _Doublings(Plain):
     """A number that is encoded as the cell it falls into."""
 
-    KIND: ClassVar[str] = "number"
     RULES: ClassVar[tuple[Rule, ...]] = ("center",)
 
-    name: str
-    weight: float = 1.0
-    missing: Rule | None = "center"
-    fill: None = None
+    missing: Any = "center"
 
     @property
     def center(self) -> Floats:
