@@ -130,7 +130,7 @@ def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
         sums = _person_tasks(graph, parts, work)
     else:
         sums = [_add_task(graph, "sums", (partial(part_sums, work), part)) for part in parts]
-    news = [_add_task(graph, "news", (_tell, key)) for key in sums]
+    news = [_add_task(graph, "told", (_tell, key)) for key in sums]
     while len(sums) > 1:
         sums = [
             _add_task(graph, "tree", (add_outcomes, sums[first : first + _FAN_IN]))
