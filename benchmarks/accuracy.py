@@ -33,6 +33,7 @@ from benchmarks.datasets import (
 )
 from privsketch._base.types import Floats
 from privsketch.tables.reading import read_blocks
+from privsketch.tables.table import Table
 
 PAIRED_RECORDS = 100_000  # records that pairs are judged by
 LARGE = 400  # coordinates of centers, from which on a third of the pairs is enough
@@ -164,7 +165,8 @@ def from_file(arguments: argparse.Namespace) -> DataSet:
     import pyarrow.parquet as pq
 
     dim = len(pq.read_schema(arguments.data).names)
-    records: Floats = np.concatenate(list(read_blocks(arguments.data, dim)))
+    table = Table(arguments.data)
+    records: Floats = np.concatenate(list(read_blocks(table, table.selection(dim))))
     return DataSet(arguments.data.name, arguments.k, ps.Box(low, high, dim=dim), lambda _: records)
 
 

@@ -27,7 +27,6 @@ from privsketch.clustering.pipeline.plan import PipelinePlan
 from privsketch.clustering.run import clustered
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.sketching.engines.spark import spark_records
-from privsketch.tables.reading import chosen_columns
 
 Compare = Callable[[str, list[Any], tuple[list[Any], float]], None]
 DIM, FILES, GROUPS, ROWS_PER_GROUP, WORKERS = 10, 4, 5, 500_000, 2
@@ -92,12 +91,11 @@ def pipeline_of(data: Any, columns: list[str]) -> tuple[list[Any], float]:
     with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
         model = clustered(
             pipeline.cluster,
-            data,
+            ps.Table(data, columns=columns),
             5,
             domain=ps.Box(-8, 8, dim=DIM),
             budget=ps.Budget(1.0, 1e-6),
             n_records=1e7,
-            columns=columns,
             random_state=0,
             plan=PipelinePlan("columns", DIM, 2, weights, 0.1),
         )
@@ -120,12 +118,13 @@ def on_spark(paths: list[Path], folder: Path, design: ps.Design, compare: Compar
     frame.mapInArrow(counted, "n long").collect()
     seconds = time.perf_counter() - start
     print(f"{'Spark alone: rows to Python, counted':<40}{seconds:7.1f} s", flush=True)
-    expected = timed_sums(paths, design, n_threads=WORKERS)[0]
+    expected = timed_sums(paths, design, engine=ps.engines.Threads(WORKERS))[0]
     compare("Spark, paths", expected, timed_sums(paths, design, engine="spark"))
     compare("Spark, DataFrame", expected, timed_sums(frame, design))
     many = frame.repartition(600)
     compare("Spark, DataFrame, 600 partitions", expected, timed_sums(many, design))
-    with spark_records(frame, chosen_columns(DIM, None, None)) as records:
+    table = ps.Table(frame)
+    with spark_records(table, table.selection(DIM)) as records:
         deadly = records.mapped(killing(folder, 50))
         compare("Spark, a worker killed midway", expected, timed_sums(deadly, design))
     if (folder / "blocks").stat().st_size < 60:
@@ -137,7 +136,7 @@ def on_spark(paths: list[Path], folder: Path, design: ps.Design, compare: Compar
         budget=ps.Budget(1.0, 1e-6),
         random_state=0,
     )
-    here = timed_sums(paths, moments, n_threads=WORKERS)
+    here = timed_sums(paths, moments, engine=ps.engines.Threads(WORKERS))
     compare("PCA, threads", here[0], here)
     compare("PCA, Spark", here[0], timed_sums(frame, moments))
     names = frame.columns
@@ -166,7 +165,7 @@ def main() -> None:
         n_records = FILES * GROUPS * ROWS_PER_GROUP
         print(f"{n_records:.0e} records, {size / 1e9:.2f} GB in {FILES} files", flush=True)
         timed_sums(np.zeros((1, DIM)), design)  # compile
-        expected, seconds = timed_sums(paths, design, n_threads=1)
+        expected, seconds = timed_sums(paths, design, engine=ps.engines.Threads(1))
         print(f"{'1 thread':<40}{seconds:7.1f} s", flush=True)
 
         def tell(name: str, wanted: list[Any], found: tuple[list[Any], float]) -> None:
@@ -178,8 +177,8 @@ def main() -> None:
         def compare(name: str, data: Any, **options: Any) -> None:
             tell(name, expected, timed_sums(data, design, **options))
 
-        compare(f"{WORKERS} threads", paths, n_threads=WORKERS)
-        compare(f"pool of {WORKERS} processes", paths, engine="pool", n_workers=WORKERS)
+        compare(f"{WORKERS} threads", paths, engine=ps.engines.Threads(WORKERS))
+        compare(f"pool of {WORKERS} processes", paths, engine=ps.engines.Pool(WORKERS))
         with (
             LocalCluster(
                 n_workers=WORKERS,

@@ -74,10 +74,13 @@ def design_of(map_name: str, masks: str, noise: str, neighbours: str) -> ps.Desi
     )
 
 
+ONE_THREAD = ps.engines.Threads(1)
+
+
 def features_of(points: Floats, design: ps.Design) -> Floats:
     """(points, values) exact features, in units of modulus 1: sketches of single records."""
     with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
-        sketches = [ps.sketch(point[np.newaxis], design, n_threads=1) for point in points]
+        sketches = [ps.sketch(point[np.newaxis], design, engine=ONE_THREAD) for point in points]
     return np.stack([sketch.sums / design.unit for sketch in sketches])
 
 
@@ -96,7 +99,7 @@ def measure(
     for i in range(n_releases):
         if reference == "law":
             chosen = rng.integers(N_POINTS, size=N_RECORDS)
-        released = ps.sketch(points[chosen], design, n_threads=1)
+        released = ps.sketch(points[chosen], design, engine=ONE_THREAD)
         estimate = released.sums / (design.unit * N_RECORDS)
         ratios[i] = np.square(estimate - target).sum() / signal
     alpha, beta = feature_and_record_rate(design)

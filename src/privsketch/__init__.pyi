@@ -54,6 +54,7 @@ from .projection.rows import Projection as Projection
 from .signing.keys import Key as Key
 from .signing.keys import PublicKey as PublicKey
 from .signing.trusted import verify as verify
+from .sketching import engines as engines
 from .sketching.build import sketch as sketch
 from .sketching.estimate import Cost as Cost
 from .sketching.estimate import estimate_cost as estimate_cost
@@ -64,5 +65,6 @@ from .tables.survey.bounds import Bounds as Bounds
 from .tables.survey.bounds import private_bounds as private_bounds
 from .tables.survey.check import check as check
 from .tables.survey.result import Check as Check
+from .tables.table import Table as Table
 
 __version__: str

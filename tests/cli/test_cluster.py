@@ -476,7 +476,7 @@ def test_bars_count_records_and_passes(monkeypatch, folder):
     monkeypatch.setenv("TERM", "xterm-256color")  # others may not move the cursor
     console = Console(file=screen, force_terminal=True, width=100)
     monkeypatch.setattr(progress, "_console", lambda: console)
-    with progress.pass_bars([folder / "data.parquet"]) as advance:
+    with progress.pass_bars(ps.Table(folder / "data.parquet")) as advance:
         for number in range(9):
             advance(f"number {number}", 0)
             advance(f"number {number}", 60)

@@ -10,8 +10,8 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch.models.base import nearest
 from privsketch.tables import persons
-from privsketch.tables.reading import read_blocks
 from tests.commands import succeeded
+from tests.reading import read_blocks
 from tests.visits import N_GROUPS, SCHEMA, visits
 
 _FixedKey = persons.Key

@@ -110,8 +110,9 @@ def test_a_missing_value_is_a_record_like_others(kind):
     budget = budget_of(kind)
     options = {"n_clusters": 2, "domain": ps.Box(-1, 1, dim=2), "budget": budget, "noise": kind}
     records, gone = np.zeros((3, 2)), np.array([[np.nan, 1.0]])
-    options.update(missing_to_center=True, random_state=0)
-    tables = records, np.concatenate([records, gone])
+    options["random_state"] = 0
+    both = records, np.concatenate([records, gone])
+    tables = [ps.Table(table, missing="center") for table in both]
     assert 0 < share_of_budget(lloyd.cluster, *tables, **options) <= 1
 
 

@@ -279,8 +279,8 @@ def test_no_record_costs_more_than_the_budget(shape, relation):
         for new in ([1e300, 1e300], [np.nan, 9.0], [0.0, -9.0]):
             one = np.concatenate([rest, [new]])
             other = rest if relation == "add-remove" else np.concatenate([rest, [[0.3, 0.2]]])
-            options = {"n_rounds": 2, "missing_to_center": True}
-            assert share_of_budget(one, other, 2, domain, budget, **options) <= 1
+            tables = [ps.Table(table, missing="center") for table in (one, other)]
+            assert share_of_budget(*tables, 2, domain, budget, n_rounds=2) <= 1
 
 
 @pytest.mark.parametrize("planted", ["count", "mean", "square"])

@@ -14,8 +14,8 @@ import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
-from privsketch.tables.reading import read_blocks, read_sparse_blocks
 from privsketch.testing import questions
+from tests.reading import read_blocks, read_sparse_blocks
 
 DIM, N_ROWS, N_STORED = 4, 100, 40
 

@@ -32,11 +32,12 @@ def method(request):
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_odd_tables_give_a_model_in_the_domain_without_a_word(method, domain, noise, table):
     budget = ps.Budget(1.0, 1e-6 if noise == "gaussian" else 0.0)
-    options = {"noise": noise, "missing_to_center": True}
+    options = {"noise": noise}
     if method is aggregate.cluster:
         options["n_blocks"] = 5
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        table = ps.Table(table, missing="center")
         model = clustered(method, table, 3, domain=domain, budget=budget, **options)
     np.testing.assert_allclose(domain.project(model.centers), model.centers, atol=1e-9)
     np.testing.assert_array_equal(model.weights, np.full(3, 1 / 3))

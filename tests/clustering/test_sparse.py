@@ -28,9 +28,10 @@ from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.facts.budget import exact
 from privsketch.noise.choice import PicksLaw, pick_largest, picks_law
 from privsketch.noise.mechanism import choose
-from privsketch.tables.reading import count_records, read_blocks, read_sparse_blocks
+from privsketch.tables.reading import count_records
 from privsketch.testing import Tape, exact_answer, questions, replay
 from tests.oracles import account_of, fits
+from tests.reading import read_blocks, read_sparse_blocks
 
 RELATIONS = ["add-remove", "replace"]
 STEPS = ("counts", "picks", "sums")
@@ -66,7 +67,7 @@ def test_every_format_reads_like_the_dense_table(kind, container):
     np.testing.assert_array_equal(np.concatenate(blocks), table)
     rows = [block.toarray() for block in read_sparse_blocks(matrix, 9)]
     np.testing.assert_array_equal(np.concatenate(rows), table)
-    assert count_records(matrix) == 40
+    assert count_records(ps.Table(matrix)) == 40
     some = np.concatenate(list(read_blocks(matrix, 2, [4, 1])))
     np.testing.assert_array_equal(some, table[:, [4, 1]])
     some = sp.vstack(list(read_sparse_blocks([matrix, matrix], 2, [4, 1]))).toarray()
@@ -181,7 +182,9 @@ def test_missing_values():
     table = sp.csr_array([[np.nan, 1.0], [np.inf, 0.5]])
     with pytest.raises(RecordError, match="missing"):
         passes_of(table, 2).quantised(table)
-    filled = passes_of(table, 2, missing_to_center=True).quantised(table).toarray()
+    stated = ps.Table(table, missing="center")
+    passes = passes_of(table, 2, selection=stated.selection(2))
+    filled = passes.quantised(table).toarray()
     assert filled[:, 0].tolist() == [0, 0]
 
 

@@ -750,7 +750,10 @@ def point_features():
     with without_noise():
         for feature_map in ("fourier", "one-bit"):
             design = release_design("none", "gaussian", feature_map)
-            rows = [ps.sketch(point[np.newaxis], design, n_threads=1).sums for point in POINTS]
+            rows = [
+                ps.sketch(point[np.newaxis], design, engine=ps.engines.Threads(n_threads=1)).sums
+                for point in POINTS
+            ]
             found[feature_map] = np.stack(rows) / design.unit
     return found
 
@@ -766,7 +769,7 @@ def released_ratios(design, features, reference, seed):
     for _ in range(RELEASES):
         if reference == "law":
             chosen = rng.integers(30, size=RELEASED)
-        sums = ps.sketch(POINTS[chosen], design, n_threads=1).sums
+        sums = ps.sketch(POINTS[chosen], design, engine=ps.engines.Threads(n_threads=1)).sums
         error = sums / (design.unit * RELEASED) - target
         ratios.append(np.square(error).sum() / signal)
     alpha, beta = feature_and_record_rate(design)

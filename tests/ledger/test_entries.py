@@ -90,7 +90,7 @@ WAYS = {
     "laplace sketch": sketched(budget=ps.Budget(1.0, 0.0), noise="laplace"),
     "masked sketch": sketched(masks=ps.Masks(records=0.5)),
     "pool": lambda ledger: (
-        ps.sketch([RECORDS], design(), ledger=ledger, engine="pool", n_workers=1).receipt
+        ps.sketch([RECORDS], design(), ledger=ledger, engine=ps.engines.Pool(n_workers=1)).receipt
     ),
     "bounds": lambda ledger: ps.private_bounds(RECORDS, [0], epsilon=0.5, ledger=ledger).receipt,
     **{
@@ -378,7 +378,7 @@ def test_what_callbacks_release_has_an_entry_of_its_own(path, name, environment,
         design(),
         ledger=(path, "outer"),
         progress=lambda count: OTHERS[name](**where) if count else None,
-        n_threads=1,
+        engine=ps.engines.Threads(n_threads=1),
     )
     counts = {one.name: (one.n_entries, one.n_open) for one in ledger.datasets()}
     assert counts["outer"] == (2, 0)
@@ -445,7 +445,7 @@ def test_rows_of_files_are_entered_with_where_they_went(path, tmp_path):
     ledger.add("records", **LIMIT, neighbours="replace")
     np.save(tmp_path / "x.npy", RECORDS)
     projection = ps.Projection.draw(BOX, 2, epsilon=1.0, delta=1e-6)
-    files = RecordFiles.of([tmp_path / "x.npy"], None, carry=None)
+    files = RecordFiles.of(ps.Table([tmp_path / "x.npy"]), carry=None)
     output = tmp_path / "rows.parquet"
     with writing_to(str(output)):
         release_files(files, projection, output, ledger=(path, "records"))

@@ -118,7 +118,7 @@ def test_lists_and_files_without_a_header(book, tmp_path):
     ways = [
         lambda: ps.sketch([[0.5, 0.5], ["a", 1]], plain, ledger=book.path),
         lambda: ps.sketch([[0.5, "yes"], 5], design(STRICT), ledger=book.path),
-        lambda: ps.sketch(tmp_path / "t.csv", plain, header=False, ledger=book.path),
+        lambda: ps.sketch(ps.Table(tmp_path / "t.csv", header=False), plain, ledger=book.path),
     ]
     for count, way in enumerate(ways, 1):
         with pytest.raises(ps.PrivsketchError):

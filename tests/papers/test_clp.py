@@ -55,7 +55,7 @@ def test_a_release_is_that_of_sketch():
     table = clp_setting.draw_table(np.zeros((4, 4)), 500, np.random.default_rng(0))
     exact = clp_setting.sums_of(table, one)
     ours = clp_setting.release(exact, one, ps.Budget(0.5, 1e-6))
-    theirs = sketch(table, ours.design, n_threads=1)
+    theirs = sketch(table, ours.design, engine=ps.engines.Threads(n_threads=1))
     assert ours.receipt.epsilon == theirs.receipt.epsilon == 0.5
     assert ours.receipt.scale == theirs.receipt.scale
     # Two releases of 400 sums differ by noise of twice the variance: their squares have a relative

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import privsketch as ps
-from privsketch.tables.reading import read_blocks
-from privsketch.tables.untyped.format import FileFormat
+from tests.reading import read_blocks
 from tests.workbooks import Fault, Formula, write_workbook
 
 GOOD = [(f"{i / 8}", f"2020-01-0{i + 1}", "yes", "red", f"p{i}") for i in range(4)]
@@ -235,7 +234,7 @@ def tried(kind, seed, folder):
     if said.get("header") is False:
         columns = [0, 1, 2, 3, *([4] if person else [])]
     given = {"schema": asked, "neighbours": neighbours}
-    found = _records(read_blocks(data, asked.dim, columns, format=FileFormat(**said), **given))
+    found = _records(read_blocks(data, asked.dim, columns, **said, **given))
     table = [[float(x), *rest] for x, *rest in GOOD]
     frame = pd.DataFrame(table, columns=list(NAMES))
     wanted = _records(read_blocks(frame, asked.dim, schema=asked, neighbours=neighbours))

@@ -28,9 +28,9 @@ from openpyxl.utils.exceptions import IllegalCharacterError
 
 import privsketch as ps
 from privsketch.tables.persons import Key
-from privsketch.tables.reading import read_blocks
 from privsketch.tables.untyped import excel, lines
-from privsketch.tables.untyped.format import ENCODINGS, MULTIBYTE, FileFormat
+from privsketch.tables.untyped.format import ENCODINGS, MULTIBYTE
+from tests.reading import read_blocks
 
 N = 6
 
@@ -81,9 +81,8 @@ def records(data, asked, neighbours, **said):
     """All records that are read, in an order of their own: that of persons is by chance."""
     chosen = asked if isinstance(asked, ps.Schema) else None
     dim = chosen.dim if chosen else asked
-    blocks = read_blocks(
-        data, dim, format=FileFormat(**said), schema=chosen, neighbours=neighbours, to_center=True
-    )
+    said = said if chosen else {**said, "missing": "center"}
+    blocks = read_blocks(data, dim, schema=chosen, neighbours=neighbours, **said)
     rows = np.concatenate([np.empty((0, dim)), *(np.asarray(b, np.float64) for b in blocks)])
     rows = np.nan_to_num(rows, nan=-9.0)
     return rows[np.lexsort(rows.T[::-1])]
@@ -445,7 +444,7 @@ def test_every_encoding_that_is_accepted(tmp_path, encoding):
 )
 def test_encodings_with_states_or_escapes_are_refused(encoding):
     with pytest.raises(ps.PrivsketchError, match="encoding="):
-        FileFormat(encoding=encoding)
+        ps.Table("nowhere.csv", encoding=encoding)
 
 
 @pytest.mark.parametrize("encoding", [*MULTIBYTE, "utf-8", "utf-16-le", "utf-32-be", "cp1252"])
@@ -467,9 +466,7 @@ def test_damaged_bytes_stay_in_their_line(tmp_path, encoding):
             body.append(good)
     path = tmp_path / "t.csv"
     path.write_bytes(head + b"".join(body))
-    found = read_blocks(
-        path, asked.dim, schema=asked, format=FileFormat(encoding=encoding, quotes=False)
-    )
+    found = read_blocks(path, asked.dim, schema=asked, encoding=encoding, quotes=False)
     values = np.concatenate([np.asarray(block) for block in found])[:, 0]
     assert len(values) == len(body)
     assert (values[1::2] == 0.5).all()

@@ -19,8 +19,8 @@ import pytest
 import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.tables import persons
-from privsketch.tables.reading import read_blocks
 from privsketch.testing import replay
+from tests.reading import read_blocks
 
 _FixedKey = persons.Key
 
@@ -312,16 +312,15 @@ def test_bytes_name_the_same_persons_as_text():
 
 
 def test_a_decimal_comma_in_labels_and_persons(tmp_path):
-    from privsketch.tables.untyped.format import FileFormat
 
     schema = ps.Schema([ps.Category("ward", [1, 2]), ps.Flag("ok"), ps.Number("x", 0, 9)], **WHO)
     lines = ["who;ward;ok;x", "1;1;1;0,5", "2;2;0;1,5", "3;1;1;2"]
     gaps = ["who;ward;ok;x", "1,0;1,0;1,0;0,5", "2,0;2,0;0,0;1,5"]
     for name, content in (("a", lines), ("b", gaps)):
         (tmp_path / f"{name}.csv").write_text("\n".join(content) + "\n")
-    written = FileFormat(delimiter=";", decimal=",")
+    written = {"delimiter": ";", "decimal": ","}
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    found = np.concatenate(list(read_blocks(files, schema.dim, schema=schema, format=written)))
+    found = np.concatenate(list(read_blocks(files, schema.dim, schema=schema, **written)))
     assert len(found) == 3
     assert (found[:, 2] == 0).all()  # nothing is "other"
 

@@ -135,7 +135,7 @@ class Method:
                 random_state=3,
                 **{"n_features": 20, **self.options},
             )
-            return ps.sketch(table, design, source="here", n_threads=1)
+            return ps.sketch(table, design, source="here", engine=ps.engines.Threads(n_threads=1))
         return clustered(
             self.run,
             table,
@@ -305,8 +305,8 @@ def sums_of(engine, data, schema):
     design = ps.Design.plan(
         domain=schema, budget=ps.Budget(1.0, 1e-6), n_components=2, n_records=30, random_state=3
     )
-    more = {"n_workers": 2} if engine in ("pool", "dask") else {}
-    return engine_sums(data, design, engine=engine, **more)
+    two = {"pool": ps.engines.Pool(2), "dask": ps.engines.Dask(n_workers=2)}
+    return engine_sums(data, design, engine=two.get(engine, engine))
 
 
 @pytest.mark.slow

@@ -35,16 +35,11 @@ import privsketch as ps
 from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import memory as selection
 from privsketch.tables.carried import RecordFiles
-from privsketch.tables.kinds import kind_of
-from privsketch.tables.reading import (
-    chosen_columns,
-    part_blocks,
-    read_blocks,
-    read_parts,
-    read_sparse_blocks,
-)
+from privsketch.tables.reading import read_blocks as part_blocks
+from privsketch.tables.reading import read_parts
+from privsketch.tables.table import kind_of
 from privsketch.tables.untyped import lines, text
-from privsketch.tables.untyped.format import FileFormat
+from tests.reading import read_blocks, read_sparse_blocks, selection_of
 from tests.workbooks import Fault, Formula, write_workbook
 
 BATTERY = settings(
@@ -54,15 +49,15 @@ BATTERY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 COLUMNS = ("x", "y")
-NO_HEADER = FileFormat(header=False)
+NO_HEADER = {"header": False}
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
     monkeypatch.setattr(selection, "WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 10)
-    monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 10)
+    monkeypatch.setattr("privsketch.tables.files.FILE_VALUES", 10)
+    monkeypatch.setattr("privsketch.tables.files.SENT_VALUES", 10)
     monkeypatch.setattr(text, "BLOCK_BYTES", 128)
     monkeypatch.setattr("privsketch.tables.untyped.lines._PIECE", 7)
 
@@ -83,7 +78,7 @@ def assert_same(found, wanted):
 def in_parts(data, chosen):
     """What processes and Dask's workers read: every part by itself."""
     return itertools.chain.from_iterable(
-        part_blocks(part, chosen) for part in read_parts(data, chosen)
+        part_blocks(part, chosen) for part in read_parts(ps.Table(data), chosen)
     )
 
 
@@ -146,12 +141,11 @@ def zstd(content):
 
 def read_text(path, content, columns=COLUMNS, dim=2, **said):
     path.write_bytes({".gz": gzip.compress, ".zst": zstd}.get(path.suffix, bytes)(content))
-    written = FileFormat(**said)
-    chosen = chosen_columns(dim, columns, None, written)
-    alone = rows_of(read_blocks(path, dim, columns, format=written), dim)
+    chosen = selection_of(dim, columns, **said)
+    alone = rows_of(read_blocks(path, dim, columns, **said), dim)
     assert_same(rows_of(in_parts([path], chosen), dim), alone)
     if columns == COLUMNS:  # released rows carry what stands beside the record
-        files = RecordFiles.of([path], columns, ["note"], written)
+        files = RecordFiles.of(ps.Table([path], columns=columns, **said), ["note"])
         pairs = list(files.rows())
         assert_same(rows_of(block for block, _ in pairs), alone)
         notes = [note for _, batch in pairs for note in batch.column(0).to_pylist()]
@@ -251,7 +245,7 @@ def test_a_quote_that_never_ends_is_refused_elsewhere_too(tmp_path, records, pla
     content += csv_bytes([(x, "plain", y) for x, _, y in records[place:]], header=False, **said)
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(ps.PrivsketchError, match="CSV"):
-        rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS, format=FileFormat(decimal=",", **said)))
+        rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS, decimal=",", **said))
 
 
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.zst"])
@@ -440,17 +434,17 @@ def test_words_of_a_first_line_are_in_no_error(tmp_path, columns):
 def test_no_first_record_is_lost_where_there_is_no_header(tmp_path):
     for first in ("1,2", "NA,NA", ",", "nan,inf"):
         (tmp_path / "t.csv").write_text(f"{first}\n3,4\n")
-        found = rows_of(read_blocks(tmp_path / "t.csv", 2, format=NO_HEADER))
+        found = rows_of(read_blocks(tmp_path / "t.csv", 2, **NO_HEADER))
         assert len(found) == 2
     (tmp_path / "t.csv").write_text("")
-    assert len(rows_of(read_blocks(tmp_path / "t.csv", 2, format=NO_HEADER))) == 0
+    assert len(rows_of(read_blocks(tmp_path / "t.csv", 2, **NO_HEADER))) == 0
 
 
 @pytest.mark.parametrize("header", ["yes", 1.5, "false"])
 def test_a_header_is_there_or_not(tmp_path, header):
     (tmp_path / "t.csv").write_text("x,y\n3,4\n")
     with pytest.raises(ps.PrivsketchError, match="header="):
-        rows_of(read_blocks(tmp_path / "t.csv", 2, format=FileFormat(header=header)))
+        rows_of(read_blocks(tmp_path / "t.csv", 2, header=header))
 
 
 # ---------------------------------------------------------------- files with types
@@ -481,7 +475,7 @@ def test_parquet_with_row_groups_of_any_size(tmp_path, records, size, kind):
         for first in range(0, len(records), size):
             writer.write_table(table[first : first + size], row_group_size=1 + first % 4)
     assert_same(rows_of(read_blocks(path, 2, COLUMNS)), records)
-    chosen = chosen_columns(2, COLUMNS, None)
+    chosen = selection_of(2, COLUMNS, None)
     assert_same(rows_of(in_parts([path], chosen)), records)
 
 
@@ -494,7 +488,7 @@ def test_arrow_files_and_streams(tmp_path, records, size, is_stream):
     with make(path, table.schema) as writer:
         writer.write_table(table, max_chunksize=size)
     assert_same(rows_of(read_blocks(path, 2, COLUMNS)), records)
-    assert_same(rows_of(in_parts([path], chosen_columns(2, COLUMNS, None))), records)
+    assert_same(rows_of(in_parts([path], selection_of(2, COLUMNS, None))), records)
 
 
 @BATTERY
@@ -503,7 +497,7 @@ def test_npy(tmp_path, records, is_fortran):
     path = tmp_path / "t.npy"
     np.save(path, np.asfortranarray(records) if is_fortran else records)
     assert_same(rows_of(read_blocks(path, 2)), records)
-    assert_same(rows_of(in_parts([path], chosen_columns(2, None, None))), records)
+    assert_same(rows_of(in_parts([path], selection_of(2, None, None))), records)
 
 
 WRITERS = {
@@ -532,18 +526,18 @@ def test_folders_and_patterns(tmp_path_factory, tables, names, kind):
         (folder / hidden).write_bytes(b"no table")
     wanted = np.concatenate([files[name] for name in sorted(files)])
     columns = None if kind == "npy" else COLUMNS
-    chosen = chosen_columns(2, columns, None)
+    chosen = selection_of(2, columns, None)
     for data in (folder, str(folder / f"*.{kind}"), [folder], str(folder.parent / "t.*")):
         assert_same(rows_of(read_blocks(data, 2, columns)), wanted)
         assert_same(rows_of(in_parts(data, chosen)), wanted)
         if isinstance(data, list):
-            rows = RecordFiles.of(data, columns).rows()
+            rows = RecordFiles.of(ps.Table(data, columns=columns)).rows()
             assert_same(rows_of(block for block, _ in rows), wanted)
             for again in (folder / sorted(files)[0], folder, folder / "*"):
                 with pytest.raises(ps.PrivsketchError, match="twice"):
                     rows_of(read_blocks([*data, again], 2, columns))
                 with pytest.raises(ps.PrivsketchError, match="twice"):
-                    RecordFiles.of([*data, again], columns)
+                    RecordFiles.of(ps.Table([*data, again], columns=columns))
 
 
 CELLS = st.one_of(
@@ -576,12 +570,13 @@ def test_excel(tmp_path, rows, right, down, header):
     wanted = np.array([[cell_as_number(x), cell_as_number(y)] for x, _, y in kept]).reshape(-1, 2)
     columns = list(COLUMNS) if header else [str(right), str(right + 2)]
     said = {"sheet": "a & b", "header": None if header else False}
-    files = RecordFiles.of([tmp_path / "t.xlsx"], columns, ["note"] * header, FileFormat(**said))
+    table = ps.Table([tmp_path / "t.xlsx"], columns=columns, **said)
+    files = RecordFiles.of(table, ["note"] * header)
     pairs = list(files.rows())
     assert_same(rows_of(block for block, _ in pairs), wanted)
-    found = read_blocks(tmp_path / "t.xlsx", 2, columns, format=FileFormat(**said))
+    found = read_blocks(tmp_path / "t.xlsx", 2, columns, **said)
     assert_same(rows_of(found), wanted)
-    chosen = chosen_columns(2, columns, None, FileFormat(**said))
+    chosen = selection_of(2, columns, **said)
     assert_same(rows_of(in_parts([tmp_path / "t.xlsx"], chosen)), wanted)
     if header:
         notes = [note for _, batch in pairs for note in batch.column(0).to_pylist()]
@@ -609,7 +604,7 @@ def require_sums_of_files(tmp_path, make_design, engine):
         content = csv_bytes(part, delimiter=";", encoding="latin-1")
         (folder / name).write_bytes(zstd(content) if name.endswith("zst") else content)
     design = make_design(dim=2)
-    found = ps.sketch(folder, design, columns=COLUMNS, engine=engine, **said).values
+    found = ps.sketch(ps.Table(folder, columns=COLUMNS, **said), design, engine=engine).values
     assert (found == ps.sketch(records, design).values).all()
     one_less = ps.sketch(records[1:], design).values
     assert (found - one_less == ps.sketch(records[:1], design).values).all()
@@ -628,7 +623,7 @@ def test_files_whose_types_differ(tmp_path, first, second, third):
     wanted = np.concatenate([first, whole, third, whole]) + 0.0
     found = rows_of(read_blocks(paths, 2, COLUMNS)) + 0.0  # whole numbers have no minus zero
     assert_same(found, wanted)
-    chosen = chosen_columns(2, COLUMNS, None)
+    chosen = selection_of(2, COLUMNS, None)
     assert_same(rows_of(in_parts(paths, chosen)) + 0.0, wanted)
 
 
@@ -740,7 +735,7 @@ def test_frames_and_arrays(form, records):
     is_masked = isinstance(data, np.ma.MaskedArray)
     wanted = np.where(np.isinf(records), 7, records) if is_masked else records
     assert_same(rows_of(read_blocks(data, 2, columns)), wanted)
-    assert_same(rows_of(in_parts(data, chosen_columns(2, columns, None))), wanted)
+    assert_same(rows_of(in_parts(data, selection_of(2, columns, None))), wanted)
 
 
 @pytest.mark.parametrize("form", [dask_frame, dask_array])
@@ -749,8 +744,8 @@ def test_frames_and_arrays(form, records):
 def test_dask_partitions(form, records):
     from dask.threaded import get
 
-    parts = dask_parts(form(records), chosen_columns(2, None, None))
-    read = [part_blocks(part, parts.chosen) for part in get(parts.graph, parts.keys)]
+    parts = dask_parts(ps.Table(form(records)), selection_of(2, None, None))
+    read = [part_blocks(part, parts.selection) for part in get(parts.graph, parts.keys)]
     assert_same(rows_of(itertools.chain.from_iterable(read)), records)
 
 
@@ -761,7 +756,7 @@ def test_spark_partitions(spark, records, n_partitions):
 
     rows = [[None if math.isnan(v) else v for v in row] for row in records.tolist()]
     frame = spark.createDataFrame(rows, "x double, y double").coalesce(n_partitions)
-    with spark_records(frame, chosen_columns(2, None, None)) as found:
+    with spark_records(ps.Table(frame), selection_of(2, None, None)) as found:
         read = found.each(lambda blocks: [np.array(block) for block in blocks])
     assert_same(rows_of(itertools.chain.from_iterable(read)), records)
 
@@ -774,9 +769,11 @@ def test_one_record_of_a_spark_frame_moves_its_own_sums(spark, make_design, no_n
 
     def sums(rows):
         frame = spark.createDataFrame(rows, "x double, y double").repartition(2)
-        return ps.sketch(frame, design, missing="center").values
+        return ps.sketch(ps.Table(frame, missing="center"), design).values
 
-    alone = ps.sketch([[math.nan if cell is None else cell, 0.5]], design, missing="center").values
+    alone = ps.sketch(
+        ps.Table([[math.nan if cell is None else cell, 0.5]], missing="center"), design
+    ).values
     assert (sums([*rest, [cell, 0.5]]) - sums(rest) == alone).all()
 
 
@@ -816,7 +813,7 @@ HOLDERS = {
 def test_no_cell_stops_all_others(form, strange, make_design, no_noise):
     rows = [[0.5, 1], [2, strange], [-1, 0.25]]
     design = make_design(dim=2)
-    found = ps.sketch(form(rows), design, missing="center").values
+    found = ps.sketch(ps.Table(form(rows), missing="center"), design).values
     wanted = ps.sketch([[0.5, 1], [2, 0], [-1, 0.25]], design).values
     assert (found == wanted).all()
     with pytest.raises(ps.PrivsketchError, match="missing"):
@@ -851,7 +848,7 @@ DATES = [np.datetime64("2020-01-01"), np.timedelta64(5, "s"), pd.Timestamp("2020
 def test_what_is_no_number_is_refused_everywhere(form, date, make_design):
     rows = [[0.5, 1], [2, date]]
     with pytest.raises(ps.PrivsketchError, match="not numeric"):
-        ps.sketch(form(rows), make_design(dim=2), missing="center")
+        ps.sketch(ps.Table(form(rows), missing="center"), make_design(dim=2))
     model = ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3), missing="center")
     with pytest.raises((ps.PrivsketchError, TypeError), match=r"numeric|Complex|number"):
         model.fit(form(rows))
@@ -895,10 +892,14 @@ def test_an_array_that_is_filled_again_and_again(give, make_design, no_noise):
     records = np.random.default_rng(0).uniform(-1, 1, (64 * 50, design.dim))
     wanted = ps.sketch(records, design).values
     for _ in range(3):
-        found = ps.sketch(give(Refilling(records, 50)), design, n_threads=2)
+        found = ps.sketch(
+            give(Refilling(records, 50)), design, engine=ps.engines.Threads(n_threads=2)
+        )
         assert found.values.tolist() == wanted.tolist()
-    chosen = chosen_columns(design.dim, None, None)
-    parts = list(read_parts(give(Refilling(records, 50)), chosen))  # as they go to processes
+    chosen = selection_of(design.dim, None, None)
+    parts = list(
+        read_parts(ps.Table(give(Refilling(records, 50))), chosen)
+    )  # as they go to processes
     blocks = [block for part in parts for block in part_blocks(part, chosen)]
     np.testing.assert_array_equal(np.concatenate(blocks), records)
 
@@ -919,7 +920,7 @@ def test_what_is_under_a_mask_is_not_read(make_design, no_noise):
     numbers = np.ma.array([[1.0, 3.0], [2.0, 1.0]], mask=[[0, 1], [0, 0]])
     objects = np.ma.array(np.array([[1, "secret"], [2, 1]], dtype=object), mask=[[0, 1], [0, 0]])
     for table in (numbers, list(numbers), objects):
-        assert (ps.sketch(table, design, missing="center").values == wanted).all()
+        assert (ps.sketch(ps.Table(table, missing="center"), design).values == wanted).all()
     with pytest.raises(ps.PrivsketchError, match="mask"):
         ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3)).fit(list(numbers))
 
@@ -932,7 +933,7 @@ def test_a_column_without_any_value_is_missing_throughout(make_design, no_noise)
         pl.DataFrame({"x": [1.0, 2.0], "y": [None, None]}),
         pd.DataFrame({"x": [1.0, 2.0], "y": [None, None]}),
     ):
-        assert (ps.sketch(table, design, missing="center").values == wanted).all()
+        assert (ps.sketch(ps.Table(table, missing="center"), design).values == wanted).all()
 
 
 @pytest.mark.parametrize("spelling", ["None", "Null", " ", "<NA>", "NaT", ".", "#N/A N/A"])
@@ -976,7 +977,7 @@ def test_no_error_keeps_one_that_quotes_a_record(tmp_path, make_design):
             ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3)).fit(table)
         assert "secretword" not in " ".join(whole_chain(caught.value))
     with pytest.raises(ps.PrivsketchError) as caught:
-        RecordFiles.of([tmp_path / "bytes.csv"])
+        RecordFiles.of(ps.Table([tmp_path / "bytes.csv"]))
     assert "secretword" not in " ".join(whole_chain(caught.value))
 
 
@@ -986,7 +987,7 @@ def test_a_first_record_is_read_as_all_others_are(tmp_path, monkeypatch):
     for note in (b"a" * 200_000, b"\xff\xfe", b'"a\r\nb"', b'""'):
         for order in ([note, b"b"], [b"b", note]):
             (tmp_path / "t.csv").write_bytes(b"".join(b"1,%s,2\r\n" % cell for cell in order))
-            found = rows_of(read_blocks(tmp_path / "t.csv", 2, ["0", "2"], format=NO_HEADER))
+            found = rows_of(read_blocks(tmp_path / "t.csv", 2, ["0", "2"], **NO_HEADER))
             assert_same(found, np.array([[1.0, 2.0]] * 2))
 
 
@@ -1004,7 +1005,7 @@ def test_a_file_that_is_left_early_lets_the_program_end(tmp_path, first):
     """Arrow reads ahead in a thread, which must not come back when Python shuts down."""
     (tmp_path / "t.csv").write_text("a,b,c\n" + first + "1.25,2.5,3.75\n" * 1_500_000)
     program = (
-        "from privsketch.tables.reading import read_blocks\n"
+        "from tests.reading import read_blocks\n"
         f"blocks = read_blocks({str(tmp_path / 't.csv')!r}, 3)\n"
         "try:\n    next(blocks)\nexcept ValueError as error:\n    print('refused')\n"
     )
@@ -1030,7 +1031,7 @@ def test_links_of_one_file_are_one_file(tmp_path):
         with pytest.raises(ps.PrivsketchError, match="twice"):
             rows_of(read_blocks(paths, 2))
         with pytest.raises(ps.PrivsketchError, match="twice"):
-            RecordFiles.of(paths)
+            RecordFiles.of(ps.Table(paths))
 
 
 # ---------------------------------------------------------------- planted faults
@@ -1113,7 +1114,7 @@ def first_line_with_commas(path):
     """Numbers with a decimal comma are no names."""
     (path / "t.csv").write_text("1,5;2,5\n3,5;4,5\n")
     with pytest.raises(ps.PrivsketchError, match="header=False"):
-        rows_of(read_blocks(path / "t.csv", 2, format=FileFormat(delimiter=";", decimal=",")))
+        rows_of(read_blocks(path / "t.csv", 2, delimiter=";", decimal=","))
 
 
 def is_plain_number(text):
@@ -1168,7 +1169,7 @@ FAULTS = {
     "a cell that stops everything": (strange_cells, (f"{TABLES}.memory.cell_number", strict)),
     "a subclass of a frame": (
         own_frame,
-        (f"{TABLES}.reading.kind_of", exact_types),
+        (f"{TABLES}.table.kind_of", exact_types),
     ),
 }
 

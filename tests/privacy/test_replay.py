@@ -62,9 +62,9 @@ class Method:
             "domain": shape[self.domain],
             "budget": ps.Budget(self.epsilon, self.delta, neighbours),
             "n_records": self.n_records,
-            "missing_to_center": True,
             "random_state": 3,
         }
+        table = ps.Table(table, missing="center")
         return clustered(self.run, table, 2, **{**common, **self.options, **more})
 
 
@@ -390,7 +390,8 @@ def test_shares_of_a_large_delta_are_found(epsilon, delta, monkeypatch):
 
 def noisy_mean(table, neighbours, *, l1=None, **options):
     """A method of one cluster: a noisy sum and a noisy count."""
-    rows = Passes(table, ps.Box(-1, 1, dim=2), neighbours=neighbours, **options)
+    selection = ps.Table(table).selection(2, neighbours=neighbours)
+    rows = Passes(table, ps.Box(-1, 1, dim=2), selection, **options)
     account = Account(
         Shares(ps.Budget(1.0, 0.0, neighbours), {"a": Fraction(1, 2), "b": Fraction(1, 2)})
     )

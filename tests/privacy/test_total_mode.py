@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 import privsketch as ps
 from privsketch.tables import memory
 from privsketch.tables.carried import RecordFiles
-from privsketch.tables.reading import read_blocks
 from privsketch.tables.untyped import text
-from privsketch.tables.untyped.format import FileFormat
 from tests.privacy import odd_records
+from tests.reading import read_blocks
 
 SCHEMA = ps.Schema(
     [ps.Number("x", -1, 1), ps.Category("label", ["red", "blue"], missing="category")],
@@ -23,7 +22,7 @@ RED, BLUE, OTHER, MISSING = np.eye(4) / np.sqrt(2)
 
 
 def rows_of(data, schema=SCHEMA, columns=None, **said):
-    blocks = read_blocks(data, schema.dim, columns, format=FileFormat(**said), schema=schema)
+    blocks = read_blocks(data, schema.dim, columns, **said, schema=schema)
     return np.concatenate([np.empty((0, schema.dim)), *map(np.asarray, blocks)])
 
 
@@ -244,13 +243,13 @@ def test_tables_without_a_schema(tmp_path, make_design, no_noise):
         pd.DataFrame({"x": [0.5, "abc", 0.25], "y": [-0.5, object(), 0.125]}),
     ]
     for table, engine in [*((table, "threads") for table in tables), (tables[1], "pool")]:
-        found = ps.sketch(table, design, engine=engine, **said)
+        found = ps.sketch(ps.Table(table, **said), design, engine=engine)
         assert (found.values == wanted).all(), (type(table), engine)
-    bare = ps.sketch(tmp_path / "bare.csv", design, header=False, columns=[0, 1], **said)
+    bare = ps.sketch(ps.Table(tmp_path / "bare.csv", header=False, columns=[0, 1], **said), design)
     assert (bare.values == wanted).all()
     for table in tables[:1]:
         with pytest.raises(ps.PrivsketchError, match="not numeric"):
-            ps.sketch(table, design, missing="center")
+            ps.sketch(ps.Table(table, missing="center"), design)
 
 
 def test_the_schema_says_it_itself(make_design):
@@ -258,7 +257,9 @@ def test_the_schema_says_it_itself(make_design):
         n_components=2, domain=SCHEMA, budget=ps.Budget(1.0, 1e-6), n_records=100, random_state=0
     )
     with pytest.raises(ps.PrivsketchError, match="the schema says it"):
-        ps.sketch(pd.DataFrame({"x": [1.0], "label": ["red"]}), design, unreadable="missing")
+        ps.sketch(
+            ps.Table(pd.DataFrame({"x": [1.0], "label": ["red"]}), unreadable="missing"), design
+        )
     assert design.schema.unreadable == "missing"
     again = ps.Design.from_json(design.to_json())
     assert again.fingerprint == design.fingerprint
@@ -355,12 +356,10 @@ def test_a_first_line_that_is_very_long(tmp_path, monkeypatch):
 @pytest.mark.parametrize("first", ["0.5,red", "0.5", "", "0.5,\x81"])
 def test_files_of_rows_that_come_with_others(tmp_path, first):
     (tmp_path / "t.csv").write_bytes(first.encode("latin-1") + b"\n1,blue\n")
-    said = FileFormat(header=False, encoding="cp1252")
+    said = {"header": False, "encoding": "cp1252"}
     files = RecordFiles.of(
-        [tmp_path / "t.csv"],
-        [0],
+        ps.Table([tmp_path / "t.csv"], columns=[0], **said),
         ["1"],
-        said,
         ps.Schema(SCHEMA.columns[:1], missing="center", unreadable="missing"),
     )
     rows = list(files.rows())

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import privsketch as ps
 from privsketch._base.errors import KernelError, ParameterError, RecordError
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Budget
@@ -17,7 +18,7 @@ from privsketch.sketching.build import engine_sums
 from privsketch.sketching.engines import cuda
 from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.device import device_table, is_device_table
-from privsketch.tables.reading import chosen_columns
+from tests.reading import selection_of
 
 
 def has_device():
@@ -48,13 +49,11 @@ def table(n, dim, seed=0):
     return np.random.default_rng(seed).normal(size=(n, dim))
 
 
-def same(data, design, expected_data=None, **options):
+def same(data, design, expected_data=None, n_threads=None, **facts):
     """Asserts that the device gives the sums of threads."""
-    found = engine_sums(data, design, engine="cuda", **options)
-    options.pop("n_threads", None)
-    expected = engine_sums(
-        data if expected_data is None else expected_data, design, engine="threads", **options
-    )
+    found = engine_sums(ps.Table(data, **facts), design, engine=ps.engines.Cuda(n_threads))
+    data = data if expected_data is None else expected_data
+    expected = engine_sums(ps.Table(data, **facts), design, engine="threads")
     assert found.n_records == expected.n_records
     assert found.n_kept == expected.n_kept
     np.testing.assert_array_equal(found.sums, expected.sums)
@@ -126,7 +125,7 @@ class TestOnADevice:
         x = table(5000, 10)
         x[77, 3], x[78, 4] = np.nan, np.inf
         for domain in (Box(-3, 3, dim=10), Ball(10, 3.0)):
-            same(x, planned(10, domain), missing_to_center=True)
+            same(x, planned(10, domain), missing_missing="center")
             with pytest.raises(RecordError, match="missing"):
                 engine_sums(x, planned(10, domain), engine="cuda")
 
@@ -162,7 +161,7 @@ class TestOnADevice:
         monkeypatch.setattr(cuda, "subsets", noted)
         design = planned(dim, feature_map=name, n_features=8 * dim, masks=f"block:{3 * dim}")
         x = table(3000, dim)
-        found = engine_sums(x, design, engine="cuda", n_threads=1)
+        found = engine_sums(x, design, engine=ps.engines.Cuda(1))
         from privsketch.features.fixedpoint import Quantiser
 
         f, domain = design.frequencies, design.domain
@@ -225,12 +224,6 @@ def test_without_a_device_nothing_is_read():
         engine_sums(unread(), planned(), engine="cuda")
 
 
-@pytest.mark.parametrize("option", [{"n_workers": 2}, {"scheduler": "tcp://there:1"}])
-def test_options_of_other_engines_are_refused(option):
-    with pytest.raises(ParameterError, match="engine='cuda'"):
-        engine_sums(table(5, 10), planned(), engine="cuda", **option)
-
-
 def test_a_fault_of_the_device_reaches_the_caller(monkeypatch):
     # Threads that wait for a stream would wait for ever if the one that failed kept it.
     class Faulty:
@@ -289,14 +282,14 @@ def test_arrays_on_a_device_need_its_engine():
 
 
 def test_where_the_columns_of_a_device_array_are():
-    everything = chosen_columns(10, None, None)
+    everything = selection_of(10, None, None)
     plain = device_table(OnDevice(), everything)
     assert (plain.address, plain.n, plain.row) == (4096, 7, 10)
     assert plain.places == tuple(range(10))
     assert plain.dtype == np.float32
     turned = device_table(OnDevice(strides=(4, 28)), everything)
     assert (turned.row, turned.places) == (1, tuple(range(0, 70, 7)))
-    some = device_table(OnDevice(), chosen_columns(2, [9, 3], None))
+    some = device_table(OnDevice(), selection_of(2, [9, 3], None))
     assert some.places == (9, 3)
 
 
@@ -313,7 +306,7 @@ def test_where_the_columns_of_a_device_array_are():
 )
 def test_arrays_on_a_device_that_are_no_tables(said, words):
     with pytest.raises(RecordError, match=words):
-        device_table(OnDevice(**said), chosen_columns(10, None, None))
+        device_table(OnDevice(**said), selection_of(10, None, None))
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i2", "u1", "?"])
@@ -326,7 +319,7 @@ def test_dlpack_says_the_same(dtype):
         {"__dlpack_device__": lambda self: (2, 0), "__dlpack__": lambda self: array.__dlpack__()},
     )()
     assert is_device_table(capsule_only)
-    found = device_table(capsule_only, chosen_columns(10, None, None))
+    found = device_table(capsule_only, selection_of(10, None, None))
     assert (found.address, found.n, found.row) == (array.ctypes.data, 3, 40)
     assert found.places == tuple(range(10))
     assert found.dtype == array.dtype

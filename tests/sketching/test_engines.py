@@ -32,9 +32,11 @@ from privsketch.cli.main import main
 from privsketch.sketching.engines import dask as dask_engine
 from privsketch.sketching.engines import pool as pool_engine
 from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
-from privsketch.tables import parts
+from privsketch.tables import files as parts
 from privsketch.tables.memory import Selection
-from privsketch.tables.reading import chosen_columns, part_blocks, read_parts
+from privsketch.tables.reading import read_blocks as part_blocks
+from privsketch.tables.reading import read_parts
+from tests.reading import selection_of, sketch
 
 NAMES = ("age", "bmi", "dose")
 SECRET = "confidential"
@@ -62,7 +64,7 @@ def exact(design, no_noise):
     """A function that gives what would be released, without the noise."""
 
     def exact(data, **options):
-        return ps.sketch(data, options.pop("design", design), **options).values.tolist()
+        return sketch(data, options.pop("design", design), **options).values.tolist()
 
     return exact
 
@@ -88,7 +90,7 @@ def client():
 def place(request):
     """Options that say where Dask works."""
     if request.param == "cluster":
-        return {"scheduler": request.getfixturevalue("client")}
+        return {"engine": ps.engines.Dask(request.getfixturevalue("client"))}
     return {}
 
 
@@ -122,8 +124,8 @@ def files(records, tmp_path_factory):
 
 
 def test_parts_of_files_are_the_whole_in_order(files, records):
-    chosen = chosen_columns(3, None, NAMES)
-    cut = list(read_parts(files, chosen))
+    chosen = selection_of(3, None, NAMES)
+    cut = list(read_parts(ps.Table(files), chosen))
     found = [np.concatenate(list(part_blocks(pickle.loads(pickle.dumps(p)), chosen))) for p in cut]
     assert np.concatenate(found).tolist() == records.tolist()
     # A stream and a CSV file are read as a whole, everything else in stretches.
@@ -132,15 +134,15 @@ def test_parts_of_files_are_the_whole_in_order(files, records):
 
 
 def test_small_blocks_travel_together(records):
-    chosen = chosen_columns(3, None, NAMES)
-    cut = list(read_parts(iter(np.array_split(records, 400)), chosen))
+    chosen = selection_of(3, None, NAMES)
+    cut = list(read_parts(ps.Table(iter(np.array_split(records, 400))), chosen))
     assert 400 / 30 < len(cut) < 400 / 15
     assert np.concatenate([b for part in cut for b in part.blocks]).tolist() == records.tolist()
 
 
 def test_columns_are_chosen_once(records):
-    chosen = chosen_columns(3, [2, 0, 1], None)
-    (part,) = read_parts(records[:50], chosen)
+    chosen = selection_of(3, [2, 0, 1], None)
+    (part,) = read_parts(ps.Table(records[:50]), chosen)
     assert (
         np.concatenate(list(part_blocks(part, chosen))).tolist() == records[:50, [2, 0, 1]].tolist()
     )
@@ -151,7 +153,7 @@ def test_columns_are_chosen_once(records):
 
 @pytest.mark.slow
 def test_a_pool_reads_files(exact, expected, files):
-    assert exact(files, engine="pool", n_workers=2) == expected
+    assert exact(files, engine=ps.engines.Pool(2)) == expected
 
 
 @pytest.mark.slow
@@ -162,17 +164,17 @@ def test_a_pool_gets_blocks(exact, expected, records, kind):
         "blocks": iter(np.array_split(records, 9)),
         "polars": pl.DataFrame(dict(zip(reversed(NAMES), records.T[::-1], strict=True))),
     }[kind]
-    assert exact(table, engine="pool", n_workers=2) == expected
+    assert exact(table, engine=ps.engines.Pool(2)) == expected
 
 
 @pytest.mark.mostly_slow(quick_every=2)
 def test_dask_reads_files(exact, expected, files, place):
-    assert exact(files, engine="dask", **place) == expected
+    assert exact(files, **{"engine": "dask", **place}) == expected
 
 
 @pytest.mark.parametrize("engine", [None, "dask"])
 def test_a_dask_frame(exact, expected, frame, place, engine):
-    assert exact(dd.from_pandas(frame, npartitions=19), engine=engine, **place) == expected
+    assert exact(dd.from_pandas(frame, npartitions=19), **{"engine": engine, **place}) == expected
 
 
 def test_a_dask_frame_of_parquet_files(exact, frame, files, place):
@@ -195,7 +197,7 @@ def test_a_dask_array_with_unknown_chunks(exact, expected, frame, place):
 def test_tables_that_are_already_on_the_cluster(exact, expected, frame, records, client):
     for table in (dd.from_pandas(frame, npartitions=4), da.from_array(records, chunks=(500, 2))):
         kept = client.persist(table)
-        assert exact(kept, scheduler=client) == expected
+        assert exact(kept, engine=ps.engines.Dask(client)) == expected
 
 
 def test_integers_and_masked_values_keep_their_meaning(exact, records, place):
@@ -271,19 +273,21 @@ def test_noise_is_drawn_once_and_progress_counts_every_record(spent, design, fil
     assert released.receipt.epsilon == design.budget.epsilon
     assert sum(done) == N_RECORDS
     if engine != "threads":
-        assert len(done) == len(list(read_parts(files, chosen_columns(3, None, NAMES))))
+        assert len(done) == len(list(read_parts(ps.Table(files), selection_of(3, None, NAMES))))
 
 
 def test_noise_is_drawn_once_for_a_cluster(spent, design, frame, client):
     done = []
     table = dd.from_pandas(frame, npartitions=20)
-    ps.sketch(table, design, scheduler=client, progress=done.append)
+    ps.sketch(table, design, engine=ps.engines.Dask(client), progress=done.append)
     assert len(spent) == 1
     assert (len(done), sum(done)) == (20, N_RECORDS)
 
 
 def test_real_noise_is_drawn_in_this_process(design, frame, client):
-    released = ps.sketch(dd.from_pandas(frame, npartitions=4), design, scheduler=client)
+    released = ps.sketch(
+        dd.from_pandas(frame, npartitions=4), design, engine=ps.engines.Dask(client)
+    )
     assert "INSECURE" not in released.receipt.describe()
 
 
@@ -302,7 +306,7 @@ def test_a_pool_holds_few_parts_at_a_time(exact):
         nonlocal done
         done += 1
 
-    exact(blocks(), engine="pool", n_workers=2, progress=count)
+    exact(blocks(), engine=ps.engines.Pool(2), progress=count)
     assert (made, done) == (60, 60)
     assert most <= 2 * 2 + 1
 
@@ -326,7 +330,7 @@ def test_a_worker_that_dies_in_a_task(exact, expected, records, client, tmp_path
     table = da.from_array(records, chunks=(50, 3)).map_blocks(deadly, dtype=records.dtype)
     done = []
     before = set(client.run(os.getpid).values())
-    assert exact(table, scheduler=client, progress=done.append) == expected
+    assert exact(table, engine=ps.engines.Dask(client), progress=done.append) == expected
     assert times.read_text().count("tried") == 2
     assert sum(done) == N_RECORDS
     client.wait_for_workers(2, timeout=60)
@@ -353,7 +357,7 @@ def test_a_worker_killed_from_outside(exact, expected, records, client, tmp_path
             is_dead.touch()
 
     table = da.from_array(records, chunks=(50, 3)).map_blocks(last_waits, dtype=records.dtype)
-    assert exact(table, scheduler=client, progress=kill_once) == expected
+    assert exact(table, engine=ps.engines.Dask(client), progress=kill_once) == expected
     client.wait_for_workers(2, timeout=60)
     assert victim not in client.run(os.getpid).values()
 
@@ -366,7 +370,7 @@ def die(work, part):
 def test_a_pool_that_loses_a_process_spends_nothing(spent, design, records, monkeypatch):
     monkeypatch.setattr(pool_engine, "part_sums", die)
     with pytest.raises(RecordError, match="__main__"):
-        ps.sketch(records, design, engine="pool", n_workers=1)
+        ps.sketch(records, design, engine=ps.engines.Pool(n_workers=1))
     assert spent == []
 
 
@@ -387,12 +391,12 @@ def assert_nothing_is_left(client):
 @pytest.mark.slow
 def test_nothing_stays_on_the_cluster(exact, frame, client):
     table = dd.from_pandas(frame, npartitions=10)
-    exact(table, scheduler=client)
+    exact(table, engine=ps.engines.Dask(client))
     assert_nothing_is_left(client)
     frame = frame.copy()
     frame.loc[0, "age"] = np.nan
     with pytest.raises(RecordError):
-        exact(dd.from_pandas(frame, npartitions=10), scheduler=client)
+        exact(dd.from_pandas(frame, npartitions=10), engine=ps.engines.Dask(client))
     assert_nothing_is_left(client)
 
 
@@ -400,20 +404,20 @@ def test_nothing_stays_on_the_cluster(exact, frame, client):
 def test_names_of_tasks_are_random(exact, frame, client):
     table = dd.from_pandas(frame, npartitions=10)
     for _ in range(2):
-        exact(table, scheduler=client)
+        exact(table, engine=ps.engines.Dask(client))
     seen = client.run_on_scheduler(
         lambda dask_scheduler: [str(entry[0]) for entry in dask_scheduler.transition_log]
     )
     ours = {key for key in seen if key.startswith("privsketch")}
     assert ours
     assert all(re.fullmatch(r"privsketch-(sums|told|tree)-[0-9a-f]{32}", key) for key in ours)
-    work = Work(None, Selection(2, None, None), False)
+    work = Work(None, Selection(2, None, None))
     keys = [set(dask_engine._computation({}, list("ab"), work).graph) for _ in range(2)]
     assert not keys[0] & keys[1]
 
 
 def test_sums_add_up_in_a_tree():
-    work = Work(None, Selection(2, None, None), False)
+    work = Work(None, Selection(2, None, None))
     computation = dask_engine._computation({}, list(range(100)), work)
     added = [task[1] for task in computation.graph.values() if task[0] is add_outcomes]
     assert max(map(len, added)) == 8
@@ -476,7 +480,7 @@ def test_an_unforeseen_error_in_a_worker_is_not_quoted(design, monkeypatch):
 
     monkeypatch.setattr("privsketch.sketching.engines.work.exact_sums", fail)
     outcome = pickle.loads(
-        pickle.dumps(part_sums(Work(design, Selection(design.dim, None, None), False), None))
+        pickle.dumps(part_sums(Work(design, Selection(design.dim, None, None)), None))
     )
     assert isinstance(outcome, RecordError)
     assert "KeyError" in str(outcome)
@@ -485,36 +489,53 @@ def test_an_unforeseen_error_in_a_worker_is_not_quoted(design, monkeypatch):
 
 def test_workers_of_another_version_refuse(design):
     outcome = part_sums(
-        replace(Work(design, Selection(design.dim, None, None), False), version="0.0.1"), None
+        replace(Work(design, Selection(design.dim, None, None)), version="0.0.1"), None
     )
     assert "0.0.1" in str(outcome)
     assert add_outcomes([outcome]) is outcome
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("engine", "message"),
     [
-        ({"engine": "flink"}, "engine='flink'"),
-        ({"n_workers": 2}, "n_workers=2 with engine='threads'"),
-        ({"scheduler": "tcp://127.0.0.1:1"}, "scheduler='tcp://127.0.0.1:1' with engine='threads'"),
-        ({"engine": "pool", "n_threads": 2}, "n_threads=2 with engine='pool'"),
-        ({"engine": "dask", "n_threads": 2}, "n_threads=2 with engine='dask'"),
-        ({"engine": "pool", "scheduler": object()}, "scheduler=... with engine='pool'"),
-        ({"engine": "pool", "n_workers": 0}, "n_workers=0"),
-        ({"engine": "pool", "n_workers": 1.5}, "n_workers=1.5"),
-        ({"engine": "dask", "scheduler": 8786}, "scheduler: got int"),
-        ({"engine": "dask", "scheduler": "nonsense://"}, "scheduler='nonsense://'"),
+        (lambda: "flink", "engine='flink'"),
+        (lambda: object(), "engine: got object"),
+        (lambda: ps.engines.Pool, "engine: got Pool"),
+        (lambda: ps.engines.Pool(0), "n_workers=0"),
+        (lambda: ps.engines.Pool(1.5), "n_workers=1.5"),
+        (lambda: ps.engines.Dask(n_workers=0), "n_workers=0"),
+        (lambda: ps.engines.Dask(8786), "client: got int"),
+        (lambda: ps.engines.Dask("nonsense://"), "no Dask scheduler answers at 'nonsense://'"),
     ],
 )
-def test_options_that_do_not_go_together(spent, design, files, options, message):
+def test_engines_that_there_are_not(spent, design, files, engine, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
-        ps.sketch(files, design, **options)
+        ps.sketch(files, design, engine=engine())
+    assert spent == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--workers", "2"], "--workers 2 with --engine threads"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler tcp://127.0.0.1:1 with --engine thr"),
+        (["--engine", "pool", "--threads", "2"], "--threads 2 with --engine pool"),
+        (["--engine", "dask", "--threads", "2"], "--threads 2 with --engine dask"),
+        (["--engine", "cuda", "--workers", "2"], "--workers 2 with --engine cuda"),
+        (["--engine", "pool", "--workers", "0"], "--workers 0"),
+    ],
+)
+def test_options_that_do_not_go_together(spent, study, files, options, message, tmp_path):
+    arguments = [str(study), *map(str, files), "-o", str(tmp_path / "x.sketch"), *options]
+    ran = CliRunner().invoke(main, ["sketch", *arguments])
+    assert ran.exit_code == 2
+    assert message in ran.stderr
     assert spent == []
 
 
 def test_a_cluster_decides_how_many_workers_it_has(design, files, client):
     with pytest.raises(ParameterError, match="n_workers"):
-        ps.sketch(files, design, engine="dask", scheduler=client, n_workers=2)
+        ps.sketch(files, design, engine=ps.engines.Dask(client, n_workers=2))
 
 
 @pytest.mark.parametrize("engine", ["threads", "pool"])
@@ -581,15 +602,15 @@ def test_the_current_client_is_used(exact, expected, frame, client):
 def test_a_scheduler_that_does_not_answer_leaves_no_client_open(files, design, address):
     # The garbage collector would close it, in the middle of whatever else begins.
     with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):  # noqa: SIM117
-        with pytest.raises(ps.PrivsketchError, match="no Dask scheduler answers there"):
-            ps.sketch(files, design, engine="dask", scheduler=address)
+        with pytest.raises(ps.PrivsketchError, match="no Dask scheduler answers at"):
+            ps.sketch(files, design, engine=ps.engines.Dask(client=address))
     clients = [each for each in gc.get_objects() if type(each) is Client]
     assert all(each.status in ("closed", "newly-created", "running") for each in clients)
 
 
 def test_an_address_is_enough(exact, expected, files, client):
     address = client.scheduler.address
-    assert exact(files, engine="dask", scheduler=address) == expected
+    assert exact(files, engine=ps.engines.Dask(address)) == expected
     with pytest.raises(ValueError, match="No clients"):
         Client.current()
 

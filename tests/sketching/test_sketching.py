@@ -12,6 +12,7 @@ from privsketch.noise.mechanism import saturating_add
 from privsketch.sketching.sums import exact_sums
 from privsketch.testing import without_noise
 from tests.chance import deviations
+from tests.reading import sketch
 
 
 def plan(**overrides):
@@ -37,7 +38,7 @@ RECORDS = np.random.default_rng(0).normal(size=(3_011, 5)) * 2
 def exact_values(data, design, **options):
     """Everything that would be released, without the noise."""
     with without_noise():
-        return ps.sketch(data, design, **options).values
+        return sketch(data, design, **options).values
 
 
 def definition(design, records=RECORDS):
@@ -172,7 +173,7 @@ def test_progress_counts_every_record_once():
 )
 def test_bad_options(options):
     with pytest.raises(ps.PrivsketchError, match=next(iter(options))):
-        ps.sketch(RECORDS, plan(), **options)
+        sketch(RECORDS, plan(), **options)
 
 
 def test_saturating_addition():

@@ -34,11 +34,12 @@ from privsketch.clustering.pipeline.plan import PipelinePlan
 from privsketch.clustering.run import Run, clustered
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.kernels.quantiser import CompiledQuantiser
+from privsketch.sketching.engines import session
 from privsketch.sketching.engines import spark as spark_engine
 from privsketch.sketching.engines.spark import spark_records
-from privsketch.tables import parts
-from privsketch.tables.kinds import kind_of
-from privsketch.tables.reading import chosen_columns, read_blocks
+from privsketch.tables import files as parts
+from privsketch.tables.table import kind_of
+from tests.reading import read_blocks, selection_of, sketch
 
 NAMES = ("age", "bmi", "dose")
 SECRET = "confidential"
@@ -60,7 +61,7 @@ def exact(design, no_noise):
     """A function that gives what would be released, without the noise."""
 
     def exact(data, **options):
-        return ps.sketch(data, options.pop("design", design), **options).values.tolist()
+        return sketch(data, options.pop("design", design), **options).values.tolist()
 
     return exact
 
@@ -87,7 +88,7 @@ def said(spark):
 
 def read_back(frame, chosen):
     """Records as the workers read them, in any order."""
-    with spark_records(frame, chosen) as found:
+    with spark_records(ps.Table(frame), chosen) as found:
         parts = found.each(lambda blocks: [np.asarray(block, np.float64) for block in blocks])
     return np.concatenate([np.empty((0, chosen.dim)), *(block for part in parts for block in part)])
 
@@ -139,7 +140,7 @@ def test_files_are_read_by_workers(spark, exact, files, records, monkeypatch):
     done = []
     assert exact(files, engine="spark", progress=done.append) == exact(records)
     assert sum(done) == N_RECORDS
-    assert exact(files[0], engine="spark", scheduler=spark) == exact(records[:900])
+    assert exact(files[0], engine=ps.engines.Spark(spark)) == exact(records[:900])
     assert exact([], engine="spark") == exact(records[:0])
 
 
@@ -202,8 +203,8 @@ def test_sums_leave_no_file_behind(spark, table, design, no_noise):
     plain = spark.createDataFrame(table)
     known = set(folder.rglob("*"))
     ps.sketch(plain, design)
-    facts = {"domain": ps.Box(-4, 4, dim=3), "budget": ps.Budget(1.0, 1e-6), "columns": NAMES}
-    clustered(lloyd.cluster, plain, 2, n_rounds=1, **facts)
+    facts = {"domain": ps.Box(-4, 4, dim=3), "budget": ps.Budget(1.0, 1e-6)}
+    clustered(lloyd.cluster, ps.Table(plain, columns=NAMES), 2, n_rounds=1, **facts)
     assert new_files() == []
     assert plain.repartition(3).count() == N_RECORDS
     assert new_files()
@@ -243,12 +244,12 @@ def test_methods_run_their_passes_there(name, frame, table, no_noise):
         "domain": ps.Box(-4, 4, dim=3),
         "budget": ps.Budget(1.0, 1e-6),
         "n_records": 2e3,
-        "columns": list(NAMES),
         "random_state": 1,
         **options,
     }
     told = []
-    here = clustered(method, table, 2, **facts)
+    here = clustered(method, ps.Table(table, columns=NAMES), 2, **facts)
+    frame = ps.Table(frame, columns=NAMES)
     there = clustered(method, frame, 2, progress=lambda *seen: told.append(seen), **facts)
     key = "means" if name == "em" else "centers"
     assert getattr(here, key).tolist() == getattr(there, key).tolist()
@@ -307,16 +308,16 @@ def test_work_travels_without_records_and_addresses():
     whole = [np.rint(points * 100)]
     assert all((a == b).all() for a, b in zip(again.sums(whole), clusters.sums(whole), strict=True))
     passes = Passes(points, box, progress=print)
-    assert pickle.loads(pickle.dumps(passes))._data is None
+    assert pickle.loads(pickle.dumps(passes))._table is None
 
 
 def test_frames_that_differ_between_passes_are_refused(spark, frame, design, exact):
     from pyspark.sql import functions
 
     drawn = frame.withColumn("age", functions.rand())
-    facts = {"domain": ps.Box(-4, 4, dim=3), "budget": ps.Budget(1.0, 1e-6), "columns": NAMES}
+    facts = {"domain": ps.Box(-4, 4, dim=3), "budget": ps.Budget(1.0, 1e-6)}
     with pytest.raises(RecordError, match="random columns"):
-        clustered(lloyd.cluster, drawn, 2, **facts)
+        clustered(lloyd.cluster, ps.Table(drawn, columns=NAMES), 2, **facts)
     assert len(exact(drawn)) == 2 * design.n_features + 1  # one pass sees one of them
 
 
@@ -326,7 +327,8 @@ def test_a_source_that_grows_between_passes_is_noticed(spark, tmp_path, no_noise
     run = Run(frame, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 1e-6))
     passes = run.read()
     run.number(passes)
-    passes._data = replace(passes._data, frame=bigger.toDF("c0", "c1"))
+    records = replace(passes._table.data, frame=bigger.toDF("c0", "c1"))
+    passes._table = ps.Table(records)
     with pytest.raises(RecordError, match="number has changed since the first"):
         lloyd.cluster_sums(passes, np.zeros((2, 2)))
 
@@ -358,7 +360,7 @@ def test_a_worker_that_dies_is_counted_once(spark, exact, frame, records, tmp_pa
             os.kill(os.getpid(), signal.SIGKILL)
         yield block
 
-    with spark_records(frame, chosen_columns(3, None, NAMES)) as found:
+    with spark_records(ps.Table(frame), selection_of(3, None, NAMES)) as found:
         done = []
         assert exact(found.mapped(deadly), progress=done.append) == exact(records)
     assert sum(done) == N_RECORDS
@@ -370,7 +372,7 @@ def test_a_planted_failure_shows_no_record(spark, design, spent, frame, said, ca
         raise KeyError(f"{SECRET} {block[0]}")
 
     with (
-        spark_records(frame, chosen_columns(3, None, NAMES)) as found,
+        spark_records(ps.Table(frame), selection_of(3, None, NAMES)) as found,
         pytest.raises(RecordError, match="KeyError") as caught,
     ):
         ps.sketch(found.mapped(fail), design)
@@ -410,7 +412,7 @@ def test_failures_before_ours_are_not_quoted(spark, design, spent, frame, said, 
 
 
 def test_a_worker_of_another_version(spark, frame):
-    with spark_records(frame, chosen_columns(3, None, NAMES)) as found:
+    with spark_records(ps.Table(frame), selection_of(3, None, NAMES)) as found:
         old = replace(found, reading=replace(found.reading, version="0.0.1"))
         with pytest.raises(RecordError, match=r"the driver 0\.0\.1"):
             old.each(lambda blocks: sum(map(len, blocks)))
@@ -428,7 +430,7 @@ def test_somebody_who_stops_it_leaves_no_job(spark, frame, design, tmp_path):
         raise KeyboardInterrupt
 
     with (
-        spark_records(frame, chosen_columns(3, None, NAMES)) as found,
+        spark_records(ps.Table(frame), selection_of(3, None, NAMES)) as found,
         pytest.raises(KeyboardInterrupt),
     ):
         ps.sketch(found.mapped(slow), design, progress=stop)
@@ -436,9 +438,9 @@ def test_somebody_who_stops_it_leaves_no_job(spark, frame, design, tmp_path):
     assert not woke.exists()  # as it would if the job had gone on to its end
 
 
-@pytest.mark.parametrize(("words", "told"), spark_engine._CAUSES.items())
+@pytest.mark.parametrize(("words", "told"), session.CAUSES.items())
 def test_causes_are_told_in_our_words(words, told):
-    error = spark_engine._our_error(RuntimeError(f"{SECRET} {words} {SECRET}"))
+    error = session.spark_error(RuntimeError(f"{SECRET} {words} {SECRET}"))
     assert told in str(error)
     assert SECRET not in str(error)
 
@@ -492,13 +494,13 @@ def test_frames_that_are_no_tables(spark, design, frame):
     with pytest.raises(RecordError, match="cannot read records from ndarray"):
         ps.sketch(np.zeros((2, 3)), design, engine="spark")
     with pytest.raises(ParameterError, match="has its own session"):
-        ps.sketch(frame, design, scheduler=spark)
+        ps.sketch(frame, design, engine=ps.engines.Spark(spark))
     with pytest.raises(ParameterError, match="another master"):
-        ps.sketch([], design, engine="spark", scheduler="spark://elsewhere:7077")
+        ps.sketch([], design, engine=ps.engines.Spark(session="spark://elsewhere:7077"))
     with pytest.raises(ParameterError, match="got int"):
-        ps.sketch([], design, engine="spark", scheduler=3)
-    with pytest.raises(ParameterError, match="n_workers"):
-        ps.sketch(frame, design, n_workers=3)
+        ps.sketch([], design, engine=ps.engines.Spark(session=3))
+    with pytest.raises(ParameterError, match="engine='pool' with a Spark"):
+        ps.sketch(frame, design, engine=ps.engines.Pool(3))
 
 
 @pytest.mark.parametrize(
@@ -568,7 +570,7 @@ def test_columns_of_every_type(spark):
     wanted = np.concatenate(
         list(read_blocks(pa.table(columns, names=SCHEMA.names), SCHEMA.dim, schema=SCHEMA))
     )
-    found = read_back(frame, chosen_columns(SCHEMA.dim, None, None, schema=SCHEMA))
+    found = read_back(frame, selection_of(SCHEMA.dim, None, None, schema=SCHEMA))
     assert in_order(found).tolist() == in_order(wanted).tolist()
 
 
@@ -589,7 +591,7 @@ def test_columns_of_every_type(spark):
 def test_numbers_of_every_type(spark, kind, values):
     """Null is missing, as NaN is; every number is the float64 that Python makes of it."""
     frame = spark.createDataFrame([(value, 0.5) for value in values], f"x {kind}, y double")
-    found = in_order(read_back(frame, chosen_columns(2, None, None)))
+    found = in_order(read_back(frame, selection_of(2, None, None)))
     floats = [np.nan if value is None else float(value) for value in values]
     if kind == "float":
         floats = np.array(floats, np.float32).astype(float).tolist()
@@ -605,7 +607,7 @@ def test_files_of_spark_are_read_alike_by_threads(spark, tmp_path):
     frame = spark.createDataFrame(rows, TYPES.partition(", clock")[0])
     frame.write.parquet(str(tmp_path / "out"))
     assert pq.read_schema(next((tmp_path / "out").glob("*.parquet"))).names == list(names)
-    chosen = chosen_columns(schema.dim, None, None, schema=schema)
+    chosen = selection_of(schema.dim, None, None, schema=schema)
     here = np.concatenate(
         list(read_blocks(sorted((tmp_path / "out").glob("*.parquet")), schema.dim, schema=schema))
     )

@@ -22,8 +22,10 @@ import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import memory
-from privsketch.tables.reading import chosen_columns, part_blocks, read_blocks, read_parts
+from privsketch.tables.reading import read_blocks as part_blocks
+from privsketch.tables.reading import read_parts
 from privsketch.tables.untyped import text
+from tests.reading import read_blocks, selection_of
 
 SOME = settings(
     max_examples=12,
@@ -68,8 +70,8 @@ ROWS = st.lists(
 def small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "BLOCK_VALUES", 40)
     monkeypatch.setattr(memory, "WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 40)
-    monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 40)
+    monkeypatch.setattr("privsketch.tables.files.FILE_VALUES", 40)
+    monkeypatch.setattr("privsketch.tables.files.SENT_VALUES", 40)
     monkeypatch.setattr(text, "BLOCK_BYTES", 2**10)
 
 
@@ -183,7 +185,7 @@ def joined(blocks, dim):
 def test_all_readers_give_the_records_of_the_oracle(tmp_path, rows, filled):
     schema = FILLED if filled else DROP
     wanted = by_hand(rows, filled)
-    chosen = chosen_columns(schema.dim, None, None, schema=schema)
+    chosen = selection_of(schema.dim, None, None, schema=schema)
     first = None
     for name, data in ways(rows, tmp_path):
         found = joined(read_blocks(data, schema.dim, schema=schema), schema.dim)
@@ -191,7 +193,7 @@ def test_all_readers_give_the_records_of_the_oracle(tmp_path, rows, filled):
         np.testing.assert_allclose(found, wanted, atol=1e-12, err_msg=name)
         first = found if first is None else first
         assert found.tobytes() == first.tobytes(), name  # and all of them the same bits
-        parts = [part_blocks(part, chosen) for part in read_parts(data, chosen)]
+        parts = [part_blocks(part, chosen) for part in read_parts(ps.Table(data), chosen)]
         cut = joined([block for part in parts for block in part], schema.dim)
         assert cut.tobytes() == first.tobytes(), name
 
@@ -205,8 +207,8 @@ def test_dask_gives_the_same_records(tmp_path):
         (None, "x", False, None, 4.0, 1),
     ] * 9
     schema, frame = FILLED, arrow(rows).to_pandas(date_as_object=False)
-    chosen = chosen_columns(schema.dim, None, None, schema=schema)
-    parts = dask_parts(dd.from_pandas(frame, npartitions=3), chosen)
+    chosen = selection_of(schema.dim, None, None, schema=schema)
+    parts = dask_parts(ps.Table(dd.from_pandas(frame, npartitions=3)), chosen)
     assert len(parts.keys) == 3
     design = ps.Design.plan(domain=schema, n_components=2, budget=ps.Budget(1, 1e-6))
     from privsketch.testing import without_noise
@@ -279,7 +281,7 @@ def test_a_name_that_the_table_lacks(tmp_path, spent):
     with pytest.raises(RecordError, match="the schema names 6 of them"):
         ps.sketch(good_frame(), design, columns=["age"])
     with pytest.raises(ps.PrivsketchError, match="the schema says it"):
-        ps.sketch(good_frame(), design, missing="center")
+        ps.sketch(ps.Table(good_frame(), missing="center"), design)
     assert not spent
 
 

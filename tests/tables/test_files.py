@@ -19,10 +19,10 @@ import privsketch as ps
 from privsketch._base.errors import MissingError, RecordError
 from privsketch.clustering.choose import cluster_by
 from privsketch.tables.carried import RecordFiles
-from privsketch.tables.files import expanded, record_files
-from privsketch.tables.reading import count_records, read_blocks
-from privsketch.tables.untyped.format import FileFormat
+from privsketch.tables.files import expanded
+from privsketch.tables.reading import count_records
 from tests.commands import DATA, refused, run, succeeded
+from tests.reading import read_blocks
 from tests.workbooks import write_workbook
 
 SECRET = "confidential"
@@ -31,7 +31,7 @@ NAMES = ("age", "bmi", "dose")
 
 def refusal(data, design, **options):
     with pytest.raises(ps.PrivsketchError) as caught:
-        ps.sketch(data, design, **options)
+        ps.sketch(ps.Table(data, **options), design)
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(caught.value.__context__)
     return str(caught.value)
@@ -112,7 +112,7 @@ def test_errors_name_the_fault_and_what_to_say(
 
 def test_carried_text_that_is_not_utf_8_has_a_name(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"x,note\n1,\xff" + SECRET.encode() + b"\n")
-    files = RecordFiles.of([tmp_path / "t.csv"], ["x"], ["note"])
+    files = RecordFiles.of(ps.Table([tmp_path / "t.csv"], columns=["x"]), ["note"])
     with pytest.raises(ps.PrivsketchError, match="column 'note' is not UTF-8") as caught:
         list(files.rows())
     assert SECRET not in str(caught.value)
@@ -121,7 +121,7 @@ def test_carried_text_that_is_not_utf_8_has_a_name(tmp_path):
 def test_a_file_of_semicolons_is_told_before_anything_is_made_of_it(tmp_path):
     (tmp_path / "t.csv").write_text(f"age;{SECRET}\n1;2\n")
     with pytest.raises(ps.PrivsketchError, match="if semicolons separate its cells") as caught:
-        RecordFiles.of([tmp_path / "t.csv"], ["age"])
+        RecordFiles.of(ps.Table([tmp_path / "t.csv"], columns=["age"]))
     assert SECRET not in str(caught.value)
 
 
@@ -134,22 +134,22 @@ def test_a_file_of_semicolons_is_told_before_anything_is_made_of_it(tmp_path):
         ("sheet", ""),
     ],
 )
-def test_what_cannot_be_said_of_a_file(design, name, value):
+def test_what_cannot_be_said_of_a_file(name, value):
     with pytest.raises(ps.PrivsketchError, match=f"{name}="):
-        ps.sketch("nowhere.csv", design, **{name: value})
+        ps.Table("nowhere.csv", **{name: value})
 
 
 @pytest.mark.parametrize("mark", [",", "."])
 def test_delimiter_and_decimal_mark_differ(mark):
     with pytest.raises(ps.PrivsketchError, match="decimal"):
-        FileFormat(delimiter=mark, decimal=mark)
+        ps.Table("nowhere.csv", delimiter=mark, decimal=mark)
 
 
 @pytest.mark.parametrize("spelled", ["\t", "\\t", "tab"])
 def test_tabs_can_be_spelled(tmp_path, spelled):
     (tmp_path / "t.csv").write_text('x\ty\n1,5\t"2"\n')
-    written = FileFormat(delimiter=spelled, decimal=",")
-    (block,) = read_blocks(tmp_path / "t.csv", 2, format=written)
+    written = {"delimiter": spelled, "decimal": ","}
+    (block,) = read_blocks(tmp_path / "t.csv", 2, **written)
     assert block.tolist() == [[1.5, 2.0]]
 
 
@@ -177,17 +177,22 @@ FOLDERS = {
 @pytest.mark.parametrize(("files", "words"), FOLDERS.values(), ids=FOLDERS)
 def test_a_folder_whose_files_might_be_passed_over_is_refused(tmp_path, files, words):
     folder = folder_of(tmp_path / "folder", **files)
-    for read in (expanded, lambda path: list(read_blocks([path], 1)), lambda p: record_files([p])):
+    for read in (
+        expanded,
+        lambda path: list(read_blocks([path], 1)),
+        lambda p: ps.Table([p]).all_files,
+    ):
         with pytest.raises(ps.PrivsketchError, match=words):
             read(folder)
-    assert count_records([folder]) is None
+    assert count_records(ps.Table([folder])) is None
 
 
 def test_a_part_of_a_partitioned_table_can_be_named(tmp_path):
     folder = tmp_path / "t" / "year=2020"
     folder.mkdir(parents=True)
     np.save(folder / "a.npy", np.ones((2, 1)))
-    assert count_records(folder) == count_records(str(tmp_path / "t" / "*")) == 2
+    for path in (folder, str(tmp_path / "t" / "*")):
+        assert count_records(ps.Table(path)) == 2
     assert len(expanded(tmp_path / "t" / "year=*" / "*.npy")) == 1
 
 
@@ -242,19 +247,19 @@ def test_a_sheet_is_named_where_there_are_several(tmp_path, make_design, no_nois
     write_workbook(path, {SECRET: [["x"], [1]], "b": [["x"], [2]]})
     assert "several sheets" in refusal(path, design)
     assert "no sheet of the name 'c'" in refusal(path, design, sheet="c")
-    found = ps.sketch(path, design, sheet="b").values
+    found = ps.sketch(ps.Table(path, sheet="b"), design).values
     assert (found == ps.sketch([[2.0]], design).values).all()
 
 
 def test_columns_of_a_sheet_without_a_header_are_stated(tmp_path):
     pytest.importorskip("python_calamine")
     write_workbook(tmp_path / "t.xlsx", {"s": [[None, 1, None], [2, 3]]})
-    written = FileFormat(header=False)
-    (block,) = read_blocks(tmp_path / "t.xlsx", 2, [1, 0], format=written)
+    written = {"header": False}
+    (block,) = read_blocks(tmp_path / "t.xlsx", 2, [1, 0], **written)
     np.testing.assert_array_equal(block, [[1, np.nan], [3, 2]])
     for read in (
-        lambda: RecordFiles.of([tmp_path / "t.xlsx"], format=written),
-        lambda: list(read_blocks(tmp_path / "t.xlsx", 2, format=written)),
+        lambda: RecordFiles.of(ps.Table([tmp_path / "t.xlsx"], **written)),
+        lambda: list(read_blocks(tmp_path / "t.xlsx", 2, **written)),
     ):
         with pytest.raises(ps.PrivsketchError, match=r"columns=\[...\]"):
             read()
@@ -328,7 +333,7 @@ def test_files_as_they_come_by_a_schema(tmp_path, no_noise, monkeypatch, form, p
         random_state=0,
     )
     data, said = form(tmp_path / "data")
-    found = ps.sketch(data, design, **said)
+    found = ps.sketch(ps.Table(data, **said), design)
     wanted = ps.sketch(visits(), design)
     assert (found.values == wanted.values).all()
     frame = visits()
@@ -413,14 +418,14 @@ def test_names_on_which_files_do_not_agree_are_numbers(tmp_path, make_design):
 
 def test_an_engine_that_does_not_say_where_is_asked_again(tmp_path, make_design, monkeypatch):
     """As a device does, which looks at its records when all of them were there."""
-    from privsketch.sketching import build
+    from privsketch.sketching.engines import threads
 
     def sums(blocks, *args, **kwargs):
         for _ in blocks:
             pass
         raise MissingError
 
-    monkeypatch.setattr(build, "exact_sums", sums)
+    monkeypatch.setattr(threads, "exact_sums", sums)
     with pytest.raises(MissingError, match="column 'bmi'"):
         ps.sketch(written(tmp_path, "parquet"), make_design(dim=3))
     with pytest.raises(MissingError, match=r"^a record has"):

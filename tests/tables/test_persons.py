@@ -11,9 +11,9 @@ import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.tables import persons, spill
 from privsketch.tables.persons import Key, SelectedRows, row_hashes, selected_blocks, text_hashes
-from privsketch.tables.reading import read_blocks
 from privsketch.tables.spill import KeptRows, Spill
 from tests.oracles import fits
+from tests.reading import read_blocks
 
 KEY = Key((1, 2, 3, 4))
 

@@ -26,6 +26,7 @@ from scipy import sparse
 import privsketch as ps
 from privsketch.sketching import sums as blocks
 from privsketch.tables import memory as selection
+from tests.reading import sketch
 
 NAMES = ("age", "bmi", "dose")
 SECRET_NUMBER = 123.456789
@@ -64,7 +65,7 @@ def integers(no_noise):
     """The exact integers of a table, the count included."""
 
     def read(data, design, **options):
-        return ps.sketch(data, design, **options).values.tolist()
+        return sketch(data, design, **options).values.tolist()
 
     return read
 
@@ -594,7 +595,7 @@ def refusal(spent):
 
     def refuse(data, design, **options):
         with pytest.raises(ps.PrivsketchError) as caught:
-            ps.sketch(data, design, **options)
+            sketch(data, design, **options)
         everything = "".join(traceback.format_exception(caught.value))
         assert str(SECRET_NUMBER)[:6] not in everything
         assert SECRET_TEXT not in everything
@@ -856,7 +857,7 @@ def test_cells_of_object_columns_are_read_one_by_one(design, no_noise):
     assert (added == alone).all()
     huge = pd.DataFrame({"a": [2**70], "b": [None], "c": [True]}, dtype=object)
     wanted = np.array([[4.0, 0.0, 1.0]])
-    released = ps.sketch(huge, design, missing="center")
+    released = ps.sketch(ps.Table(huge, missing="center"), design)
     assert (released.values == ps.sketch(wanted, design).values).all()
 
 
@@ -875,7 +876,7 @@ def test_csv_headers_that_are_fine(tmp_path, design, no_noise):
         (tmp_path / "x.csv").write_text(f"{header}\n{rows}", encoding="utf-8")
         assert (ps.sketch(tmp_path / "x.csv", design).values == wanted).all()
     (tmp_path / "x.csv").write_text(f"0,1,2\n{rows}")  # nobody can tell: somebody says it
-    assert (ps.sketch(tmp_path / "x.csv", design, header=True).values == wanted).all()
+    assert (ps.sketch(ps.Table(tmp_path / "x.csv", header=True), design).values == wanted).all()
     (tmp_path / "x.csv").write_text("a,b,c")
     assert not ps.sketch(tmp_path / "x.csv", design).sums.any()
 

@@ -83,3 +83,13 @@ def find_plugin(group: str, name: str) -> Plugin | None:
 def _owner(point: EntryPoint) -> tuple[str, str]:
     dist = point.dist
     return ("an unknown distribution", "?") if dist is None else (dist.name, dist.version)
+
+
+def find_origin(group: str, kind: type) -> str:
+    """Return distribution and version of a class, by its package's entry points; else its name."""
+    package = kind.__module__.partition(".")[0]
+    for points in _registered(group).values():
+        for point in points:
+            if point.module.partition(".")[0] == package:
+                return " ".join(_owner(point))
+    return f"{kind.__module__}.{kind.__qualname__}"

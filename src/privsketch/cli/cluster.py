@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.plugins import plugin_names
@@ -19,12 +18,16 @@ from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     SOURCE,
+    SPEND_AGAIN,
     THREADS,
     NumberOrAuto,
-    chosen_columns,
+    PartName,
+    TableOptions,
     domain_of,
+    dry_run,
     ledger_options,
     stated_domain,
+    stated_engine,
     table_options,
     with_options,
     with_unreadable,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from privsketch.clustering.choose import Choice
     from privsketch.facts.domain import Domain
     from privsketch.facts.schema import Schema
+    from privsketch.tables.table import Table
 
 _AGAIN = "clustering its records again would spend the budget again"
 _METHODS = {
@@ -64,24 +68,8 @@ def methods_of(loss: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_METHODS[loss], *registered]))
 
 
-class _MethodName(click.ParamType):  # type: ignore[type-arg]
-    """The name of a method. Packages are looked up when the option is used, not on import."""
-
-    name = "METHOD"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the name if a method has it."""
-        return self._choice().convert(value, param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the names that begin so."""
-        return self._choice().shell_complete(ctx, param, incomplete)
-
-    @staticmethod
-    def _choice() -> click.Choice[str]:
-        return click.Choice(list(dict.fromkeys(n for loss in _METHODS for n in methods_of(loss))))
+def _all_methods() -> list[str]:
+    return list(dict.fromkeys(name for loss in _METHODS for name in methods_of(loss)))
 
 
 class _MethodOption(click.Option):
@@ -124,7 +112,7 @@ class _MethodOption(click.Option):
 @click.option(
     "--method",
     cls=_MethodOption,
-    type=_MethodName(),
+    type=PartName("METHOD", _all_methods),
     default="auto",
     show_default=True,
     help="How clusters are found; auto chooses from public facts.",
@@ -152,15 +140,11 @@ class _MethodOption(click.Option):
 )
 @click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Title of the report.")
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say which method would be used and what it would cost, without reading a record.",
-)
-@click.option("--force", is_flag=True, help="Replace existing outputs: spends the budget again.")
+@dry_run("Say which method would be used and what it would cost, without reading a record.")
+@SPEND_AGAIN
 @JSON
 def cluster(
-    data: tuple[Path, ...],
+    stated: TableOptions,
     box: tuple[str, str] | None,
     ball: float | None,
     schema: Path | None,
@@ -171,9 +155,6 @@ def cluster(
     loss: str,
     method: str,
     max_clusters: int | None,
-    columns: str | None,
-    written: dict[str, Any],
-    missing: str,
     n_threads: int | None,
     source: str | None,
     ledger: Any,
@@ -199,16 +180,17 @@ def cluster(
     with reported_spending(adaptive=True) as spending:
         import privsketch as ps
         from privsketch._base.formats import write_file
+        from privsketch.facts.schema import schema_of
         from privsketch.ledger.entry import cost_of_budget, counted_refusals, writing_to
+        from privsketch.tables.carried import RecordFiles
 
         # Learn what is wrong before anything is spent.
         if not dry_run:
-            _require_outputs(data, required_output(output), report, force)
+            _require_outputs(stated, required_output(output), report, force)
         domain = stated_domain(box, ball, center, None, schema)
-        domain, written = with_unreadable(domain, written)
-        stated = chosen_columns(columns, data)
+        domain, table = with_unreadable(domain, stated.table)
         with counted_refusals(ledger, what="run"):
-            files = _record_files(data, stated, written, domain)
+            files = RecordFiles.of(table, carry=None, schema=schema_of(domain))
         study = _Study(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
@@ -231,16 +213,15 @@ def cluster(
             return
         output = required_output(output)
         named = source_name(source, output)
+        if schema is None:  # columns that are found by their names are named from here on
+            table = table.stating(columns=files.selection.columns or files.selection.names)
         options = {
-            "columns": stated if schema else files.chosen.columns or files.chosen.names,
-            "format": files.chosen.format,
-            "missing": missing,
             "n_threads": n_threads,
             "source": None if named is None else checked_source(named),
             "ledger": ledger,
         }
         with writing_to(str(output)):
-            model, released = _run(data, study, loss, choice, options, spending)
+            model, released = _run(table, study, loss, choice, options, spending)
         page = None if report is None else _page(model, released, title)
         spending.stop.finish()
         write(model.save, output, spending.begin)
@@ -248,7 +229,7 @@ def cluster(
         say(model.describe(), output)
         say_source(source, output, "run on")
         say_left(ledger, output)
-        if files.chosen.is_found:
+        if files.selection.is_found:
             note(
                 "names in the header of a text file are not published: state them with --columns "
                 "to have them in the model",
@@ -268,33 +249,33 @@ def cluster(
 
 
 def _run(
-    data: tuple[Path, ...],
+    table: Table,
     study: _Study,
     loss: str,
     choice: Choice,
     options: dict[str, Any],
     spending: Spending,
 ) -> tuple[ClusterModel, Sketch | None]:
-    """The model with the names of its columns, in bars.
+    """Return the model with the names of its columns; show bars.
 
     Charges: the budget, once.
     """
     from privsketch.cli.shell.progress import pass_bars
 
-    with pass_bars(data) as advance:
+    with pass_bars(table) as advance:
 
         def progress(name: str, done: int) -> None:
             spending.stop.require_going()
             advance(name, done)
 
-        model, released = _learned(data, study, loss, choice, progress, options)
+        model, released = _learned(table, study, loss, choice, progress, options)
     return replace(model, columns=study.names, reason=choice.reason), released
 
 
 def _page(
     model: ClusterModel, released: Sketch | None, title: str | None
 ) -> bytes | PrivsketchError:
-    """The report; its error if it fails, because the model was paid for and is kept."""
+    """Return the report, or its error: the model was paid for and is kept."""
     from privsketch.pages.report.html import report_page
 
     try:
@@ -331,7 +312,7 @@ class _Study:
         return schema.charged(self.budget) if isinstance(schema, Schema) else self.budget
 
     def design(self) -> Design:
-        """For a sketch of the records."""
+        """Return the design for a sketch of the records."""
         from privsketch.design.plan import plan_design
 
         return plan_design(
@@ -346,7 +327,7 @@ class _Study:
 
 
 def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
-    """The largest number that -k auto considers; None if the number is stated."""
+    """Return the largest number that -k auto considers; None if the number is stated."""
     from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices
 
     check_choices(n_clusters, max_clusters)
@@ -356,7 +337,7 @@ def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
 
 
 def _choice(method: str, loss: str, study: _Study) -> Choice:
-    """A method, and the reason if it was chosen here."""
+    """Return a method, and the reason if it was chosen here."""
     from privsketch.clustering.choose import Choice, chosen_method
 
     if study.n_clusters == "auto":
@@ -392,14 +373,14 @@ def _require_sketch(method: str, loss: str) -> None:
 
 
 def _learned(
-    data: tuple[Path, ...],
+    table: Table,
     study: _Study,
     loss: str,
     choice: Choice,
     progress: Callable[[str, int], None],
     options: dict[str, Any],
 ) -> tuple[ClusterModel, Sketch | None]:
-    """The model, and the sketch that it was learned from, if it was.
+    """Return the model, and the sketch that it was learned from, if it was.
 
     Charges: the budget, once.
     """
@@ -407,16 +388,14 @@ def _learned(
     from privsketch.clustering.choose import cluster_by
     from privsketch.clustering.medians import cluster_medians
     from privsketch.clustering.run import clustered
-    from privsketch.facts.schema import schema_of
-    from privsketch.tables.reading import checked_missing
 
     if choice.method == "sketch":
         progress("sketch", 0)
         released = ps.sketch(
-            list(data),
+            table,
             study.design(),
+            engine=stated_engine(None, n_threads=options.pop("n_threads")),
             progress=lambda done: progress("sketch", done),
-            **asdict(options.pop("format")),
             **options,
         )
         model = ps.learn_kmeans(
@@ -431,21 +410,20 @@ def _learned(
         "budget": study.budget,
         "n_records": study.n_records,
         "random_state": study.random_state,
-        "missing_to_center": checked_missing(options.pop("missing"), schema_of(study.domain)),
         "progress": progress,
         **options,
     }
     if loss == "distances":
         return clustered(
-            cluster_medians, list(data), int(study.n_clusters), method=choice.method, **facts
+            cluster_medians, table, int(study.n_clusters), method=choice.method, **facts
         ), None
-    return cluster_by(choice, list(data), int(study.n_clusters), **facts), None
+    return cluster_by(choice, table, int(study.n_clusters), **facts), None
 
 
 def _forecast(
     study: _Study, choice: Choice, files: Any, n_threads: int | None, said: list[str]
 ) -> str:
-    """What a run would be like, from public facts; the time of a sketch is that of this machine.
+    """Forecast a run from public facts; the time of a sketch is that of this machine.
 
     Cautions that were `said` are not said again.
     """
@@ -473,7 +451,7 @@ def _forecast(
 
 
 def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dict[str, Any]:
-    """The same for machines."""
+    """Return the forecast for machines."""
     import privsketch as ps
     from privsketch.cli.shell.facts import cost_facts, design_facts
     from privsketch.clustering.pipeline.plan import plan_pipeline
@@ -502,28 +480,10 @@ def _method_line(choice: Choice) -> str:
     return f"method      {choice.method}" + (f", because {choice.reason}" if choice.reason else "")
 
 
-def _record_files(
-    data: tuple[Path, ...],
-    columns: Sequence[str | int] | None,
-    written: dict[str, Any],
-    domain: Domain | Schema,
-) -> Any:
-    """The columns that make a record, from names and types alone."""
-    from privsketch.facts.schema import schema_of
-    from privsketch.tables.carried import RecordFiles
-    from privsketch.tables.untyped.format import FileFormat
-
-    return RecordFiles.of(
-        data, columns, carry=None, format=FileFormat(**written), schema=schema_of(domain)
-    )
-
-
-def _require_outputs(
-    data: tuple[Path, ...], output: Path, report: Path | None, force: bool
-) -> None:
+def _require_outputs(stated: TableOptions, output: Path, report: Path | None, force: bool) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
     require_file(report, "a report is a page of its own")
     outputs = [path for path in (output, report) if path is not None]
     for path in outputs:
         require_free(path, force, _AGAIN)
-    require_apart(data, outputs)
+    require_apart(stated, outputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,17 @@ from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     SOURCE,
+    SPEND_AGAIN,
     THREADS,
+    TableOptions,
     choice,
-    chosen_columns,
     domain_of,
+    dry_run,
     ledger_options,
     listed_names,
     stated_domain,
     table_options,
+    with_options,
     with_unreadable,
 )
 from privsketch.cli.shell.output import (
@@ -36,12 +38,6 @@ from privsketch.cli.shell.output import (
 from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 
 _AGAIN = "releasing its records again would spend the budget again"
-
-
-def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(DOMAIN):
-        command = option(command)
-    return command
 
 
 @click.command()
@@ -70,7 +66,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     required=True,
     help="Numbers that are released for each record.",
 )
-@_domain_options
+@with_options(*DOMAIN)
 @choice(
     "--protect",
     ["row", "element"],
@@ -121,25 +117,18 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="FILE",
     help="Write the matrix to a .npy file, once the release is complete.",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say how much noise each number would have, without reading a record or spending.",
-)
-@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+@dry_run("Say how much noise each number would have, without reading a record or spending.")
+@SPEND_AGAIN
 @JSON
 def release(
-    data: tuple[Path, ...],
+    stated: TableOptions,
     output: Path | None,
     box: tuple[str, str] | None,
     ball: float | None,
     schema: Path | None,
     center: str,
     n_components: int,
-    columns: str | None,
-    written: dict[str, Any],
     carry: str | None,
-    missing: str,
     n_threads: int | None,
     source: str | None,
     ledger: Any,
@@ -170,28 +159,20 @@ def release(
         from privsketch.ledger.entry import counted_refusals, writing_to
         from privsketch.projection.files import receipt_path, release_files
         from privsketch.tables.carried import RecordFiles
-        from privsketch.tables.reading import checked_missing
-        from privsketch.tables.untyped.format import FileFormat
+        from privsketch.tables.table import checked_missing
 
         domain = stated_domain(box, ball, center, None, schema)
-        domain, written = with_unreadable(domain, written)
+        domain, table = with_unreadable(domain, stated.table)
         # Learn it before anything is released.
         if not dry_run:
             require_file(required_output(output), "a released table stands beside its receipt")
-            _require_outputs(data, required_output(output), matrix_file, force)
+            _require_outputs(stated, required_output(output), matrix_file, force)
         carried = listed_names(carry) or []
         encoding = schema_of(domain)
         if encoding is not None:
             require_rows(encoding)
         with counted_refusals(ledger, what="rows"):
-            records = RecordFiles.of(
-                data,
-                chosen_columns(columns, data),
-                carried,
-                FileFormat(**written),
-                schema=encoding,
-                neighbours="replace",
-            )
+            records = RecordFiles.of(table, carried, encoding, neighbours="replace")
         projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
         budget = ps.Budget(choices["epsilon"], choices["delta"], "replace")
         say_cautions(domain, budget, None)  # the number of records is not known yet
@@ -211,7 +192,7 @@ def release(
             )
             return
         output = required_output(output)
-        with record_bar(data, "releasing") as advance, writing_to(str(output)):
+        with record_bar(table, "releasing") as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
@@ -222,7 +203,7 @@ def release(
                 projection,
                 output,
                 source=source or output.stem,
-                missing_to_center=checked_missing(missing, encoding),
+                missing_to_center=checked_missing(table.missing, encoding),
                 n_threads=n_threads,
                 progress=progress,
                 finish=spending.stop.finish,
@@ -245,7 +226,7 @@ def release(
 
 
 def _require_outputs(
-    data: tuple[Path, ...], output: Path, matrix_file: Path | None, force: bool
+    stated: TableOptions, output: Path, matrix_file: Path | None, force: bool
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
     from privsketch._base.errors import AccessError
@@ -260,11 +241,11 @@ def _require_outputs(
         outputs.append(matrix_file)
     for path in outputs:
         require_free(path, force, "choose another name" if path is matrix_file else _AGAIN)
-    require_apart(data, outputs)
+    require_apart(stated, outputs)
 
 
 def _forecast(projection: Any, records: Any) -> str:
-    """What a release would be like, from public numbers."""
+    """Forecast a release from public numbers."""
     receipt = projection.receipt()
     reach = projection.protection.reach / projection.n_components**0.5
     noise, law = projection.noise_variance**0.5, projection.noise.law
@@ -282,7 +263,7 @@ def _forecast(projection: Any, records: Any) -> str:
 
 
 def _forecast_facts(projection: Any) -> dict[str, Any]:
-    """The same for machines."""
+    """Return the forecast for machines."""
     from privsketch.cli.shell.facts import receipt_facts
 
     return {

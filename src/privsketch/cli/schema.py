@@ -14,7 +14,7 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, remark
 from privsketch.cli.shell.failure import shell_words
 from privsketch.cli.shell.group import Group
-from privsketch.cli.shell.options import PATH, choice, file_options
+from privsketch.cli.shell.options import PATH, TableOptions, choice, file_options
 from privsketch.cli.shell.output import require_free, say, say_written, write
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ def schema() -> None:
 @file_options
 @click.option("--force", is_flag=True, help="Replace an existing schema with all edits in it.")
 @JSON
-def draft(
-    data: Path, output: Path, neighbours: Neighbours, written: dict[str, Any], force: bool
-) -> None:
+def draft(stated: TableOptions, output: Path, neighbours: Neighbours, force: bool) -> None:
     """Draft a schema from the names and types of a file's columns.
 
     No record is read; you fill in the bounds. CSV files have names only. With the rules of this
@@ -62,10 +60,9 @@ def draft(
     """
     from privsketch._base.formats import write_file
     from privsketch.tables.survey.draft import drafted
-    from privsketch.tables.untyped.format import FileFormat
 
     require_free(output, force, "what was written in it would be lost")
-    found = drafted(data, FileFormat(**written), neighbours)
+    found = drafted(stated.table, neighbours)
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     write(lambda path: write_file(path, text.encode()), output)
     n_columns = len(found["columns"])
@@ -92,7 +89,7 @@ def _field(name: str, value: str | None) -> str:
 @click.argument("data", nargs=-1, type=PATH)
 @file_options
 @JSON
-def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) -> None:
+def check_schema(file: Path, stated: TableOptions) -> None:
     """Check a schema, and whether files have its columns.
 
     Only names and types of DATA are compared, and no record is read; `privsketch check` reads
@@ -105,7 +102,6 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
     from privsketch._base.formats import parse_json, read_file
     from privsketch.facts.schema import Schema
     from privsketch.tables.survey.draft import misfits, open_places
-    from privsketch.tables.untyped.format import FileFormat
 
     content = parse_json(read_file(file), str(file))
     found = open_places(content)
@@ -119,9 +115,9 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
         for text in stops:
             say(f"careful      one record can stop a release: {text}", None)
         facts = {"schema": described.to_json(), "dim": described.dim, "stops": stops}
-        failing, format = RecordError, FileFormat(**written)
+        failing = RecordError
         words = shell_words(click.get_current_context().command)
-        unfit = [text for path in data for text in misfits(described, path, format)]
+        unfit = misfits(described, stated.table)
         found = [RecordError(text).rendered(words) for text in unfit]
     for text in found:
         say(f"open         {text}", None)
@@ -129,4 +125,8 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
     if found:
         things = "1 thing" if len(found) == 1 else f"{len(found)} things"
         raise failing(f"{file}: {things} to mend before it can be used")
-    say("ready        nothing is open" + ("; names and types of all files fit" * bool(data)), None)
+    say(
+        "ready        nothing is open"
+        + ("; names and types of all files fit" * bool(stated.paths)),
+        None,
+    )

@@ -11,14 +11,17 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import (
+    LIMITS,
     MISSING,
     PATH,
     SOURCE,
-    THREADS,
-    choice,
-    chosen_columns,
+    SPEND_AGAIN,
+    TableOptions,
+    dry_run,
+    engine_options,
     ledger_options,
     table_options,
+    with_options,
 )
 from privsketch.cli.shell.output import (
     require_apart,
@@ -54,50 +57,26 @@ _PERSONS = (
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @table_options
 @MISSING
-@THREADS
-@choice(
-    "--engine",
-    ["threads", "pool", "dask", "spark", "cuda"],
-    help="Who sums: threads if left out, processes of this machine, a cluster of Dask's or "
-    "Spark's, or a device of NVIDIA's.",
-    open=True,
-)
-@click.option("--workers", "n_workers", type=int, help="Processes of --engine pool.")
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Dask scheduler, like tcp://host:8786, or Spark master, like spark://host:7077.",
-)
+@engine_options
 @click.option(
     "--expect",
     metavar="FINGERPRINT",
     help="Refuse any design but this one: the first 16 or more characters of its fingerprint.",
 )
 @SIGNED_BY
-@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
-@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
+@with_options(*LIMITS)
 @KEY
 @PASSPHRASE_FILE
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say what the sketch would cost and how long it would take, without reading a record.",
-)
-@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+@dry_run("Say what the sketch would cost and how long it would take, without reading a record.")
+@SPEND_AGAIN
 @JSON
 def sketch(
     design_file: Path,
-    data: tuple[Path, ...],
+    stated: TableOptions,
     output: Path | None,
     source: str | None,
     ledger: Any,
-    columns: str | None,
-    written: dict[str, Any],
-    missing: str,
-    n_threads: int | None,
-    engine: str | None,
-    n_workers: int | None,
-    scheduler: str | None,
+    engine: Any,
     expect: str | None,
     signed_by: tuple[str, ...],
     max_epsilon: float | None,
@@ -144,7 +123,7 @@ def sketch(
             asks = recipe.budget.describe()
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
         if dry_run:
-            cost = ps.estimate_cost(recipe, n_threads=n_threads)
+            cost = ps.estimate_cost(recipe, n_threads=getattr(engine, "n_threads", None))
             told = str(cost)
             if recipe.budget.unit.person is not None:
                 told = f"{cost}\n{_PERSONS}"
@@ -160,29 +139,23 @@ def sketch(
         # Learn it before the budget is spent.
         output = required_output(output)
         require_free(output, force, "sketching its records again would spend the budget again")
-        require_apart(data, [output])
+        require_apart(stated, [output])
         if output.resolve() == design_file.resolve():
             raise AccessError(f"{output}: given twice; designs and results need a file each")
         signer = signing_key(key_file, passphrase_file, output)
         if signer is not None and source is None:
             source = signer.name  # whoever adds sketches up compares the two
-        with record_bar(data) as advance, writing_to(str(output)):
+        with record_bar(stated.table) as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
                 advance(done)
 
             released = ps.sketch(
-                list(data),
+                stated.table,
                 recipe,
                 source=source_name(source, output),
-                columns=chosen_columns(columns, data),
-                **written,
-                missing=missing,
-                n_threads=n_threads,
                 engine=engine,
-                n_workers=n_workers,
-                scheduler=scheduler,
                 progress=progress,
                 ledger=ledger,
             )

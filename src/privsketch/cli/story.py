@@ -26,6 +26,7 @@ from privsketch.cli.shell.spending import Spending
 from privsketch.models.base import nearest
 from privsketch.pages.report.html import save_report
 from privsketch.tables.reading import read_blocks
+from privsketch.tables.table import Table
 
 N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _TRAITS
 EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 patients of all sites
@@ -187,7 +188,7 @@ def _make_sketches(design: ps.Design, paths: list[Path], spending: Spending | No
         "privsketch sketch study.json site-1.csv -o site-1.sketch --ledger site-1.ledger",
     )
     for path, ledger in zip(paths, ledgers, strict=True):
-        with record_bar([path]) as advance:
+        with record_bar(Table(path)) as advance:
             sketch = ps.sketch(
                 path, design, source=path.stem, progress=advance, ledger=(ledger.path, "visits")
             )
@@ -309,7 +310,8 @@ def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
 
 def kept_records(path: Path) -> npt.NDArray[np.float64]:
     """Return the encoded records of a table, one of each patient."""
-    blocks = read_blocks(path, SCHEMA.dim, schema=SCHEMA)
+    table = Table(path)
+    blocks = read_blocks(table, table.selection(SCHEMA.dim, schema=SCHEMA))
     return np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
 
 

@@ -13,8 +13,9 @@ from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     THREADS,
+    TableOptions,
     choice,
-    chosen_columns,
+    dry_run,
     file_options,
     ledger_options,
 )
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from privsketch import Check
     from privsketch.design.recipe import Design
     from privsketch.facts.schema import Schema
+    from privsketch.tables.table import Table
 
 
 @click.command()
@@ -35,10 +37,7 @@ if TYPE_CHECKING:
 @JSON
 def check(
     design_file: Path,
-    data: tuple[Path, ...],
-    columns: str | None,
-    written: dict[str, Any],
-    missing: str,
+    stated: TableOptions,
 ) -> None:
     """Look at a table before anything is spent. For its holder alone.
 
@@ -55,20 +54,13 @@ def check(
 
     wanted = design_or_schema(design_file)
     stop = click.get_current_context().find_root().obj
-    with record_bar(data, "looking") as advance:
+    with record_bar(stated.table, "looking") as advance:
 
         def progress(done: int) -> None:
             stop.require_going()
             advance(done)
 
-        found = ps.check(
-            list(data),
-            wanted,
-            columns=chosen_columns(columns, data),
-            missing=missing,
-            progress=progress,
-            **written,
-        )
+        found = ps.check(stated.table, wanted, progress=progress)
     say(found.describe())
     if wants_json():
         answer(**check_facts(found))
@@ -77,7 +69,7 @@ def check(
 
 
 def check_facts(found: Check) -> dict[str, Any]:
-    """All that was found: exact, for the holder alone, and marked so."""
+    """Return all counts: exact, for the holder alone, and marked so."""
     facts = asdict(found)
     columns = [
         {**column, "faults": dict(column["faults"]), "n_wrong": one.n_wrong}
@@ -94,7 +86,7 @@ def check_facts(found: Check) -> dict[str, Any]:
 
 
 def design_or_schema(path: Path) -> Design | Schema:
-    """What a file describes tables by: a schema has columns and no kind of file of ours."""
+    """Load a design or a schema, whichever a file has."""
     import privsketch as ps
     from privsketch._base.formats import parse_json, read_file
     from privsketch.cli.shell.signing import load_design
@@ -141,16 +133,10 @@ def design_or_schema(path: Path) -> Design | Schema:
 @click.option("--source", help="Name of this set of records in the receipt; none if left out.")
 @ledger_options
 @THREADS
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Say what it would cost, and what a ledger would say, without reading a record.",
-)
+@dry_run("Say what it would cost, and what a ledger would say, without reading a record.")
 @JSON
 def bounds(
-    data: tuple[Path, ...],
-    columns: str,
-    written: dict[str, Any],
+    stated: TableOptions,
     dry_run: bool,
     **options: Any,
 ) -> None:
@@ -167,21 +153,15 @@ def bounds(
         from privsketch.cli.shell.progress import record_bar
 
         if dry_run:
-            _end_dry_bounds(chosen_columns(columns, data) or [], **options)
+            _end_dry_bounds(stated.table, **options)
             return
-        with record_bar(data, "counting") as advance:
+        with record_bar(stated.table, "counting") as advance:
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
                 advance(done)
 
-            found = ps.private_bounds(
-                list(data),
-                chosen_columns(columns, data) or [],
-                progress=progress,
-                **written,
-                **options,
-            )
+            found = ps.private_bounds(stated.table, progress=progress, **options)
         spending.stop.finish()
         spending.begin()
         with standard_output():
@@ -194,21 +174,24 @@ def bounds(
 
 
 def _end_dry_bounds(
-    columns: list[str] | list[int],
+    table: Table,
     *,
     epsilon: float,
     neighbours: Any,
     ledger: Any,
     **options: Any,
 ) -> None:
-    """What bounds would cost."""
+    """Show the cost of bounds."""
     import privsketch as ps
     from privsketch.cli.shell.facts import cost_facts
     from privsketch.ledger.entry import cost_of_budget
     from privsketch.tables.survey.bounds import doublings
 
-    names = ("person", "max_records", "rows_per_person", "missing_person", "unreadable")
-    schema = doublings(columns, **{name: options[name] for name in names})
+    rules = {
+        name: options[name]
+        for name in ("person", "max_records", "rows_per_person", "missing_person")
+    }
+    schema = doublings(table.columns or (), unreadable=table.unreadable, **rules)
     budget = schema.charged(ps.Budget(epsilon, 0.0, neighbours))
     say(f"columns     {', '.join(schema.names)}\ncost        {budget.describe()}")
     say("no record was read; nothing was spent")

@@ -156,7 +156,7 @@ def _search_centers(
     Charges: the shares "subspace" and "sketch".
     """
     if passes.dim <= MAX_SKETCH_COLUMNS:
-        missing = "center" if run.missing_to_center else "error"
+        missing = run.table.missing
         blocks = passes.changed(_unchanged, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
         return _learn_centers(released, n_clusters)

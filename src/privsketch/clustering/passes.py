@@ -9,7 +9,8 @@ numbers in float64, the same unit in all columns: products below 2^53 are exact 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -20,16 +21,13 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.threads import chunks, in_threads
 from privsketch._base.types import Block, Integers, Whole
-from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.facts.schema import Schema
 from privsketch.features.fixedpoint import FAR
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.noise.mechanism import saturating_add
-from privsketch.tables.kinds import OnSpark, kind_of
-from privsketch.tables.marks import Noter
+from privsketch.tables.memory import Selection
 from privsketch.tables.reading import read_blocks
-from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.table import OnSpark, Table
 
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
@@ -42,46 +40,41 @@ _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 class Passes:
     """A table that can be read as often as needed.
 
-    `progress` is called with the name of a pass and 0 when it begins, and then with the numbers of
-    records that were read. It is for the holder only: under "add-remove" the number of records is
-    private. `max_bits` is the resolution: coordinates are below 2^max_bits. `within` is a box about
-    the center of the ball `domain`: records are moved into both.
+    `selection` is what is read for a record, all columns by default. `progress` is called with the
+    name of a pass and 0 when it begins, and then with the numbers of records that were read. It is
+    for the holder only: under "add-remove" the number of records is private. `max_bits` is the
+    resolution: coordinates are below 2^max_bits. `within` is a box about the center of the ball
+    `domain`: records are moved into both.
     """
 
     def __init__(
         self,
         data: Any,
         domain: Domain,
+        selection: Selection | None = None,
         *,
-        columns: Sequence[str | int] | None = None,
-        format: FileFormat = PLAIN,
-        missing_to_center: bool = False,
         n_threads: int | None = None,
-        neighbours: Neighbours = "add-remove",
         progress: Progress | None = None,
         max_bits: int | None = None,
         within: Box | None = None,
-        schema: Schema | None = None,
-        noter: Noter | None = None,
     ) -> None:
-        parts = data if isinstance(data, list | tuple) else [data]
-        self._is_on_spark = kind_of(data) == "spark"
-        if any(isinstance(part, Iterator) for part in parts):
+        table = Table.of(data)
+        if any(isinstance(part.data, Iterator) for part in (table, *table.parts)):
             raise RecordError(
                 "records are read several times, and an iterator can be read once; give an array, "
                 "a table, paths, or a list of blocks"
             )
-        self.domain, self._neighbours, self._to_center = domain, neighbours, missing_to_center
-        self._data, self._columns, self._format = data, columns, format
-        self._schema, self._noter = schema, noter
+        self.dim = len(domain.half_widths)
+        self.domain, self._is_on_spark = domain, table.kind == "spark"
+        self._table = table
+        self._selection = table.selection(self.dim) if selection is None else selection
         self._n_threads, self._progress = n_threads, progress or _no_progress
         self._n_records: int | None = None  # counted by the first pass
-        self.dim = len(domain.half_widths)
         # Squared norms stay exact in float64, and products of two records too.
         bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
         self.bits = min(_MAX_BITS if max_bits is None else max_bits, bits)
         self._quantise = CompiledQuantiser(
-            domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
+            domain, missing_to_center=self._selection.to_center, bits=self.bits, common_unit=True
         )
         self._box_limits: Integers | None = None
         if within is not None:
@@ -91,7 +84,12 @@ class Passes:
 
     def __getstate__(self) -> dict[str, Any]:
         # Work functions travel to the workers of a cluster with their passes, without records.
-        return self.__dict__ | {"_data": None, "_progress": _no_progress, "_noter": None}
+        unnoted = replace(self._selection, noter=None)
+        return self.__dict__ | {
+            "_table": None,
+            "_progress": _no_progress,
+            "_selection": unnoted,
+        }
 
     @property
     def unit(self) -> float:
@@ -153,7 +151,7 @@ class Passes:
         compute = partial(_part_sums, work, max(1, _CHUNK_VALUES // self.dim))
         total, n_records = work(np.zeros((0, self.dim))), 0
         is_first = self._n_records is None
-        for sums, count in self._data.each(compute, note=is_first):
+        for sums, count in self._table.data.each(compute, note=is_first):
             n_records += count
             total = total if sums is None else added(total, sums)
             self._progress(name, count)
@@ -168,7 +166,7 @@ class Passes:
         if self._is_on_spark:
             self._progress(name, 0)
             pieces = partial(_changed_pieces, change)
-            return self._data.mapped(pieces)  # type: ignore[no-any-return]
+            return self._table.data.mapped(pieces)  # type: ignore[no-any-return]
         return chain.from_iterable(_changed_pieces(change, block) for block in self.blocks(name))
 
     def require_here(self, method: str) -> None:
@@ -199,25 +197,17 @@ class Passes:
                 "time; give a table that stays as it is, not a stream"
             )
         self._n_records = n_records
-        if not n_records and self._neighbours == "replace":
+        if not n_records and self._selection.neighbours == "replace":
             raise RecordError(
                 "there are no records; with `neighbours='replace'` their number is public and must "
                 "be at least 1"
             )
 
     def _read(self) -> Iterator[Any]:
-        # Later passes read the same records.
-        noter = self._noter if self._n_records is None else None
-        return read_blocks(
-            self._data,
-            self.dim,
-            self._columns,
-            format=self._format,
-            schema=self._schema,
-            noter=noter,
-            neighbours=self._neighbours,
-            to_center=self._to_center,
-        )
+        selection = self._selection
+        if self._n_records is not None:  # later passes read the same records
+            selection = replace(selection, noter=None)
+        return read_blocks(self._table, selection)
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
         """Quantise records (n, dim) to whole numbers."""

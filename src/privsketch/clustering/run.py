@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from inspect import signature
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,18 +31,13 @@ from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.sketching.build import sketch
+from privsketch.sketching.engines.threads import stated_threads
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.files import expanded
-from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.persons import kept_rows
-from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, stops_nothing
-from privsketch.tables.spill import KeptRows
-from privsketch.tables.untyped.format import PLAIN, FileFormat
-
-if TYPE_CHECKING:
-    from privsketch.sketching.engines.spark import SparkRecords
+from privsketch.tables.reading import names_persons, naming_columns, read_blocks
+from privsketch.tables.table import OnSpark, Table
 
 COUNT = "number of records"
 PERSONS = "persons"
@@ -57,7 +51,7 @@ class Run:
 
     Parameters
     ----------
-    data : table, path or list of blocks
+    data : Table, array, frame, path or list of blocks
         The records. They are read several times.
     domain : Schema, Box or Ball
         With a schema, the attribute `domain` is that of encoded records: a ball where noise is
@@ -66,10 +60,6 @@ class Run:
     budget : Budget
     n_records : float, optional
         A public number, about the number of records.
-    columns, format : optional
-        As in `tables.reading`.
-    missing_to_center : bool
-        Missing values are put at the center of the domain instead of being refused.
     n_threads : int, optional
     source : str, optional
         Public name of the records, for the receipt.
@@ -92,9 +82,6 @@ class Run:
         domain: Domain | Schema,
         budget: Budget,
         n_records: float | None = None,
-        columns: Sequence[str | int] | None = None,
-        format: FileFormat = PLAIN,
-        missing_to_center: bool = False,
         n_threads: int | None = None,
         source: str | None = None,
         random_state: int | None = None,
@@ -115,17 +102,16 @@ class Run:
             raise ParameterError(
                 "budget: its unit is a person, and only a schema says which person has a record"
             )
-        self.data, self.domain, self.budget = _looked_up(data), domain, budget
-        self._kept: KeptRows | None = None  # of persons
-        self._on_spark: SparkRecords | None = None
-        if n_threads is not None and kind_of(data) == "spark":
+        self.table, self.domain, self.budget = Table.of(data), domain, budget
+        self.table.all_files  # noqa: B018 - every pass reads the files that are there now
+        self._encoded: Table | None = None  # records that were read and encoded before
+        if n_threads is not None and self.table.kind == "spark":
             raise ParameterError(
                 f"`n_threads={n_threads}` with a Spark DataFrame: its workers use one thread each; "
                 "leave it out"
             )
         self.n_records = None if n_records is None else require_records(n_records)
-        self.columns, self.names, self.format = columns, names, format
-        self.missing_to_center, self.n_threads = missing_to_center, n_threads
+        self.names, self.n_threads = names, n_threads
         self.source, self.progress = source, progress
         self.seed = public_seed(random_state)
         self.count = count
@@ -155,67 +141,47 @@ class Run:
         within: Box | None = None,
     ) -> Passes:
         """Open passes over the records, in the run's domain or in another one that contains it."""
-        has_persons = self.schema is not None and self.schema.person is not None
-        data, is_encoded = self.data, has_persons
-        if kind_of(data) == "spark":
-            data, is_encoded = self._records_on_spark(), True
-        elif has_persons:
-            data = self._records_of_persons()
+        domain = domain or self.domain
+        table, selection = self.table, self.selection(len(domain.half_widths))
+        if names_persons(selection) or table.kind == "spark":
+            table = self._encoded_records(selection)
+            selection = table.selection(selection.dim, neighbours=self.budget.neighbours)
         return Passes(
-            data,
-            domain or self.domain,
+            table,
+            domain,
+            selection,
+            n_threads=self.n_threads,
+            progress=self.progress,
             max_bits=max_bits,
             within=within,
-            missing_to_center=self.missing_to_center,
-            schema=None if is_encoded else self.schema,
-            noter=None if has_persons else self.noter,
-            **(self.reading() | ({"columns": None, "format": PLAIN} if is_encoded else {})),
         )
 
-    def _chosen(
-        self, dim: int, columns: Sequence[str | int] | None, names: Sequence[str] | None
-    ) -> Selection:
-        """Return the columns of a record, as the first pass reads them."""
-        chosen = chosen_columns(
-            dim,
-            columns,
-            names,
-            self.format,
-            self.schema,
-            neighbours=self.budget.neighbours,
-            to_center=self.missing_to_center,
+    def selection(self, dim: int) -> Selection:
+        """Return what the first pass reads for a record of `dim` numbers."""
+        return self.table.selection(
+            dim, None, self.schema, neighbours=self.budget.neighbours, noter=self.noter
         )
-        return replace(chosen, noter=self.noter)
 
-    def _records_on_spark(self) -> SparkRecords:
-        """Return the records of a Spark DataFrame; those of persons are the same in every pass."""
-        if self._on_spark is None:
+    def _encoded_records(self, selection: Selection) -> Table:
+        """Return records on Spark, or those of persons that count: the same ones in every pass."""
+        if self._encoded is None and self.table.kind == "spark":
             from privsketch.sketching.engines.spark import spark_records
 
-            dim = len(self.domain.half_widths)
-            names = self.names if self.schema is None else None
-            chosen = self._chosen(dim, self.columns, names)
-            with spark_records(self.data, chosen, again=True) as records:
-                self._on_spark = records
-        return self._on_spark
-
-    def _records_of_persons(self) -> KeptRows:
-        """Return the records of persons that count, the same ones in every pass."""
-        schema = self.schema
-        if self._kept is None and schema is not None:
-            chosen = self._chosen(schema.dim, self.columns, None)
+            if self.schema is None and self.names is not None:
+                selection = replace(selection, names=tuple(self.names))
+            with spark_records(self.table, selection, again=True) as records:
+                self._encoded = Table(records, missing=self.table.missing)
+        elif self._encoded is None:
             tell = self.progress or (lambda name, count: None)
             tell(PERSONS, 0)
-            blocks = part_blocks(
-                self.data,
-                chosen,
+            blocks = read_blocks(
+                self.table,
+                selection,
                 n_threads=self.n_threads,
                 progress=lambda count: tell(PERSONS, count),
             )
-            self._kept = kept_rows(blocks, schema.dim)
-        if self._kept is None:
-            raise ParameterError("schema: expected one with a column of persons")
-        return self._kept
+            self._encoded = Table(kept_rows(blocks, selection.dim))
+        return self._encoded
 
     @property
     def ball(self) -> Ball:
@@ -234,16 +200,6 @@ class Run:
                 f"several records of a person (`max_records={self.budget.unit.max_records}`) with "
                 f"`method={method!r}`: its cost is known for one record; keep one of each person"
             )
-
-    def reading(self) -> dict[str, Any]:
-        """Return the parameters that all kinds of passes share."""
-        return {
-            "columns": self.columns,
-            "format": self.format,
-            "n_threads": self.n_threads,
-            "neighbours": self.budget.neighbours,
-            "progress": self.progress,
-        }
 
     def number(self, passes: Passes) -> float:
         """Return the number of records: stated, exact under "replace", or a noisy one.
@@ -306,7 +262,8 @@ class Run:
             feature_map="fourier",
             noise=None if account.shares.is_pure else "gaussian",  # its rho is charged
         )
-        released = sketch(blocks, design, missing=missing, n_threads=self.n_threads, ledger=STEP)
+        engine = stated_threads(self.n_threads)
+        released = sketch(Table(blocks, missing=missing), design, engine=engine, ledger=STEP)
         account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
         return released
 
@@ -366,16 +323,6 @@ def shares_of(sizes: Floats) -> Floats:
     return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))
 
 
-def _looked_up(data: Any) -> Any:
-    """List the files of folders and patterns once: every pass must read the same files."""
-    if kind_of(data) == "path":
-        return expanded(Path(data))
-    if isinstance(data, list | tuple) and any(kind_of(part) == "path" for part in data):
-        parts = [_looked_up(part) for part in data]
-        return [file for part in parts for file in (part if isinstance(part, list) else [part])]
-    return data
-
-
 def _domain_of(schema: Schema, budget: Budget) -> Domain:
     """Return the domain of encoded records for which noise is smallest."""
     ball, box = schema.ball, schema.box
@@ -394,16 +341,15 @@ def clustered(
     Charges: the budget, once.
     """
     run = Run(data, **{name: options.pop(name) for name in _RUN_OPTIONS & options.keys()})
-    dim, is_plain = len(run.domain.half_widths), run.schema is None
-    stated = (run.columns, run.names) if is_plain else (None, None)
+    dim, names = len(run.domain.half_widths), run.names if run.schema is None else None
     with (
-        naming_columns(data, chosen_columns(dim, *stated, run.format, run.schema)),
+        naming_columns(run.table, run.table.selection(dim, names, run.schema)),
         open_entry(
             run.ledger,
             run.cost,
             what="run",
             source=run.source,
-            is_total=stops_nothing(run.schema, run.format, to_center=run.missing_to_center),
+            is_total=run.table.stops_nothing(run.schema),
         ).entered() as entry,
     ):
         run.note_for(entry)

@@ -7,6 +7,7 @@ up in a log that others read. Errors here are rewritten so that they quote no re
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch._base.errors import MissingError, ParameterError, RecordError
 from privsketch._base.types import Floats
 from privsketch.design.cautions import stated_cautions, warn_of
 from privsketch.design.plan import plan_design
@@ -28,10 +29,11 @@ from privsketch.facts.units import field_values
 from privsketch.ledger.entry import Counted, LedgerName, counted_refusals
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.build import sketch
+from privsketch.sketching.engines.threads import stated_threads
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import object_numbers
-from privsketch.tables.reading import checked_missing, read_points
+from privsketch.tables.reading import read_blocks, read_points
+from privsketch.tables.table import Kind, Table, checked_missing, kind_of
 
 _Class = TypeVar("_Class", bound=type)
 # Shared descriptions of parameters and attributes, by the mark that stands for them.
@@ -55,6 +57,14 @@ _SHARED = {
     "seed": """random_state : int, optional
         Governs public randomness only: frequencies, directions, starts of a search. The noise has
         no seed, so two fits differ.""",
+    "X": """Parameters
+        ----------
+        X : Table, array, data frame or, for k-means, sparse matrix; (n_records, n_columns)
+        y : ignored""",
+    "clusters": """receipt_ : Receipt
+        What the fit cost, with its parts: one charge of (epsilon, delta) in all.
+    model_ : ClusterModel
+        The model, which can be saved.""",
     "seen": """n_features_in_ : int
     feature_names_in_ : ndarray of str
         Defined when X has string column names.""",
@@ -62,11 +72,12 @@ _SHARED = {
 
 
 def documented(estimator: _Class) -> _Class:
-    """Fill in the shared parts of an estimator's docstring: {budget}, {domain} and others."""
-    page = estimator.__doc__ or ""
-    for mark, text in _SHARED.items():
-        page = page.replace(f"{{{mark}}}", text)
-    estimator.__doc__ = page
+    """Fill in the shared parts of docstrings of an estimator: {budget}, {domain} and others."""
+    for thing in (estimator, vars(estimator)["fit"]):
+        page = thing.__doc__ or ""
+        for mark, text in _SHARED.items():
+            page = page.replace(f"{{{mark}}}", text)
+        thing.__doc__ = page
     return estimator
 
 
@@ -105,20 +116,33 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _table_in(
         self, X: Any, domain: Domain | Schema, *, sparse: bool = False
-    ) -> tuple[Any, Domain | Schema, int]:
+    ) -> tuple[Table, Domain | Schema, int]:
         """Return a table for `fit`, the domain of its records, and their number of coordinates.
 
-        With a schema, which reads tables of any kind, X stays as it is.
+        A Table stays as it is, and so does everything with a schema, which reads tables of any
+        kind; other arrays and frames are checked as scikit-learn does, and become arrays.
         """
+        table = Table.of(X)
+        if table.missing not in ("error", self.missing):
+            raise ParameterError(
+                f"`missing={table.missing!r}` in the Table: state it in the estimator, whose "
+                "`predict` needs it too"
+            )
         if isinstance(domain, Schema):
-            seen(self, X)
-            return X, domain, domain.dim
-        if kind_of(X) == "spark":
-            width = _columns_on_spark(self, X)
-            return X, domain.with_dim(width), width
+            seen(self, X, domain)
+            return table, domain, domain.dim
+        table = table.stating(missing=self.missing)
+        if table.kind == "spark":
+            width = _columns_on_spark(self, table.data)
+            return table, domain.with_dim(width), width
+        if isinstance(X, Table):
+            width = _width_of(table, domain.dim)
+            _note_columns(self, _names_of(table) or range(width))
+            return table, domain.with_dim(width), width
         with counted_refusals(self.ledger, what="fit"):
-            table = validated(self, X, reset=True, sparse=sparse)
-        return table, domain.with_dim(table.shape[1]), int(table.shape[1])
+            array = validated(self, table.data, reset=True, sparse=sparse, kind=table.kind)
+        table = Table(array, missing=self.missing)
+        return table, domain.with_dim(array.shape[1]), int(array.shape[1])
 
     def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
         """Warn about a doubtful domain or budget before anything is spent."""
@@ -149,15 +173,16 @@ class PrivateLearner(PrivateEstimator):
     neighbours: Neighbours = "add-remove"
     n_records: float | None = None
 
-    def _public_records(self, table: Any, domain: Domain | Schema) -> float | None:
+    def _public_records(self, table: Table, domain: Domain | Schema) -> float | None:
         """Return the number of records if it is stated, or public under "replace".
 
         With a schema the table has not been read yet.
         """
         if self.n_records is not None or self.neighbours == "add-remove":
             return self.n_records
-        is_counted = not isinstance(domain, Schema) and kind_of(table) != "spark"
-        return int(table.shape[0]) or None if is_counted else None
+        kinds = ("array", "pandas", "sparse")
+        is_counted = not isinstance(domain, Schema) and table.kind in kinds
+        return int(table.data.shape[0]) or None if is_counted else None
 
     def _planned(
         self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
@@ -173,18 +198,18 @@ class PrivateLearner(PrivateEstimator):
             **{"n_records": self.n_records, **choices},
         )
 
-    def _released(self, table: Any, design: Design) -> Sketch:
+    def _released(self, table: Table, design: Design) -> Sketch:
         """Release the sketch of a table, and keep it with its receipt as `sketch_`, `receipt_`.
 
         Charges: the design's budget, once.
         """
-        released = sketch(
-            table,
-            design,
-            missing=self.missing,
-            n_threads=self.n_threads,
-            ledger=Counted(self.ledger),
-        )
+        if self.n_threads is not None and table.kind == "spark":
+            raise ParameterError(
+                f"`n_threads={self.n_threads}` with a Spark DataFrame: its workers use one thread "
+                "each; leave it out"
+            )
+        engine = stated_threads(self.n_threads)
+        released = sketch(table, design, engine=engine, ledger=Counted(self.ledger))
         # Keep what was paid for, even if learning is interrupted.
         self.sketch_: Sketch | None = released
         self.receipt_: Receipt = released.receipt
@@ -192,8 +217,8 @@ class PrivateLearner(PrivateEstimator):
 
     def _run_facts(self) -> dict[str, Any]:
         """Return the options of a clustering run, besides domain and budget."""
+        checked_missing(self.missing)
         return {
-            "missing_to_center": checked_missing(self.missing),
             "n_threads": self.n_threads,
             "random_state": self.random_state,
             "ledger": Counted(self.ledger),
@@ -229,6 +254,43 @@ class PrivateLearner(PrivateEstimator):
         return rows
 
 
+class PredictsLabels:
+    """Labels of rows, by the model of `fit`: of clusters and mixtures."""
+
+    def predict(self: Any, X: Any) -> npt.NDArray[np.int64]:
+        """Return the index of the nearest center, or the most probable component, of each row.
+
+        The labels are exact: as sensitive as the rows of X themselves.
+        """
+        rows = self._completed(X)
+        return np.asarray(self.model_.predict(rows))
+
+    def fit_predict(self: Any, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
+        """Fit on X, then predict its labels. Charges once; the labels are not private."""
+        return np.asarray(self.fit(X).predict(X))
+
+
+class ScoresRows:
+    """Scores of rows, by the density of the model of `fit`: of mixtures and components."""
+
+    def score_samples(self: Any, X: Any) -> Floats:
+        """Return the logarithm of the density at each row of X, (n,), as sensitive as the rows.
+
+        For components it is that of probabilistic PCA.
+        """
+        rows = self._completed(X)
+        return np.asarray(self.model_.score_samples(rows))
+
+    def score(self: Any, X: Any, y: object = None) -> float:
+        """Return the mean of `score_samples`.
+
+        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
+        release without a charge: publish scores of other records only.
+        """
+        rows = self._completed(X)
+        return float(self.model_.score(rows))
+
+
 def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
     """Return the centers, in the units of the table if all its columns are numbers."""
     if model.schema is None or not model.schema.is_numeric:
@@ -236,8 +298,14 @@ def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
     return field_values(model.schema, model.centers)
 
 
-def seen(estimator: Any, X: Any) -> None:
-    """Note the number and the names of the columns of X, which are public."""
+def seen(estimator: Any, X: Any, schema: Schema) -> None:
+    """Note the number and the names of the columns of X, which are public.
+
+    A Table has those that it states, or those of the schema.
+    """
+    if isinstance(X, Table):
+        _note_columns(estimator, X.columns or _names_of(X) or schema.all_names)
+        return
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError(_NO_PATH)
     if kind_of(X) == "spark":
@@ -257,24 +325,60 @@ def _columns_on_spark(estimator: Any, X: Any) -> int:
     names = list(X.columns)
     if not names:
         raise RecordError("X: the table has no columns")
-    estimator.n_features_in_ = len(names)
-    estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    _note_columns(estimator, names)
     return len(names)
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
+def _names_of(table: Table) -> tuple[str | int, ...] | None:
+    """Return the columns of a Table by what is stated, or by the names of a frame."""
+    if table.columns is not None:
+        return tuple(table.columns)
+    if table.kind not in ("pandas", "spark"):
+        return None
+    return tuple(str(name) for name in table.data.columns)
+
+
+def _width_of(table: Table, dim: int | None) -> int:
+    """Return the number of columns of a Table: stated, of an array, or the number expected."""
+    if table.columns is not None:
+        return len(table.columns)
+    shape: tuple[int, ...] = getattr(table.data, "shape", ())
+    if table.kind in ("array", "pandas", "sparse") and len(shape) == 2:
+        return int(shape[1])
+    if dim is None:
+        raise ParameterError(
+            "X: the number of columns is not stated; name them with Table(..., columns=[...]), or "
+            "state the `dim` of the domain"
+        )
+    return dim
+
+
+def _note_columns(estimator: Any, columns: Sequence[str | int]) -> None:
+    """Set scikit-learn's attributes: the number of columns, and their names if all have one."""
+    estimator.n_features_in_ = len(columns)
+    estimator.__dict__.pop("feature_names_in_", None)
+    if all(isinstance(name, str) for name in columns):
+        estimator.feature_names_in_ = np.asarray(list(columns), dtype=object)
+
+
+def validated(
+    estimator: Any, X: Any, *, reset: bool, sparse: bool = False, kind: Kind | None = None
+) -> Any:
     """Return X as an array; errors never quote a value of a record.
 
     `reset` is for `fit`, which has its own rule for missing values. With `sparse`, matrices of
     SciPy are allowed and stay as they are.
     """
-    if kind_of(X) == "spark":
+    if isinstance(X, Table):
+        return _array_of(estimator, X, reset=reset)
+    kind = kind_of(X) if kind is None else kind
+    if kind == "spark":
         raise RecordError(
             "X: a Spark DataFrame; `fit` of clusters, components and mixtures reads one, "
             "everything else needs an array or a data frame that is here"
         )
     # Dates would be converted silently, and values under a mask would be read.
-    if reset and kind_of(X) == "pandas" and X.ndim == 2:
+    if reset and kind == "pandas" and X.ndim == 2:
         _require_number_columns(X)
     kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
     if any(getattr(kind, "kind", "f") not in "fiubOc" for kind in kinds):
@@ -285,7 +389,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError(_NO_PATH)
     keep_missing = reset or estimator.missing == "center"
-    table = _numbers_of_objects(X)
+    table = _numbers_of_objects(X, kind)
     failure: Exception | None = None
     try:
         array = validate_data(
@@ -301,11 +405,29 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
         text = str(error)
         if isinstance(error, TypeError) and "sparse" in text.lower():
             raise  # scikit-learn's message about sparse input quotes nothing
-        kind = CellError if isinstance(error, TypeError) else RecordError
-        failure = kind(_without_values(text))
+        failing = CellError if isinstance(error, TypeError) else RecordError
+        failure = failing(_without_values(text))
     if failure is not None:
         raise failure  # outside of the except block: scikit-learn's error is not its context
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
+
+
+def _array_of(estimator: Any, table: Table, *, reset: bool) -> npt.NDArray[np.float64]:
+    """Return the records of a Table as an array, by the columns that `fit` has seen."""
+    expected = None if reset else estimator.n_features_in_
+    width = _width_of(table, expected)
+    if reset:
+        _note_columns(estimator, _names_of(table) or range(width))
+    elif width != expected:
+        raise RecordError(f"X has {width} columns, {type(estimator).__name__} expects {expected}")
+    names = None if reset else getattr(estimator, "feature_names_in_", None)
+    selection = table.selection(width, None if table.columns is not None else names)
+    blocks = [np.asarray(block, np.float64) for block in read_blocks(table, selection)]
+    array = np.concatenate([np.empty((0, width)), *blocks])
+    is_finite = np.isfinite(array).all(axis=0)
+    if not reset and estimator.missing == "error" and not is_finite.all():
+        raise MissingError(int(np.argmin(is_finite)))
+    return array
 
 
 def _require_number_columns(frame: Any) -> None:
@@ -328,13 +450,13 @@ def _not_numeric(name: str, *, is_date: bool = False) -> str:
     )
 
 
-def _numbers_of_objects(X: Any) -> Any:
+def _numbers_of_objects(X: Any, kind: Kind) -> Any:
     """Return X with Python objects read one by one, as numbers or missing values.
 
     scikit-learn converts a column as a whole: a cell that is not a float would stop all others,
     and a date would become a number.
     """
-    if kind_of(X) == "pandas":
+    if kind == "pandas":
         kinds = X.dtypes if X.ndim == 2 else ()
         indices = [index for index, kind in enumerate(kinds) if kind.kind == "O"]
         numbers = [

@@ -13,7 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
 from privsketch.clustering.choose import Choice, Method, chosen_method, cluster_by, method_names
-from privsketch.estimators.base import PrivateLearner, centers_of, documented, validated
+from privsketch.estimators.base import (
+    PredictsLabels,
+    PrivateLearner,
+    centers_of,
+    documented,
+    validated,
+)
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
 from privsketch.facts.schema import Schema, schema_of
@@ -93,7 +99,7 @@ class KMeansOptions:
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-means with differential privacy for one record.
 
     Every fitted attribute is a function of what `fit` released and of public facts, so all
@@ -145,12 +151,9 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         Share of the records in each cluster.
     width_ : float or None
         Standard deviation of the clusters per coordinate; method "sketch" only.
-    receipt_ : Receipt
-        What the fit cost: one charge of (epsilon, delta).
     sketch_ : Sketch or None
         The release itself; method "sketch" only.
-    model_ : ClusterModel
-        The model, which can be saved.
+    {clusters}
     {seen}
 
     Examples
@@ -174,10 +177,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
 
         Charges: epsilon and delta, once.
 
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         options = KMeansOptions.of(self.options)
@@ -316,10 +316,6 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         rows = max(1, _BLOCK_VALUES // table.shape[1])
         for first in range(0, table.shape[0], rows):
             yield self._filled(table[first : first + rows])
-
-    def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
-        """Fit on X, then predict its labels. Charges once; the labels are not private."""
-        return self.fit(X).predict(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

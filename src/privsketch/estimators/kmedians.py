@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.base import ClusterMixin
 
 from privsketch._base.errors import require_count
 from privsketch.clustering.medians import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
-from privsketch.estimators.base import PrivateLearner, centers_of, documented
+from privsketch.estimators.base import PredictsLabels, PrivateLearner, centers_of, documented
 
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateKMedians(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-medians with differential privacy for one record.
 
     Centers make the sum of distances small, not that of squared distances as in k-means: a few
@@ -46,10 +44,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     cluster_centers_ : (n_clusters, n_features_in_) float64
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
-    receipt_ : Receipt
-        What the fit cost, with its parts: one charge of (epsilon, delta) in all.
-    model_ : ClusterModel
-        The model, which can be saved.
+    {clusters}
     {seen}
 
     Examples
@@ -73,10 +68,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
 
         Charges: epsilon and delta, once; no delta with "partition-tree".
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         require_count("n_clusters", self.n_clusters)
@@ -102,14 +94,6 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         self.weights_ = model.weights
         return self
 
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the index of the nearest center for each row of X.
-
-        The labels are exact: as sensitive as the rows of X themselves.
-        """
-        rows = self._completed(X)
-        return self.model_.predict(rows)
-
     def score(self, X: Any, y: object = None) -> float:
         """Return minus the k-medians cost of X: the sum of distances to the nearest centers.
 
@@ -118,7 +102,3 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         """
         rows = self._completed(X)
         return self.model_.score(rows)
-
-    def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
-        """Fit on X, then predict its labels. Charges once; the labels are not private."""
-        return self.fit(X).predict(X)

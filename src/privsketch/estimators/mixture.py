@@ -15,7 +15,7 @@ from privsketch._base.types import Floats
 from privsketch.clustering.baselines import em
 from privsketch.clustering.run import clustered
 from privsketch.design.size import CovarianceType
-from privsketch.estimators.base import PrivateLearner, documented
+from privsketch.estimators.base import PredictsLabels, PrivateLearner, ScoresRows, documented
 from privsketch.estimators.kmeans import OF_DESIGNS
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
@@ -26,7 +26,12 @@ from privsketch.models.mixture import GaussianMixtureModel
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateGaussianMixture(
+    PredictsLabels,
+    ScoresRows,
+    DensityMixin,  # type: ignore[misc]
+    PrivateLearner,
+):
     """Gaussian mixture with differential privacy for one record.
 
     `fit` releases one sketch of the records and learns the mixture from it, or noisy sums in
@@ -106,10 +111,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
 
         Charges: epsilon and delta, once.
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         require_one_of("method", self.method, METHODS)
@@ -164,33 +166,10 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         self.converged_ = model.misfit is not None and model.misfit <= MISFIT
         return self
 
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the most probable component of each row of X, as sensitive as the row."""
-        rows = self._completed(X)
-        return self.model_.predict(rows)
-
-    def fit_predict(self, X: Any, y: object = None) -> npt.NDArray[np.int64]:
-        """Fit on X, then predict its labels. Charges once; the labels are not private."""
-        return self.fit(X).predict(X)
-
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each component for each row of X, (n, n_components)."""
         rows = self._completed(X)
         return self.model_.predict_proba(rows)
-
-    def score_samples(self, X: Any) -> Floats:
-        """Return the logarithm of the density at each row of X, (n,), as sensitive as the rows."""
-        rows = self._completed(X)
-        return self.model_.score_samples(rows)
-
-    def score(self, X: Any, y: object = None) -> float:
-        """Return the mean of `score_samples`.
-
-        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
-        release without a charge: publish scores of other records only.
-        """
-        rows = self._completed(X)
-        return self.model_.score(rows)
 
     def bic(self, X: Any) -> float:
         """Return the Bayesian information criterion for X (lower is better).

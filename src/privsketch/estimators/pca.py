@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from privsketch._base.errors import ParameterError, RecordError, require_count, require_one_of
 from privsketch._base.types import Floats
-from privsketch.estimators.base import PrivateLearner, documented
+from privsketch.estimators.base import PrivateLearner, ScoresRows, documented
 from privsketch.learning.pca.learner import check_choices, learn_pca
 
 DEFAULT_MAX_COMPONENTS = 10  # of n_components="auto"; by trial
@@ -20,7 +20,12 @@ MAPS = {"auto": None, "sketch": "quadratic", "covariance": "second-moments"}
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearner):  # type: ignore[misc]
+class PrivatePCA(
+    ScoresRows,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    PrivateLearner,
+):
     """Principal components with differential privacy for one record.
 
     `fit` releases noisy second moments of the records, or sums of their squares along random
@@ -109,10 +114,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
 
         Charges: epsilon and delta, once.
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         budget, domain = self._public_facts(self.neighbours)
         self._check_choices()
@@ -177,23 +179,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         except (ValueError, TypeError, OverflowError):
             raise RecordError("X: expected a table of finite numbers") from None
         return self.model_.inverse_transform(rows)
-
-    def score_samples(self, X: Any) -> Floats:
-        """Return the logarithm of the density of probabilistic PCA at each row of X, (n,).
-
-        It is as sensitive as the rows of X themselves.
-        """
-        rows = self._completed(X)
-        return self.model_.score_samples(rows)
-
-    def score(self, X: Any, y: object = None) -> float:
-        """Return the mean of `score_samples`.
-
-        It is an exact statement about X, as sensitive as its rows. For the records of `fit` it is a
-        release without a charge: publish scores of other records only.
-        """
-        rows = self._completed(X)
-        return self.model_.score(rows)
 
     @property
     def _n_features_out(self) -> int:

@@ -22,7 +22,8 @@ from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.ledger.entry import Counted
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
-from privsketch.tables.reading import checked_missing, read_points
+from privsketch.tables.reading import read_points
+from privsketch.tables.table import checked_missing
 
 _DRAWING_PARAMETERS = tuple(signature(Projection.draw).parameters)
 
@@ -121,10 +122,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         Charges: nothing. Of X it takes the number and the names of columns; it refuses what
         `transform` would refuse.
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n_records, n_columns)
-        y : ignored
+        {X}
         """
         self._fitted_table(X)
         return self
@@ -159,7 +157,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         budget, domain = self._public_facts("replace")
         self._check_choices()
         if isinstance(domain, Schema):
-            seen(self, X)
+            seen(self, X, domain)
             table = read_points(X, domain)[0]
         else:
             table = validated(self, X, reset=True)

@@ -71,7 +71,7 @@ def release_files(
     receipts: list[Receipt] = []
     try:
         with (
-            naming_columns(list(records.paths), records.chosen),
+            naming_columns(records.table, records.selection),
             table_writer(output, table, names, records.carried) as write,
         ):
             n_rows = _copy(
@@ -91,7 +91,7 @@ def release_files(
             raise RecordError(
                 "the table has no records: their number is public here, and must be at least 1"
             )
-        carried = records.chosen.carried
+        carried = records.selection.carried
         if carried:
             unprotected = f"columns copied without protection: {', '.join(carried)}"
             receipts[0] = replace(receipts[0], assumption=unprotected)
@@ -130,7 +130,7 @@ def _copy(
 
     n_rows = 0
     for released in releases(blocks()):
-        rows = carried.take(len(released)) if records.chosen.carried else None
+        rows = carried.take(len(released)) if records.selection.carried else None
         write(released, rows)
         n_rows += len(released)
         if progress is not None:

@@ -1,1 +1,3 @@
-"""Records to a sketch, and sketches to a sum."""
+"""Records to a private sketch, sketches to their sum, and the engines that compute."""
+
+from privsketch.sketching import engines as engines

@@ -121,7 +121,7 @@ MEASURED = {
 
 
 def design_cost(design: Design) -> float:
-    """Nanoseconds of one core per record that sketching by a design takes."""
+    """Return nanoseconds of one core per record that sketching by a design takes."""
     return sketching_cost(
         feature_map=design.feature_map,
         n_features=design.n_features,
@@ -140,7 +140,7 @@ def sketching_cost(
     masks: Masks | None = None,
     model: CostModel = COSTS,
 ) -> float:
-    """Nanoseconds of one core per record, those left out by sampling included."""
+    """Return nanoseconds of one core per record, those left out by sampling included."""
     every = model.quantise * dim
     work = _whole(feature_map, n_features, dim, structured, model)
     if masks is None:
@@ -163,7 +163,7 @@ def sketching_cost(
 def _whole(
     feature_map: str, n_features: int, dim: int, structured: bool, model: CostModel
 ) -> float:
-    """All features of a quantised record."""
+    """Return all features of a quantised record."""
     if feature_map == "second-moments":
         return model.product * dim * (dim + 1) / 2 + model.coarse * dim
     if feature_map == "cells":

@@ -67,11 +67,11 @@ class Cost:
     file_size: int
 
     def seconds(self, n_records: float) -> float:
-        """Time for a number of records."""
+        """Return the time for a number of records."""
         return self.seconds_per_million_records * (require_records(n_records) / 1e6)
 
     def describe(self) -> str:
-        """In words, three lines."""
+        """Return the estimate in words, three lines."""
         threads = "1 thread" if self.n_threads == 1 else f"{self.n_threads} threads"
         return "\n".join(
             [
@@ -87,7 +87,7 @@ class Cost:
 
 
 def estimate_cost(design: Design, *, n_threads: int | None = None) -> Cost:
-    """Time, memory and file size of a sketch on this machine, before any record is read.
+    """Return time, memory and file size of a sketch on this machine, before any record is read.
 
     Charges: nothing. Kernels of the design are compiled, which `ps.sketch` then need not do, and
     run on public random numbers for about 50 ms; longer if a few records take longer. The time
@@ -116,7 +116,7 @@ def estimate_cost(design: Design, *, n_threads: int | None = None) -> Cost:
     records = public_records(design.domain, max(rows, _RECORD_VALUES // design.dim))
 
     def run(rows: int, n_pieces: int, threads: int = 1) -> float:
-        """Seconds per record, of pieces that lie in memory one after the other."""
+        """Return seconds per record, of pieces that lie in memory one after the other."""
         n_places = len(records) // rows
         starts = (rows * (piece % n_places) for piece in range(n_pieces))
         pieces = [records[start : start + rows] for start in starts]
@@ -145,7 +145,7 @@ def estimate_cost(design: Design, *, n_threads: int | None = None) -> Cost:
 
 
 def public_records(domain: Domain, n: int) -> Floats:
-    """Numbers (n, dim) that lie in a domain, as most records do: what does not is moved there."""
+    """Return numbers (n, dim) in a domain, where most records lie."""
     half = domain.half_widths
     if isinstance(domain, Ball):
         half = half / np.sqrt(len(half))
@@ -154,7 +154,7 @@ def public_records(domain: Domain, n: int) -> Floats:
 
 
 def _memory(design: Design, summer: RecordSums, threads: int) -> int:
-    """Bytes of what is read ahead, of what threads work on, and of the frequencies."""
+    """Return bytes of what is read ahead, of what threads work on, and of the frequencies."""
     dim, m = design.dim, design.n_features
     rows = rows_at_once(dim, summer)
     ahead = 8 * max(AHEAD_VALUES, 2 * threads * rows * dim) + 2 * 8 * dim * rows_per_block(dim)

@@ -25,7 +25,7 @@ def joined_sketch(
     exact_count: int | None = None,
     sampler: str = OWN_SAMPLER,
 ) -> Sketch:
-    """A sketch of the total of `sources`, with the noise and the receipt of a shared total.
+    """Return a sketch of the total of `sources`, with the noise and the receipt of a shared total.
 
     Charges nothing: the words are released already.
 

@@ -46,7 +46,7 @@ def require_possible(sketch: Sketch) -> None:
 
 
 def why_impossible(sketch: Sketch) -> str | None:
-    """What of a sketch no records can have led to, in words; None if there is nothing."""
+    """Describe what no records can have led to in a sketch; None if there is nothing."""
     design, noise = sketch.design, sketch.design.sum_noise
     reach = _reach(sketch, noise.sums_law)
     count_reach = reach if noise.count_law is None else _reach(sketch, noise.count_law)
@@ -80,7 +80,7 @@ def why_impossible(sketch: Sketch) -> str | None:
 
 
 def _reach(sketch: Sketch, law: NoiseLaw) -> float:
-    """What the noise of no number of the sketch exceeds, but for the chance of a false alarm."""
+    """Return a bound that no noise in the sketch exceeds, but for the chance of a false alarm."""
     draws = len(sketch.ids) + sum(total.n_tellers for total in sketch.shared)
     chance = FALSE_ALARM / (4 * draws)
     own = sketch.releases_apart()
@@ -97,7 +97,7 @@ def _reach(sketch: Sketch, law: NoiseLaw) -> float:
 
 
 def _one_reach(law: NoiseLaw, chance: float) -> float:
-    """The same of one noise, drawn at a scale near that of its law."""
+    """Return this bound for one noise, drawn at a scale near that of its law."""
     if law.kind == "gaussian":  # subgaussian (Canonne, Kamath and Steinke 2020)
         one = law.scale * math.sqrt(2 * math.log(2 * law.n_components / chance))
     elif law.kind == "laplace":
@@ -110,7 +110,7 @@ def _one_reach(law: NoiseLaw, chance: float) -> float:
 def _sum_bounds(
     design: Design, sums: Floats, reach: float, most: float, least: float
 ) -> tuple[Floats, Floats]:
-    """(n_values,) between which exact sums lie, for `least` to `most` records."""
+    """Return (n_values,) between which exact sums lie, for `least` to `most` records."""
     contribution, factor = design.contribution, design.sum_noise.factor
     if isinstance(contribution, QuadraticContribution):
         high = factor * np.array(contribution.per_feature, dtype=np.float64) * most
@@ -142,7 +142,7 @@ def _sum_bounds(
 
 
 def _least_cosines(design: Design) -> Floats:
-    """(n_features,) the least cosine of any record of the domain, for each feature."""
+    """Return (n_features,) the least cosine of any record of the domain, for each feature."""
     radians, half = design.radians(), design.domain.half_widths
     if isinstance(design.domain, Ball):
         phases = np.sqrt(np.square(radians).sum(axis=1)) * float(half[0])
@@ -152,7 +152,7 @@ def _least_cosines(design: Design) -> Floats:
 
 
 def _multiplied(sketch: Sketch) -> str | None:
-    """Whether all numbers are multiples of one: noise has no common divisor."""
+    """Return whether all numbers are multiples of one: noise has no common divisor."""
     law, noise = sketch.design.sum_noise.sums_law, sketch.design.sum_noise
     if sketch.receipt.sampler.startswith(INSECURE):
         return None

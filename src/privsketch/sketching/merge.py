@@ -108,7 +108,7 @@ def merge(
 
 
 def weight_lines(sketch: Sketch) -> list[str]:
-    """Sources whose records do not count once each, a line for each."""
+    """Return a line for each source whose records do not count once."""
     return [
         f"the records of {source} count {weight} times each"
         for source, weight in zip(sketch.sources, sketch.weights, strict=True)
@@ -148,7 +148,7 @@ def _require_own_noise(parts: Sequence[Sketch]) -> None:
 
 
 def _log_repeat(law: NoiseLaw) -> float:
-    """Logarithm of the chance, from above, that noise takes any value stated beforehand.
+    """Return logarithm of the chance, from above, that noise takes any value stated beforehand.
 
     Two sketches are equal if the noise of one is that of the other and the difference of their
     sums, which the largest probability of the law bounds whatever the difference is. That of all

@@ -29,8 +29,8 @@ from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.budget import Neighbours, checked_source, exact
 from privsketch.sketching.build import sketch
-from privsketch.tables.kinds import kind_of
-from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks
+from privsketch.tables.reading import read_blocks
+from privsketch.tables.table import Table, checked_missing
 
 if TYPE_CHECKING:
     from opendp.mod import Domain, Measure, Measurement, Metric, Transformation
@@ -39,7 +39,7 @@ TABLE = "table of privsketch"
 
 
 def table_domain() -> Domain:
-    """OpenDP's domain of the tables that a study may be asked about several times.
+    """Return OpenDP's domain of tables that can be read several times.
 
     Everything that `privsketch.sketch` reads: arrays, frames, paths, lists of them, but for
     iterators, which are used up after the first answer.
@@ -56,7 +56,7 @@ def make_sketch(
     missing: str = "error",
     output_measure: Measure | None = None,
 ) -> Measurement:
-    """A sketch as a measurement of OpenDP: it takes a table and releases a `Sketch`.
+    """Make a measurement of OpenDP that takes a table and releases a `Sketch`.
 
     OpenDP's features "contrib" and "honest-but-curious" must be enabled: it cannot check the
     privacy of code that is not its own.
@@ -107,7 +107,7 @@ def make_sketch(
     checked_missing(missing, design.schema)
 
     def release(data: Any) -> Any:
-        return sketch(_checked_table(data), design, source=source, missing=missing)
+        return sketch(_checked_table(data).stating(missing=missing), design, source=source)
 
     measure, privacy_map = _cost(design)
     measurement = make_user_measurement(
@@ -121,7 +121,7 @@ def make_sketch(
 def make_column(
     design: Design, column: str | int, *, n_records: int | None = None
 ) -> Transformation:
-    """One column of a table as OpenDP's vector of floats, for its own statistics of that column.
+    """Make a transformation from a table to a column, for OpenDP's own statistics of that column.
 
     The vector has a number for every row of the table, NaN where it is missing, also for rows
     that a schema leaves out of a sketch: one row is one number, so distances stay what they are.
@@ -141,8 +141,7 @@ def make_column(
     >>> import opendp.prelude as dp, privsketch as ps
     >>> from privsketch.sketching.opendp import make_column
     >>> dp.enable_features("contrib", "honest-but-curious")
-    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
-    ...                         budget=ps.Budget(epsilon=0.5), random_state=0)
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(0.5))
     >>> count = make_column(design, 0) >> dp.t.then_count() >> dp.m.then_laplace(scale=10.0)
     >>> count.map(1)
     0.1
@@ -165,16 +164,16 @@ def make_column(
         )
     if n_records is not None:
         n_records = require_count("n_records", n_records)
-    chosen = chosen_columns(1, [column], None, neighbours=design.budget.neighbours)
     metric = _metric(design)
 
     def values(data: Any) -> Floats:
-        blocks = part_blocks(_checked_table(data), chosen)
+        table = _checked_table(data).stating(columns=[column])
+        blocks = read_blocks(table, table.selection(1, neighbours=design.budget.neighbours))
         parts = [np.asarray(block, dtype=np.float64).ravel() for block in blocks]
-        found = np.concatenate([np.empty(0), *parts])
-        if n_records is not None and len(found) != n_records:
+        cells = np.concatenate([np.empty(0), *parts])
+        if n_records is not None and len(cells) != n_records:
             raise RecordError(f"the table has not the public number of records, {n_records}")
-        return found
+        return cells
 
     vectors = vector_domain(atom_domain(T="f64", nan=True), size=n_records)
     return make_user_transformation(
@@ -186,22 +185,21 @@ def make_column(
 
 
 def _is_table(data: Any) -> bool:
-    """Whether a table can be read, and read again."""
-    if isinstance(data, Iterator) or kind_of(data) == "other":  # streams of pyarrow among them
-        return False
-    if kind_of(data) == "parts" and isinstance(data, list | tuple):
-        return all(map(_is_table, data))
-    return True
+    """Return whether a table can be read, and read again."""
+    # Streams of pyarrow are iterators too.
+    return not any(
+        part.kind == "other" or isinstance(part.data, Iterator) for part in Table.of(data).leaves
+    )
 
 
-def _checked_table(data: Any) -> Any:
-    """The table; OpenDP does not ask whether it is in the domain."""
+def _checked_table(data: Any) -> Table:
+    """Return the table; OpenDP does not ask whether it is in the domain."""
     if not _is_table(data):
         raise RecordError(
             f"cannot ask a {type(data).__name__} several times: a study needs a table that can be "
             "read again; give an array, a frame, a path, or a list of them"
         )
-    return data
+    return Table.of(data)
 
 
 def _require_design(design: object) -> None:
@@ -213,7 +211,7 @@ def _require_design(design: object) -> None:
 
 
 def _metric(design: Design) -> Metric:
-    """How OpenDP measures the distance of two tables: in records, or in persons of a schema."""
+    """Return OpenDP's distance of two tables: in records, or in persons of a schema."""
     from opendp.metrics import change_one_distance, symmetric_distance, user_distance
 
     neighbours, person = design.budget.neighbours, design.budget.unit.person
@@ -232,7 +230,7 @@ _CHANGES: dict[Neighbours, str] = {
 
 
 def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
-    """The measure of a design's noise, and the cost of a distance in it."""
+    """Return the measure of a design's noise, and the cost of a distance in it."""
     from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 
     noise, unit = design.sum_noise, design.budget.unit
@@ -262,20 +260,20 @@ def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
 
 
 def _steps(distance: Any) -> int:
-    """A distance as a number of records or persons; metrics of our own take any object."""
+    """Return a distance as a number of records or persons; metrics of our own take any object."""
     if isinstance(distance, bool) or not isinstance(distance, int) or distance < 0:
         raise ParameterError("distance: expected a number of records or persons, 0 or more")
     return distance
 
 
 def _round_up(value: Fraction) -> float:
-    """The least float that is not below `value`."""
+    """Return the least float that is not below `value`."""
     number = float(value)
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
 def _cast(measurement: Measurement, wanted: Measure, design: Design) -> Measurement:
-    """The same release under another measure, by OpenDP's own arguments."""
+    """Return this release under another measure, by OpenDP's own arguments."""
     from opendp.combinators import (
         make_approximate,
         make_fix_delta,

@@ -78,7 +78,7 @@ class Sketch:
             object.__setattr__(self, "weights", (1,) * len(self.ids))
 
     def noises(self, law: NoiseLaw) -> float:
-        """Variance of its noise over that of one release by `law`, of the design's sums or count.
+        """Return the variance of its noise over that of one release by `law`, of sums or count.
 
         Each release adds its own; a total whose noise is shared has one for all its holders.
         """
@@ -91,7 +91,7 @@ class Sketch:
         )
 
     def releases_apart(self) -> ReleasesApart:
-        """Which releases have noise of their own, and how often the totals of others count."""
+        """Return the releases with noise of their own, and how often the totals of others count."""
         places = [places_of(total, self.ids) for total in self.shared]
         within = {place for group in places for place in group}
         own = [place for place in range(len(self.ids)) if place not in within]
@@ -153,7 +153,7 @@ class Sketch:
         return self.design.masking_variance * squares * max(self.assumed_records, 0.0)
 
     def moments(self) -> npt.NDArray[np.complex128]:
-        """Noisy sums over records of exp(i w.(x - center)), (n_features,).
+        """Return noisy sums over records of exp(i w.(x - center)), (n_features,).
 
         For the one-bit map its first harmonic, with the dither taken back.
         """
@@ -172,13 +172,13 @@ class Sketch:
         return np.asarray((cosines + 1j * sines) * np.exp(-1j * dither))
 
     def counts(self) -> npt.NDArray[np.float64]:
-        """Noisy numbers of records in the cells, an array of as many axes as there are columns."""
+        """Return noisy numbers of records in the cells, an array with an axis for each column."""
         if self.design.cells is None:
             raise ParameterError("counts: the design has no cells")
         return (self.sums / self.design.unit).reshape(self.design.cells)
 
     def quadratic_sums(self) -> npt.NDArray[np.float64]:
-        """Noisy sums over records of (w.(x - center))^2, (n_features,), for quadratic features.
+        """Return noisy sums over records of (w.(x - center))^2, (n_features,).
 
         Half a unit for each record, what flooring takes off on average, is added back where
         the number of records is known.
@@ -192,7 +192,7 @@ class Sketch:
         return np.asarray(sums * float(design.domain.half_widths[0]) ** 2)
 
     def second_moments(self) -> npt.NDArray[np.float64]:
-        """Noisy sum over records of (x - center)(x - center)', (dim, dim), for second moments.
+        """Return the noisy sum over records of (x - center)(x - center)', (dim, dim).
 
         What rounding adds to squares is taken off where the number of records is known.
         """
@@ -209,7 +209,7 @@ class Sketch:
         return np.asarray(matrix * float(design.domain.half_widths[0]) ** 2)
 
     def record_sums(self) -> tuple[npt.NDArray[np.float64], float] | None:
-        """Noisy sum over records of x - center, (dim,), and its variance; None if not released."""
+        """Return the noisy sum of x - center, (dim,), and its variance; None if not released."""
         design, noise = self.design, self.design.sum_noise
         if not noise.mean_weight:
             return None
@@ -219,7 +219,7 @@ class Sketch:
         return self.values[start : start + design.dim] / unit, variance
 
     def mean(self, n_records: float | None = None) -> npt.NDArray[Any]:
-        """Features per record: `moments`, the noisy characteristic function, (n_features,).
+        """Return features per record: `moments`, the noisy characteristic function, (n_features,).
 
         For principal components `quadratic_sums` or `second_moments` per record, for cells
         `counts`.
@@ -242,7 +242,7 @@ class Sketch:
         return self.moments() / max(count, 1.0)
 
     def _own_lines(self) -> list[str]:
-        """What a description says of the sketch itself."""
+        """Return the lines of a description about the sketch itself."""
         names = ", ".join(self.sources[:8]) + (", ..." if len(self.sources) > 8 else "")
         lines = [
             f"sketch      {len(self.values)} integers from {len(self.ids)} release(s): {names}"
@@ -264,7 +264,7 @@ class Sketch:
         return lines
 
     def describe(self) -> str:
-        """The sketch in plain words, several lines."""
+        """Describe the sketch in plain words, several lines."""
         parts = ["\n".join(self._own_lines()), self.design.describe(), self.receipt.describe()]
         return "\n\n".join(parts)
 
@@ -317,7 +317,7 @@ class Sketch:
         return [f"column {place + 1}" for place in range(self.design.dim)]
 
     def to_bytes(self) -> bytes:
-        """The bytes of a sketch file."""
+        """Return the bytes of a sketch file."""
         header: dict[str, Any] = {
             "design": self.design.to_json(),
             "receipt": self.receipt.to_json(),
@@ -335,7 +335,7 @@ class Sketch:
     def from_bytes(
         cls, data: bytes, what: str = "sketch", *, design: Design | None = None
     ) -> Sketch:
-        """The sketch from `to_bytes`; FileError for anything but a whole, intact one.
+        """Return the sketch from `to_bytes`; raise FileError for anything but a whole, intact one.
 
         Where its `design` is known, another one is a MergeError, and it is not made again.
         """
@@ -399,19 +399,19 @@ class ReleasesApart(NamedTuple):
 
 
 def ids_of(total: SharedTotal) -> tuple[str, ...]:
-    """Names of a total's holders as releases: that of the study, and a number."""
+    """Return names of a total's holders as releases: that of the study, and a number."""
     return tuple(f"{total.study}:{place}" for place in range(total.turnout))
 
 
 def places_of(total: SharedTotal, ids: Sequence[str]) -> list[int]:
-    """Where the holders of a total are among the releases of a sketch."""
+    """Return where the holders of a total are among the releases of a sketch."""
     return [place for place, name in enumerate(ids) if name.startswith(f"{total.study}:")]
 
 
 def _shared_from_json(
     value: Any, ids: Sequence[str], weights: Sequence[int], what: str
 ) -> tuple[SharedTotal, ...]:
-    """Totals whose noise is shared; FileError unless each has all its holders, with one weight."""
+    """Return totals of shared noise; refuse one without all its holders, with one weight."""
     if not isinstance(value, list):
         raise FileError(f"{what}: shared must be a list")
     with reading(what):
@@ -427,7 +427,7 @@ def _shared_from_json(
 
 
 def releases_of(part: Sketch) -> Sequence[Receipt]:
-    """Receipts of the single releases inside a sketch that may itself be merged."""
+    """Return receipts of the single releases inside a sketch that may itself be merged."""
     if len(part.ids) == 1 or (len(part.shared) == 1 and part.shared[0].turnout == len(part.ids)):
         return [part.receipt]
     singles: list[Receipt] = []
@@ -438,7 +438,7 @@ def releases_of(part: Sketch) -> Sequence[Receipt]:
 
 
 def _receipt_fits(sketch: Sketch) -> bool:
-    """Whether the receipt is the one that releases of this design by these sources have."""
+    """Return whether the receipt is the one that releases of this design by these sources have."""
     releases, noise = releases_of(sketch), sketch.design.sum_noise
     totals = {total.source: total for total in sketch.shared}
     own = [release for release in releases if release.source not in totals]
@@ -458,7 +458,7 @@ _REPEATED = "several sketches of the same records"
 
 
 def merged_receipt(releases: Sequence[Receipt]) -> Receipt:
-    """Costs of the same source add; over sources the largest counts."""
+    """Return the receipt of a sum: costs of a source add, over sources the largest counts."""
     by_source: dict[str | None, list[Receipt]] = {}
     for receipt in releases:
         by_source.setdefault(receipt.source, []).append(receipt)

@@ -54,7 +54,7 @@ def exact_sums(
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ExactSums:
-    """Exact sums over blocks (n, dim) of records in their own units.
+    """Return exact sums over blocks (n, dim) of records in their own units.
 
     Secret masks, if the design has any, are drawn anew by every call.
     """
@@ -93,7 +93,7 @@ class RecordSums:
         return MASK_BYTES
 
     def __call__(self, quantised: Quantised) -> tuple[Integers, int]:
-        """Sums over the records kept (n, dim), and how many were."""
+        """Return sums over the records kept (n, dim), and how many were."""
         if self._masks.records < 1:
             quantised = quantised[bernoulli(len(quantised), self._masks.records)]
         sums = self._masked(quantised)
@@ -104,8 +104,8 @@ class RecordSums:
     def _masked(self, quantised: Quantised) -> Integers:
         masks, m, n = self._masks, self._n_features, len(quantised)
         if self._block_features is not None and masks.kept is not None:
-            chosen = subsets(n, m // self._block, masks.kept // self._block)
-            return self._block_features(quantised, chosen.T)
+            is_member = subsets(n, m // self._block, masks.kept // self._block)
+            return self._block_features(quantised, is_member.T)
         if masks.features == "uniform" and masks.kept is not None:
             return self._features(quantised, subsets(n, m, masks.kept))
         if masks.features == "poisson" and masks.rate is not None:
@@ -114,7 +114,7 @@ class RecordSums:
 
 
 def _feature_sums(design: Design) -> Callable[..., Integers]:
-    """Records, and perhaps masks, to the sums of all features."""
+    """Return a function from records, and perhaps masks, to the sums of all features."""
     frequencies, domain = design.frequencies, design.domain
     if design.feature_map == "second-moments":
         return moment_sums
@@ -132,7 +132,7 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
 
 
 def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
-    """Records, and which blocks keep them, (blocks, n), to the sums of all features."""
+    """Return a function from records, and which blocks keep them, to the sums of all features."""
     frequencies, domain = design.frequencies, design.domain
     if design.feature_map not in FEATURES:
         masked, size = _feature_sums(design), frequencies.block_size(design.dim)
@@ -152,7 +152,7 @@ def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
 
 
 def add_exact(parts: Iterable[ExactSums]) -> ExactSums:
-    """The sums of several parts, at least one."""
+    """Return the sums of several parts, at least one."""
     return reduce(
         lambda a, b: ExactSums(
             saturating_add(a.sums, b.sums),
@@ -169,13 +169,14 @@ class ExactSums:
     """Sums of features and number of records, before noise. Private: never leaves the holder.
 
     `n_kept` of the records were kept by masks; all of them without. `marks` are those that a worker
-    noted of its records.
+    noted of its records. `origin` is the distribution of an engine of another package.
     """
 
     sums: Integers
     n_records: int
     n_kept: int
     marks: tuple[int, ...] = ()
+    origin: str | None = None
 
 
 class Summer(Protocol):
@@ -190,7 +191,7 @@ class Summer(Protocol):
         """How many records may be summed at a time."""
 
     def __call__(self, quantised: npt.NDArray[np.int16]) -> tuple[Integers, int]:
-        """Sums over quantised records (n, dim), and how many of them were kept."""
+        """Return sums over quantised records (n, dim), and how many of them were kept."""
 
 
 def sum_records(
@@ -202,19 +203,30 @@ def sum_records(
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ExactSums:
-    """Exact sums over all blocks (n, dim); reads each block once.
+    """Return exact sums over all blocks (n, dim), each of which is read once.
 
     `progress` is called with the number of records done since the last call. It is
     for the holder's own eyes: under "add-remove" the number of records is private.
     """
-    total = np.zeros(summer.length, dtype=np.int64)
-    n_records = n_kept = 0
     quantise = CompiledQuantiser(domain, missing_to_center=missing_to_center)
+    return sum_quantised(blocks, len(domain.half_widths), summer, quantise, n_threads, progress)
 
-    def work(chunk: Records) -> tuple[Integers, int, int]:
+
+def sum_quantised(
+    blocks: Iterable[npt.NDArray[Any]],
+    dim: int,
+    summer: Summer,
+    quantise: Callable[[npt.NDArray[Any]], Quantised],
+    n_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ExactSums:
+    """Return exact sums over blocks (n, dim), which `quantise` turns into integers."""
+    total, n_records, n_kept = np.zeros(summer.length, dtype=np.int64), 0, 0
+
+    def work(chunk: npt.NDArray[Any]) -> tuple[Integers, int, int]:
         return *summer(quantise(chunk)), len(chunk)
 
-    rows = rows_at_once(len(domain.half_widths), summer)
+    rows = rows_at_once(dim, summer)
     for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
         total = saturating_add(total, part)
         n_records, n_kept = n_records + count, n_kept + kept
@@ -224,12 +236,12 @@ def sum_records(
 
 
 def rows_at_once(dim: int, summer: Summer) -> int:
-    """How many records of `dim` columns a thread works on at a time."""
+    """Return how many records of `dim` columns a thread works on at a time."""
     return min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // dim), summer.max_records)
 
 
 def bernoulli(count: int, rate: float) -> Bits:
-    """`count` independent bits that are set with probability `rate`, a multiple of 2^-64, exactly.
+    """Draw `count` bits that are set with probability `rate`, a multiple of 2^-64, exactly.
 
     64 uniform bits are below rate 2^64. Eight of them decide unless they equal those of the
     threshold, one time in 256; only then are the others drawn.
@@ -247,24 +259,24 @@ def bernoulli(count: int, rate: float) -> Bits:
 
 
 def subsets(count: int, size: int, kept: int) -> Bits:
-    """(count, size) uniform subsets of `kept` of `size` elements, one for each record.
+    """Draw (count, size) uniform subsets of `kept` of `size` elements, one for each record.
 
     Floyd's algorithm (Bentley and Floyd, 1987): for j = size - kept, ..., size - 1 a uniform
     number up to j joins, or j itself if it is in already.
     """
     if 2 * kept > size:
         return ~subsets(count, size, size - kept)
-    chosen = np.zeros(size * count, dtype=np.bool_)  # element by element, records together
+    is_member = np.zeros(size * count, dtype=np.bool_)  # element by element, records together
     records = np.arange(count)
     for j in range(size - kept, size):
-        place = _below(count, j + 1) * count + records
-        place = np.where(chosen[place], j * count + records, place)
-        chosen[place] = True
-    return chosen.reshape(size, count).T
+        position = _below(count, j + 1) * count + records
+        position = np.where(is_member[position], j * count + records, position)
+        is_member[position] = True
+    return is_member.reshape(size, count).T
 
 
 def _below(count: int, bound: int) -> npt.NDArray[np.int64]:
-    """`count` uniform integers below a bound of at most 2^31, exactly (Lemire, 2019).
+    """Draw `count` uniform integers below a bound of at most 2^31, exactly (Lemire, 2019).
 
     The high half of a 32-bit word times the bound, unless the low half is below 2^32 mod bound:
     then the word is drawn again.

@@ -17,7 +17,7 @@ from privsketch._base.errors import RecordError, TableError
 from privsketch._base.types import Block
 from privsketch.facts.schema import Schema
 from privsketch.tables.encoding import encoded, require_kinds
-from privsketch.tables.files import UNTYPED, file_kind, file_rows, file_schema, record_files
+from privsketch.tables.files import UNTYPED, file_kind, file_rows, file_schema
 from privsketch.tables.memory import (
     FoundName,
     Rows,
@@ -28,8 +28,8 @@ from privsketch.tables.memory import (
     require_numeric,
     selected_names,
 )
-from privsketch.tables.reading import as_read, chosen_columns, filled_up
-from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.reading import as_read, filled_up
+from privsketch.tables.table import Table
 from privsketch.tables.untyped.text import named_columns, numbered_columns, text_columns
 
 
@@ -37,30 +37,28 @@ from privsketch.tables.untyped.text import named_columns, numbered_columns, text
 class RecordFiles:
     """Files that fit together, read in their order; `carried` is the schema of those columns."""
 
+    table: Table
     paths: tuple[Path, ...]
-    chosen: Selection
+    selection: Selection
     carried: Any
 
     @classmethod
     def of(
         cls,
-        paths: Sequence[Path],
-        columns: Sequence[str | int] | None = None,
+        table: Table,
         carry: Sequence[str] | None = (),
-        format: FileFormat = PLAIN,
         schema: Schema | None = None,
         *,
         neighbours: str = "add-remove",
     ) -> RecordFiles:
-        """Look at the schemas, and refuse files that do not fit.
+        """Look at the schemas of a table's files, and refuse files that do not fit.
 
-        `columns` make a record, in that order; all but the carried ones if left out. Then all
-        files must have the same columns, which are found by their names. `carry` are columns that
-        come along, None where nothing can. `format` is what the caller says of how files are
-        written. A `schema` names the columns itself.
+        Without columns of the table, all but the carried ones make a record. Then all files must
+        have the same columns, which are found by their names. `carry` are columns that come along,
+        None where nothing can. A `schema` names the columns itself.
         """
         may_carry, carry = carry is not None, carry or ()
-        paths = record_files(paths)
+        paths, format = table.all_files, table.format
         _require_distinct(carry)
         is_total = (format.unreadable if schema is None else schema.unreadable) == "missing"
         is_record = is_total and format.header is False  # the first line, of which nothing is asked
@@ -68,40 +66,39 @@ class RecordFiles:
             path: None if is_record and file_kind(path) == "csv" else file_schema(path, format)
             for path in paths
         }
-        chosen = _selection(schemas, columns, tuple(carry), format, schema)
-        chosen = replace(chosen, neighbours=neighbours)
+        selection = _selection(schemas, table, tuple(carry), schema, neighbours)
         carried: Any = None
         for path, fields in schemas.items():
             if isinstance(fields, int):
-                _require_width(fields, chosen)
+                _require_width(fields, selection)
                 continue
             kind = file_kind(path)
             if kind in UNTYPED:
                 of_line = text_columns if kind == "csv" else named_columns
-                available = numbered_columns(chosen) if fields is None else fields.names
-                names, _ = of_line(available, path, chosen)
+                available = numbered_columns(selection) if fields is None else fields.names
+                names, _ = of_line(available, path, selection)
             else:
-                names = selected_names(fields.names, chosen, str(path))
-            _require_apart(names, chosen.carried)
+                names = selected_names(fields.names, selection, str(path))
+            _require_apart(names, selection.carried)
             if kind not in UNTYPED:  # whose readers see what is no number
                 if schema is None:
                     _require_numeric(fields, names, path, may_carry)
                 else:
                     require_kinds(fields, schema, str(path))
-            carried = _same(carried, _carried_schema(kind, fields, chosen.carried), path)
-        return cls(tuple(paths), chosen, carried)
+            carried = _same(carried, _carried_schema(kind, fields, selection.carried), path)
+        return cls(table, paths, selection, carried)
 
     @property
     def dim(self) -> int:
         """Number of columns of a record."""
-        return self.chosen.dim
+        return self.selection.dim
 
     @property
     def looked_at(self) -> str:
         """What was seen of the files so far, in words."""
         if all(file_kind(path) not in UNTYPED for path in self.paths):
             return "no record was read, only the number, names and types of columns"
-        if self.chosen.format.header is False:
+        if self.selection.format.header is False:
             return "no record was read, but for the number of cells in the first line of text files"
         return "no record was read, only the header of text files and sheets"
 
@@ -112,31 +109,31 @@ class RecordFiles:
         Those that were stated, or that are part of a schema. What stands in the first line of a
         text file is neither.
         """
-        if self.chosen.schema is not None:
-            return self.chosen.schema.coordinates
-        names = self.chosen.columns or self.chosen.names
-        if names is None or self.chosen.is_found or any(isinstance(n, int) for n in names):
+        if self.selection.schema is not None:
+            return self.selection.schema.coordinates
+        names = self.selection.columns or self.selection.names
+        if names is None or self.selection.is_found or any(isinstance(n, int) for n in names):
             return None
         return tuple(str(name) for name in names)
 
     def rows(self) -> Iterator[Rows]:
-        """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
-        chosen = as_read(list(self.paths), self.chosen)
+        """Yield blocks (n, dim) of records, each with a batch of carried columns, or None."""
+        selection = as_read(self.table, self.selection)
         rows: Iterator[Rows] = (
-            each for path in self.paths for each in own_errors(self._encoded(path, chosen))
+            each for path in self.paths for each in own_errors(self._encoded(path, selection))
         )
-        if chosen.format.n_records is not None:
-            rows = self._filled_up(rows, chosen)
+        if selection.format.n_records is not None:
+            rows = self._filled_up(rows, selection)
         for block, batch in rows:
             yield block, None if batch is None else _plain(batch, self.carried)
 
-    def _encoded(self, path: Path, chosen: Selection) -> Iterator[Rows]:
-        schema = chosen.schema
-        for block, batch in file_rows(path, chosen):
+    def _encoded(self, path: Path, selection: Selection) -> Iterator[Rows]:
+        schema = selection.schema
+        for block, batch in file_rows(path, selection):
             yield block if schema is None else encoded(block, schema, str(path))[0], batch
 
-    def _filled_up(self, rows: Iterator[Rows], chosen: Selection) -> Iterator[Rows]:
-        """Nothing comes along with records of missing values at the end of a sheet."""
+    def _filled_up(self, rows: Iterator[Rows], selection: Selection) -> Iterator[Rows]:
+        """Yield records of missing values at the end of a sheet, with which nothing comes along."""
         import pyarrow as pa
 
         batches: deque[Any] = deque()
@@ -146,8 +143,8 @@ class RecordFiles:
                 batches.append(batch)
                 yield block
 
-        for block in filled_up(blocks(), chosen):
-            if batches or not self.chosen.carried:
+        for block in filled_up(blocks(), selection):
+            if batches or not self.selection.carried:
                 yield block, batches.popleft() if batches else None
             else:
                 nothing = [pa.nulls(len(block), field.type) for field in self.carried]
@@ -171,27 +168,32 @@ def _require_apart(names: Sequence[str], carry: Sequence[str]) -> None:
 
 def _selection(
     schemas: dict[Path, Any],
-    columns: Sequence[str | int] | None,
+    table: Table,
     carry: tuple[str, ...],
-    format: FileFormat,
     schema: Schema | None,
+    neighbours: str,
 ) -> Selection:
-    """The columns of a record, from the first file that has names."""
+    """Return the columns of a record, from the first file that has names."""
+
+    def selection(dim: int, names: tuple[str, ...] | None = None) -> Selection:
+        if dim == 0:
+            raise TableError("columns: none is left to make a record of")
+        return replace(table.selection(dim, names, schema, neighbours=neighbours), carried=carry)
+
     if schema is not None:
-        found = chosen_columns(schema.dim, columns, None, format, schema)
-        return replace(found, carried=carry)
+        return selection(schema.dim)
     named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
     if carry and len(named) < len(schemas):
         path = next(path for path in schemas if path not in named)
         raise TableError(f"carry: {path} is an array, whose columns have no names to carry")
-    if columns is not None:
-        return Selection(len(columns), tuple(columns), None, carry, format)
+    if table.columns is not None:
+        return selection(len(table.columns))
     if not named:
-        width = next(iter(schemas.values()))
-        return Selection(_some_columns(width), None, None, carry, format)
+        return selection(next(iter(schemas.values())))
     first, fields = next(iter(named.items()))
-    is_unknown = any(file_kind(path) == "excel" or format.unreadable == "missing" for path in named)
-    if format.header is False and is_unknown:
+    is_total = table.unreadable == "missing"
+    is_unknown = is_total or any(file_kind(path) == "excel" for path in named)
+    if table.header is False and is_unknown:
         raise TableError(
             f"{first}: how many columns a file without a header has is not stated; name them with "
             "`columns=[...]`, from 0"
@@ -203,27 +205,21 @@ def _selection(
                 "with `columns=[...]`"
             )
     names = tuple(name for name in fields.names if name not in carry)
-    if format.header is not False and all(file_kind(path) in UNTYPED for path in named):
+    if table.header is not False and all(file_kind(path) in UNTYPED for path in named):
         names = tuple(FoundName(name) for name in names)
-    return Selection(_some_columns(len(names)), None, names, carry, format)
+    return selection(len(names), names)
 
 
-def _require_width(width: int, chosen: Selection) -> None:
+def _require_width(width: int, selection: Selection) -> None:
     """Refuse an array that does not have the columns of a record."""
-    schema = chosen.schema
+    schema = selection.schema
     if schema is None:
-        array_places(width, chosen)
+        array_places(width, selection)
     elif width != len(schema.columns) or schema.person is not None:
         raise TableError(
             f"an array of {width} columns without names, and a schema of {len(schema.columns)}"
             + ("" if schema.person is None else " and one for persons, who need a name")
         )
-
-
-def _some_columns(dim: int) -> int:
-    if dim == 0:
-        raise TableError("columns: none is left to make a record of")
-    return dim
 
 
 def _require_numeric(schema: Any, names: Sequence[str], path: Path, may_carry: bool) -> None:
@@ -237,7 +233,7 @@ def _require_numeric(schema: Any, names: Sequence[str], path: Path, may_carry: b
 
 
 def _carried_schema(kind: str, schema: Any, carry: Sequence[str]) -> Any:
-    """Types alone: what else a file notes about its columns may tell more than their values."""
+    """Return types alone: other notes of a file may tell more than its values."""
     import pyarrow as pa
 
     if kind in UNTYPED:
@@ -246,7 +242,7 @@ def _carried_schema(kind: str, schema: Any, carry: Sequence[str]) -> Any:
 
 
 def _plain_type(kind: Any) -> Any:
-    """Without dictionaries, which may differ between batches, and without views of other memory."""
+    """Return a type without dictionaries, which may differ between batches, and without views."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -257,7 +253,7 @@ def _plain_type(kind: Any) -> Any:
 
 
 def _plain(batch: Any, schema: Any) -> Any:
-    """The same values in plain types."""
+    """Return these values in plain types."""
     import pyarrow as pa
 
     columns = [
@@ -269,7 +265,7 @@ def _plain(batch: Any, schema: Any) -> Any:
 
 
 def _same(first: Any, other: Any, path: Path) -> Any:
-    """The schema that all files share."""
+    """Return the schema that all files share."""
     if first is not None and first != other:
         misfit = next(a for a, b in zip(other, first, strict=True) if a != b)
         raise TableError(

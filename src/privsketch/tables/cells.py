@@ -77,12 +77,12 @@ class Plain(Column):
     fill: Any = None
 
     def encode(self, values: Floats) -> Floats:
-        """The same values; missing ones stay NaN."""
+        """Return these values; missing ones stay NaN."""
         return values[np.newaxis]
 
 
 def values_of(column: Column, array: Any, what: str, *, unreadable: str = "error") -> Floats:
-    """Values (n,) of an Arrow array of cells; `what` names the table in errors.
+    """Return values (n,) of an Arrow array of cells; `what` names the table in errors.
 
     Cells that cannot be read are an error, or NaN where `unreadable` is "missing".
     """
@@ -95,7 +95,7 @@ def values_of(column: Column, array: Any, what: str, *, unreadable: str = "error
 
 
 def looked_at(column: Column, array: Any, *, decimal: str | None = None) -> Parsed:
-    """The same for cells of a `Raw` column; those that would be an error are marked and NaN.
+    """Return values of cells of a `Raw` column; those that would be an error are marked and NaN.
 
     `decimal` is the mark of a text file that they stand in, where everything is text.
     """
@@ -117,7 +117,7 @@ def looked_at(column: Column, array: Any, *, decimal: str | None = None) -> Pars
 
 
 def _parsed(column: Column, array: Any, *, is_text: bool = False, decimal: str = ".") -> Parsed:
-    """Values of cells, and which cannot be read; `is_text`: numbers may stand in texts."""
+    """Return values of cells, and which cannot be read; `is_text`: numbers may stand in texts."""
     import pyarrow as pa
 
     array = plain_array(array)
@@ -136,7 +136,7 @@ def _parsed(column: Column, array: Any, *, is_text: bool = False, decimal: str =
 
 
 def _fault(column: Column) -> str:
-    """What to say of a cell that cannot be read."""
+    """Return the words about a cell that cannot be read."""
     if isinstance(column, Flag):
         return (
             " is a flag, and a cell is neither yes nor no; say its words in the schema: "
@@ -184,7 +184,7 @@ def _numbers(array: Any) -> Floats:
 
 
 def texts_of(array: Any) -> Any:
-    """Labels as text in their one spelling (`label_text`); null where there is none."""
+    """Return labels as text in their one spelling (`label_text`); null where there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -205,7 +205,7 @@ def texts_of(array: Any) -> Any:
 
 
 def _number_texts(values: Floats) -> Any:
-    """Numbers as labels; those that are none are null."""
+    """Return numbers as labels; those that are none are null."""
     import pyarrow as pa
 
     known = np.isfinite(values)
@@ -215,7 +215,7 @@ def _number_texts(values: Floats) -> Any:
 
 
 def _is_missing(texts: Any) -> npt.NDArray[np.bool_]:
-    """Whether cells are missing, or spelled like a missing value."""
+    """Return whether cells are missing, or spelled like a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -225,19 +225,19 @@ def _is_missing(texts: Any) -> npt.NDArray[np.bool_]:
 
 
 def _index(texts: Any, known: Iterable[str]) -> npt.NDArray[np.int64]:
-    """Places of texts in a list, -1 for others."""
+    """Return the indices of texts in a list, -1 for others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.index_in(texts, value_set=pa.array(list(known), texts.type))
-    return np.asarray(found.fill_null(-1)).astype(np.int64)
+    indices = pc.index_in(texts, value_set=pa.array(list(known), texts.type))
+    return np.asarray(indices.fill_null(-1)).astype(np.int64)
 
 
 def _places(column: Category, texts: Any) -> Floats:
-    """Places among the labels; a listed value is never missing, however it is spelled."""
-    place = _index(texts, column.keys)
-    values = place.astype(np.float64)
-    unknown = place < 0
+    """Return indices of labels; a listed value is never missing, however it is spelled."""
+    indices = _index(texts, column.keys)
+    values = indices.astype(np.float64)
+    unknown = indices < 0
     values[unknown] = column.labels.index("other")
     values[unknown & _is_missing(texts)] = np.nan
     return values
@@ -255,9 +255,9 @@ def _flags(column: Flag, array: Any) -> Parsed:
     ]
     yes = [*own[1], *(word for word in _YES if word not in own[0])]
     no = [*own[0], *(word for word in _NO if word not in own[1])]
-    place = _index(texts, [*no, *yes])
-    values = np.where(place < 0, np.nan, place >= len(no)).astype(np.float64)
-    wrong = (place < 0) & ~_is_missing(texts)
+    indices = _index(texts, [*no, *yes])
+    values = np.where(indices < 0, np.nan, indices >= len(no)).astype(np.float64)
+    wrong = (indices < 0) & ~_is_missing(texts)
     return (np.where(wrong, np.nan, values), wrong) if wrong.any() else (values, None)
 
 
@@ -282,30 +282,30 @@ def _seconds(column: Date, array: Any) -> Parsed:
 
 
 def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
-    """Texts as moments; those without a zone stand for themselves, others are moved to UTC."""
+    """Return texts as moments; those with a zone are moved to UTC."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if column.format is not None:
         codes = texts.dictionary_encode()
         ticks = [spelled_date(word, column.format) for word in codes.dictionary.to_pylist()]
-        found = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
-        faults = bits(pc.is_null(found)) & ~bits(pc.is_null(texts))
-        return found, faults if faults.any() else None
+        moments = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
+        faults = bits(pc.is_null(moments)) & ~bits(pc.is_null(texts))
+        return moments, faults if faults.any() else None
     has_zone = pc.match_substring_regex(texts, _ZONE)
     nothing = pa.scalar(None, texts.type)
     plain, wrong = cast_texts(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)
     if not bits(has_zone).any():
         return plain, wrong
     zoned, also = cast_texts(pc.if_else(has_zone, texts, nothing), pa.timestamp("us", "UTC"), _DAY)
-    found = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
-    told = [bits for bits in (wrong, also) if bits is not None]
-    return found, np.logical_or.reduce(told) if told else None
+    moments = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
+    masks = [bits for bits in (wrong, also) if bits is not None]
+    return moments, np.logical_or.reduce(masks) if masks else None
 
 
 @lru_cache(maxsize=2**16)  # days come again and again
 def spelled_date(text: str, format: str | None) -> int | None:
-    """Nanoseconds since 1970 of a date in its format, or in the usual one; None if it is neither.
+    """Return nanoseconds since 1970 of a date in its format or the usual one; None for neither.
 
     The one way to read a date, whether a column is text or holds objects. Dates of sheets come in
     the usual spelling, whatever that of text is.
@@ -328,20 +328,20 @@ _FAR = 2**63 - 1
 
 
 def _since_1970(moment: datetime, extra: int = 0) -> int:
-    """Nanoseconds; `extra` are those below a microsecond."""
+    """Return nanoseconds since 1970; `extra` are those below a microsecond."""
     zoned = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return _cut((zoned - _EPOCH) // timedelta(microseconds=1) * 1000 + extra)
 
 
 def _cut(ticks: int) -> int:
-    """Those that 64 bits do not hold lie beyond all bounds."""
+    """Return numbers that 64 bits hold; others lie beyond all bounds."""
     return max(-_FAR, min(int(ticks), _FAR))
 
 
 def cells_of_objects(
     column: Column, cells: Iterable[Any], what: str, *, unreadable: str = "error"
 ) -> Any:
-    """An Arrow array from Python objects, each read by itself; of a `Raw` column, with marks."""
+    """Return an Arrow array of Python objects, each read by itself, marked for a `Raw` column."""
     import pyarrow as pa
 
     is_raw = isinstance(column, Raw)
@@ -354,7 +354,7 @@ def cells_of_objects(
 
 
 def marked_cells(read: Callable[[Any], Any], kind: Any, cells: Iterable[Any]) -> Any:
-    """Cells, each with a mark: whether it cannot be read."""
+    """Return cells, each with a mark: whether it cannot be read."""
     import pyarrow as pa
 
     values: list[Any] = []
@@ -370,7 +370,7 @@ UNREADABLE: Any = object()
 
 
 def readable(read: Callable[[Any], Any], cell: Any) -> Any:
-    """What is read from a cell, or UNREADABLE; objects may fail in any way they like."""
+    """Return what is read from a cell, or UNREADABLE; objects may fail in any way they like."""
     try:
         return read(cell)
     except MemoryError:
@@ -385,7 +385,7 @@ _CELL, _WRONG = "privsketch cell", "privsketch wrong"  # fields of marked cells
 def _object_reader(
     column: Column, what: str, *, may_be_text: bool
 ) -> tuple[Callable[[Any], Any], Any]:
-    """What reads one object, and the Arrow type of the results.
+    """Return a function that reads one object, and the Arrow type of its results.
 
     `may_be_text`: numbers may stand in texts, as they do in a column of texts.
     """
@@ -406,7 +406,7 @@ def _object_reader(
 
 
 def text_cell(cell: Any, name: str, what: str) -> str | None:
-    """A label, or the name of a person, as text; None if it is missing."""
+    """Return a label, or the name of a person, as text; None if it is missing."""
     if is_missing_cell(cell):
         return None
     is_time = isinstance(cell, np.datetime64 | np.timedelta64)
@@ -422,28 +422,28 @@ def text_cell(cell: Any, name: str, what: str) -> str | None:
 
 
 def _moment(cell: Any, column: Date, what: str) -> int | None:
-    """Nanoseconds since 1970."""
+    """Return a moment in nanoseconds since 1970."""
     if is_missing_cell(cell) or (isinstance(cell, str) and cell.strip().lower() in MISSING_WORDS):
         return None
-    found: int | None = None
+    moment: int | None = None
     try:
         if isinstance(cell, np.datetime64):
             return _ticks(cell)
         if isinstance(cell, str):
-            found = spelled_date(cell.strip(), column.format)
+            moment = spelled_date(cell.strip(), column.format)
         elif isinstance(cell, datetime):  # of pandas, with more digits
-            found = _since_1970(cell, int(getattr(cell, "nanosecond", 0)))
+            moment = _since_1970(cell, int(getattr(cell, "nanosecond", 0)))
         elif isinstance(cell, date):
-            found = _since_1970(datetime(cell.year, cell.month, cell.day))
+            moment = _since_1970(datetime(cell.year, cell.month, cell.day))
     except (AttributeError, TypeError, ValueError, OverflowError):
         pass
-    if found is None:
+    if moment is None:
         raise RecordError(f"{what}: column {column.name!r}: a cell is no date")
-    return found
+    return moment
 
 
 def _ticks(cell: np.datetime64) -> int:
-    """Nanoseconds since 1970, in whole numbers of any size until they are cut."""
+    """Return nanoseconds since 1970, in whole numbers of any size until they are cut."""
     unit, count = np.datetime_data(cell.dtype)
     if unit in ("Y", "M"):
         cell, unit, count = cell.astype("datetime64[D]"), "D", 1

@@ -32,7 +32,7 @@ class DeviceTable:
 
 
 def is_device_table(data: Any) -> bool:
-    """Whether an array is in the memory of one of NVIDIA's devices."""
+    """Return whether an array is in the memory of one of NVIDIA's devices."""
     kind = type(data)  # PyTorch's arrays have both, wherever they are
     if hasattr(kind, "__dlpack_device__"):
         try:
@@ -42,8 +42,8 @@ def is_device_table(data: Any) -> bool:
     return hasattr(kind, "__cuda_array_interface__")
 
 
-def device_table(data: Any, chosen: Selection) -> DeviceTable:
-    """The columns of a record in an array of a device."""
+def device_table(data: Any, selection: Selection) -> DeviceTable:
+    """Return the columns of a record in an array of a device."""
     try:
         address, shape, strides, dtype, owner = _described(data)
     except Exception as error:
@@ -58,10 +58,10 @@ def device_table(data: Any, chosen: Selection) -> DeviceTable:
         )
     if dtype.kind not in "fiub":
         raise RecordError(f"a column is not numeric (array of {dtype.type.__name__})")
-    columns = array_places(shape[1], chosen)
+    columns = array_places(shape[1], selection)
     places = range(shape[1]) if columns is None else columns
     return DeviceTable(
-        address, shape[0], strides[0], tuple(strides[1] * place for place in places), dtype, owner
+        address, shape[0], strides[0], tuple(strides[1] * offset for offset in places), dtype, owner
     )
 
 
@@ -69,7 +69,7 @@ _Described = tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any], Any]
 
 
 def _described(data: Any) -> _Described:
-    """Address, shape, strides in numbers, type, and what keeps the memory."""
+    """Return address, shape, strides in numbers, type, and what keeps the memory."""
     if hasattr(type(data), "__cuda_array_interface__"):
         said = data.__cuda_array_interface__
         if said.get("mask") is not None:

@@ -1,14 +1,12 @@
-"""Tables as a schema describes them: Arrow batches of its columns, and the records that they make.
+"""Records from Arrow batches of the columns of a schema (`batches`), and persons of rows.
 
-Whatever a table is, its columns become Arrow arrays first, by their names where it has names and by
-their places where it has none. Then every column is encoded, missing values get what the schema
-says, and rows that are left out are gone: what follows sees encoded records, and, if the schema
-names persons, whose they are.
+Every column is encoded, missing values get what the schema says, and rows that are left out are
+gone: what follows sees encoded records, and, if the schema names persons, whose they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -19,27 +17,8 @@ from privsketch._base.errors import PrivsketchError, RecordError, TableError
 from privsketch._base.types import Block, Floats
 from privsketch.facts.columns import Column
 from privsketch.facts.schema import Schema
-from privsketch.tables.cells import (
-    UNREADABLE,
-    Raw,
-    cells_of_objects,
-    readable,
-    require_kind,
-    text_cell,
-    values_of,
-)
-from privsketch.tables.kinds import Kind
-from privsketch.tables.memory import (
-    Selection,
-    array_places,
-    is_missing_cell,
-    opened_stream,
-    plain_array,
-    plain_kind,
-    rows_per_block,
-    selected_names,
-)
-from privsketch.tables.sparse import sparse_blocks
+from privsketch.tables.cells import require_kind, text_cell, values_of
+from privsketch.tables.memory import is_missing_cell, plain_array, plain_kind
 from privsketch.tables.untyped.conversion import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
@@ -48,14 +27,14 @@ _Read = TypeVar("_Read")
 
 
 def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
-    """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
+    """Return records (n, dim) of a batch's rows that are not left out, and whose they are."""
     if schema.unreadable == "missing":
         return guarded(lambda: _encoded_any(batch, schema, what), what)
     return guarded(lambda: _encoded(batch, schema, what), what)
 
 
 def _encoded_any(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | None]:
-    """The same whatever bytes stand in texts, which stop libraries."""
+    """Return the records whatever bytes stand in texts, which stop libraries."""
     try:
         return _encoded(batch, schema, what)
     except (PrivsketchError, MemoryError):
@@ -65,7 +44,7 @@ def _encoded_any(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons 
 
 
 def guarded(read: Callable[[], _Read], what: str = "table") -> _Read:
-    """What a function reads; errors of libraries, which may quote a record, become ours."""
+    """Return what a function reads; errors of libraries, which may quote a record, become ours."""
     failure = ""
     try:
         return read()
@@ -77,7 +56,7 @@ def guarded(read: Callable[[], _Read], what: str = "table") -> _Read:
 
 
 def _with_valid_text(batch: Any) -> Any:
-    """The same batch; bytes of texts that are no UTF-8 become U+FFFD, text by text."""
+    """Return a batch in which bytes that are no UTF-8 become U+FFFD, text by text."""
     import pyarrow as pa
 
     texts_or_bytes = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -115,7 +94,7 @@ def _encoded(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | No
 
 
 def _joined_unknown(persons: Persons, nobody: npt.NDArray[np.bool_]) -> Persons:
-    """Persons as texts, with the empty one, which is nobody's name, where there is none."""
+    """Return persons as texts, and the empty text, which is nobody's name, where there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -124,7 +103,7 @@ def _joined_unknown(persons: Persons, nobody: npt.NDArray[np.bool_]) -> Persons:
 
 
 def _as_names(persons: Persons) -> Any:
-    """Whole numbers as the texts that stand for them."""
+    """Return whole numbers as the texts that stand for them."""
     import pyarrow as pa
 
     if not isinstance(persons, np.ndarray):
@@ -135,18 +114,18 @@ def _as_names(persons: Persons) -> Any:
 def all_encoded(
     batch: Any, schema: Schema, what: str = "table"
 ) -> tuple[Block, npt.NDArray[np.bool_]]:
-    """Points (n, dim) of all rows of a batch, and which of them are not left out."""
+    """Return points (n, dim) of all rows of a batch, and which of them are not left out."""
     points = np.empty((schema.dim, batch.num_rows))
     kept = np.ones(batch.num_rows, dtype=np.bool_)
-    for column, place in schema.places():
+    for column, rows in schema.places():
         cells = batch.column(column.name)
         values = column.encodable(values_of(column, cells, what, unreadable=schema.unreadable))
         missing = np.isnan(values)
         if missing.any():
             _settle(column, schema.rule(column), values, missing, kept, what)
-        points[place] = column.encode(values)
+        points[rows] = column.encode(values)
         if schema.rule(column) == "center":
-            points[place, missing] = column.center[:, np.newaxis]
+            points[rows, missing] = column.center[:, np.newaxis]
     return points.T, kept
 
 
@@ -175,7 +154,7 @@ def _settle(
 def persons_of(
     array: Any, name: str, what: str, *, is_total: bool = False
 ) -> tuple[Persons, npt.NDArray[np.bool_]]:
-    """Persons of rows, and which rows name none.
+    """Return persons of rows, and which rows name none.
 
     With `is_total`, what is neither a whole number nor text names none, and persons are texts: a
     table may have whole numbers in one part and, for one odd record, text in another.
@@ -212,7 +191,7 @@ def persons_of(
 def _whole_persons(
     numbers: Floats, nobody: npt.NDArray[np.bool_], digits: int, which: str, is_total: bool
 ) -> tuple[Persons, npt.NDArray[np.bool_]]:
-    """Persons from floats of so many binary digits."""
+    """Return persons from floats of so many binary digits."""
     whole = (np.floor(numbers) == numbers) & np.isfinite(numbers)
     # Beyond its digits, a float stands for several numbers: one missing person turns whole numbers
     # of 64 bits into floats, and all others lose theirs. So that is refused, whatever is asked.
@@ -227,7 +206,7 @@ def _whole_persons(
 
 
 def person_texts(array: Any) -> Any:
-    """Names of persons in one spelling: no blanks around them, and whole numbers as such.
+    """Return names of persons in one spelling: no blanks around them, and whole numbers as such.
 
     7, 007, 7.0 and 7e0 are one person: libraries drop zeros and add points where all cells are
     numbers, or where one is missing. Bytes are text.
@@ -248,7 +227,7 @@ def person_texts(array: Any) -> Any:
 
 
 def _whole_text(text: str) -> str:
-    """A number in the spelling of a whole one, if it is one that all types hold."""
+    """Return a number in the spelling of a whole one, if it is one that all types hold."""
     try:
         number = Decimal(text)
         is_whole = number == number.to_integral_value() and abs(number) < 2**53
@@ -258,7 +237,7 @@ def _whole_text(text: str) -> str:
 
 
 def person_cell(cell: Any, name: str, what: str) -> str | None:
-    """A person's name or number as text, every digit of it; None if it is missing."""
+    """Return a person's name or number as text, every digit of it; None if it is missing."""
     if is_missing_cell(cell) or isinstance(cell, str):
         return text_cell(cell, name, what)
     is_number = isinstance(cell, int | np.integer) and not isinstance(cell, np.timedelta64 | bool)
@@ -295,7 +274,7 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
 
 
 def filtered(persons: Persons, kept: npt.NDArray[np.bool_]) -> Persons:
-    """Persons of some rows."""
+    """Return the persons of some rows."""
     import pyarrow as pa
 
     return persons[kept] if isinstance(persons, np.ndarray) else persons.filter(pa.array(kept))
@@ -314,216 +293,3 @@ def require_kinds(
         require_kind(column, fields.field(name).type, what, may_be_text=may_be_text)
     if schema.person is not None:
         require_person_kind(fields.field(names[-1]).type, schema.person, what)
-
-
-# --------------------------------------------------------------- tables in memory
-
-
-def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
-    """Batches of a NumPy array, whose columns are those of the schema, in its order."""
-    schema = _schema(chosen)
-    if array.ndim != 2:
-        raise TableError(
-            f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
-            "your data: array.reshape(-1, 1) for one column"
-        )
-    if schema.person is not None:
-        raise TableError(
-            f"the schema names persons by column {schema.person!r}, and an array has no column "
-            "names; give a table that has"
-        )
-    if chosen.columns is not None:
-        places = array_places(array.shape[1], chosen) or []
-    elif array.shape[1] == len(schema.columns):
-        places = list(range(array.shape[1]))
-    else:
-        raise TableError(f"table has {array.shape[1]} columns, the schema {len(schema.columns)}")
-    masks = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
-    plain = np.asarray(array)
-    if plain.dtype.kind not in "fiubOUSM":
-        raise TableError(f"a column is of no kind that can be read ({plain.dtype.type.__name__})")
-
-    def cells(column: int, rows: slice) -> Any:
-        place = places[column]
-        part = plain[rows, place]
-        if masks is None:
-            return part
-        if part.dtype == object:
-            part = part.copy()
-            part[masks[rows, place]] = None
-            return part
-        return np.ma.array(part, mask=masks[rows, place])
-
-    yield from _batches(schema, len(plain), cells, chosen.dim)
-
-
-def pandas_batches(frame: Any, chosen: Selection) -> Iterator[Any]:
-    """Batches of a pandas frame, by the names of its columns."""
-    schema = _schema(chosen)
-    if getattr(frame, "ndim", 0) != 2:
-        raise TableError("expected a table with rows and columns; use series.to_frame()")
-    labels = [str(label) for label in frame.columns]
-    names = selected_names(labels, chosen, "table")
-    places = [labels.index(name) for name in names]
-
-    def cells(place: int, rows: slice) -> Any:
-        return frame.iloc[rows, places[place]]
-
-    yield from _batches(schema, len(frame), cells, chosen.dim)
-
-
-def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
-    """Batches of a list of rows, whose cells keep their own types."""
-    if chosen.is_total:
-        lists = _rows_of_one_width(rows, chosen)
-    else:
-        if any(isinstance(row, Mapping | Set) or not isinstance(row, Iterable) for row in rows):
-            raise RecordError(
-                "the rows of the list have no order of cells, or are no rows; give a frame of them"
-            )
-        lists = [list(row) for row in rows]
-        if len({len(row) for row in lists}) > 1:
-            raise RecordError("the rows of the list do not all have the same length")
-    array = np.empty((len(lists), len(lists[0]) if lists else 0), dtype=object)
-    for place, row in enumerate(lists):
-        array[place] = row
-    yield from array_batches(array, chosen)
-
-
-def _rows_of_one_width(rows: Sequence[Any], chosen: Selection) -> list[list[Any]]:
-    """Rows of as many cells as are asked for; what has fewer, or is no row, has missing values.
-
-    Where all columns are asked for, a row with more cells is none either.
-    """
-    schema = _schema(chosen)
-    places = [column for column in chosen.columns or () if isinstance(column, int)]
-    if any(place < 0 for place in places):
-        raise TableError(
-            "columns: count them from 0 with `unreadable='missing'`; how many cells a row has is "
-            "what a record says"
-        )
-    width = 1 + max(places) if places else len(schema.columns)
-    nothing = [None] * width
-
-    def cells(row: Any) -> list[Any]:
-        if isinstance(row, Mapping | Set | str | bytes) or not isinstance(row, Iterable):
-            return nothing
-        found = list(row)
-        fits = len(found) >= width if places else len(found) == width
-        return found[:width] if fits else nothing
-
-    return [cells(row) for row in rows]
-
-
-def sparse_batches(matrix: Any, chosen: Selection) -> Iterator[Any]:
-    """Batches of a matrix of SciPy."""
-    for block in sparse_blocks(matrix, Selection(matrix.shape[1], None, None)):
-        yield from array_batches(block, chosen)
-
-
-def stream_batches(data: Any, chosen: Selection) -> Iterator[Any]:
-    """Batches of anything that offers an Arrow stream or array."""
-    schema = _schema(chosen)
-    with opened_stream(data) as reader:
-        names = selected_names(reader.schema.names, chosen, "table")
-        require_kinds(reader.schema, schema, "table", names)
-        for batch in reader:
-            own = batch.select(names).rename_columns(schema.all_names)
-            yield from sliced(own, chosen.dim)
-
-
-def sliced(batch: Any, dim: int) -> Iterator[Any]:
-    """A batch in pieces of moderate size."""
-    rows = rows_per_block(dim)
-    for first in range(0, batch.num_rows, rows):
-        yield batch.slice(first, rows)
-
-
-def _schema(chosen: Selection) -> Schema:
-    if chosen.schema is None:
-        raise TableError("schema: there is none")
-    return chosen.schema
-
-
-def _batches(
-    schema: Schema, n_rows: int, cells: Callable[[int, slice], Any], dim: int
-) -> Iterator[Any]:
-    """Batches from cells of the columns, and of persons behind them, by place and rows."""
-    import pyarrow as pa
-
-    step = rows_per_block(dim)
-    for first in range(0, n_rows, step):
-        rows = slice(first, min(first + step, n_rows))
-        rule = schema.unreadable
-        arrays = [_array(column, cells(j, rows), rule) for j, column in enumerate(schema.columns)]
-        names = list(schema.names)
-        if schema.person is not None:
-            arrays.append(_person_array(schema.person, cells(len(names), rows), rule))
-            names.append(schema.person)
-        yield pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _array(column: Column, cells: Any, unreadable: str) -> Any:
-    """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
-    cells = _own_type(cells)
-    if cells.dtype == object:
-        return cells_of_objects(column, cells, "table", unreadable=unreadable)
-    if cells.dtype.kind == "c" and unreadable == "missing":  # one makes all numbers complex
-        values = np.asarray(cells)
-        cells = np.where(values.imag == 0, values.real, np.nan)
-    try:
-        array = _of_cells(cells, column.name)
-    except RecordError:
-        if unreadable == "missing":  # half a letter, which Arrow refuses: cell by cell
-            return cells_of_objects(column, cells.astype(object), "table", unreadable=unreadable)
-        if not isinstance(column, Raw):
-            raise
-        return cells_of_objects(column, [object()] * len(cells), "table")
-    require_kind(column, array.type, "table", may_be_text=unreadable == "missing")
-    return array
-
-
-def _person_array(name: str, cells: Any, unreadable: str) -> Any:
-    import pyarrow as pa
-
-    cells = _own_type(cells)
-    if cells.dtype != object:
-        try:
-            return _of_cells(cells, name)
-        except RecordError:
-            if unreadable == "error":
-                raise
-            cells = cells.astype(object)
-    texts = [readable(lambda one: person_cell(one, name, "table"), cell) for cell in cells]
-    if unreadable == "error" and any(text is UNREADABLE for text in texts):
-        raise RecordError(f"table: column {name!r}: a person is neither a whole number nor text")
-    return pa.array([None if text is UNREADABLE else text for text in texts], pa.large_string())
-
-
-def _own_type(cells: Any) -> Any:
-    """Cells of their own types, where a library has put objects of several into categories."""
-    categories = getattr(getattr(cells.dtype, "categories", None), "dtype", None)
-    return cells.astype(object) if categories == np.dtype(object) else cells
-
-
-def _of_cells(cells: Any, name: str) -> Any:
-    """An Arrow array of cells of one type."""
-    import pyarrow as pa
-
-    try:
-        if isinstance(cells, np.ma.MaskedArray):
-            array = pa.array(np.asarray(cells.data), mask=np.ma.getmaskarray(cells))
-        else:  # the index of a frame is not part of a record
-            array = pa.array(cells, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RecordError(f"table: column {name!r} is {cells.dtype}") from None
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-BATCH_READERS: dict[Kind, Callable[[Any, Selection], Iterator[Any]]] = {
-    "array": array_batches,
-    "pandas": pandas_batches,
-    "arrow": stream_batches,
-    "sparse": sparse_batches,
-    "rows": list_batches,
-}

@@ -1,5 +1,10 @@
 """Files: .npy, Parquet, Arrow, text, read in blocks without loading them whole; Excel.
 
+They are cut into parts that another process or machine can read: a part is a stretch of a file,
+read where the work is done, or a few blocks of records that are sent there. Parts are large enough
+to be worth a task, and small enough that a few of them per worker are a bounded amount of memory.
+A record is in one part only.
+
 A folder is all data files in it, a pattern what it matches, in the order of their names. Left out
 are names that begin with "_" or "." (_SUCCESS, _metadata, .crc), which no writer of tables means as
 data. Nothing else is passed over: a folder in a folder, a file of another kind and a pattern
@@ -13,6 +18,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +27,16 @@ import numpy as np
 from privsketch._base.errors import RecordError, TableError
 from privsketch._base.threads import checked_threads
 from privsketch._base.types import Block
-from privsketch.tables.encoding import array_batches, require_kinds
+from privsketch.tables.batches import array_batches
+from privsketch.tables.encoding import require_kinds
 from privsketch.tables.memory import (
     Rows,
     Selection,
     array_blocks,
-    chosen_rows,
     rows_per_block,
     selected,
     selected_names,
+    selected_rows,
 )
 from privsketch.tables.untyped.excel import sheet_names, sheet_rows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
@@ -53,28 +60,28 @@ SUFFIXES = {
 UNTYPED = ("csv", "excel")
 
 
-def file_blocks(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Block]:
-    """Blocks of a file of any kind we read, told by its name.
+def file_blocks(path: Path, selection: Selection, stretch: range | None = None) -> Iterator[Block]:
+    """Yield blocks of a file, whose kind its name tells.
 
     `stretch` is the part to read, in the units in which a file of its kind is cut: rows
     (.npy), row groups (Parquet), record batches (Arrow); all of it if left out.
     """
-    for block, _ in file_rows(path, chosen, stretch):
+    for block, _ in file_rows(path, selection, stretch):
         yield block
 
 
-def file_rows(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Rows]:
-    """The same blocks, each with the carried columns of its rows."""
+def file_rows(path: Path, selection: Selection, stretch: range | None = None) -> Iterator[Rows]:
+    """Yield these blocks, each with the carried columns of its rows."""
     kind = file_kind(path)
     if kind in UNTYPED:
-        yield from (text_rows if kind == "csv" else sheet_rows)(path, chosen)
+        yield from (text_rows if kind == "csv" else sheet_rows)(path, selection)
     else:
         reader = {"npy": _npy, "parquet": _parquet, "arrow": _arrow}[kind]
-        yield from reader(path, chosen, stretch)
+        yield from reader(path, selection, stretch)
 
 
 def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
-    """Names and Arrow types of a file's columns; of an array, which has none, their number.
+    """Return names and Arrow types of a file's columns; of an array, which has none, their number.
 
     Columns of text and sheets are text here: what becomes of them depends on what they are read
     for. `format` is what the caller says of how text is written.
@@ -95,14 +102,8 @@ def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
         return file.schema_arrow if kind == "parquet" else file.schema
 
 
-def file_names(path: Path, format: FileFormat = PLAIN) -> list[str] | None:
-    """Names of a file's columns; None of an array."""
-    fields = file_schema(path, format)
-    return None if isinstance(fields, int) else list(fields.names)
-
-
 def file_kind(path: Path) -> str:
-    """The kind of an existing file by its name; an error if we do not read it."""
+    """Return the kind of an existing file by its name; refuse kinds that are not read."""
     kind = SUFFIXES.get(suffix(path))
     if kind is None:
         known = ", ".join([*sorted(SUFFIXES), *(f".csv{each}" for each in COMPRESSED)])
@@ -113,18 +114,18 @@ def file_kind(path: Path) -> str:
 
 
 def suffix(path: Path) -> str:
-    """The kind of a file by its name; text files may be compressed."""
+    """Return the ending of a file that tells its kind; text files may be compressed."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes[-1:] and suffixes[-1] in COMPRESSED and suffixes[-2:-1] in ([".csv"], [".tsv"]):
         return suffixes[-2]
     return suffixes[-1] if suffixes else ""
 
 
-def _npy(path: Path, chosen: Selection, rows: range | None) -> Iterator[Rows]:
+def _npy(path: Path, selection: Selection, rows: range | None) -> Iterator[Rows]:
     array = _npy_array(path)
     part = array if rows is None else array[rows.start : rows.stop]
-    reader = array_blocks if chosen.schema is None else array_batches
-    for block in reader(part, chosen):
+    reader = array_blocks if selection.schema is None else array_batches
+    for block in reader(part, selection):
         yield block, None
 
 
@@ -138,25 +139,25 @@ def _npy_array(path: Path) -> Block:
     return array
 
 
-def _parquet(path: Path, chosen: Selection, groups: range | None) -> Iterator[Rows]:
+def _parquet(path: Path, selection: Selection, groups: range | None) -> Iterator[Rows]:
     with _open_parquet(path) as file:
-        names = _selected(file.schema_arrow, chosen, path)
+        names = _selected(file.schema_arrow, selection, path)
         batches = file.iter_batches(
-            batch_size=rows_per_block(chosen.dim),
+            batch_size=rows_per_block(selection.dim),
             row_groups=None if groups is None else list(groups),
-            columns=[*names, *chosen.carried],
+            columns=[*names, *selection.carried],
             use_threads=checked_threads(None) > _FEW_CORES,
         )
         for batch in batches:
-            yield from chosen_rows(batch, names, chosen)
+            yield from selected_rows(batch, names, selection)
 
 
-def _selected(fields: Any, chosen: Selection, path: Path) -> list[str]:
-    """Names of the columns to read, of types that can be read."""
-    if chosen.schema is None:
-        return selected(fields, chosen, str(path))
-    names = selected_names(fields.names, chosen, str(path))
-    require_kinds(fields, chosen.schema, str(path), names)
+def _selected(fields: Any, selection: Selection, path: Path) -> list[str]:
+    """Return names of the columns to read, of types that can be read."""
+    if selection.schema is None:
+        return selected(fields, selection, str(path))
+    names = selected_names(fields.names, selection, str(path))
+    require_kinds(fields, selection.schema, str(path), names)
     return names
 
 
@@ -178,21 +179,21 @@ def _open_parquet(path: Path) -> Iterator[Any]:
 _ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def _arrow(path: Path, chosen: Selection, places: range | None) -> Iterator[Rows]:
+def _arrow(path: Path, selection: Selection, places: range | None) -> Iterator[Rows]:
     with _open_arrow(path) as file:
-        names = _selected(file.schema, chosen, path)
+        names = _selected(file.schema, selection, path)
         if hasattr(file, "get_batch"):
             places = range(file.num_record_batches) if places is None else places
             batches = (file.get_batch(i) for i in places)
         else:
             batches = iter(file)
         for batch in batches:
-            yield from chosen_rows(batch, names, chosen)
+            yield from selected_rows(batch, names, selection)
 
 
 @contextmanager
 def _open_arrow(path: Path) -> Iterator[Any]:
-    """A file of batches, or a stream of them."""
+    """Open a file of batches, or a stream of them."""
     import pyarrow as pa
 
     try:
@@ -211,7 +212,7 @@ def _open_arrow(path: Path) -> Iterator[Any]:
 
 
 def count_in_file(path: Path) -> int | None:
-    """Number of records if the file's metadata tell it."""
+    """Return the number of records if the file's metadata tell it."""
     kind = SUFFIXES.get(suffix(path))
     try:
         if kind == "parquet":
@@ -226,20 +227,20 @@ def count_in_file(path: Path) -> int | None:
 
 
 def file_identity(path: Path) -> tuple[int, int] | Path:
-    """What two names of one file share, links of every kind included."""
+    """Return what two names of one file share, links of every kind included."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return path.absolute()  # there is none: reading it says so
     # Some file systems number no files.
-    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+    return (status.st_dev, status.st_ino) if status.st_ino else path.resolve()
 
 
 # ---------------------------------------------------------------- what paths stand for
 
 
 def expanded(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that a path stands for: itself, those of a folder, or what a pattern matches."""
+    """Return the files of a path: itself, those of a folder, or what a pattern matches."""
     path = Path(path)
     if path.is_dir():
         return _in_folder(path)
@@ -247,25 +248,14 @@ def expanded(path: str | os.PathLike[str]) -> list[Path]:
         raise TableError(f"{path}: {os.strerror(errno.EACCES)}")
     if path.exists() or not glob.has_magic(str(path)):
         return [path]  # reading it says what is wrong with it
-    found = [Path(name) for name in sorted(glob.glob(str(path)))]
+    matches = [Path(name) for name in sorted(glob.glob(str(path)))]
     if path.name[:1] not in ("_", "."):
-        found = [each for each in found if _is_data(each)]
-    if not found:
+        matches = [each for each in matches if _is_data(each)]
+    if not matches:
         raise TableError(f"{path}: no file matches this pattern")
-    for each in found:
+    for each in matches:
         _require_plain(each)
-    return [file for each in found for file in expanded(each)]
-
-
-def record_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The files of several paths, each of them once: its records would count twice otherwise."""
-    files: list[Path] = []
-    seen: set[object] = set()
-    for path in paths:
-        for file in expanded(path):
-            require_new(file, seen)
-            files.append(file)
-    return files
+    return [file for each in matches for file in expanded(each)]
 
 
 def require_new(file: Path, seen: set[object]) -> None:
@@ -311,3 +301,99 @@ def _require_plain(path: Path) -> None:
 
 def _is_data(path: Path) -> bool:
     return path.name[:1] not in ("_", ".")
+
+
+# ---------------------------------------------------------------- parts that others can read
+
+# Values in a stretch of a file (32 MB of float64, a fraction of a second of work), and in blocks
+# that are sent (8 MB).
+FILE_VALUES, SENT_VALUES = 2**22, 2**20
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A stretch of a file, in the units of `file_blocks`; None is all of it."""
+
+    path: Path
+    stretch: range | None = None
+
+
+@dataclass(frozen=True)
+class BlockPart:
+    """Blocks (n, dim) whose columns are already those of a record."""
+
+    blocks: tuple[Block, ...]
+
+
+Part = FilePart | BlockPart
+
+
+def file_parts(path: Path, selection: Selection) -> Iterator[FilePart]:
+    """Yield stretches that together are the whole file; a file that cannot be cut is one part."""
+    path = path.absolute()  # workers may run in another folder
+    cut = {"npy": _rows, "parquet": _row_groups, "arrow": _batches}.get(file_kind(path))
+    # What is empty or damaged is left whole, so that its reader says what it would always say.
+    stretches = [] if cut is None else cut(path, selection.dim)
+    if not stretches:
+        yield FilePart(path)
+    for stretch in stretches:
+        yield FilePart(path, stretch)
+
+
+def _rows(path: Path, dim: int) -> list[range]:
+    try:
+        n_rows = len(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, OSError, EOFError, TypeError):
+        return []
+    return _cut(n_rows, max(1, FILE_VALUES // dim))
+
+
+def _row_groups(path: Path, dim: int) -> list[range]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        facts = pq.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return []
+    stretches, first, n_values = [], 0, 0
+    for group in range(facts.num_row_groups):
+        n_values += facts.row_group(group).num_rows * dim
+        if n_values >= FILE_VALUES or group == facts.num_row_groups - 1:
+            stretches.append(range(first, group + 1))
+            first, n_values = group + 1, 0
+    return stretches
+
+
+def _batches(path: Path, dim: int) -> list[range]:
+    """Return stretches of an Arrow file, of batches of about the same size; a stream is not cut."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source:
+            n_batches = pa.ipc.open_file(source).num_record_batches
+    except (pa.ArrowException, OSError):
+        return []
+    bytes_per_batch = max(1, path.stat().st_size // max(1, n_batches))
+    return _cut(n_batches, max(1, 8 * FILE_VALUES // bytes_per_batch))
+
+
+def _cut(n_units: int, at_most: int) -> list[range]:
+    return [range(first, min(first + at_most, n_units)) for first in range(0, n_units, at_most)]
+
+
+def packed(pieces: Iterable[Block | FilePart]) -> Iterator[Part]:
+    """Yield parts from pieces: many small blocks become one part, as each costs a message."""
+    waiting: list[Block] = []
+    n_values = 0
+    for piece in pieces:
+        if isinstance(piece, FilePart):
+            yield piece
+            continue
+        waiting.append(np.asarray(piece))  # of a memory map, the numbers
+        n_values += piece.size
+        if n_values >= SENT_VALUES:
+            yield BlockPart(tuple(waiting))
+            waiting, n_values = [], 0
+    if waiting:
+        yield BlockPart(tuple(waiting))

@@ -48,7 +48,7 @@ class Noter:
         return Noter, (self._key, self._encoding)
 
     def fresh(self) -> Noter:
-        """One like it that has seen nothing."""
+        """Return a noter like it that has seen nothing."""
         return Noter(self._key, self._encoding)
 
     def see(self, block: Block) -> None:
@@ -57,13 +57,13 @@ class Noter:
             self._keep(self._hashes(np.asarray(block[first : first + _ROWS])))
 
     def passing(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """The same blocks, noted."""
+        """Yield the blocks after noting them."""
         for block in blocks:
             self.see(block)
             yield block
 
     def add(self, values: Iterable[int]) -> None:
-        """Marks that another one like it has found."""
+        """Add marks that another noter has found."""
         self._keep(np.fromiter(values, dtype=np.uint64))
 
     @property
@@ -93,25 +93,25 @@ class Noter:
 
     def _multipliers(self, dim: int) -> npt.NDArray[np.uint64]:
         if len(self._factors) != dim:
-            words = [self._word(place) | 1 for place in range(dim)]
+            words = [self._word(index) | 1 for index in range(dim)]
             self._factors = np.array(words, dtype=np.uint64)
         return self._factors
 
-    def _word(self, place: int) -> int:
-        """A secret number for a place in the row."""
-        content = self._encoding + place.to_bytes(8, "big", signed=True)
+    def _word(self, index: int) -> int:
+        """Return a secret number for a column."""
+        content = self._encoding + index.to_bytes(8, "big", signed=True)
         return int.from_bytes(
             hashlib.blake2b(content, key=self._key, digest_size=8).digest(), "big"
         )
 
 
 def noter_of(key: bytes | None, schema: Schema | None) -> Noter | None:
-    """What notes the rows of a table; None without a key."""
+    """Return the noter of a table's rows; None without a key."""
     return None if key is None else Noter(key, encoding_of(schema))
 
 
 def encoding_of(schema: Schema | None) -> bytes:
-    """Eight bytes that tell encodings apart; whose rows they are is no part of one."""
+    """Return eight bytes that tell encodings apart; whose rows they are is no part of one."""
     if schema is None:
         return bytes(8)
     kinds = [column.to_json() for column in schema.columns]

@@ -30,7 +30,7 @@ BLOCK_VALUES, WIDE_ROWS = 2**18, 2**13
 
 
 def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
-    """The same items; errors of ours as they are, without those that they were made from.
+    """Yield the items; raise our errors without those that they were made from.
 
     Libraries quote what they stumble over, and an exception keeps the one that it replaced.
     """
@@ -43,8 +43,8 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
         raise failure
 
 
-def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
-    """Blocks of a NumPy array."""
+def array_blocks(array: Block, selection: Selection) -> Iterator[Block]:
+    """Yield blocks of a NumPy array."""
     if array.ndim != 2:
         raise TableError(
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
@@ -53,10 +53,10 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     if array.dtype.kind not in "fiubO":
         kind = array.dtype.type.__name__  # of text, not how long the longest is
         raise TableError(f"a column is not numeric (array of {kind})")
-    places = array_places(array.shape[1], chosen)
+    places = array_places(array.shape[1], selection)
     if isinstance(array, np.matrix):  # which would multiply as such
         array = np.asarray(array)
-    rows = rows_per_block(chosen.dim)
+    rows = rows_per_block(selection.dim)
     for first in range(0, len(array), rows):
         block = array[first : first + rows]
         if places is not None:
@@ -72,39 +72,39 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
         yield block
 
 
-def array_places(width: int, chosen: Selection) -> list[int] | None:
-    """Numbers of the columns of an array to read; None for all of them."""
-    if chosen.columns is None:
-        if width != chosen.dim:
-            raise TableError(wrong_width("table", width, chosen.dim))
+def array_places(width: int, selection: Selection) -> list[int] | None:
+    """Return numbers of the columns of an array to read; None for all of them."""
+    if selection.columns is None:
+        if width != selection.dim:
+            raise TableError(wrong_width("table", width, selection.dim))
         return None
-    if any(isinstance(column, str) for column in chosen.columns):
+    if any(isinstance(column, str) for column in selection.columns):
         raise TableError("columns: an array has no column names; give column numbers")
-    return column_places([int(column) for column in chosen.columns], width)
+    return column_places([int(column) for column in selection.columns], width)
 
 
-def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
-    """Blocks of a pandas frame, whose index is not part of a record."""
+def pandas_blocks(frame: Any, selection: Selection) -> Iterator[Block]:
+    """Yield blocks of a pandas frame, whose index is not part of a record."""
     if getattr(frame, "ndim", 0) != 2:
         raise TableError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
-    names = selected_names(labels, chosen, "table")
+    names = selected_names(labels, selection, "table")
     columns = [_pandas_column(frame.iloc[:, labels.index(name)]) for name in names]
-    rows = rows_per_block(chosen.dim)
+    rows = rows_per_block(selection.dim)
     for first in range(0, len(frame), rows):
         parts = (column[first : first + rows] for column in columns)
         yield _columns_block([_numbers(p, n) for p, n in zip(parts, names, strict=True)])
 
 
 def _pandas_column(column: Any) -> Any:
-    """What gives the cells of a column by their places: its array if it has plain numbers."""
+    """Return what is indexed for the cells of a column: its array if it has plain numbers."""
     kind = column.dtype
     is_plain = isinstance(kind, np.dtype) and kind.str in _PLAIN
     return np.asarray(column) if is_plain else column.iloc
 
 
 def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
-    """Cells of a column as numbers, as float64 if they are not plain ones.
+    """Return cells of a column as numbers, as float64 if they are not plain ones.
 
     Cells of type object are converted one by one: a type inferred from a block would
     let one record change how the others are read.
@@ -126,8 +126,8 @@ def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
     return np.asarray(as_floats(array).to_numpy(zero_copy_only=False))
 
 
-def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
-    """Blocks of a nested list of numbers, read as float64 whatever else is in it."""
+def list_blocks(rows: Sequence[Any], selection: Selection) -> Iterator[Block]:
+    """Yield blocks of a nested list of numbers, read as float64 whatever else is in it."""
     is_masked = any(isinstance(row, np.ma.MaskedArray) for row in rows)
     try:
         array = np.ma.vstack(rows) if is_masked else np.asarray(rows)
@@ -140,11 +140,11 @@ def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
     if array.dtype.kind in "fiub":
         with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
             array = array.astype(np.float64)
-    yield from array_blocks(array, chosen)
+    yield from array_blocks(array, selection)
 
 
 def object_numbers(cells: Block, numbers: Sequence[int] | None = None) -> npt.NDArray[np.float64]:
-    """An array of Python objects as float64, each by itself; `numbers` are those of its columns."""
+    """Return Python objects as float64, each by itself; `numbers` are those of its columns."""
     if cells.ndim != 2:
         return np.array([cell_number(cell, "a column") for cell in cells.ravel()], np.float64)
     words = [f"column number {n} (from 0)" for n in numbers or range(cells.shape[1])]
@@ -153,7 +153,7 @@ def object_numbers(cells: Block, numbers: Sequence[int] | None = None) -> npt.ND
 
 
 def cell_number(cell: Any, where: str) -> float:
-    """A cell as a number; NaN if it is missing, or no float holds it.
+    """Return a cell as a number; NaN if it is missing, or no float holds it.
 
     One record must not stop all others: an integer or a decimal beyond all floats and a
     signalling NaN are missing values, as infinite ones are.
@@ -172,7 +172,7 @@ def cell_number(cell: Any, where: str) -> float:
 
 
 def is_missing_cell(cell: Any) -> bool:
-    """Whether a Python object stands for a missing value, in any library's spelling."""
+    """Return whether a Python object stands for a missing value, in any library's spelling."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
     if isinstance(cell, np.datetime64 | np.timedelta64):
@@ -180,10 +180,10 @@ def is_missing_cell(cell: Any) -> bool:
     return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
 
 
-def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
-    """Blocks of anything that offers an Arrow stream or array."""
+def stream_blocks(data: Any, selection: Selection) -> Iterator[Block]:
+    """Yield blocks of anything that offers an Arrow stream or array."""
     with opened_stream(data) as reader:
-        names = selected(reader.schema, chosen, "table")
+        names = selected(reader.schema, selection, "table")
         for batch in reader:
             for block, _ in batch_rows(batch, names):
                 yield block
@@ -191,7 +191,7 @@ def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
 
 @contextmanager
 def opened_stream(data: Any) -> Iterator[Any]:
-    """Batches of an Arrow stream or array, and their schema; foreign errors become ours."""
+    """Open the batches of an Arrow stream or array; foreign errors become ours."""
     import pyarrow as pa
 
     try:
@@ -210,28 +210,28 @@ def opened_stream(data: Any) -> Iterator[Any]:
 
 
 def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Rows]:
-    """A record batch in blocks of moderate size, with the carried columns beside them."""
+    """Yield a record batch in blocks of moderate size, with the carried columns."""
     rows = rows_per_block(len(names))
     for first in range(0, batch.num_rows, rows):
         part = batch.slice(first, rows)
         yield _batch_block(part, names), part.select(list(carried)) if carried else None
 
 
-def chosen_rows(batch: Any, names: Sequence[str], chosen: Selection) -> Iterator[Rows]:
-    """The same by a selection; with a schema, the batch itself with the columns of it."""
-    if chosen.schema is None:
-        yield from batch_rows(batch, names, chosen.carried)
+def selected_rows(batch: Any, names: Sequence[str], selection: Selection) -> Iterator[Rows]:
+    """Yield the blocks of a selection; with a schema, batches of its columns."""
+    if selection.schema is None:
+        yield from batch_rows(batch, names, selection.carried)
         return
-    own = chosen.schema.all_names  # columns may be chosen by place
-    rows = rows_per_block(chosen.dim)
+    own = selection.schema.all_names  # columns may be selected by number
+    rows = rows_per_block(selection.dim)
     for first in range(0, batch.num_rows, rows):
         part = batch.slice(first, rows)
-        carried = part.select(list(chosen.carried)) if chosen.carried else None
+        carried = part.select(list(selection.carried)) if selection.carried else None
         yield part.select(list(names)).rename_columns(own), carried
 
 
 def _batch_block(batch: Any, names: Sequence[str]) -> Block:
-    """A record batch as numbers (n, dim); nulls become NaN, which the quantiser refuses."""
+    """Return a record batch as numbers (n, dim); nulls become NaN, which the quantiser refuses."""
     import pyarrow as pa
 
     columns = []
@@ -245,7 +245,7 @@ def _batch_block(batch: Any, names: Sequence[str]) -> Block:
 
 
 def plain_kind(kind: Any) -> Any:
-    """The Arrow type that cells of a type are read in.
+    """Return the Arrow type that cells of a type are read in.
 
     Dictionaries, runs, views and extensions say how cells are kept, not what they are: a column of
     labels is text, whatever library exports it.
@@ -262,7 +262,7 @@ def plain_kind(kind: Any) -> Any:
 
 
 def plain_array(array: Any) -> Any:
-    """An Arrow array in the type that `plain_kind` names. Arrow itself decodes no views."""
+    """Return an Arrow array in the type that `plain_kind` names. Arrow itself decodes no views."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -277,7 +277,7 @@ def plain_array(array: Any) -> Any:
 
 
 def as_floats(array: Any) -> Any:
-    """An Arrow array of numbers as float64, each rounded once.
+    """Return an Arrow array of numbers as float64, each rounded once.
 
     Arrow divides decimals by a power of ten that depends on the type, and libraries infer that from
     all cells: the text of a decimal is the same in every type.
@@ -290,7 +290,7 @@ def as_floats(array: Any) -> Any:
 
 
 def _arrow_numbers(column: Any) -> npt.NDArray[Any]:
-    """Numbers of an Arrow array without a copy; nulls, which only floats have, become NaN.
+    """Return numbers of an Arrow array without a copy; nulls, which only floats have, become NaN.
 
     Arrow's own way to NumPy imports pandas, which takes 45 MB.
     """
@@ -304,20 +304,20 @@ _PLAIN = frozenset(np.dtype(kind).str for kind in ("f2", "f4", "f8", *"bhilqBHIL
 
 
 def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
-    """Columns as a block (n, dim): float32 if all are, else float64, which rounds each number once.
+    """Return columns as a block (n, dim): float32 if all are, else float64, rounded once.
 
     In memory it is column by column, as Arrow and pandas have them: to write rows takes three
     times as long, and quantisers read either.
     """
     single = all(column.dtype == np.float32 for column in columns)
     block = np.empty((len(columns), len(columns[0])), np.float32 if single else np.float64)
-    for place, column in zip(block, columns, strict=True):
-        place[:] = column
+    for row, column in zip(block, columns, strict=True):
+        row[:] = column
     return block.T
 
 
 def rows_per_block(dim: int) -> int:
-    """How many records of `dim` columns a reader should hand on at a time."""
+    """Return how many records of `dim` columns a reader should hand on at a time."""
     return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 8 * BLOCK_VALUES // dim))
 
 
@@ -384,7 +384,7 @@ class Selection:
         return frozenset(n for n in names if isinstance(n, str) and not isinstance(n, FoundName))
 
     def texts_among(self, names: Sequence[str]) -> list[str]:
-        """Which of the selected columns of text files are read as text, as a schema wants it."""
+        """Return the selected columns of text files that a schema reads as text."""
         if self.schema is None:
             return []
         wanted = [column.READS_TEXT for column in self.schema.columns] + [True]  # of a person
@@ -396,25 +396,25 @@ class Selection:
         return any(isinstance(name, FoundName) for name in self.columns or self.names or ())
 
 
-def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
-    """Names of the columns to read, all of them numeric."""
-    names = selected_names(schema.names, chosen, what)
+def selected(schema: Any, selection: Selection, what: str) -> list[str]:
+    """Return the names of the columns to read, all of them numeric."""
+    names = selected_names(schema.names, selection, what)
     require_numeric(schema, names, what)
     return names
 
 
 def selected_names(
-    available: Sequence[str], chosen: Selection, what: str, *, may_show: bool = True
+    available: Sequence[str], selection: Selection, what: str, *, may_show: bool = True
 ) -> list[str]:
-    """Those asked for, else the design's, else all if there are just as many as needed.
+    """Return the columns asked for, else the design's, else all if there are as many as needed.
 
     `may_show` is False if the names come from a line that may be a record: errors then say
     nothing of them.
     """
-    columns = chosen.columns if chosen.columns is not None else chosen.names
+    columns = selection.columns if selection.columns is not None else selection.names
     if columns is None:
-        if len(available) != chosen.dim:
-            raise TableError(wrong_width(what, len(available), chosen.dim))
+        if len(available) != selection.dim:
+            raise TableError(wrong_width(what, len(available), selection.dim))
         names = list(available)
     else:
         numbers = [column for column in columns if isinstance(column, int)]
@@ -422,34 +422,34 @@ def selected_names(
         names = [available[c] if isinstance(c, int) else c for c in columns]
         if len(set(names)) != len(names):
             raise TableError("columns: a column is named twice")
-    for name in (*names, *chosen.carried):
+    for name in (*names, *selection.carried):
         if list(available).count(name) != 1:
-            raise TableError(_misfit(available, name, chosen, what, may_show))
+            raise TableError(_misfit(available, name, selection, what, may_show))
     return names
 
 
 def _misfit(
-    available: Sequence[str], name: str, chosen: Selection, what: str, may_show: bool
+    available: Sequence[str], name: str, selection: Selection, what: str, may_show: bool
 ) -> str:
-    """What to say of a name that is not there, or there twice."""
+    """Return the words about a name that is not there, or there twice."""
     state = "unknown" if name not in available else "not unique"
     if may_show:
-        shown = ", ".join(repr(found) for found in available[:12])
+        shown = ", ".join(repr(name_there) for name_there in available[:12])
         more = ", ..." if len(available) > 12 else ""
         advice = (
             "; name them with `columns=[...]`, in their order"
-            if chosen.format.header is False
+            if selection.format.header is False
             else ""
         )
         return f"{what}: column {name!r} is {state}; it has {shown}{more}{advice}"
     advice = "names count letter by letter; if its first line is a record, say `header=False`"
-    if name in chosen.stated:
+    if name in selection.stated:
         return f"{what}: column {name!r} is {state} among its {len(available)} columns; {advice}"
     return f"{what}: a column name is {state}; {advice}"
 
 
 def column_places(columns: list[int], width: int) -> list[int]:
-    """Column numbers from 0; negative ones count from the end."""
+    """Return column numbers from 0; negative ones count from the end."""
     for column in columns:
         if not -width <= column < width:
             raise TableError(f"columns: {column} is not a column of {width}")
@@ -459,10 +459,10 @@ def column_places(columns: list[int], width: int) -> list[int]:
     return places
 
 
-def wrong_width(what: str, found: int, dim: int) -> str:
-    """What to say of a table with too many or too few columns."""
+def wrong_width(what: str, n_columns: int, dim: int) -> str:
+    """Return the words about a table with too many or too few columns."""
     return (
-        f"{what} has {found} columns, a record has dim={dim}; name the columns to use with "
+        f"{what} has {n_columns} columns, a record has dim={dim}; name the columns to use with "
         "`columns=[...]`"
     )
 

@@ -46,9 +46,9 @@ class Key:
         default_factory=lambda: tuple(secrets.randbits(64) for _ in range(4)), repr=False
     )
 
-    def word(self, place: int) -> np.uint64:
-        """One of the words."""
-        return np.uint64(self.words[place])
+    def word(self, index: int) -> np.uint64:
+        """Return one of the words."""
+        return np.uint64(self.words[index])
 
 
 Piece = tuple[Block, Persons]
@@ -73,7 +73,7 @@ class SelectedRows:
         self._is_text: bool | None = None
 
     def sorted_chunk(self, pieces: Iterable[Piece]) -> _Chunk | None:
-        """What of some pieces could count, sorted by person; safe to call from several threads."""
+        """Return the rows that could count, sorted by person; safe in several threads."""
         pieces = [piece for piece in pieces if len(piece[0])]
         if not pieces:
             return None
@@ -117,7 +117,7 @@ class SelectedRows:
             self.append(_reduced(words, texts, self._most))
 
     def blocks(self, n_threads: int | None = None) -> Iterator[Block]:
-        """The records that count, (n, dim) each; once."""
+        """Yield the records that count, (n, dim) each; once."""
         if not self._ends:
             return
         ranges = self._ranges()
@@ -128,7 +128,7 @@ class SelectedRows:
         self._texts.close()
 
     def _ranges(self) -> Iterator[_Range]:
-        """Buckets that are put together, as many as fit."""
+        """Yield buckets that are put together, as many as fit."""
         ends = np.sum(self._ends, axis=0)
         most = max(1, self._part_bytes // (8 * (self._dim + 2)))
         first = 0
@@ -139,7 +139,7 @@ class SelectedRows:
             first = last
 
     def _selected(self, part: _Range) -> Words:
-        """Rows of some buckets that count."""
+        """Return the rows of some buckets that count."""
         width = self._dim + 2
         pieces, texts = [], []
         for number, ends in enumerate(self._ends):
@@ -156,7 +156,7 @@ class SelectedRows:
         return _reduced(words, _joined(texts) if texts else None, self._most).words
 
     def _text(self, number: int, start: int, stop: int) -> Any:
-        """Persons of some rows of a chunk."""
+        """Return the persons of some rows of a chunk."""
         import pyarrow as pa
 
         places = self._texts.stretch(2 * number, 8 * start, 8 * (stop + 1)).view(np.int64)
@@ -167,7 +167,7 @@ class SelectedRows:
 
 
 def mixed_persons() -> RecordError:
-    """What to say of persons that are numbers in one part and text in another."""
+    """Return the error for persons that are numbers in one part and text in another."""
     return RecordError(
         "table: persons are whole numbers in one part and text in another; the same person would "
         "be two of them. Give that column one type"
@@ -196,7 +196,7 @@ class _Range:
 
 
 def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
-    """The rows that could count: of each person those with the smallest hashes, `most` of them."""
+    """Return the rows that could count: of each person the `most` with the smallest hashes."""
     hashes, rows = words[:, 0], words[:, 1]
     if texts is None:
         order = np.argsort(hashes)
@@ -213,15 +213,15 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         of_group = np.cumsum(new) - 1
         sorted_rows = rows[order]
         least = np.minimum.reduceat(sorted_rows, starts)
-        found = np.flatnonzero(sorted_rows == least[of_group])
+        smallest = np.flatnonzero(sorted_rows == least[of_group])
         # Equal rows of a person are one; others with the same hash are told apart by their values.
-        place = of_group[found]
-        first = np.empty(len(found), dtype=np.bool_)
-        first[0], first[1:] = True, place[1:] != place[:-1]
-        if _differ(words[order[found]], ~first):
-            values = words[order[found], 2:]
-            found = found[np.lexsort((*values.T, place))]
-        chosen = order[found[first]]
+        group = of_group[smallest]
+        first = np.empty(len(smallest), dtype=np.bool_)
+        first[0], first[1:] = True, group[1:] != group[:-1]
+        if _differ(words[order[smallest]], ~first):
+            values = words[order[smallest], 2:]
+            smallest = smallest[np.lexsort((*values.T, group))]
+        kept = order[smallest[first]]
     else:
         of_group = np.cumsum(new) - 1
         # Within groups, which stay where they are, by the hash of the row.
@@ -231,13 +231,13 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         if _differ(words[order][again], same):
             again = np.lexsort((*words[order, 2:].T, rows[order], of_group))
         rank = np.arange(len(order)) - starts[of_group]
-        chosen = order[again][rank < most]
-    kept = np.take(words, chosen, axis=0)
-    return _Chunk(kept, None if texts is None else texts.take(_indices(chosen)))
+        kept = order[again][rank < most]
+    kept_words = np.take(words, kept, axis=0)
+    return _Chunk(kept_words, None if texts is None else texts.take(_indices(kept)))
 
 
 def _differ(words: Words, same: npt.NDArray[np.bool_]) -> bool:
-    """Whether a row that is marked has other values than the one before it."""
+    """Return whether a row that is marked has other values than the one before it."""
     after = np.flatnonzero(same)
     return bool(len(after)) and bool((words[after, 2:] != words[after - 1, 2:]).any())
 
@@ -259,7 +259,7 @@ def _joined(persons: list[Persons]) -> Persons:
 
 
 def _mixed_words(words: Words, addend: np.uint64) -> Words:
-    """A bijection of 64-bit words that mixes all their bits."""
+    """Mix all bits of 64-bit words by a bijection."""
     mixed = words + addend
     mixed ^= mixed >> _SHIFTS[0]
     mixed *= _FACTORS[0]
@@ -270,19 +270,19 @@ def _mixed_words(words: Words, addend: np.uint64) -> Words:
 
 
 def row_hashes(values: Words, key: Key) -> Words:
-    """Keyed hashes (n,) of rows of words (n, dim)."""
-    found = np.empty(len(values), dtype=np.uint64)
+    """Return keyed hashes (n,) of rows of words (n, dim)."""
+    hashes = np.empty(len(values), dtype=np.uint64)
     for first in range(0, len(values), _HASH_ROWS):
         part = values[first : first + _HASH_ROWS]
         state = np.full(len(part), key.word(2), dtype=np.uint64)
         for column in part.T:
             state = _mixed_words(state ^ column, key.word(3))
-        found[first : first + _HASH_ROWS] = state
-    return found
+        hashes[first : first + _HASH_ROWS] = state
+    return hashes
 
 
 def _bytes_of(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Bytes of an Arrow array of texts, and where they begin and end, (n + 1,)."""
+    """Return bytes of an Arrow array of texts, and where they begin and end, (n + 1,)."""
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     whole = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
@@ -290,14 +290,14 @@ def _bytes_of(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 
 def person_hashes(persons: Persons, key: Key) -> Words:
-    """Keyed hashes (n,) of persons; those of whole numbers have no collisions."""
+    """Return keyed hashes (n,) of persons; those of whole numbers have no collisions."""
     if isinstance(persons, np.ndarray):
         return _mixed_words(persons.view(np.uint64) ^ key.word(0), key.word(1))
     return text_hashes(persons, key)
 
 
 def text_hashes(texts: Any, key: Key) -> Words:
-    """Keyed hashes (n,) of the bytes of an Arrow array of texts, eight bytes at a time."""
+    """Return keyed hashes (n,) of the bytes of an Arrow array of texts, eight bytes at a time."""
     data, places = _bytes_of(texts)
     lengths = np.diff(places)
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
@@ -328,7 +328,7 @@ def selected_blocks(
     progress: Callable[[int], None] | None = None,
     key: Key | None = None,
 ) -> Iterator[Block]:
-    """Records (n, dim) that count, from batches of a table in any order.
+    """Yield records (n, dim) that count, from batches of a table in any order.
 
     Batches are encoded, hashed and sorted in threads; `progress` counts their rows.
     """
@@ -347,7 +347,7 @@ def selected_blocks(
 def sorted_chunks(
     pieces: Iterable[Piece], dim: int, max_records: int, key: Key
 ) -> Iterator[_Chunk]:
-    """What of some pieces could count, some megabytes at a time, sorted by person."""
+    """Yield the rows that could count, some megabytes at a time, sorted by person."""
     rows = SelectedRows(dim, max_records, key=key)
     for some in _gathered(pieces, dim):
         chunk = rows.sorted_chunk(some.batches)
@@ -366,7 +366,7 @@ class Cut:
 def cut_by_persons(
     pieces: Iterable[Piece], dim: int, max_records: int, key: Key, n_parts: int
 ) -> Cut:
-    """What of some pieces could count, cut into parts of which each has all rows of its persons.
+    """Cut rows that could count into parts of which each has all rows of its persons.
 
     The same persons are in the same part wherever this is done, as long as the key is the same.
     """
@@ -375,24 +375,24 @@ def cut_by_persons(
         return Cut((None,) * n_parts, None)
     edges = np.array([(2**64 * j) // n_parts for j in range(1, n_parts)], dtype=np.uint64)
     places = [0, *np.searchsorted(chunk.words[:, 0], edges).tolist(), len(chunk.words)]
-    found: list[_Chunk | None] = []
+    chunks: list[_Chunk | None] = []
     for start, stop in itertools.pairwise(places):
         texts = None if chunk.texts is None else chunk.texts.slice(start, stop - start)
-        found.append(_Chunk(chunk.words[start:stop], texts) if stop > start else None)
-    return Cut(tuple(found), chunk.texts is not None)
+        chunks.append(_Chunk(chunk.words[start:stop], texts) if stop > start else None)
+    return Cut(tuple(chunks), chunk.texts is not None)
 
 
-def joined_by_persons(cuts: Sequence[Cut], place: int, max_records: int) -> Iterator[Block]:
-    """Records that count, from the same part of all pieces."""
+def joined_by_persons(cuts: Sequence[Cut], index: int, max_records: int) -> Iterator[Block]:
+    """Yield records that count, from the same part of all pieces."""
     if len({cut.is_text for cut in cuts} - {None}) > 1:  # whichever part it shows in
         raise mixed_persons()
-    given = [chunk for cut in cuts if (chunk := cut.parts[place]) is not None]
+    given = [chunk for cut in cuts if (chunk := cut.parts[index]) is not None]
     if not given:
         return
     texts = [chunk.texts for chunk in given if chunk.texts is not None]
     words = np.concatenate([chunk.words for chunk in given])
-    chosen = _reduced(words, _joined(texts) if texts else None, max_records)
-    yield np.ascontiguousarray(chosen.words[:, 2:]).view(np.float64)
+    selection = _reduced(words, _joined(texts) if texts else None, max_records)
+    yield np.ascontiguousarray(selection.words[:, 2:]).view(np.float64)
 
 
 @dataclass(frozen=True)
@@ -418,7 +418,7 @@ def _gathered(batches: Iterable[Any], dim: int) -> Iterator[_Batches]:
 
 
 def kept_rows(blocks: Iterable[Block], dim: int) -> KeptRows:
-    """Blocks that were made once, to be read several times."""
+    """Return blocks that were made once, to be read several times."""
     kept = KeptRows(dim)
     for block in blocks:
         kept.append(np.asarray(block, dtype=np.float64))

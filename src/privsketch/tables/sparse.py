@@ -21,9 +21,9 @@ _BLOCK_ENTRIES = 2**18  # 3 to 4 MB of values and column numbers, as much as oth
 _BLOCK_ROWS = 2**14  # at most, however few entries they have: some results have a row for each
 
 
-def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:
-    """Blocks of dense rows."""
-    places = array_places(_width(matrix), chosen)
+def sparse_blocks(matrix: Any, selection: Selection) -> Iterator[Block]:
+    """Yield blocks of dense rows."""
+    places = array_places(_width(matrix), selection)
     rows = _by_rows(matrix)
     step = rows_per_block(rows.shape[1])
     for first in range(0, rows.shape[0], step):
@@ -31,11 +31,11 @@ def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:
         yield block if places is None else block[:, places]
 
 
-def csr_blocks(matrix: Any, chosen: Selection) -> Iterator[Any]:
-    """Blocks of rows as CSR arrays of their own, columns in order and each of them once."""
+def csr_blocks(matrix: Any, selection: Selection) -> Iterator[Any]:
+    """Yield blocks of rows as CSR arrays of their own, columns in order and each of them once."""
     from scipy.sparse import csr_array
 
-    places = array_places(_width(matrix), chosen)
+    places = array_places(_width(matrix), selection)
     rows = _by_rows(matrix)
     first, n_rows = 0, rows.shape[0]
     while first < n_rows:
@@ -67,12 +67,12 @@ _BEYOND = "sparse matrix: its arrays do not fit together, or name a column that 
 
 
 def _within(numbers: Any, size: int) -> bool:
-    """SciPy does not look: a column beyond the last one would write into other rows."""
+    """Return whether all numbers are below `size`; SciPy would write others into other rows."""
     return len(numbers) == 0 or bool(numbers.min() >= 0 and numbers.max() < size)
 
 
 def _rows_in_order(matrix: Any) -> Any:
-    """A COO matrix as CSR, every entry as it is stored.
+    """Return a COO matrix as CSR, every entry as it is stored.
 
     SciPy would add up entries stored twice, in an order that depends on other rows.
     """
@@ -87,7 +87,7 @@ def _rows_in_order(matrix: Any) -> Any:
 
 
 def _summed(block: Any) -> Any:
-    """CSR with columns in order, entries stored twice added up in the order they are stored in.
+    """Return CSR with columns in order; entries stored twice are added up in their order.
 
     `sum_duplicates` sorts equal columns into any order, and sorts all rows if one needs it: what
     a record says would depend on another.
@@ -106,7 +106,7 @@ def _summed(block: Any) -> Any:
 
 
 def _as_numbers(rows: Any) -> Any:
-    """Integers and flags as float64, so that entries stored twice cannot overflow."""
+    """Return integers and flags as float64, so that entries stored twice cannot overflow."""
     return rows if rows.dtype.kind == "f" else rows.astype(np.float64)
 
 

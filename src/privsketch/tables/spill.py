@@ -47,22 +47,22 @@ class Spill:
         self._chunks.append((start, data.size))
 
     def stretch(self, number: int, start: int, stop: int) -> npt.NDArray[np.uint8]:
-        """Bytes from `start` to `stop` of a chunk; safe to call from several threads."""
+        """Return bytes from `start` to `stop` of a chunk; safe to call from several threads."""
         chunk = self._chunks[number]
         if isinstance(chunk, np.ndarray):
             return chunk[start:stop]
-        found = np.empty(stop - start, dtype=np.uint8)
+        data = np.empty(stop - start, dtype=np.uint8)
         with self._lock:
             if self._file is None:
                 raise OSError
             self._file.seek(chunk[0] + start)
-            place = 0
-            while place < len(found):
-                done = self._file.readinto(found[place:].data)  # type: ignore[attr-defined]
+            position = 0
+            while position < len(data):
+                done = self._file.readinto(data[position:].data)  # type: ignore[attr-defined]
                 if not done:
                     raise OSError
-                place += done
-        return found
+                position += done
+        return data
 
     def close(self) -> None:
         """Let go of everything."""

@@ -39,11 +39,11 @@ class _Writer(Protocol):
         """Complete the table; the file stays open."""
 
     def abandon(self) -> None:
-        """Never mind the rest."""
+        """Give up the file."""
 
 
 def table_kind(path: Path) -> str:
-    """What a table written under this name will be."""
+    """Return the kind of a table written under this name."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise AccessError(
@@ -101,7 +101,7 @@ def _is_binary(column: Any) -> bool:
 def table_writer(
     output: Path, part: Path, names: Sequence[str], carried: Any
 ) -> Iterator[Callable[[Floats, Any], None]]:
-    """A function that adds rows to the table `output`, which is written as `part` meanwhile.
+    """Open a function that adds rows to the table `output`, which is written as `part` meanwhile.
 
     It takes released rows (n, n_components) and an Arrow batch of the carried columns, or None.
     `names` are those of the released columns, `carried` is the schema of the others. The file is
@@ -152,7 +152,7 @@ class _NpyWriter:
         self._write_header()
 
     def _write_header(self) -> None:
-        """NumPy leaves room in a header for the number of rows to grow."""
+        """Write the header, in which NumPy leaves room for the number of rows to grow."""
         np.lib.format.write_array_header_1_0(
             self._stream,
             {"descr": "<f8", "fortran_order": False, "shape": (self._n_rows, self._n_components)},
@@ -210,7 +210,7 @@ class _ArrowWriter:
 
 
 def _values_alone(table: Any) -> Any:
-    """The same values in memory of their own.
+    """Copy the values to memory of their own.
 
     Arrow files hold buffers as they are: what lies under a null, or texts of rows that were
     removed, would be published. Parquet holds values only, so a table that went through it does.

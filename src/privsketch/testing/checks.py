@@ -29,12 +29,15 @@ from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.estimators.kmeans import PrivateKMeans
 from privsketch.facts.budget import Budget, Neighbours
+from privsketch.facts.columns import Number
 from privsketch.facts.domain import Box
+from privsketch.facts.schema import Schema
 from privsketch.features.maps import feature_map
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.sketching.build import sketch
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
+from privsketch.tables.table import Table
 from privsketch.testing.tape import neighbouring_tables, questions, replay, require, without_noise
 
 _DOMAIN = Box(-1.0, 1.0, dim=2)
@@ -45,11 +48,14 @@ _MAX_CENTER_ERROR = 0.2  # centers of a noise-free sketch, a tenth of the domain
 
 
 def check_engine(engine: Any) -> None:
-    """Check an engine: the same sums as in this process, for tables of every size.
+    """Check an engine: the same sums as in this process, for tables of every kind.
+
+    Tables of many blocks, of one record and of none, files, missing values, and persons with
+    several rows; a refusal that quotes no record; a replay on neighbouring tables.
 
     Parameters
     ----------
-    engine : str or object
+    engine : str or engine
         The registered name, or an engine with options.
 
     Examples
@@ -59,12 +65,13 @@ def check_engine(engine: Any) -> None:
     """
     for neighbours in _RELATIONS:
         design = _design(neighbours)
-        for name, table in _tables(neighbours):
-            with without_noise():
-                expected = sketch(table, design, source="a")
-                result = sketch(table, design, source="a", engine=engine)
-            same = np.array_equal(expected.sums, result.sums)
-            require(same, f"a {name} has other sums than in this process")
+        with tempfile.TemporaryDirectory() as folder:
+            for name, table, recipe in _tables(neighbours, design, Path(folder)):
+                with without_noise():
+                    expected = sketch(table, recipe, source="a", engine="threads")
+                    result = sketch(table, recipe, source="a", engine=engine)
+                same = np.array_equal(expected.values, result.values)
+                require(same, f"a {name} has other sums than in this process")
         release = partial(_sketch, design=design, engine=engine)
         _check_refusal(release)
         _check_replay(release, neighbours)
@@ -170,12 +177,11 @@ def check_decoder(name: str, **options: Any) -> None:
 def _design(neighbours: Neighbours, **options: Any) -> Design:
     return Design.plan(
         n_components=2,
-        domain=_DOMAIN,
         budget=Budget(1.0, 1e-6, neighbours),
         n_records=_N_RECORDS,
         n_features=50,
         random_state=0,
-        **{"feature_map": "fourier", **options},
+        **{"domain": _DOMAIN, "feature_map": "fourier", **options},
     )
 
 
@@ -189,12 +195,28 @@ def _sketch(table: Floats, design: Design, engine: Any = None) -> Sketch:
     return sketch(table, design, engine=engine)
 
 
-def _tables(neighbours: Neighbours) -> Iterator[tuple[str, Floats]]:
-    yield "table of many blocks", _records(100_000)
-    yield "small table", _records()
-    yield "table of one record", _records(1)
+def _tables(
+    neighbours: Neighbours, design: Design, folder: Path
+) -> Iterator[tuple[str, Any, Design]]:
+    """Yield tables with the design for each; of a person all rows are the same."""
+    import pyarrow as pa
+
+    records = _records()
+    yield "table of many blocks", _records(100_000), design
+    yield "small table", records, design
+    yield "table of one record", records[:1], design
     if neighbours == "add-remove":
-        yield "table without records", np.zeros((0, 2))
+        yield "table without records", records[:0], design
+    paths = [folder / "a.npy", folder / "b.npy"]
+    for path, part in zip(paths, np.array_split(records, 2), strict=True):
+        np.save(path, part)
+    yield "list of files", paths, design
+    holes = np.where(records > 0.6, np.nan, records)
+    yield "table with missing values", Table(holes, missing="center"), design
+    persons = Schema([Number("x", -1, 1), Number("y", -1, 1)], person="who")
+    columns = [pa.array(np.repeat(column, 2)) for column in (*records.T, np.arange(len(records)))]
+    visits = pa.table(dict(zip(persons.all_names, columns, strict=True)))
+    yield "table of persons", visits, _design(neighbours, domain=persons)
 
 
 def _check_file(content: Any) -> None:

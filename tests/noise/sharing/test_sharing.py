@@ -511,7 +511,7 @@ def test_no_neighbour_moves_a_holders_words_by_more_than_alone(sharing, neighbou
     facts = plan_sharing(design.sum_noise, n_holders=7, by=sharing)
 
     def run(table):
-        found = engine_sums(table, design, missing_to_center=True)
+        found = engine_sums(ps.Table(table, missing="center"), design)
         drawn, receipt = facts.draw_holder(design.sum_noise.weighted(found.sums, found.n_records))
         return SimpleNamespace(drawn=drawn, receipt=receipt)
 

@@ -14,11 +14,10 @@ import pytest
 import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
 from privsketch.tables import spill
-from privsketch.tables.reading import read_blocks
 from privsketch.tables.survey import counts
 from privsketch.tables.survey.conversions import CONVERSIONS
 from privsketch.tables.survey.counts import PersonCounts, ValueCounts
-from privsketch.tables.untyped.format import FileFormat
+from tests.reading import read_blocks
 from tests.workbooks import write_workbook
 
 SCHEMA = ps.Schema(
@@ -150,7 +149,7 @@ def test_designs_with_and_without_names(make_design, tmp_path):
     by_place = ps.check(table, make_design())
     assert [(one.name, one.n_missing) for one in by_place.columns] == [("0", 1), ("1", 0), ("2", 0)]
     assert by_place.refusals
-    assert ps.check(table, make_design(), missing="center").refusals == ()
+    assert ps.check(ps.Table(table, missing="center"), make_design()).refusals == ()
     named = ps.check(table, make_design(), columns=["c", "b", "a"])
     assert [one.name for one in named.columns] == ["c", "b", "a"]
     ball = ps.check(np.array([[3.0, 4.0], [3.0, 5.0]]), ps.Ball(2, 5.0))
@@ -169,7 +168,7 @@ def test_what_cannot_be_asked():
         (ps.Box(0, 1, dim=2), {"columns": ["age"]}),
     ):
         with pytest.raises(ParameterError):
-            ps.check(table, design, **options)
+            ps.check(ps.Table(table, **options), design)
 
 
 # ---------------------------------------------------------------- persons
@@ -235,8 +234,7 @@ def outcome_of_reading(data, column, **written):
     """What becomes of one cell when it is read for a release."""
     schema = ps.Schema([column, ps.Number("y", 0, 1)], missing="drop")
     try:
-        format = FileFormat(**written)
-        blocks = read_blocks(data, schema.dim, format=format, schema=schema)
+        blocks = read_blocks(data, schema.dim, schema=schema, **written)
         rows = sum(len(block) for block in blocks)
     except RecordError:
         return "wrong"
@@ -245,7 +243,7 @@ def outcome_of_reading(data, column, **written):
 
 def outcome_of_check(data, column, **written):
     schema = ps.Schema([column, ps.Number("y", 0, 1)], missing="drop")
-    found = ps.check(data, schema, **written)
+    found = ps.check(ps.Table(data, **written), schema)
     one = found.columns[0]
     assert bool(found.refusals) is bool(one.n_wrong)
     return "wrong" if one.n_wrong else "missing" if one.n_missing else "read"

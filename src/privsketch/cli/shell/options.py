@@ -6,17 +6,20 @@ Only click is imported here, so that --help answers at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import wraps
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from privsketch._base.plugins import plugin_names
+
 if TYPE_CHECKING:
     from privsketch.facts.domain import Domain
     from privsketch.facts.schema import Schema
+    from privsketch.tables.table import Table
 
 
 # What cannot be read is told by whoever reads it, with the exit code of a file.
@@ -26,9 +29,31 @@ PATH = click.Path(path_type=Path, readable=False)
 def choice(
     name: str, values: Sequence[str], *, help: str, open: bool = False
 ) -> Callable[[Any], Any]:
-    """An option that is one of some words; left out, the first of them, or open."""
+    """Return an option with a choice of words; the default is the first, or open."""
     default: dict[str, Any] = {} if open else {"default": values[0], "show_default": True}
     return click.option(name, type=click.Choice(values), help=help, **default)
+
+
+def dry_run(help: str) -> Callable[[Any], Any]:
+    """Return the option --dry-run, which reads no record and spends nothing."""
+    return click.option("--dry-run", is_flag=True, help=help)
+
+
+class PartName(click.ParamType):  # type: ignore[type-arg]
+    """A name of ours or of a part that a package registers, looked up when the option is used."""
+
+    def __init__(self, name: str, names: Callable[[], Sequence[str]]) -> None:
+        self.name, self._names = name, names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name if a part has it."""
+        return click.Choice(list(self._names())).convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        return click.Choice(list(self._names())).shell_complete(ctx, param, incomplete)
 
 
 class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
@@ -37,7 +62,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     name = "INTEGER|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or the word."""
+        """Return the number, or the word."""
         if value == "auto" or isinstance(value, int):
             return value
         try:
@@ -48,7 +73,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The word, for shells that ask."""
+        """Return the word, for shells that ask."""
         return [CompletionItem("auto")] if "auto".startswith(incomplete) else []
 
 
@@ -127,7 +152,45 @@ _RELEASED = (
     ),
 )
 MISSING = choice("--missing", ["error", "center"], help="Refuse missing values, or center them.")
+LIMITS = (
+    click.option(
+        "--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon."
+    ),
+    click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta."),
+)
+SPEND_AGAIN = click.option(
+    "--force", is_flag=True, help="Replace existing outputs: spends the budget again."
+)
 THREADS = click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+# Fields of an engine by the options of commands, and what to use in place of other options.
+_ENGINE_FIELDS: dict[str, dict[str, str]] = {
+    "threads": {"n_threads": "n_threads"},
+    "pool": {"n_workers": "n_workers"},
+    "dask": {"n_workers": "n_workers", "scheduler": "client"},
+    "spark": {"scheduler": "session"},
+    "cuda": {"n_threads": "n_threads"},
+}
+_ADVICE = {
+    "n_threads": "its workers use one thread each; say how many workers instead",
+    "n_workers": "only `engine='pool'` and `engine='dask'` have workers; say how many threads "
+    "instead",
+    "scheduler": "only `engine='dask'` and `engine='spark'` have a scheduler",
+}
+_ENGINE = (
+    click.option(
+        "--engine",
+        type=PartName("ENGINE", lambda: [*_ENGINE_FIELDS, *plugin_names("engines")]),
+        help="Where records are summed: threads of this process by default; pool, processes of "
+        "this machine; a cluster of dask or spark; cuda, a device of NVIDIA's; or an engine that "
+        "a package registers.",
+    ),
+    click.option("--workers", "n_workers", type=int, help="Processes of --engine pool."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask scheduler, like tcp://host:8786, or Spark master, like spark://host:7077.",
+    ),
+)
 SOURCE = click.option(
     "--source", help="Name of this set of records; the output's name if left out."
 )
@@ -185,7 +248,7 @@ _LEDGER = (
 
 
 def ledger_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for the ledger of a release; they arrive as `ledger`, as functions take it."""
+    """Add the options for the ledger of a release, which arrive as `ledger`."""
 
     @wraps(command)
     def with_ledger(*, ledger_file: Path | None, dataset: str | None, **options: Any) -> None:
@@ -197,7 +260,7 @@ def ledger_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
-    """Several options at once, shown by --help in this order."""
+    """Return a decorator that adds several options, shown by --help in this order."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(options):
@@ -228,45 +291,104 @@ def demo_options(folder: str) -> Callable[..., Any]:
     )
 
 
+@dataclass(frozen=True)
+class TableOptions:
+    """What the options of a command state about a table."""
+
+    paths: tuple[Path, ...]
+    columns: str | None
+    facts: dict[str, Any]
+
+    @cached_property
+    def table(self) -> Table:
+        """The table; columns of .npy files, which have no names, are numbers."""
+        from privsketch.tables.table import Table
+
+        table = Table(list(self.paths), **self.facts)
+        names: Sequence[str | int] | None = listed_names(self.columns)
+        is_array = all(path.suffix.lower() == ".npy" for path in table.all_files)
+        if names is not None and is_array and all(str(name).isdecimal() for name in names):
+            names = [int(name) for name in names]
+        return table.stating(columns=names)
+
+
+_FACTS = {
+    **{name: name for name in ("header", "delimiter", "decimal", "encoding", "sheet", "quotes")},
+    **{"sheet_records": "n_records", "missing": "missing", "unreadable": "unreadable"},
+}
+
+
 def file_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for how files are written; they arrive as `written`, by the names of `FileFormat`."""
+    """Add the options for how files are written; facts of the table arrive as `stated`."""
 
     @wraps(command)
-    def with_written(**options: Any) -> None:
-        names = ("header", "delimiter", "decimal", "encoding", "sheet", "quotes")
-        command(written={name: options.pop(name) for name in names}, **options)
+    def with_table(
+        *, data: tuple[Path, ...] | Path, columns: str | None = None, **options: Any
+    ) -> None:
+        paths = data if isinstance(data, tuple) else (data,)
+        facts = {fact: options.pop(name) for name, fact in _FACTS.items() if name in options}
+        facts["unreadable"] = facts.get("unreadable") or "error"
+        command(stated=TableOptions(paths, columns, facts), **options)
 
-    decorated: Callable[..., None] = with_options(*_FILES)(with_written)
+    decorated: Callable[..., None] = with_options(*_FILES)(with_table)
     return decorated
 
 
 def table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same, and what a release needs to know of a table beside that."""
+    """Add the options for how files are written, and what a release needs to know beside that."""
+    return file_options(with_options(*_RELEASED)(command))
+
+
+def with_unreadable(domain: Domain | Schema, table: Table) -> tuple[Domain | Schema, Table]:
+    """Return domain and table; a schema states itself what becomes of unreadable cells."""
+    from privsketch.facts.schema import Schema
+
+    if not isinstance(domain, Schema) or table.unreadable == "error":
+        return domain, table
+    return replace(domain, unreadable="missing"), table.stating(unreadable="error")
+
+
+def engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for engines; they arrive as `engine`, as functions take it."""
 
     @wraps(command)
-    def with_table(
-        *, written: dict[str, Any], sheet_records: int | None, unreadable: str | None, **rest: Any
+    def with_engine(
+        *,
+        engine: str | None,
+        n_threads: int | None,
+        n_workers: int | None,
+        scheduler: str | None,
+        **options: Any,
     ) -> None:
-        more = {"n_records": sheet_records, "unreadable": unreadable or "error"}
-        command(written={**written, **more}, **rest)
+        stated = {"n_threads": n_threads, "n_workers": n_workers, "scheduler": scheduler}
+        command(engine=stated_engine(engine, **stated), **options)
 
-    decorated: Callable[..., None] = file_options(with_options(*_RELEASED)(with_table))
+    decorated: Callable[..., None] = with_options(THREADS, *_ENGINE)(with_engine)
     return decorated
 
 
-def with_unreadable(
-    domain: Domain | Schema, written: dict[str, Any]
-) -> tuple[Domain | Schema, dict[str, Any]]:
-    """A domain, and how files are written: a schema says itself what becomes of such cells."""
-    from privsketch.facts.schema import Schema
+def stated_engine(name: str | None, **stated: int | str | None) -> Any:
+    """Return an engine with its options, or None if nothing is stated."""
+    from privsketch._base.errors import ParameterError
+    from privsketch.sketching import engines
 
-    if not isinstance(domain, Schema) or written["unreadable"] == "error":
-        return domain, written
-    return replace(domain, unreadable="missing"), {**written, "unreadable": "error"}
+    given = {option: value for option, value in stated.items() if value is not None}
+    if name is None and not given:
+        return None
+    fields = _ENGINE_FIELDS.get(name or "threads", {})
+    for option, value in given.items():
+        if option not in fields:
+            raise ParameterError(
+                f"`{option}={value!r}` with `engine={name or 'threads'!r}`: {_ADVICE[option]}"
+            )
+    if name is not None and name not in _ENGINE_FIELDS:
+        return name  # of another package
+    kind = getattr(engines, (name or "threads").title())
+    return kind(**{fields[option]: value for option, value in given.items()})
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options for task, components, domain, budget, number of records and columns.
+    """Add the options for task, components, domain, budget, number of records and columns.
 
     Those that take more than one to make sense arrive as `study`: domain, budget and
     columns as `Design.plan` wants them.
@@ -307,7 +429,7 @@ def stated_domain(
     dim: int | None,
     schema: Path | None = None,
 ) -> Domain | Schema:
-    """What is public about records, as --schema, --box or --ball say."""
+    """Return the public facts about records that --schema, --box or --ball state."""
     import privsketch as ps
 
     if sum(given is not None for given in (box, ball, schema)) != 1:
@@ -323,7 +445,7 @@ def stated_domain(
 
 
 def domain_of(domain: Domain | Schema, dim: int) -> Domain | Schema:
-    """The domain of records of files that have `dim` columns to use."""
+    """Return the domain of records of files that have `dim` columns to use."""
     from privsketch._base.errors import RecordError
     from privsketch.facts.schema import Schema
     from privsketch.tables.memory import wrong_width
@@ -336,7 +458,7 @@ def domain_of(domain: Domain | Schema, dim: int) -> Domain | Schema:
 
 
 def listed_numbers(text: str) -> float | list[float]:
-    """One number, or several separated by commas."""
+    """Return one number, or several that commas separate."""
     try:
         numbers = [float(item) for item in text.split(",")]
     except ValueError:
@@ -345,16 +467,5 @@ def listed_numbers(text: str) -> float | list[float]:
 
 
 def listed_names(text: str | None) -> list[str] | None:
-    """Names separated by commas; None stays None."""
+    """Return names that commas separate; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",")]
-
-
-def chosen_columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
-    """Column names; for .npy files, which have none, column numbers."""
-    from privsketch.tables.files import record_files
-
-    names = listed_names(text)
-    is_array = all(path.suffix.lower() == ".npy" for path in record_files(data))
-    if names is not None and is_array and all(name.isdecimal() for name in names):
-        return [int(name) for name in names]
-    return names

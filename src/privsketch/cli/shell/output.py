@@ -18,6 +18,7 @@ import click
 from privsketch.cli.shell import answer
 
 if TYPE_CHECKING:
+    from privsketch.cli.shell.options import TableOptions
     from privsketch.facts.budget import Budget
     from privsketch.facts.domain import Domain
     from privsketch.facts.schema import Schema
@@ -192,13 +193,12 @@ def require_empty(folder: Path, reason: str) -> None:
         raise AccessError(f"{folder}: not empty; {reason}, so use a new folder")
 
 
-def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
+def require_apart(stated: TableOptions, outputs: Sequence[Path]) -> None:
     """Refuse an output that is one of the inputs, lies among them, or is another output."""
     from privsketch._base.errors import AccessError
-    from privsketch.tables.files import record_files
 
-    all_files = [path.resolve() for path in (*record_files(data), *outputs)]
-    folders = [path.resolve() for path in data if path.is_dir()]
+    all_files = [path.resolve() for path in (*stated.table.all_files, *outputs)]
+    folders = [path.resolve() for path in stated.paths if path.is_dir()]
     for path in outputs:
         if is_standard(path):
             continue

@@ -6,9 +6,8 @@ The number of records may be private: nothing of it is written to a file.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privsketch.tables.reading import count_records
@@ -17,14 +16,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from privsketch.tables.table import Table
+
 _MAX_BARS = 6  # a quarter of a terminal of 24 lines
 
 
 @contextmanager
-def record_bar(paths: Sequence[Path], text: str = "sketching") -> Iterator[Callable[[int], None]]:
+def record_bar(table: Table, text: str = "sketching") -> Iterator[Callable[[int], None]]:
     """Show a bar over records; the total comes from the files' metadata, if they have any."""
-    with _bar(text, count_records(list(paths))) as (progress, task):
-        yield lambda n_records: progress.update(task, advance=n_records)
+    with _bar(text, count_records(table)) as (progress, task):
+        yield lambda done: progress.update(task, advance=done)
 
 
 @contextmanager
@@ -35,14 +36,14 @@ def share_bar(text: str) -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
-def pass_bars(paths: Sequence[Path]) -> Iterator[Callable[[str, int], None]]:
+def pass_bars(table: Table) -> Iterator[Callable[[str, int], None]]:
     """Show a bar for every pass over the records, with the arguments of a run's `progress`.
 
     The total comes from the files' metadata, if they have any. Only the last few passes are shown.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    total = count_records(list(paths))
+    total = count_records(table)
     console = _console()
     tasks: list[TaskID] = []
     with Progress(

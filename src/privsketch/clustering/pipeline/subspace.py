@@ -24,7 +24,8 @@ from privsketch.learning.pca.learner import learn_pca
 from privsketch.ledger.entry import STEP
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
-from privsketch.tables.kinds import OnSpark
+from privsketch.sketching.engines.threads import stated_threads
+from privsketch.tables.table import OnSpark
 
 _DIRECTION_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
 _CUT_CHANCE = 1e-6  # probability that a record is cut
@@ -102,7 +103,8 @@ def release_subspace(
         n_records=n_records,
         random_state=seed,
     )
-    released = sketch(_complete_records(passes), design, n_threads=n_threads, ledger=STEP)
+    engine = stated_threads(n_threads)
+    released = sketch(_complete_records(passes), design, engine=engine, ledger=STEP)
     account.charge(part_receipt(name, released.receipt), design.sum_noise.sums_law.rho)
     if not pure:
         vectors = np.linalg.eigh(released.second_moments())[1]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -110,11 +110,13 @@ def cluster_sparse(
             f"`n_nonzero={n_nonzero}` with a schema: encoded records are not sparse"
         )
     passes = SparsePasses(
-        run.data,
+        run.table,
         run.domain,
         n_nonzero,
-        missing_to_center=run.missing_to_center,
-        **run.reading(),
+        # Marks for a ledger are noted of dense blocks only.
+        replace(run.selection(len(run.domain.half_widths)), noter=None),
+        n_threads=run.n_threads,
+        progress=run.progress,
     )
     n_picks = _checked_picks(picks, recovery, passes)
     if start == "trees" or recovery == "picks":

@@ -20,6 +20,7 @@ from privsketch._base.types import Integers, Whole
 from privsketch.clustering.passes import Passes, added
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR
+from privsketch.tables.memory import Selection
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
@@ -27,22 +28,20 @@ _MAX_ENTRY_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay be
 
 
 class SparsePasses(Passes):
-    """Sparse table that can be read as often as needed; `reading` is as in `Passes`."""
+    """A sparse table that can be read as often as needed; other parameters are as in `Passes`."""
 
     def __init__(
         self,
         data: Any,
         domain: Domain,
         n_nonzero: int,
-        *,
-        missing_to_center: bool = False,
-        **reading: Any,
+        selection: Selection | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(data, domain, **reading)
+        super().__init__(data, domain, selection, **options)
         require_count("n_nonzero", n_nonzero)
         _require_zero(domain)
         self.n_nonzero = min(n_nonzero, self.dim)
-        self._missing_to_zero = missing_to_center
         # Squared lengths of records before they are cut, and of centers, stay exact.
         n_terms = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
         self.bits = min(_MAX_ENTRY_BITS, math.floor((52 - math.log2(n_terms)) / 2))
@@ -103,14 +102,7 @@ class SparsePasses(Passes):
         return work(csr_array((0, self.dim), dtype=np.float64)) if total is None else total
 
     def _read(self) -> Iterator[Any]:
-        return read_sparse_blocks(
-            self._data,
-            self.dim,
-            self._columns,
-            format=self._format,
-            neighbours=self._neighbours,
-            to_center=self._to_center,
-        )
+        return read_sparse_blocks(self._table, self._selection)
 
     def quantised(self, block: Any) -> Any:
         """Quantise CSR records (n, dim), their columns in order, to whole numbers."""
@@ -119,7 +111,7 @@ class SparsePasses(Passes):
         values = np.asarray(block.data, dtype=np.float64)
         missing = ~np.isfinite(values)
         if missing.any():
-            if not self._missing_to_zero:
+            if not self._selection.to_center:
                 raise MissingError(int(block.indices[missing].min()))
             values = np.where(missing, 0.0, values)
         columns = block.indices

@@ -12,7 +12,8 @@ features, very many columns) is summed on the host.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
@@ -28,53 +29,58 @@ from privsketch.kernels.cuda.driver import Memory, Stream, device, is_on_first, 
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_DEVICE_DIM, MAX_FEATURE_BLOCKS, SUM_UNITS, DeviceKernel
 from privsketch.kernels.dense import ReferenceKernel
-from privsketch.noise.mechanism import saturating_add
 from privsketch.noise.sums import MAX_RECORDS
-from privsketch.sketching.engines.work import Work
+from privsketch.sketching.engines.threads import Threads
+from privsketch.sketching.engines.work import Progress, Work
 from privsketch.sketching.sums import (
     MASK_BYTES,
     ExactSums,
     RecordSums,
     add_exact,
     bernoulli,
-    exact_sums,
-    rows_at_once,
     subsets,
+    sum_quantised,
 )
-from privsketch.tables.device import DeviceTable, device_table, is_device_table
+from privsketch.tables.device import DeviceTable, device_table
 from privsketch.tables.memory import Selection, array_places
-from privsketch.tables.reading import part_blocks
+from privsketch.tables.reading import read_blocks
+from privsketch.tables.table import Table
 
-Progress = Callable[[int], None]
 _COPY_BYTES = 2**24  # of one copy to the device: long enough to be fast, short enough to overlap
 _DEVICE_VALUES = 2**27  # 16-bit numbers at a time, of records that are on the device already
 _MAX_LANES = 4  # threads that copy: more of them wait for each other
 
 
-def cuda_sums(
-    data: Any, work: Work, *, n_threads: int | None = None, progress: Progress | None = None
-) -> ExactSums:
-    """Exact sums over all records, from the first device; `n_threads` copy to it."""
-    device().use()
-    if is_device_table(data):
-        if work.chosen.schema is not None:
-            raise RecordError(
-                "an array on a device with a schema: tables are encoded on the host; copy it there"
-            )
-        return _from_device(device_table(data, work.chosen), work, n_threads, progress)
-    if not has_kernel(work.design):
-        return exact_sums(
-            part_blocks(data, work.chosen),
-            work.design,
-            missing_to_center=work.missing_to_center,
-            n_threads=n_threads,
-            progress=progress,
-        )
-    return _from_host(_host_blocks(data, work.chosen), work, n_threads, progress)
+@dataclass(frozen=True)
+class Cuda:
+    """The first of NVIDIA's graphics processors, from the generation of the A100 on.
+
+    Parameters
+    ----------
+    n_threads : int, optional
+        Number of threads that copy records to the device; one per core by default.
+    """
+
+    n_threads: int | None = None
+
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a table on the host or on the device."""
+        device().use()
+        selection = work.selection
+        if table.is_on_device:
+            if selection.schema is not None:
+                raise RecordError(
+                    "an array on a device with a schema: tables are encoded on the host; copy it "
+                    "there"
+                )
+            return _from_device(device_table(table.data, selection), work, self.n_threads, progress)
+        if not has_kernel(work.design):
+            return Threads(self.n_threads).sums(table, work, progress)
+        return _from_host(_host_blocks(table, selection), work, self.n_threads, progress)
 
 
 def has_kernel(design: Design) -> bool:
-    """Whether the device computes the features of a design."""
+    """Return whether the device computes the features of a design."""
     masks = design.masks or Masks()
     blocks = 1
     if masks.features == "block":
@@ -97,22 +103,22 @@ class _Lane:
         self._held: list[Any] = []
 
     def memory(self, name: str, n_bytes: int) -> Memory:
-        """Memory for one purpose, at least so much."""
-        found = self._memory.get(name)
-        if found is None or found.n_bytes < n_bytes:
+        """Return memory for one purpose, at least so much."""
+        memory = self._memory.get(name)
+        if memory is None or memory.n_bytes < n_bytes:
             self._memory.pop(name, None)
-            found = self._memory[name] = Memory(n_bytes, pinned=name == "pinned")
-        return found
+            memory = self._memory[name] = Memory(n_bytes, pinned=name == "pinned")
+        return memory
 
     def put(self, array: npt.NDArray[Any]) -> int:
-        """Starts to copy an array; where it is on the device until `finish`."""
+        """Start to copy an array; return its address on the device, valid until `finish`."""
         memory = Memory(array.nbytes)
         self._held += [memory, array]
         self.stream.to_device(memory.address, array)
         return memory.address
 
     def finish(self) -> None:
-        """Waits for everything that was started; only then may others use its memory."""
+        """Wait for everything that was started; only then may others use its memory."""
         self.stream.wait()
         self._held.clear()
 
@@ -135,12 +141,12 @@ class _DeviceSums:
         self._columns = ColumnSums.of(design.dim) if design.mean == "released" else None
 
     def add(self, lane: _Lane, records: int, n: int) -> int:
-        """Starts to add n records; how many of them are kept."""
+        """Start to add n records; return how many of them are kept."""
         step = max(16, MASK_BYTES * self._block // self._m) if self._by_block else n
         kept = 0
         for first in range(0, n, max(1, step)):
-            place = records + first * self._dim * 2
-            kept += self._add(lane, place, min(step, n - first))
+            address = records + first * self._dim * 2
+            kept += self._add(lane, address, min(step, n - first))
         return kept
 
     def _add(self, lane: _Lane, records: int, n: int) -> int:
@@ -150,11 +156,11 @@ class _DeviceSums:
         kept = n if rows is None else len(rows)
         if self._columns is not None:
             # A list has one entry at least: there is memory to point to.
-            place = 0 if rows is None else lane.put(np.append(rows, np.int32(0)))
-            self._columns.add(lane.stream, records, kept, place)
+            address = 0 if rows is None else lane.put(np.append(rows, np.int32(0)))
+            self._columns.add(lane.stream, records, kept, address)
         if self._by_block and self._masks.kept is not None:
-            chosen = subsets(kept, self._m // self._block, self._masks.kept // self._block)
-            lists = np.ascontiguousarray(chosen.T)
+            blocks = subsets(kept, self._m // self._block, self._masks.kept // self._block)
+            lists = np.ascontiguousarray(blocks.T)
             counts = lists.sum(axis=1)
             numbers = np.flatnonzero(lists) - np.repeat(np.arange(len(lists)) * kept, counts)
             rows = (numbers if rows is None else rows[numbers]).astype(np.int32)
@@ -168,7 +174,7 @@ class _DeviceSums:
         return kept
 
     def sums(self) -> Integers:
-        """Of everything that was added."""
+        """Return the sums of everything that was added."""
         parts = [self._kernel.sums()]
         if self._columns is not None:
             parts.append(self._columns.sums())
@@ -178,12 +184,13 @@ class _DeviceSums:
 # -------------------------------------------------------------------- records of the host
 
 
-def _host_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
-    """Blocks as readers give them; those of plain arrays are larger."""
+def _host_blocks(table: Table, selection: Selection) -> Iterator[Block]:
+    """Yield blocks as readers give them; those of plain arrays are larger."""
+    data = table.data
     is_plain = type(data) is np.ndarray and data.ndim == 2 and code_of(data.dtype) is not None
-    is_plain = is_plain and chosen.schema is None
-    if not is_plain or array_places(data.shape[1], chosen) is not None:
-        yield from part_blocks(data, chosen)
+    is_plain = is_plain and selection.schema is None
+    if not is_plain or array_places(data.shape[1], selection) is not None:
+        yield from read_blocks(table, selection)
         return
     yield from chunks([data], max(1, _COPY_BYTES // max(1, data[:1].nbytes)))
 
@@ -191,7 +198,7 @@ def _host_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
 def _from_host(
     blocks: Iterable[Block], work: Work, n_threads: int | None, progress: Progress | None
 ) -> ExactSums:
-    """Sums of as many records as the device's own can hold, and then of the next ones."""
+    """Sum as many records as sums on the device can hold, and then the next ones."""
     blocks, parts, n_read = iter(blocks), [], MAX_RECORDS
 
     def some() -> Iterator[Block]:
@@ -259,16 +266,18 @@ class _Quantisers:
         self._work, self._by_code, self._lock = work, dict[str, DeviceQuantiser](), threading.Lock()
 
     def of(self, code: str) -> DeviceQuantiser:
-        """The one for a type."""
+        """Return the quantiser for a type."""
         with self._lock:
             if code not in self._by_code:
                 self._by_code[code] = DeviceQuantiser(
-                    self._work.design.domain, code, missing_to_center=self._work.missing_to_center
+                    self._work.design.domain,
+                    code,
+                    missing_to_center=self._work.selection.to_center,
                 )
             return self._by_code[code]
 
     def finish(self) -> None:
-        """Refuses missing values, if they are to be refused and there were any."""
+        """Refuse missing values, if there were any and the table states no rule."""
         for each in self._by_code.values():
             each.finish()
 
@@ -287,7 +296,8 @@ def _from_device(
     device().wait()  # for whoever still writes to it
     if has_kernel(work.design):
         return _sums_there(table, work, progress)
-    return _sums_here(_quantised(table, work), work.design, n_threads, progress)
+    summer, blocks = RecordSums(work.design), _quantised(table, work)
+    return sum_quantised(blocks, work.design.dim, summer, lambda q: q, n_threads, progress)
 
 
 def _sums_there(table: DeviceTable, work: Work, progress: Progress | None) -> ExactSums:
@@ -304,25 +314,26 @@ def _sums_there(table: DeviceTable, work: Work, progress: Progress | None) -> Ex
 
 
 def _quantised(table: DeviceTable, work: Work) -> Iterator[npt.NDArray[np.int16]]:
-    """Blocks of integers, brought to the host."""
+    """Yield blocks of integers, brought to the host."""
     lane = _Lane()
     try:
         for target, count in _device_blocks(table, work, lane):
-            found = np.empty((count, work.design.dim), np.int16)
-            lane.stream.to_host(found, target)
+            block = np.empty((count, work.design.dim), np.int16)
+            lane.stream.to_host(block, target)
             lane.finish()
-            yield found
+            yield block
     finally:
         lane.finish()
 
 
 def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tuple[int, int]]:
-    """Where the integers of some records are, and of how many."""
+    """Yield the address of the integers of some records, and how many they are."""
     code = code_of(table.dtype)
     if code is None:
         raise RecordError(f"the device reads no numbers of type {table.dtype}; convert the array")
     dim = work.design.dim
-    quantise = DeviceQuantiser(work.design.domain, code, missing_to_center=work.missing_to_center)
+    to_center = work.selection.to_center
+    quantise = DeviceQuantiser(work.design.domain, code, missing_to_center=to_center)
     places, rows = to_device(np.array(table.places)), max(1, _DEVICE_VALUES // dim)
     for first in range(0, table.n, rows):
         count = min(rows, table.n - first)
@@ -331,25 +342,3 @@ def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tupl
         quantise.add(lane.stream, source, target)
         yield target, count
     quantise.finish()
-
-
-def _sums_here(
-    blocks: Iterable[npt.NDArray[np.int16]],
-    design: Design,
-    n_threads: int | None,
-    progress: Progress | None,
-) -> ExactSums:
-    """Sums on the host of records that the device has quantised."""
-    summer = RecordSums(design)
-    total, n_records, n_kept = np.zeros(summer.length, np.int64), 0, 0
-
-    def work(chunk: Block) -> tuple[Integers, int, int]:
-        return *summer(chunk), len(chunk)
-
-    rows = rows_at_once(design.dim, summer)
-    for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
-        total = saturating_add(total, part)
-        n_records, n_kept = n_records + count, n_kept + kept
-        if progress is not None:
-            progress(count)
-    return ExactSums(total, n_records, n_kept)

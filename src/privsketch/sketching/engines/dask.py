@@ -12,14 +12,14 @@ progress, and an early end, without moving sums.
 
 Dask's tables, and files, as parts of a Dask graph, each of whole records.
 
-Columns are chosen here, before anything is computed: Dask then reads no others, and
+Columns are selected here, before anything is computed: Dask then reads no others, and
 what a part holds is what a record is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,9 +28,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
+from privsketch._base.errors import ParameterError, PrivsketchError, RecordError, require_count
 from privsketch.sketching.engines.work import (
     Outcome,
+    Progress,
     Work,
     add_outcomes,
     files_alone,
@@ -39,43 +40,51 @@ from privsketch.sketching.engines.work import (
     part_sums,
     persons_sums,
 )
-from privsketch.sketching.sums import ExactSums, exact_sums
-from privsketch.tables.encoding import array_batches
-from privsketch.tables.kinds import kind_of
+from privsketch.sketching.sums import ExactSums
+from privsketch.tables.batches import array_batches
 from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.persons import Key
 from privsketch.tables.reading import names_persons
+from privsketch.tables.table import Table
 
 _FAN_IN = 8  # sums that a task adds up: n parts need log8(n) levels; by trial
-Progress = Callable[[int], None]
 Graph = dict[Any, Any]
 _MAX_CUTS = 64  # of persons: each of them is all rows over as many
 _DEEPEST = 12  # tasks within tasks; Dask's own readers are three or four deep
 
 
-def dask_sums(
-    data: Any,
-    work: Work,
-    *,
-    scheduler: Any = None,
-    n_workers: int | None = None,
-    progress: Progress | None = None,
-) -> ExactSums:
-    """Exact sums over a Dask DataFrame, a Dask Array, or files that the workers can read.
+@dataclass(frozen=True)
+class Dask:
+    """A cluster of Dask, or threads of this process.
 
-    `scheduler` is an address or a `distributed.Client`. Without it the current client is
-    used; if there is none, `n_workers` threads of this process.
+    Parameters
+    ----------
+    client : str or distributed.Client, optional
+        Address of a scheduler, like "tcp://host:8786", or a client. By default the current client,
+        or threads of this process.
+    n_workers : int, optional
+        Number of threads where there is no client; one per core by default.
     """
-    _require_dask()
-    with _client(scheduler, n_workers) as client:
-        parts = dask_parts(data, work.chosen)
-        if not parts.keys:
-            return exact_sums((), work.design, n_threads=1)
-        computation = _computation(parts.graph, parts.keys, work.on(parts.chosen))
-        total = _total(computation, client, n_workers, progress)
-    if isinstance(total, PrivsketchError):
-        raise total  # here, where no foreign error is its context
-    return total
+
+    client: Any = None
+    n_workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_workers is not None:
+            require_count("n_workers", self.n_workers)
+
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a table of Dask, or of files that the workers can read."""
+        _require_dask()
+        with _opened(self.client, self.n_workers) as client:
+            parts = dask_parts(table, work.selection)
+            if not parts.keys:
+                return work.nothing
+            graph = _computation(parts.graph, parts.keys, replace(work, selection=parts.selection))
+            total = _total(graph, client, self.n_workers, progress)
+        if isinstance(total, PrivsketchError):
+            raise total  # here, where no foreign error is its context
+        return total
 
 
 def _total(
@@ -111,35 +120,35 @@ class _Computation:
 
     graph: Graph
     total: str
-    told: tuple[str, ...]
+    news: tuple[str, ...]
 
 
 def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
-    """The graph that makes the parts, extended by their sums and the tree above them."""
+    """Extend the graph that makes the parts by their sums and the tree above them."""
     graph = dict(graph)
-    if names_persons(work.chosen):
+    if names_persons(work.selection):
         sums = _person_tasks(graph, parts, work)
     else:
         sums = [_add_task(graph, "sums", (partial(part_sums, work), part)) for part in parts]
-    told = [_add_task(graph, "told", (_tell, key)) for key in sums]
+    news = [_add_task(graph, "told", (_tell, key)) for key in sums]
     while len(sums) > 1:
         sums = [
             _add_task(graph, "tree", (add_outcomes, sums[first : first + _FAN_IN]))
             for first in range(0, len(sums), _FAN_IN)
         ]
-    return _Computation(graph, sums[0], tuple(told))
+    return _Computation(graph, sums[0], tuple(news))
 
 
 def _person_tasks(graph: Graph, parts: list[Any], work: Work) -> list[str]:
-    """Sums over persons, whose rows may lie in all parts: every part is cut by persons first."""
+    """Add tasks for sums over persons, whose rows lie anywhere: parts are cut by persons first."""
     n_cuts, key = min(len(parts), _MAX_CUTS), Key()
     cuts = [
         _add_task(graph, "rows", (partial(part_persons_cut, work, key, n_cuts), part))
         for part in parts
     ]
     return [
-        _add_task(graph, "sums", (partial(persons_sums, work, place), list(cuts)))
-        for place in range(n_cuts)
+        _add_task(graph, "sums", (partial(persons_sums, work, cut), list(cuts)))
+        for cut in range(n_cuts)
     ]
 
 
@@ -150,58 +159,56 @@ def _add_task(graph: Graph, name: str, task: tuple[Any, ...]) -> str:
 
 
 def _tell(outcome: Outcome) -> int | PrivsketchError:
-    """What the driver wants to know of a part at once."""
+    """Return the driver's news of a part: its number of records, or an error."""
     return outcome if isinstance(outcome, PrivsketchError) else outcome.n_records
 
 
-def _hear(told: int | PrivsketchError, progress: Progress | None) -> None:
-    if isinstance(told, BaseException):
-        raise told
+def _hear(news: int | PrivsketchError, progress: Progress | None) -> None:
+    if isinstance(news, BaseException):
+        raise news
     if progress is not None:
-        progress(told)
+        progress(news)
 
 
 # ---------------------------------------------------------------- where it runs
 
 
 @contextmanager
-def _client(scheduler: Any, n_workers: int | None) -> Iterator[Any]:
-    """The client to use, or None for threads of this process."""
+def _opened(given: Any, n_workers: int | None) -> Iterator[Any]:
+    """Give the client to use, or None for threads of this process."""
     from distributed import Client
 
-    if isinstance(scheduler, str):
+    if isinstance(given, str):
         client = Client.__new__(Client)
         try:
-            client.__init__(scheduler, set_as_default=False)
+            client.__init__(given, set_as_default=False)
         except (OSError, ValueError, TypeError):
             # Its finaliser would do it, at a time of the garbage collector's choosing: in the
             # middle of another client's beginning that waits for ever.
             with suppress(AttributeError):  # an address that is none gets no loop
                 client.close()
             raise ParameterError(
-                "scheduler",
-                scheduler,
-                "no Dask scheduler answers there",
-                "expected an address like 'tcp://host:8786'",
+                f"no Dask scheduler answers at {given!r}; expected an address like "
+                "'tcp://host:8786'"
             ) from None
         with client:
             yield client
         return
-    scheduler = _current_client() if scheduler is None else scheduler
-    if scheduler is None:
+    client = _current_client() if given is None else given
+    if client is None:
         yield None
         return
-    if not isinstance(scheduler, Client) or scheduler.asynchronous:
+    if not isinstance(client, Client) or client.asynchronous:
         raise ParameterError(
-            f"scheduler: got {type(scheduler).__name__}; expected an address like "
-            "'tcp://host:8786' or a distributed.Client that is not asynchronous"
+            f"client: got {type(client).__name__}; expected an address like 'tcp://host:8786' or a "
+            "distributed.Client that is not asynchronous"
         )
     if n_workers is not None:
         raise ParameterError(
             f"`n_workers={n_workers}` with a Dask client: its cluster has the workers it has; "
             "leave n_workers out"
         )
-    yield scheduler
+    yield client
 
 
 def _current_client() -> Any:
@@ -216,32 +223,32 @@ def _current_client() -> Any:
 def _on_threads(
     computation: _Computation, n_workers: int | None, progress: Progress | None
 ) -> Outcome:
-    """The total, from Dask's own threads in this process."""
+    """Return the total from Dask's own threads in this process."""
     from dask.callbacks import Callback
     from dask.threaded import get
 
-    told = frozenset(computation.told)
+    news = frozenset(computation.news)
 
     def finished(key: Any, result: Any, *_: Any) -> None:
-        if key in told:
+        if key in news:
             _hear(result, progress)
 
     with Callback(posttask=finished):
         total, *_ = get(
-            computation.graph, [computation.total, *computation.told], num_workers=n_workers
+            computation.graph, [computation.total, *computation.news], num_workers=n_workers
         )
     return total  # type: ignore[no-any-return]
 
 
 def _on_cluster(computation: _Computation, client: Any, progress: Progress | None) -> Outcome:
-    """The total, from the workers of a cluster."""
+    """Return the total from the workers of a cluster."""
     from distributed import as_completed
 
-    keys = [computation.total, *computation.told]
+    keys = [computation.total, *computation.news]
     futures = client.get(computation.graph, keys, sync=False)
     try:
-        for _, told in as_completed(futures[1:], loop=client.loop, with_results=True):
-            _hear(told, progress)
+        for _, news in as_completed(futures[1:], loop=client.loop, with_results=True):
+            _hear(news, progress)
         return futures[0].result()  # type: ignore[no-any-return]
     finally:
         # Frees what is there and stops what is not: nothing of ours stays on the cluster.
@@ -249,7 +256,7 @@ def _on_cluster(computation: _Computation, client: Any, progress: Progress | Non
 
 
 def _our_error(error: Exception) -> PrivsketchError:
-    """What to say when Dask, or a task that made a part, failed; never in its own words."""
+    """Return our error for one of Dask, or of a task that made a part, without its words."""
     from distributed import CancelledError
     from distributed.scheduler import KilledWorker
 
@@ -277,56 +284,57 @@ class DaskParts:
 
     graph: Graph
     keys: list[Any]
-    chosen: Selection
+    selection: Selection
 
 
-def dask_parts(data: Any, chosen: Selection) -> DaskParts:
-    """Parts of a Dask DataFrame (its partitions), a Dask Array (chunks of rows), or files."""
-    if kind_of(data) != "dask":
-        files = files_alone(data, chosen, "dask", "a Dask DataFrame, a Dask Array")
-        return DaskParts({}, [*files], chosen)
+def dask_parts(table: Table, selection: Selection) -> DaskParts:
+    """Return partitions of a Dask DataFrame, chunks of rows of an array, or parts of files."""
+    if table.kind != "dask":
+        files = files_alone(table, selection, "dask", "a Dask DataFrame, a Dask Array")
+        return DaskParts({}, [*files], selection)
+    data = table.data
     # Of the class: a delayed object has every attribute, none of them known.
     kind = type(data)
     if hasattr(kind, "columns") and hasattr(kind, "ndim") and data.ndim == 2:
-        return _frame_parts(data, chosen)
+        return _frame_parts(data, selection)
     if hasattr(kind, "rechunk"):
-        return _array_parts(data, chosen)
+        return _array_parts(data, selection)
     raise RecordError(
         f"cannot read records from a Dask {type(data).__name__}: expected a Dask DataFrame or a "
         "Dask Array"
     )
 
 
-def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
-    """Partitions with the columns of a record."""
+def _frame_parts(frame: Any, selection: Selection) -> DaskParts:
+    """Return partitions with the columns of a record."""
     labels = [str(label) for label in frame.columns]
-    names = selected_names(labels, chosen, "table")
+    names = selected_names(labels, selection, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
     # Workers choose by name again, and so depend on no optimisation that Dask applies; numbers are
     # those of columns that are gone.
-    return _delayed_parts(table.to_delayed(), replace(chosen, columns=tuple(names), names=None))
+    return _delayed_parts(table.to_delayed(), replace(selection, columns=tuple(names), names=None))
 
 
-def _array_parts(array: Any, chosen: Selection) -> DaskParts:
-    """Chunks with the columns of a record, in order, none of them cut between columns."""
+def _array_parts(array: Any, selection: Selection) -> DaskParts:
+    """Return chunks with the columns of a record, in order, none of them cut between columns."""
     width = array.shape[1] if array.ndim == 2 else 0
     if math.isnan(width):
         raise RecordError(
             "the number of columns of the Dask Array is unknown; use array.compute_chunk_sizes()"
         )
     # An array without rows is refused for the same reasons, in the same words.
-    reader = array_blocks if chosen.schema is None else array_batches
-    for _ in reader(np.empty((0, *(width,) * (array.ndim - 1)), array.dtype), chosen):
+    reader = array_blocks if selection.schema is None else array_batches
+    for _ in reader(np.empty((0, *(width,) * (array.ndim - 1)), array.dtype), selection):
         pass
-    if chosen.columns is not None:
-        array = array[:, [int(column) for column in chosen.columns]]
+    if selection.columns is not None:
+        array = array[:, [int(column) for column in selection.columns]]
     chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
-    plain = replace(chosen, columns=None, names=None) if chosen.schema is None else chosen
+    plain = replace(selection, columns=None, names=None) if selection.schema is None else selection
     return _delayed_parts(chunks, plain)
 
 
-def _delayed_parts(parts: list[Any], chosen: Selection) -> DaskParts:
-    """Parts that share one graph."""
+def _delayed_parts(parts: list[Any], selection: Selection) -> DaskParts:
+    """Return parts that share one graph."""
     graph = dict(parts[0].__dask_graph__()) if parts else {}
     if any(map(_cuts_text, graph.values())):
         raise RecordError(
@@ -334,11 +342,11 @@ def _delayed_parts(parts: list[Any], chosen: Selection) -> DaskParts:
             "record could change how others are read. Give the paths themselves with "
             "`engine='dask'`, or read them with blocksize=None"
         )
-    return DaskParts(graph, [part.key for part in parts], chosen)
+    return DaskParts(graph, [part.key for part in parts], selection)
 
 
 def _cuts_text(task: Any, depth: int = 0) -> bool:
-    """Whether a task reads a stretch of a text file, whose ends Dask finds by line breaks.
+    """Return whether a task reads a stretch of a text file, whose ends Dask finds by line breaks.
 
     One that reads the whole file has no length. Tasks hold others, in lists or as arguments.
     """

@@ -10,16 +10,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 
-from privsketch._base.errors import PrivsketchError, RecordError
-from privsketch.sketching.engines.work import Outcome, Work, part_sums
-from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
-from privsketch.tables.parts import Part
+from privsketch._base.errors import PrivsketchError, RecordError, require_count
+from privsketch.sketching.engines.work import Outcome, Progress, Work, part_sums
+from privsketch.sketching.sums import ExactSums, add_exact
+from privsketch.tables.files import Part
+from privsketch.tables.reading import read_parts
+from privsketch.tables.table import Table
 
 _DIED = (
     "engine='pool': a worker process ended before its work was done; nothing was released. Scripts "
@@ -28,41 +31,52 @@ _DIED = (
 )
 
 
-def pool_sums(
-    parts: Iterable[Part],
-    work: Work,
-    *,
-    n_workers: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> ExactSums:
-    """Exact sums over all parts, from `n_workers` processes; one per core if left out."""
-    total = exact_sums((), work.design, n_threads=1)
-    n_workers = _cores() if n_workers is None else n_workers
-    pool = ProcessPoolExecutor(
-        n_workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_alone
-    )
-    try:
-        for outcome in _outcomes(pool, parts, work, 2 * n_workers):
-            if isinstance(outcome, PrivsketchError):
-                raise outcome
-            total = add_exact([total, outcome])
-            if progress is not None:
-                progress(outcome.n_records)
-    except BrokenProcessPool:
-        raise RecordError(_DIED) from None
-    except KeyboardInterrupt:
-        _end_workers(pool)  # nobody waits for what they are doing
-        raise
-    finally:
-        with _interrupts_later():  # a second one would leave workers that wait for ever
-            pool.shutdown(cancel_futures=True)
-    return total
+@dataclass(frozen=True)
+class Pool:
+    """Processes of this machine.
+
+    Parameters
+    ----------
+    n_workers : int, optional
+        Number of processes; one per core by default.
+    """
+
+    n_workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_workers is not None:
+            require_count("n_workers", self.n_workers)
+
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a table."""
+        total = work.nothing
+        n_workers = _cores() if self.n_workers is None else int(self.n_workers)
+        parts = read_parts(table, work.selection)
+        pool = ProcessPoolExecutor(
+            n_workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_alone
+        )
+        try:
+            for outcome in _outcomes(pool, parts, work, 2 * n_workers):
+                if isinstance(outcome, PrivsketchError):
+                    raise outcome
+                total = add_exact([total, outcome])
+                if progress is not None:
+                    progress(outcome.n_records)
+        except BrokenProcessPool:
+            raise RecordError(_DIED) from None
+        except KeyboardInterrupt:
+            _end_workers(pool)  # nobody waits for what they are doing
+            raise
+        finally:
+            with _interrupts_later():  # a second one would leave workers that wait for ever
+                pool.shutdown(cancel_futures=True)
+        return total
 
 
 def _outcomes(
     pool: ProcessPoolExecutor, parts: Iterable[Part], work: Work, at_most: int
 ) -> Iterator[Outcome]:
-    """Outcomes as they come, with no more than `at_most` parts under way."""
+    """Yield outcomes as they come, with no more than `at_most` parts under way."""
     waiting: set[Future[Outcome]] = set()
     for part in parts:
         with _interrupts_later():  # a new worker inherits that, and its own words stay unsaid
@@ -83,13 +97,13 @@ def _end_workers(pool: ProcessPoolExecutor) -> None:
 
 
 def _leave_interrupts_alone() -> None:
-    """Ctrl-C reaches all processes of a terminal; what it means is decided by the first one."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the first one acts on it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Interrupts wait until the block ends; processes that are started in it never see any.
+    """Hold interrupts until the block ends; processes that are started in it never see any.
 
     An exception half way through the start of a process would leave a child without its parent.
     """
@@ -112,7 +126,7 @@ def _interrupts_later() -> Iterator[None]:
 
 
 def _cores() -> int:
-    """Cores this process may use."""
+    """Return cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

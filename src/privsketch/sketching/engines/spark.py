@@ -12,62 +12,59 @@ records; Spark's loggers are silent while our jobs run, and the error that is ra
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from privsketch import __version__
 from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
 from privsketch._base.types import Block
-from privsketch.sketching.engines.work import Work, files_alone, foreign_error, quietly
-from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
-from privsketch.tables.kinds import OnSpark, kind_of
+from privsketch.sketching.engines.session import collected, opened_session, require_spark
+from privsketch.sketching.engines.work import Progress, Work, block_sums, files_alone, quietly
+from privsketch.sketching.sums import ExactSums, add_exact
+from privsketch.tables.files import FilePart
 from privsketch.tables.memory import Selection, selected_names
-from privsketch.tables.parts import FilePart
 from privsketch.tables.persons import CHUNK_BYTES, Key, SelectedRows, mixed_persons, sorted_chunks
-from privsketch.tables.reading import names_persons, part_blocks, part_persons
+from privsketch.tables.reading import names_persons, part_persons, read_blocks
+from privsketch.tables.table import OnSpark, Table
 
 MAX_PARTS = 512  # results that the driver waits for; each costs a task about 10 ms
-_TICK = 0.2  # seconds between two looks at whether somebody wants to stop
 _PLACE_BITS = 16  # of a person's hash, by which rows are brought together
 _OUTCOME = "part int, outcome binary"
 _ROW = "place int, words binary, person binary, error binary"
 Blocks = Iterator[Block]
-Progress = Callable[[int], None]
 
 
-def spark_sums(
-    data: Any, work: Work, *, scheduler: Any = None, progress: Progress | None = None
-) -> ExactSums:
-    """Exact sums over a Spark DataFrame, or files that the workers can read.
+@dataclass(frozen=True)
+class Spark:
+    """A cluster of Spark, which must be the holder's own.
 
-    `scheduler` is a session, or the master of one that is started and stopped again.
+    Parameters
+    ----------
+    session : SparkSession or str, optional
+        For files: a session, or a master like "spark://host:7077" of one that is started and
+        stopped again. By default the active session, or one as Spark is set up.
     """
-    compute = partial(_sums, work.design, work.missing_to_center)
-    with spark_records(data, work.chosen, scheduler) as records:
-        parts = [exact_sums((), work.design, n_threads=1)]
-        for found in records.each(compute, tick=progress):
-            parts.append(found)
-            if progress is not None:
-                progress(found.n_records)
-    return add_exact(parts)
 
+    session: Any = None
 
-def _sums(design: Any, missing_to_center: bool, blocks: Blocks) -> ExactSums:
-    return exact_sums(blocks, design, missing_to_center=missing_to_center, n_threads=1)
+    def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
+        """Return the exact sums of a Spark DataFrame, or of files that the workers can read."""
+        unnoted = replace(work, selection=replace(work.selection, noter=None))
+        with spark_records(table, work.selection, self.session) as records:
+            parts = [work.nothing]
+            for exact in records.each(partial(block_sums, unnoted), tick=progress):
+                parts.append(exact)
+                if progress is not None:
+                    progress(exact.n_records)
+        return add_exact(parts)
 
 
 # ---------------------------------------------------------------- records on Spark
@@ -88,7 +85,7 @@ class SparkRecords(OnSpark):
     def each(
         self, compute: Callable[[Blocks], Any], *, note: bool = True, tick: Progress | None = None
     ) -> list[Any]:
-        """What `compute` makes of the records of every part.
+        """Return what `compute` makes of the records of every part.
 
         It runs on the workers, and what it gives must add up to the same however records are cut
         into parts. `tick` is called with 0 now and then, and may raise to stop the work. Rows are
@@ -104,20 +101,20 @@ class SparkRecords(OnSpark):
                 rows = _mapped(rows, _Sorting(reading, self.key), _ROW)
                 rows = rows.repartition("place").coalesce(MAX_PARTS)
                 rows = _mapped(rows, _Joining(reading, self.key, compute), _OUTCOME)
-        found = _collected(self.frame.sparkSession, rows, tick)
-        if isinstance(found, PrivsketchError):
-            raise found  # here, where no foreign error is its context
-        kinds = {is_text for _, _, is_text in found} - {None}
+        outcomes = collected(self.frame.sparkSession, rows, tick)
+        if isinstance(outcomes, PrivsketchError):
+            raise outcomes  # here, where no foreign error is its context
+        kinds = {is_text for _, _, is_text in outcomes} - {None}
         if len(kinds) > 1:
             raise mixed_persons()
-        noter = reading.chosen.noter
+        noter = reading.selection.noter
         if noter is not None:
-            for _, marks, _ in found:
+            for _, marks, _ in outcomes:
                 noter.add(marks)
-        return [value for value, _, _ in found]
+        return [value for value, _, _ in outcomes]
 
     def mapped(self, change: Callable[[Block], Iterable[Block]]) -> SparkRecords:
-        """The same records, changed block by block when they are read."""
+        """Return these records, changed block by block when they are read."""
         return replace(self, reading=replace(self.reading, changes=(*self.reading.changes, change)))
 
 
@@ -126,32 +123,32 @@ class Reading:
     """How a worker reads its part; small, and public but for the key of a ledger's marks."""
 
     names: tuple[str, ...]
-    chosen: Selection
+    selection: Selection
     parts: tuple[FilePart, ...] | None = None
     changes: tuple[Callable[[Block], Iterable[Block]], ...] = ()
     version: str = __version__
 
     def unnoted(self) -> Reading:
-        """The same without marks."""
-        return replace(self, chosen=replace(self.chosen, noter=None))
+        """Return this reading without marks."""
+        return replace(self, selection=replace(self.selection, noter=None))
 
     def tables(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """What readers take: batches with the names of their columns, or parts of files."""
+        """Yield tables for readers: batches with the names of their columns, or parts of files."""
         for batch in batches:
             if self.parts is None:
                 yield batch.rename_columns(list(self.names))
             else:
-                for place in batch.column(0).to_pylist():
-                    yield self.parts[place]
+                for index in batch.column(0).to_pylist():
+                    yield self.parts[index]
 
-    def blocks(self, batches: Iterable[Any], chosen: Selection) -> Blocks:
-        """Records of a partition."""
+    def blocks(self, batches: Iterable[Any], selection: Selection) -> Blocks:
+        """Yield the records of a partition."""
         return self.changed(
-            chain.from_iterable(part_blocks(each, chosen) for each in self.tables(batches))
+            chain.from_iterable(read_blocks(each, selection) for each in self.tables(batches))
         )
 
     def changed(self, blocks: Blocks) -> Blocks:
-        """Blocks as they are wanted."""
+        """Yield blocks after all changes."""
         for change in self.changes:
             blocks = chain.from_iterable(map(change, blocks))
         return blocks
@@ -159,7 +156,7 @@ class Reading:
     @property
     def max_records(self) -> int:
         """How many records of a person count."""
-        return 1 if self.chosen.schema is None else self.chosen.schema.max_records
+        return 1 if self.selection.schema is None else self.selection.schema.max_records
 
 
 # ---------------------------------------------------------------- tasks
@@ -174,9 +171,9 @@ class _Summing:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         def outcome() -> Any:
-            chosen = self.reading.chosen
-            own = None if chosen.noter is None else chosen.noter.fresh()
-            value = self.compute(self.reading.blocks(batches, replace(chosen, noter=own)))
+            selection = self.reading.selection
+            own = None if selection.noter is None else selection.noter.fresh()
+            value = self.compute(self.reading.blocks(batches, replace(selection, noter=own)))
             return value, () if own is None else own.marks.values, None
 
         yield _batch(quietly(self.reading.version, outcome))
@@ -192,10 +189,10 @@ class _Sorting:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        reading, chosen = self.reading, self.reading.chosen
+        reading, selection = self.reading, self.reading.selection
         tables = reading.tables(batches)
-        pieces = chain.from_iterable(part_persons(each, chosen) for each in tables)
-        chunks = sorted_chunks(pieces, chosen.dim, reading.max_records, self.key)
+        pieces = chain.from_iterable(part_persons(each, selection) for each in tables)
+        chunks = sorted_chunks(pieces, selection.dim, reading.max_records, self.key)
         kinds = pa.int32(), pa.binary(), pa.binary(), pa.binary()
         while True:
             chunk = quietly(reading.version, lambda: next(chunks, None))
@@ -234,7 +231,7 @@ class _Joining:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         def outcome() -> Any:
-            dim = self.reading.chosen.dim
+            dim = self.reading.selection.dim
             rows = SelectedRows(dim, self.reading.max_records, key=self.key)
             kinds = set()
             for words, texts in _rows_together(batches, dim + 2):
@@ -247,7 +244,7 @@ class _Joining:
 
 
 def _rows_together(batches: Iterable[Any], width: int) -> Iterator[tuple[Any, Any]]:
-    """Words (n, width) and persons, null where they are numbers, of many batches at a time."""
+    """Yield words (n, width) and persons of many batches at a time; numbers of persons are null."""
     import pyarrow as pa
 
     waiting: list[Any] = []
@@ -277,7 +274,7 @@ def _rows_together(batches: Iterable[Any], width: int) -> Iterator[tuple[Any, An
 
 
 def _batch(outcome: Any) -> Any:
-    """One row: which part it is, and what became of it."""
+    """Return one row: the number of the part, and its outcome."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -288,7 +285,7 @@ def _batch(outcome: Any) -> Any:
 
 
 def _mapped(rows: Any, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> Any:
-    """Rows of another schema; Spark wants a function that has a name."""
+    """Map rows to another schema; Spark wants a function that has a name."""
 
     def privsketch(batches: Iterator[Any]) -> Iterator[Any]:
         return task(batches)
@@ -296,166 +293,45 @@ def _mapped(rows: Any, task: Callable[[Iterator[Any]], Iterator[Any]], schema: s
     return rows.mapInArrow(privsketch, schema)
 
 
-# ---------------------------------------------------------------- the driver
-
-
-def _collected(session: Any, rows: Any, tick: Progress | None) -> list[Any] | PrivsketchError:
-    """Outcomes of all parts, or the first error; the job is cancelled if anybody stops it here."""
-    from pyspark import inheritable_thread_target
-
-    tag = f"privsketch-{uuid4().hex}"
-
-    context = session.sparkContext
-
-    def collect() -> list[Any]:
-        context.addJobTag(tag)
-        try:
-            with _silent_here():
-                return rows.collect()  # type: ignore[no-any-return]
-        finally:
-            context.removeJobTag(tag)
-
-    inherited = inheritable_thread_target(session)  # itself where threads share all of it
-    with _silent(session), ThreadPoolExecutor(1) as pool:
-        future = pool.submit(collect if inherited is session else inherited(collect))
-        try:
-            while not wait([future], timeout=_TICK).done:
-                if tick is not None:
-                    tick(0)
-        except BaseException:
-            with suppress(Exception):  # again, as it may not have begun yet
-                context.cancelJobsWithTag(tag)
-                while not wait([future], timeout=_TICK).done:
-                    context.cancelJobsWithTag(tag)
-            raise
-        error = future.exception()
-    if error is not None:
-        if not isinstance(error, Exception):
-            raise error
-        return _our_error(error)
-    found, seen = [], set()
-    for part, outcome in future.result():
-        if part in seen:
-            return RecordError(f"`engine='spark'`: part {part} came twice; nothing was released")
-        seen.add(part)
-        found.append(pickle.loads(outcome))  # noqa: S301 - of a task of ours
-    failures = [each for each in found if isinstance(each, PrivsketchError)]
-    return failures[0] if failures else found
-
-
-_LOGGER = "org.apache.spark"
-_PYTHON_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-_silence = threading.Lock()
-_silenced: dict[str, Any] = {"count": 0, "level": None}  # jobs, and what it was before them
-
-
-@contextmanager
-def _silent(session: Any) -> Iterator[None]:
-    """Spark's loggers in the driver say nothing: of a task that fails they quote all it said."""
-    log4j = session.sparkContext._jvm.org.apache.logging.log4j
-    configurator, context = log4j.core.config.Configurator, log4j.LogManager.getContext(False)
-    with _silence:
-        if _silenced["count"] == 0:
-            own = context.getConfiguration().getLoggers().get(_LOGGER)
-            _silenced["level"] = None if own is None else own.getLevel()
-            configurator.setLevel(_LOGGER, log4j.Level.OFF)
-        _silenced["count"] += 1
-    try:
-        yield
-    finally:
-        with _silence:
-            _silenced["count"] -= 1
-            if _silenced["count"] == 0 and _silenced["level"] is not None:
-                configurator.setLevel(_LOGGER, _silenced["level"])
-            elif _silenced["count"] == 0:  # a level of its own would say more than none
-                context.getConfiguration().removeLogger(_LOGGER)
-                context.updateLoggers()
-
-
-@contextmanager
-def _silent_here() -> Iterator[None]:
-    """And so do Spark's loggers of Python, in this thread: of a failed cast they quote the cell."""
-    from pyspark.logger import PySparkLogger
-
-    me = threading.get_ident()
-
-    def is_other(record: Any) -> bool:
-        return bool(record.thread != me)
-
-    loggers = [PySparkLogger.getLogger(name) for name in _PYTHON_LOGGERS]
-    for logger in loggers:
-        logger.addFilter(is_other)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(is_other)
-
-
-# What to say by words that Spark's error has in it; the error itself is not shown.
-_CAUSES = {
-    "PYTHON_VERSION_MISMATCH": "workers have another version of Python than the driver; set "
-    "PYSPARK_PYTHON before the session starts",
-    "ModuleNotFoundError": "a worker cannot import what it needs: workers take python3 from the "
-    "path unless PYSPARK_PYTHON is set before the session starts, and need the same versions of "
-    "privsketch and its dependencies on all machines",
-    "Cannot run program": "workers find no Python; set PYSPARK_PYTHON before the session starts",
-    "maxResultSize": "sums of all parts are larger than spark.driver.maxResultSize; use fewer "
-    "partitions or features",
-    "exited unexpectedly": "workers died again and again, or once where Spark does not try again, "
-    "as with a master like local[2]; perhaps a partition needs more memory than a worker has",
-    "cancelled": "the job was cancelled",
-}
-
-
-def _our_error(error: Exception) -> PrivsketchError:
-    """What to say when Spark, or what makes a table, failed; never in its own words."""
-    text = str(error)
-    for words, cause in _CAUSES.items():
-        if words in text:
-            return RecordError(f"`engine='spark'`: {cause}. Nothing was released")
-    return foreign_error("a task on a Spark worker", error)
-
-
-# ---------------------------------------------------------------- tables, files, sessions
+# ---------------------------------------------------------------- tables and files
 
 
 @contextmanager
 def spark_records(
-    data: Any, chosen: Selection, scheduler: Any = None, *, again: bool = False
+    table: Table, selection: Selection, session: Any = None, *, again: bool = False
 ) -> Iterator[SparkRecords]:
-    """Records of a Spark DataFrame, or of files; `again` if they will be read several times."""
-    _require_spark()
-    if isinstance(data, SparkRecords):
-        yield data
-    elif kind_of(data) == "spark":
-        if scheduler is not None:
-            raise ParameterError("scheduler: a Spark DataFrame has its own session; leave it out")
-        yield _frame_records(data, chosen, again)
+    """Give records of a Spark DataFrame, or of files; `again` if they are read several times."""
+    require_spark()
+    if isinstance(table.data, SparkRecords):
+        yield table.data
+    elif table.kind == "spark":
+        if session is not None:
+            raise ParameterError("session: a Spark DataFrame has its own session; leave it out")
+        yield _frame_records(table.data, selection, again)
     else:
         tables = "a Spark DataFrame"
-        parts = tuple(files_alone(data, replace(chosen, noter=None), "spark", tables))
-        key = Key() if names_persons(chosen) else None
-        with _session(scheduler) as session:
+        parts = tuple(files_alone(table, replace(selection, noter=None), "spark", tables))
+        key = Key() if names_persons(selection) else None
+        with opened_session(session) as session:
             n_parts = min(max(len(parts), 1), MAX_PARTS)
             frame = session.range(0, len(parts), 1, n_parts)
-            yield SparkRecords(frame, Reading((), chosen, parts), key)
+            yield SparkRecords(frame, Reading((), selection, parts), key)
 
 
-def _frame_records(frame: Any, chosen: Selection, again: bool) -> SparkRecords:
-    """The columns of a record, refused here if no reader would take them."""
+def _frame_records(frame: Any, selection: Selection, again: bool) -> SparkRecords:
+    """Return records of a frame; refuse columns here that no reader would take."""
     _require_frame(frame, again)
     available = [field.name for field in frame.schema.fields]
-    names = selected_names(available, chosen, "table")
-    chosen = replace(chosen, columns=tuple(names), names=None)
+    names = selected_names(available, selection, "table")
+    selection = replace(selection, columns=tuple(names), names=None)
     fields = [frame.schema.fields[available.index(name)] for name in names]
-    for _ in part_blocks(_empty_table(fields), replace(chosen, noter=None)):
+    for _ in read_blocks(_empty_table(fields), replace(selection, noter=None)):
         pass
     # By place: names may have points in them, or differ from others in capitals alone.
-    places = [f"c{place}" for place in range(len(available))]
+    places = [f"c{index}" for index in range(len(available))]
     plain = frame.toDF(*places).select(*(places[available.index(name)] for name in names))
-    key = Key() if names_persons(chosen) else None
-    return SparkRecords(plain, Reading(tuple(names), chosen), key)
+    key = Key() if names_persons(selection) else None
+    return SparkRecords(plain, Reading(tuple(names), selection), key)
 
 
 def _require_frame(frame: Any, again: bool) -> None:
@@ -484,7 +360,7 @@ def _require_frame(frame: Any, again: bool) -> None:
 
 
 def _empty_table(fields: list[Any]) -> Any:
-    """A table without rows, of the types that workers will see."""
+    """Return a table without rows, of the types that workers will see."""
     import pyarrow as pa
 
     return pa.table({field.name: pa.array([], _arrow_type(field)) for field in fields})
@@ -522,69 +398,3 @@ def _arrow_type(field: Any) -> Any:
     raise RecordError(
         f"table: column {field.name!r} is {kind.simpleString()}, and a cell is one value; {advice}"
     )
-
-
-def _require_spark() -> None:
-    try:
-        import pandas  # type: ignore[import-untyped]
-        import pyspark
-    except ImportError:
-        raise ParameterError(
-            "`engine='spark'`: Spark or pandas is not installed; pip install 'privsketch[spark]', "
-            "and Java 17 or newer"
-        ) from None
-    del pandas, pyspark
-
-
-@contextmanager
-def _session(scheduler: Any) -> Iterator[Any]:
-    """The session to read files with; one that is started here is stopped again."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    if isinstance(scheduler, SparkSession):
-        yield scheduler
-        return
-    if scheduler is not None and not isinstance(scheduler, str):
-        raise ParameterError(
-            f"scheduler: got {type(scheduler).__name__}; expected a SparkSession, or the master of "
-            "a cluster like 'spark://host:7077'"
-        )
-    if SparkContext._active_spark_context is not None:
-        active = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        if scheduler not in (None, active.sparkContext.master):
-            raise ParameterError(
-                "scheduler", scheduler, "there is a session of another master; stop it first"
-            )
-        yield active
-        return
-    # It would show numbers of records to whoever opens its page, and take interrupts for itself.
-    builder = SparkSession.builder.appName("privsketch").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if scheduler is not None:
-        builder = builder.master(scheduler)
-    python = os.environ.get("PYSPARK_PYTHON")
-    if python is None and (scheduler is None or scheduler.startswith("local")):
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # or it would be python3 of the path
-    is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGINT) if is_main else None
-    session = None
-    try:
-        try:
-            session = builder.getOrCreate()
-        except Exception:
-            session = None
-        finally:
-            if python is None:
-                os.environ.pop("PYSPARK_PYTHON", None)
-            if handler is not None:
-                signal.signal(signal.SIGINT, handler)
-        if session is None:
-            raise ParameterError(
-                "`engine='spark'`: Spark does not start; it needs Java 17 or newer (JAVA_HOME), "
-                "and a master that answers"
-            )
-        yield session
-    finally:
-        if session is not None:
-            session.stop()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar
@@ -29,15 +29,16 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
 from privsketch.facts.budget import Budget, Neighbours, checked_source, exact, number_text
-from privsketch.facts.columns import Column, Number, Rule
+from privsketch.facts.columns import Number, Rule
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
 from privsketch.ledger.entry import LedgerName, cost_of_budget, open_entry
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
+from privsketch.tables.cells import Plain
 from privsketch.tables.memory import Selection
-from privsketch.tables.reading import names_persons, part_blocks
-from privsketch.tables.untyped.format import FileFormat
+from privsketch.tables.reading import names_persons, read_blocks
+from privsketch.tables.table import Table
 
 FALSE_ALARM = 0.01  # that any empty doubling of any column is taken for one with values
 # Values nearer to zero than 2^LEAST are taken for zero; from 2^MOST on they are told apart no more.
@@ -48,7 +49,7 @@ _NO_CELL = -1.0  # of a missing value
 
 
 def cells_of(values: Floats) -> Floats:
-    """The cells (n,) of values: 0 is the most negative one, `_REACH` that of zero.
+    """Return the cells (n,) of values: 0 is the most negative one, `_REACH` that of zero.
 
     The exponent of a float is exact: no logarithm is rounded.
     """
@@ -58,7 +59,7 @@ def cells_of(values: Floats) -> Floats:
 
 
 def edges_of(cell: int) -> tuple[float, float]:
-    """Where the values of a cell lie; those that are taken for zero are zero."""
+    """Return where the values of a cell lie; those that are taken for zero are zero."""
     step = abs(cell - _REACH)
     if step == 0:
         return 0.0, 0.0
@@ -68,16 +69,12 @@ def edges_of(cell: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class _Doublings(Column):
+class _Doublings(Plain):
     """A number that is encoded as the cell it falls into."""
 
-    KIND: ClassVar[str] = "number"
     RULES: ClassVar[tuple[Rule, ...]] = ("center",)
 
-    name: str
-    weight: float = 1.0
-    missing: Rule | None = "center"
-    fill: None = None
+    missing: Any = "center"
 
     @property
     def center(self) -> Floats:
@@ -85,7 +82,7 @@ class _Doublings(Column):
         return np.array([_NO_CELL])
 
     def encode(self, values: Floats) -> Floats:
-        """Cells (1, n)."""
+        """Return cells (1, n)."""
         return cells_of(np.where(np.isnan(values), 0.0, values))[np.newaxis]
 
 
@@ -114,24 +111,26 @@ class Bounds:
     @property
     def columns(self) -> tuple[Number, ...]:
         """Columns for a schema, of those that bounds can be proposed for."""
-        found = []
+        columns = []
         for name, low in self.low.items():
             high = self.high[name]
             if low is not None and high is not None:
-                found.append(Number(name, low, high))
-        return tuple(found)
+                columns.append(Number(name, low, high))
+        return tuple(columns)
 
     def describe(self) -> str:
-        """The bounds as lines for a schema, and what they cost, in plain words."""
-        known = {column.name: column for column in self.columns}
+        """Describe the bounds as lines for a schema, and what they cost, in plain words."""
+        columns = {column.name: column for column in self.columns}
         width = max(12, *(len(name) for name in self.low))
         lines = []
         for name, note in self.notes.items():
-            told = "no bounds can be proposed"
-            if name in known:
-                low, high = (number_text(bound) for bound in (known[name].low, known[name].high))
-                told = f"ps.Number({name!r}, {low}, {high})"
-            lines += [f"{name:<{width}} {told}", f"{'':<{width}} {note}"]
+            text = "no bounds can be proposed"
+            if name in columns:
+                low, high = (
+                    number_text(bound) for bound in (columns[name].low, columns[name].high)
+                )
+                text = f"ps.Number({name!r}, {low}, {high})"
+            lines += [f"{name:<{width}} {text}", f"{'':<{width}} {note}"]
         spent = self.receipt.epsilon
         lines.append(f"{'cost':<{width}} {self.receipt.summary()}")
         rest = "it adds to all that follows"
@@ -150,7 +149,7 @@ class Bounds:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Bounds and notes as plain JSON values."""
+        """Return bounds and notes as plain JSON values."""
         return {
             "columns": [
                 {"name": name, "low": low, "high": self.high[name], "note": self.notes[name]}
@@ -162,7 +161,7 @@ class Bounds:
 
 def private_bounds(
     data: Any,
-    columns: Sequence[str | int],
+    columns: Sequence[str | int] | None = None,
     *,
     epsilon: float,
     neighbours: Neighbours = "add-remove",
@@ -171,13 +170,6 @@ def private_bounds(
     rows_per_person: int | None = None,
     missing_person: str = "error",
     max_outside: float = 0.001,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    sheet: str | None = None,
-    quotes: bool | None = None,
-    unreadable: str = "error",
     source: str | None = None,
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -191,11 +183,12 @@ def private_bounds(
 
     Parameters
     ----------
-    data : array, table, path, list of paths
-        See `privsketch.tables.reading`.
-    columns : list of str or int
-        Columns of numbers, by name, or by place where they have none. A missing value of one of
-        them counts in none of its doublings. The budget is split evenly over them.
+    data : Table, array, frame, path, list of paths
+        See `Table`. Its cells that cannot be read are refused or missing, as it states.
+    columns : list of str or int, optional
+        Columns of numbers, by name, or by number where they have none, here or in the Table. A
+        missing value counts in none of its column's doublings. The budget is split evenly over
+        the columns.
     epsilon : float
         Pure; delta is 0.
     neighbours : {"add-remove", "replace"}
@@ -210,10 +203,6 @@ def private_bounds(
         What is done with rows that name no person.
     max_outside : float
         Share of the values, by noisy counts, that bounds may leave out on purpose at their ends.
-    header, delimiter, decimal, encoding, sheet, quotes : optional
-        How files are written, as in `sketch`.
-    unreadable : {"error", "missing"}
-        What to do with cells that cannot be read: refuse the table, or treat them as missing.
     source : str, optional
         Name of the set of records, for the receipt.
     n_threads : int, optional
@@ -240,20 +229,23 @@ def private_bounds(
         isinstance(max_outside, Real) and 0 <= max_outside < 0.5
     ):
         raise ParameterError("max_outside", max_outside, "expected a share from 0 to below 0.5")
-    chosen_names = _names(columns)
+    table = Table.of(data, None if columns is None else _names(columns))
+    if table.columns is None:
+        raise ParameterError("columns: name the columns of numbers, here or in the Table")
+    named = (*_names(table.columns), *(() if person is None else (person,)))
     schema = doublings(
-        chosen_names,
+        table.columns,
         person=person,
         max_records=max_records,
         rows_per_person=rows_per_person,
         missing_person=missing_person,
-        unreadable=unreadable,
+        unreadable=table.unreadable,
     )
     budget = schema.charged(Budget(epsilon, 0.0, neighbours))
-    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes)
     source = None if source is None else checked_source(source)
-    persons = () if person is None else (person,)
-    chosen = Selection(schema.dim, (*chosen_names, *persons), None, format=format, schema=schema)
+    # A record of a sheet without any value counts nowhere, so their number is of no use.
+    format = replace(table.format, n_records=None)
+    selection = Selection(schema.dim, named, None, format=format, schema=schema)
     with open_entry(
         ledger,
         lambda: cost_of_budget(budget),
@@ -261,7 +253,7 @@ def private_bounds(
         source=source,
         is_total=schema.is_total,
     ).entered() as entry:
-        counts = _counts(data, chosen, n_threads, progress)
+        counts = _counts(table, selection, n_threads, progress)
         account = Account(Shares(budget, {_SHARE: Fraction(1)}))
         # A record is in one cell of each column.
         noisy, scale = account.laplace(_SHARE, counts, schema.dim)
@@ -274,7 +266,7 @@ _SHARE = "doublings"
 
 
 def doublings(columns: Sequence[str | int], **rules: Any) -> Schema:
-    """Columns of numbers of which doublings are counted; `rules` as in a schema."""
+    """Return a schema of numbers whose doublings are counted; `rules` as in a schema."""
     return Schema(tuple(_Doublings(str(name)) for name in _names(columns)), **rules)
 
 
@@ -291,17 +283,17 @@ def _place(column: Any) -> int:
 
 
 def _counts(
-    data: Any,
-    chosen: Selection,
+    table: Table,
+    selection: Selection,
     n_threads: int | None,
     progress: Callable[[int], None] | None,
 ) -> Integers:
-    """Exact numbers of values (n_columns, N_CELLS) in all cells."""
-    counts = np.zeros((chosen.dim, N_CELLS), dtype=np.int64)
-    for block in part_blocks(data, chosen, n_threads=n_threads, progress=progress):
+    """Return exact numbers of values (n_columns, N_CELLS) in all cells."""
+    counts = np.zeros((selection.dim, N_CELLS), dtype=np.int64)
+    for block in read_blocks(table, selection, n_threads=n_threads, progress=progress):
         for row, values in zip(counts, np.asarray(block).T, strict=True):
             row += np.bincount(values[values >= 0].astype(np.int64), minlength=N_CELLS)
-        if progress is not None and not names_persons(chosen):
+        if progress is not None and not names_persons(selection):
             progress(len(block))
     return counts
 
@@ -310,7 +302,7 @@ def _counts(
 
 
 def threshold_of(scale: float, n_cells: int) -> int:
-    """The least whole number that noise reaches in any of so many cells by `FALSE_ALARM` at most.
+    """Return the least number that noise reaches in any of so many cells by `FALSE_ALARM` at most.
 
     P(noise >= t) = a^t / (1 + a) with a = exp(-1 / scale), for t >= 1.
     """
@@ -321,7 +313,7 @@ def threshold_of(scale: float, n_cells: int) -> int:
 def _proposed(
     names: Sequence[str], noisy: Floats, scale: float, max_outside: float, receipt: Receipt
 ) -> Bounds:
-    """Bounds from the noisy counts (n_columns, N_CELLS) of all columns."""
+    """Return bounds from the noisy counts (n_columns, N_CELLS) of all columns."""
     threshold = threshold_of(scale, noisy.size)
     deviation = math.sqrt(discrete_laplace_variance(scale))
     low: dict[str, float | None] = {}
@@ -335,7 +327,7 @@ def _proposed(
 
 
 def _kept_cells(counts: Floats, threshold: int, max_outside: float) -> tuple[int | None, int]:
-    """The outermost cells that count; None if none does."""
+    """Return the outermost cells that count; None if none does."""
     kept = [int(cell) for cell in np.flatnonzero(counts >= threshold)]
     if not kept:
         return None, 0
@@ -358,7 +350,7 @@ def _bounds_of(first: int, last: int) -> tuple[float | None, float | None]:
 
 
 def _note(counts: Floats, first: int | None, last: int, threshold: int, deviation: float) -> str:
-    """What is to be said of the bounds of a column."""
+    """Return the words about the bounds of a column."""
     if first is None:
         return (
             "no doubling stands out of the noise: too few values for this epsilon; the budget is "

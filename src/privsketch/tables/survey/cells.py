@@ -68,7 +68,7 @@ class CellCounts:
         return Rows(np.where(infinite, np.nan, values), missing, bad, outside)
 
     def _outside(self, values: Floats, known: Bits) -> Bits:
-        """Which values would be moved to their bounds; a cycle goes on behind its end."""
+        """Return which values would be moved to their bounds; a cycle goes on behind its end."""
         low, high = bounds_of(self._column)
         with np.errstate(invalid="ignore"):
             below, above = (values < low) & known, (values > high) & known
@@ -101,8 +101,8 @@ class CellCounts:
         n_wrong, kind = int(wrong.sum()), plain_kind(array.type)
         is_text = types.is_string(kind) or types.is_large_string(kind)
         if not is_text:
-            told = "text or other things" if types.is_struct(kind) else str(kind)
-            self.faults[f"{told} in place of {_PLURALS[self._column.KIND]}"] += n_wrong
+            kind_name = "text or other things" if types.is_struct(kind) else str(kind)
+            self.faults[f"{kind_name} in place of {_PLURALS[self._column.KIND]}"] += n_wrong
             return
         texts = _plain_texts(array).filter(pa.array(wrong))
         if isinstance(self._column, Date):
@@ -122,7 +122,7 @@ class CellCounts:
             self.faults[f"text in place of {_PLURALS[self._column.KIND]}"] += len(texts)
 
     def hints(self) -> Iterator[str]:
-        """What might help."""
+        """Return hints about what might help."""
         column = self._column
         n_wrong = sum(self.faults.values())
         for name, count in self._formats.most_common(1):
@@ -131,7 +131,7 @@ class CellCounts:
         if self._n_near:
             yield f"{self._n_near:,} labels are listed in other letters or with other blanks"
         if isinstance(column, Category) and self._labels:
-            unseen = [v for place, v in enumerate(column.values) if place not in self._labels]
+            unseen = [v for index, v in enumerate(column.values) if index not in self._labels]
             if unseen:
                 shown = ", ".join(repr(value) for value in unseen[:6])
                 more = ", ..." if len(unseen) > 6 else ""
@@ -150,7 +150,7 @@ _PLURALS = {
 
 
 def _plain_texts(array: Any) -> Any:
-    """Cells as text; of marked objects, the cells."""
+    """Return cells as text; of marked objects, the cells."""
     import pyarrow.types as types
 
     if types.is_struct(array.type):
@@ -159,7 +159,7 @@ def _plain_texts(array: Any) -> Any:
 
 
 def bounds_of(column: Column) -> tuple[float, float]:
-    """Between which values stay as they are; labels are all inside."""
+    """Return between which values stay as they are; labels are all inside."""
     if isinstance(column, Number):
         return column.low, column.high
     if isinstance(column, Date):

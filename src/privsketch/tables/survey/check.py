@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,14 +25,13 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.tables.cells import Raw
 from privsketch.tables.encoding import filtered, guarded, persons_of
-from privsketch.tables.files import expanded, file_names
-from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection
-from privsketch.tables.reading import checked_missing, read_cells
+from privsketch.tables.reading import column_names, read_cells
 from privsketch.tables.survey.cells import CellCounts
 from privsketch.tables.survey.conversions import NARROW, looks_like
 from privsketch.tables.survey.counts import PersonCounts, quantile
 from privsketch.tables.survey.result import Check, ColumnCheck
+from privsketch.tables.table import Table, checked_missing
 from privsketch.tables.untyped.conversion import Bits
 from privsketch.tables.untyped.format import FileFormat
 
@@ -42,15 +41,6 @@ def check(
     design: Design | Schema | Domain,
     *,
     columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    sheet: str | None = None,
-    quotes: bool | None = None,
-    n_records: int | None = None,
-    missing: str = "error",
-    unreadable: str = "error",
     progress: Callable[[int], None] | None = None,
 ) -> Check:
     """Look at a table before anything is spent, for the eyes of its holder alone.
@@ -62,13 +52,11 @@ def check(
 
     Parameters
     ----------
-    data : array, table, path, list of paths, iterable of blocks
-        See `privsketch.tables.reading`.
+    data : Table, array, frame, path, list of paths, iterable of blocks
+        See `Table`.
     design : Design, Schema, Box or Ball
         What the table should be.
-    columns, header, delimiter, decimal, encoding, sheet, quotes, n_records : optional
-        As in `sketch`.
-    missing, unreadable : optional
+    columns : list of str or int, optional
         As in `sketch`.
     progress : callable, optional
         Called with numbers of rows done.
@@ -85,14 +73,14 @@ def check(
     >>> found.columns[0].looks_like
     ('inches instead of centimetres',)
     """
-    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes)
-    schema, domain, names = _wanted(design, missing, columns)
-    if unreadable == "missing" and domain is not None:
-        schema = replace(schema, unreadable=unreadable)
-    asked = names if columns is None else tuple(columns)
+    table = Table.of(data, columns)
+    schema, domain, names = _wanted(design, table)
+    if table.unreadable == "missing" and domain is not None:
+        schema = replace(schema, unreadable=table.unreadable)
+    asked = names if table.columns is None else tuple(table.columns)
     look = _Look(schema, domain)
     named = () if asked is None else tuple(name for name in asked if isinstance(name, str))
-    available = None if asked is None else _available(data, format)
+    available = None if asked is None else _available(table)
     refusals = []
     if available is not None:
         for column, name in zip(schema.columns, asked or (), strict=True):
@@ -102,33 +90,33 @@ def check(
         if schema.person is not None and available.count(schema.person) != 1:
             look.has_person = False
             refusals.append(_absent(schema.person, available))
-    chosen = look.selection(asked, columns is None and bool(named), format)
-    if chosen is not None:
+    selection = look.selection(asked, table.columns is None and bool(named), table.format)
+    if selection is not None:
         try:
-            for batch, mark in read_cells(data, chosen):
+            for batch, mark in read_cells(table, selection):
                 guarded(partial(look.add, batch, mark))
                 if progress is not None:
                     progress(batch.num_rows)
         except RecordError as error:
             refusals.append(f"reading stopped after {look.n_rows:,} rows: {error}")
-    if n_records is not None and look.n_rows > n_records:
-        refusals.append(f"more rows than the stated number of records, {n_records:,}")
+    if table.n_records is not None and look.n_rows > table.n_records:
+        refusals.append(f"more rows than the stated number of records, {table.n_records:,}")
     return look.result(refusals)
 
 
 def _wanted(
-    design: Design | Schema | Domain, missing: str, columns: Sequence[str | int] | None
+    design: Design | Schema | Domain, table: Table
 ) -> tuple[Schema, Domain | None, tuple[str, ...] | None]:
-    """A schema for the look; the domain of records without one, and the names of columns.
+    """Return a schema for the look; the domain of records without one, and the names of columns.
 
     Columns that are asked for are called as they are there.
     """
-    given = design
+    given, columns = design, table.columns
     names: tuple[str, ...] | None = None
     if isinstance(design, Design):
         given, names = design.schema or design.domain, design.columns
     schema = schema_of(given)
-    to_center = checked_missing(missing, schema)
+    to_center = checked_missing(table.missing, schema)
     if schema is not None:
         if columns is not None:
             raise ParameterError("columns: the schema names them; leave them out")
@@ -139,7 +127,7 @@ def _wanted(
     if given.dim is None:
         raise ParameterError("dim=None: say how many columns a record has")
     middle, half = given.center_vector, given.half_widths
-    shown = names or tuple(str(place) for place in range(given.dim))
+    shown = names or tuple(str(index) for index in range(given.dim))
     if columns is not None:
         shown = tuple(map(str, columns))
         if len(shown) != given.dim:
@@ -151,31 +139,13 @@ def _wanted(
     return Schema(tuple(numbers), missing="center" if to_center else "error"), given, names
 
 
-def _available(data: Any, format: FileFormat) -> list[str] | None:
-    """Names of a table's columns if they are known before a record is; in all of its parts."""
-    kind = kind_of(data)
-    if kind == "path":
-        return _in_all(file_names(file, format) for file in expanded(data))
-    if kind == "pandas":
-        return [str(label) for label in getattr(data, "columns", ())]
-    if kind == "arrow":
-        names = getattr(getattr(data, "schema", None), "names", None)
-        if not isinstance(names, list | tuple):
-            names = getattr(data, "columns", None)
-        known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-        return list(names) if known and names is not None else None
-    if kind == "parts" and isinstance(data, list | tuple):
-        return _in_all(_available(part, format) for part in data)
-    return None
-
-
-def _in_all(names: Iterable[list[str] | None]) -> list[str] | None:
-    """Names that all parts have of which any are known."""
-    found: list[str] | None = None
-    for more in names:
-        if more is not None:
-            found = more if found is None else [name for name in found if name in more]
-    return found
+def _available(table: Table) -> list[str] | None:
+    """Return names that all parts of a table have whose names are known before a record is."""
+    known = [names for names, _ in column_names(table, table.format) if names]
+    first = known[0] if known else None
+    for names in known[1:]:
+        first = [name for name in first or () if name in names]
+    return first
 
 
 def _absent(name: str, available: Sequence[str]) -> str:
@@ -202,7 +172,7 @@ class _Look:
     def selection(
         self, asked: tuple[str | int, ...] | None, by_name: bool, format: FileFormat
     ) -> Selection | None:
-        """What is read: all columns that are there, as they stand; None if there are none."""
+        """Return the selection of all columns that are there, as they stand; None without any."""
         present = [column for column in self._schema.columns if column.name not in self.absent]
         if not present:
             return None
@@ -272,7 +242,7 @@ class _Look:
         return kept
 
     def result(self, refusals: list[str]) -> Check:
-        """All that was counted."""
+        """Return all that was counted."""
         columns = tuple(self._column(column) for column in self._schema.columns)
         refusals += [text for one in columns for text in self._faults_of(one)]
         counts = self._person_numbers()
@@ -316,12 +286,12 @@ class _Look:
         if isinstance(column, Number) and len(values) and not isinstance(self._domain, Ball):
             hints = (column.unit.lower(), *re.findall(r"[^\W\d_]+", column.name.lower()))
 
-            def place(points: Floats) -> Floats:
+            def position(points: Floats) -> Floats:
                 return np.asarray((column.encode(points)[0] / column.weight + 1) / 2)
 
-            alike = looks_like(values, counts, column.low, column.high, place, hints)
+            alike = looks_like(values, counts, column.low, column.high, position, hints)
             ends = [quantile(values, counts, part) for part in (0.005, 0.995)]
-            first, last = place(np.array(ends))
+            first, last = position(np.array(ends))
             if last - first < NARROW and column.low <= ends[0] and ends[1] <= column.high:
                 remarks.append(f"nearly all values lie in {last - first:.1%} of the range")
         if isinstance(column, Cycle) and cells.n_below + cells.n_above:
@@ -342,16 +312,16 @@ class _Look:
         )
 
     def _faults_of(self, one: ColumnCheck) -> list[str]:
-        """Why a release would be refused for a column."""
+        """Return why a release would be refused for a column."""
         column = next(column for column in self._schema.columns if column.name == one.name)
-        found = []
+        texts = []
         if one.n_wrong and self._schema.unreadable == "error":
-            found.append(f"column {one.name!r}: {_FAULTS.get(one.kind, _FAULT)}")
+            texts.append(f"column {one.name!r}: {_FAULTS.get(one.kind, _FAULT)}")
         n_missing = one.n_missing + (one.n_wrong if self._schema.unreadable == "missing" else 0)
         if n_missing and self._schema.rule(column) == "error":
             way = "missing='center'" if self._domain is not None else "missing='drop', or fill="
-            found.append(f"column {one.name!r}: missing values; say what becomes of them: {way}")
-        return found
+            texts.append(f"column {one.name!r}: missing values; say what becomes of them: {way}")
+        return texts
 
 
 _FAULT = "cells that are no numbers"

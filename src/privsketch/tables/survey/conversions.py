@@ -33,7 +33,7 @@ class Conversion:
     hints: tuple[str, ...] = ()
 
     def __call__(self, values: Floats) -> Floats:
-        """Values in the unit that is wanted."""
+        """Return values in the unit that is wanted."""
         return self.factor * values + self.offset
 
     @property
@@ -92,10 +92,10 @@ def looks_like(
     counts: Integers,
     low: float,
     high: float,
-    place: Callable[[Floats], Floats],
+    position: Callable[[Floats], Floats],
     hints: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """What values (n,), each `counts` times, look like in place of the unit of their bounds.
+    """Return units that values (n,), each `counts` times, look like beside that of their bounds.
 
     `place` says where in the bounds a value lies, 0 to 1, as the column is scaled; `hints` are the
     unit of the column and the words of its name. Best first, at most three.
@@ -103,30 +103,30 @@ def looks_like(
     total = int(counts.sum())
     if total == 0:
         return ()
-    inside, width = _fit(values, counts, low, high, place)
+    inside, width = _fit(values, counts, low, high, position)
     is_outside, is_narrow = inside < 1 - MANY_OUTSIDE, inside > 0.99 and width < NARROW
     if not (is_outside or is_narrow):
         return ()
-    found = []
-    for known in _known(datetime.now(UTC).year):
-        fits, spread = _fit(known(values), counts, low, high, place)
+    candidates = []
+    for candidate in _known(datetime.now(UTC).year):
+        fits, spread = _fit(candidate(values), counts, low, high, position)
         if fits >= NEARLY_ALL and spread > (_WIDER * width if is_narrow else NARROW):
-            is_hinted = bool(set(known.hints) & set(hints))
-            found.append((not is_hinted, -round(fits, 2), -spread, known.text))
-    best = sorted(found)
+            is_hinted = bool(set(candidate.hints) & set(hints))
+            candidates.append((not is_hinted, -round(fits, 2), -spread, candidate.text))
+    best = sorted(candidates)
     if best and not best[0][0]:  # where the name tells what it is, others are not told
         best = [one for one in best if not one[0]]
     return tuple(text for *_, text in best[:3])
 
 
 def _fit(
-    values: Floats, counts: Integers, low: float, high: float, place: Callable[[Floats], Floats]
+    values: Floats, counts: Integers, low: float, high: float, position: Callable[[Floats], Floats]
 ) -> tuple[float, float]:
-    """The share of values inside the bounds, and the part of these that all but 2 % lie in."""
+    """Return the share of values inside the bounds, and the part of these that 98 % lie in."""
     inside = (values >= low) & (values <= high)
     share = float(counts[inside].sum() / counts.sum())
     order = np.argsort(values)
     so_far = np.cumsum(counts[order]) / counts.sum()
     ends = [min(int(np.searchsorted(so_far, part)), len(values) - 1) for part in (0.01, 0.99)]
-    first, last = place(np.clip(values[order[ends]], low, high))
+    first, last = position(np.clip(values[order[ends]], low, high))
     return share, abs(float(last - first))

@@ -40,13 +40,13 @@ class ValueCounts:
         self._keys, self._counts = _added(self._keys, self._counts, keys, counts)
 
     def sorted(self) -> tuple[Floats, Integers]:
-        """Values (n,) in their order, cut towards zero, and how often they occur."""
+        """Return values (n,) in their order, cut towards zero, and how often they occur."""
         values = (self._keys << _DROPPED_BITS).view(np.float64)
         order = np.argsort(values)
         return values[order], self._counts[order]
 
     def quartiles(self) -> tuple[float, float, float] | None:
-        """The three of them; None without a value."""
+        """Return the three quartiles; None without a value."""
         values, counts = self.sorted()
         if not len(values):
             return None
@@ -55,7 +55,7 @@ class ValueCounts:
 
 
 def quantile(values: npt.NDArray[_Kind], counts: Integers, part: float) -> float:
-    """The value that so large a part of all lies at or below; values are sorted."""
+    """Return the value that a part of all lies at or below; values are sorted."""
     so_far = np.cumsum(counts)
     return float(values[min(int(np.searchsorted(so_far, part * so_far[-1])), len(values) - 1)])
 
@@ -66,11 +66,11 @@ def _added(
     more_keys: npt.NDArray[_Kind],
     more_counts: Integers,
 ) -> tuple[npt.NDArray[_Kind], Integers]:
-    """Two counts of the same things, added up."""
-    found, place = np.unique(np.concatenate([keys, more_keys]), return_inverse=True)
-    total = np.zeros(len(found), dtype=np.int64)
-    np.add.at(total, place, np.concatenate([counts, more_counts]))
-    return found, total
+    """Return the sum of two counts of the same things."""
+    both, index = np.unique(np.concatenate([keys, more_keys]), return_inverse=True)
+    total = np.zeros(len(both), dtype=np.int64)
+    np.add.at(total, index, np.concatenate([counts, more_counts]))
+    return both, total
 
 
 class PersonCounts:
@@ -102,7 +102,7 @@ class PersonCounts:
         self._spill.append(words)
 
     def numbers(self) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-        """Numbers of rows and how many persons have as many; and the same of rows that are kept."""
+        """Return numbers of rows and how many persons have as many; also of kept rows."""
         self._flush()
         none: Integers = np.empty(0, dtype=np.int64)
         found, kept = (none, none), (none, none)
@@ -125,10 +125,10 @@ class PersonCounts:
 
 
 def _by_person(words: Words) -> Words:
-    """Rows of hash, rows and rows kept: one for each hash, in their order."""
-    hashes, place = np.unique(words[:, 0], return_inverse=True)
-    found = np.zeros((len(hashes), 3), dtype=np.uint64)
-    found[:, 0] = hashes
+    """Return rows of hash, rows and rows kept: one for each hash, in their order."""
+    hashes, index = np.unique(words[:, 0], return_inverse=True)
+    table = np.zeros((len(hashes), 3), dtype=np.uint64)
+    table[:, 0] = hashes
     for column in (1, 2):
-        np.add.at(found[:, column], place, words[:, column])
-    return found
+        np.add.at(table[:, column], index, words[:, column])
+    return table

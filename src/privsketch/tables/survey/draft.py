@@ -17,9 +17,10 @@ from privsketch.facts.budget import NEIGHBOURS, Neighbours
 from privsketch.facts.schema import COLUMN_KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind
-from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
+from privsketch.tables.files import UNTYPED, file_kind, file_schema
 from privsketch.tables.memory import plain_kind
-from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.table import Table
+from privsketch.tables.untyped.format import FileFormat
 from privsketch.tables.untyped.lines import TextFile
 
 _PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
@@ -63,19 +64,18 @@ _FIELDS = {
 }
 
 
-def drafted(
-    path: Path, format: FileFormat = PLAIN, neighbours: Neighbours = "add-remove"
-) -> dict[str, Any]:
-    """A schema with open places, as JSON values, from names and types of a file.
+def drafted(data: Any, neighbours: Neighbours = "add-remove") -> dict[str, Any]:
+    """Draft a schema with open places, as JSON values, from names and types of a file.
 
-    Of a folder, or of what a pattern matches, from the first one. Its rules are such that nothing
+    Of several files, the first one is looked at. Its rules are such that nothing
     that one record says can stop a release under these `neighbours`.
     """
     rules = _RULES[require_one_of("neighbours", neighbours, NEIGHBOURS)]
-    path = expanded(path)[0]
-    fields = file_schema(path, format)
+    table = Table.of(data)
+    path = next(file for leaf in table.leaves for file in leaf.files)
+    fields = file_schema(path, table.format)
     if isinstance(fields, int):
-        columns = [_column(str(place), "number") for place in range(fields)]
+        columns = [_column(str(index), "number") for index in range(fields)]
     elif file_kind(path) in UNTYPED:
         columns = [_column(name, None) for name in fields.names]
     else:
@@ -105,7 +105,7 @@ def _column(name: str, kind: str | None) -> dict[str, Any]:
 
 
 def names_a_person(name: str) -> bool:
-    """Whether a column looks like an identifier, by its name."""
+    """Return whether a column looks like an identifier, by its name."""
     words = re.findall(r"[a-z]+", name.lower())
     return bool(re.search(_PERSONS, name)) or any(
         word.removesuffix("s") in _PERSON_WORDS for word in words
@@ -113,7 +113,7 @@ def names_a_person(name: str) -> bool:
 
 
 def _kind(kind: Any) -> str | None:
-    """The kind of a column by its Arrow type; None if it may be several."""
+    """Return the kind of a column by its Arrow type; None if it may be several."""
     import pyarrow.types as types
 
     if types.is_dictionary(kind):
@@ -130,14 +130,14 @@ def _kind(kind: Any) -> str | None:
 
 
 def open_places(value: Any) -> list[str]:
-    """All that is open or wrong in a schema, as JSON values; nothing if it can be used."""
+    """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used."""
     if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
         return ['a schema is an object with "columns", a list']
-    found = []
-    for place, column in enumerate(value["columns"]):
-        found += _open_fields(column, place)
-    if found:
-        return found
+    texts = []
+    for index, column in enumerate(value["columns"]):
+        texts += _open_fields(column, index)
+    if texts:
+        return texts
     try:
         Schema.from_json(value)
     except PrivsketchError as error:
@@ -145,11 +145,11 @@ def open_places(value: Any) -> list[str]:
     return []
 
 
-def _open_fields(column: Any, place: int) -> list[str]:
+def _open_fields(column: Any, index: int) -> list[str]:
     if not isinstance(column, dict):
-        return [f"column number {place} (from 0): expected an object"]
+        return [f"column number {index} (from 0): expected an object"]
     name = column.get("name")
-    where = f"column {name!r}" if isinstance(name, str) else f"column number {place} (from 0)"
+    where = f"column {name!r}" if isinstance(name, str) else f"column number {index} (from 0)"
     if column.get("kind") is None:
         return [f"{where}: its kind is open; write one of {', '.join(COLUMN_KINDS)}"]
     nulls = [key for key, item in column.items() if item is None and key != "note"]
@@ -163,9 +163,11 @@ def _open_fields(column: Any, place: int) -> list[str]:
     return []
 
 
-def misfits(schema: Schema, path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """What of a schema files do not have, by their names and types alone; parameters are marked."""
-    return [text for file in expanded(path) for text in _misfits(schema, file, format)]
+def misfits(schema: Schema, data: Any) -> list[str]:
+    """List what files do not have of a schema, by names and types alone; parameters are marked."""
+    table = Table.of(data)
+    files = [file for leaf in table.leaves for file in leaf.files]
+    return [text for file in files for text in _misfits(schema, file, table.format)]
 
 
 def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
@@ -175,25 +177,25 @@ def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
             return [f"{path}: an array has no column names, and {schema.person!r} names persons"]
         n_columns = len(schema.columns)
         return [] if fields == n_columns else [f"{path}: {fields} columns, the schema {n_columns}"]
-    found = []
+    texts = []
     names = list(fields.names)
     for name in schema.all_names:
         if names.count(name) != 1:
             state = "is there more than once" if name in names else "is not there"
-            found.append(f"{path}: column {name!r} {state}")
+            texts.append(f"{path}: column {name!r} {state}")
     is_total = schema.unreadable == "missing"
     if file_kind(path) in UNTYPED:
         if is_total and file_kind(path) == "csv":
-            found += _refusal(TextFile.of(path, format).require_mendable)
-        return found
+            texts += _refusal(TextFile.of(path, format).require_mendable)
+        return texts
     for column in schema.columns:
         if names.count(column.name) == 1:
             require = partial(require_kind, may_be_text=is_total)
-            found += _refusal(require, column, fields.field(column.name).type, str(path))
+            texts += _refusal(require, column, fields.field(column.name).type, str(path))
     person = schema.person
     if person is not None and names.count(person) == 1:
-        found += _refusal(require_person_kind, fields.field(person).type, person, str(path))
-    return found
+        texts += _refusal(require_person_kind, fields.field(person).type, person, str(path))
+    return texts
 
 
 def _refusal(require: Callable[..., None], *facts: Any) -> list[str]:

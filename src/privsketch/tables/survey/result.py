@@ -98,7 +98,7 @@ class Check:
         return f"<{MARK}a check of {len(self.columns)} columns; describe() tells it>"
 
     def describe(self) -> str:
-        """All that was found, several lines, each of them marked as private."""
+        """Describe all that was found in several lines, each of them marked as private."""
         lines = [
             "for the holder of these records alone: exact numbers, not to be published or kept",
             *self._row_lines(),
@@ -133,11 +133,11 @@ class Check:
     def _column_lines(self) -> list[str]:
         rows = [_HEADINGS, *(_column_row(one, self.n_rows) for one in self.columns)]
         widths = [max(12, *(len(row[0]) for row in rows))]
-        widths += [max(len(row[place]) for row in rows) for place in range(1, len(_HEADINGS))]
+        widths += [max(len(row[index]) for row in rows) for index in range(1, len(_HEADINGS))]
         lines = [
             "  ".join(
-                cell.ljust(width) if place < 2 else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.ljust(width) if index < 2 else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
             for row in rows
         ]
@@ -146,8 +146,8 @@ class Check:
         return lines
 
     def table(self) -> Any:
-        """Numbers of cells by column, as a pandas frame whose index is marked as private."""
-        found = frame(
+        """Return numbers of cells by column, as a pandas frame whose index is marked as private."""
+        table = frame(
             {
                 name: [getattr(one, name) for one in self.columns]
                 for name in (
@@ -156,10 +156,10 @@ class Check:
                 )
             }
         )
-        found.index = [one.name for one in self.columns]
-        found.index.name = MARK.strip(": ")
-        found.attrs["private"] = "for the holder of these records alone"
-        return found
+        table.index = [one.name for one in self.columns]
+        table.index.name = MARK.strip(": ")
+        table.attrs["private"] = "for the holder of these records alone"
+        return table
 
 
 _HEADINGS = ("column", "kind", "missing", "unreadable", "below", "above", "other", "quartiles")
@@ -192,7 +192,7 @@ def _quartile_words(one: ColumnCheck) -> str:
 
 
 def _column_words(one: ColumnCheck, n_rows: int) -> list[str]:
-    """What a column's numbers do not say by themselves."""
+    """Return remarks about a column beside its numbers."""
     lines = [
         f"{count:,} cells ({_percent(count, n_rows)}): {what}" for what, count in one.faults.items()
     ]

@@ -25,7 +25,7 @@ _NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
 
 
 def numbers_in_text(array: Any, decimal: str = ".") -> tuple[Any, Bits | None]:
-    """Cells of text files as their reader takes them for numbers, and which are none.
+    """Return cells of text files as their reader takes them for numbers, and which are none.
 
     The numbers are an Arrow array of float64, null where a cell is missing or no number.
     """
@@ -41,7 +41,7 @@ def numbers_in_text(array: Any, decimal: str = ".") -> tuple[Any, Bits | None]:
 
 
 def number_in_text(text: str) -> float | None:
-    """The same for one cell; None if it is missing or no number."""
+    """Return the number in one cell; None if it is missing or no number."""
     if text in NULLS:
         return None
     text = text.strip(" \t")
@@ -49,7 +49,7 @@ def number_in_text(text: str) -> float | None:
 
 
 def cast_texts(texts: Any, kind: Any, looks: str) -> tuple[Any, Bits | None]:
-    """Texts as another type, null where that fails, and where it does; None if nowhere.
+    """Return texts as another type, null where that fails, and where it does; None if nowhere.
 
     Only what `looks` like it, a regular expression, is tried; it must match all that Arrow casts.
     """
@@ -78,5 +78,5 @@ def cast_texts(texts: Any, kind: Any, looks: str) -> tuple[Any, Bits | None]:
 
 
 def bits(array: Any) -> Bits:
-    """An Arrow array of truth values as one of NumPy's; null is False."""
+    """Return an Arrow array of truth values as one of NumPy's; null is False."""
     return np.asarray(array.cast("uint8").fill_null(0)).astype(np.bool_)

@@ -29,7 +29,7 @@ from typing import Any
 
 from privsketch._base.errors import RecordError, TableError
 from privsketch.tables.cells import UNREADABLE, Raw, marked_cells, readable
-from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
+from privsketch.tables.memory import Rows, Selection, rows_per_block, selected_rows
 from privsketch.tables.untyped.conversion import NULLS
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.text import column_words, may_be_record, named_columns
@@ -43,66 +43,67 @@ _NULLS = frozenset(NULLS)
 
 
 def sheet_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """Names of the columns of a sheet: its first row, or numbers for all that a sheet can have."""
+    """Return the names of a sheet's columns: its first row, or numbers for all it can have."""
     if format.header is False:
-        return [str(place) for place in range(MAX_COLUMNS)]
+        return [str(index) for index in range(MAX_COLUMNS)]
     with _rows(path, format.sheet) as rows:
         return _names(path, rows, format)
 
 
-def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
-    """Blocks of records with their carried columns."""
+def sheet_rows(path: Path, selection: Selection) -> Iterator[Rows]:
+    """Yield blocks of records with their carried columns."""
     import pyarrow as pa
 
-    if chosen.neighbours == "replace" and chosen.format.n_records is None:
+    if selection.neighbours == "replace" and selection.format.n_records is None:
         raise TableError(f"{path}: {SHEET_FAULT}")
-    has_header = chosen.format.header is not False
-    with _rows(path, chosen.format.sheet) as rows:
-        available = _names(path, rows, chosen.format)
-        names, known = named_columns(available, path, chosen)
+    has_header = selection.format.header is not False
+    with _rows(path, selection.format.sheet) as rows:
+        available = _names(path, rows, selection.format)
+        names, shown_names = named_columns(available, path, selection)
+        texts = _texts(names, selection)
         readers = {
             **{name: (_number, pa.float64()) for name in names},
-            **{name: (_text, pa.string()) for name in (*chosen.carried, *_texts(names, chosen))},
+            **{name: (_text, pa.string()) for name in (*selection.carried, *texts)},
         }
-        marked = set(chosen.texts_among(names)) - set(_texts(names, chosen))
+        marked = set(selection.texts_among(names)) - set(texts)
         places = {name: available.index(name) for name in readers}
-        if chosen.leaves_out_empty_rows:
+        if selection.leaves_out_empty_rows:
             rows = (row for row in rows if row)
-        while block := list(islice(rows, rows_per_block(chosen.dim))):
+        while block := list(islice(rows, rows_per_block(selection.dim))):
             if has_header and any(len(row) > len(available) for row in block):
-                if not chosen.is_total:
+                if not selection.is_total:
                     raise RecordError(f"{path}: a row has cells beyond those of the first row")
                 block = [row if len(row) <= len(available) else [] for row in block]
             columns = []
             for name, (read, kind) in readers.items():
-                place = places[name]
-                which = f"{path}: {column_words(known, place)}"
-                cells = (row[place] if place < len(row) else "" for row in block)
+                index = places[name]
+                which = f"{path}: {column_words(shown_names, index)}"
+                cells = (row[index] if index < len(row) else "" for row in block)
                 if name in marked:
                     columns.append(marked_cells(partial(_number, which=which), kind, cells))
-                elif chosen.is_total:
+                elif selection.is_total:
                     values = [readable(partial(read, which=which), cell) for cell in cells]
                     columns.append(pa.array([_none(value) for value in values], kind))
                 else:
                     columns.append(pa.array([read(cell, which) for cell in cells], kind))
             batch = pa.RecordBatch.from_arrays(columns, names=list(readers))
-            yield from chosen_rows(batch, names, chosen)
+            yield from selected_rows(batch, names, selection)
 
 
 def _none(value: Any) -> Any:
     return None if value is UNREADABLE else value
 
 
-def _texts(names: Sequence[str], chosen: Selection) -> list[str]:
-    """Columns that are read as text; not numbers that are looked at, whose cells have types."""
-    columns = () if chosen.schema is None else chosen.schema.columns
+def _texts(names: Sequence[str], selection: Selection) -> list[str]:
+    """Return columns that are read as text; numbers that `check` looks at are not."""
+    columns = () if selection.schema is None else selection.schema.columns
     pairs = zip(names, columns, strict=False)
     numbers = {n for n, c in pairs if isinstance(c, Raw) and not c.column.READS_TEXT}
-    return [name for name in chosen.texts_among(names) if name not in numbers]
+    return [name for name in selection.texts_among(names) if name not in numbers]
 
 
 def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[str]:
-    """The names; the row that has them is taken from `rows`."""
+    """Return the names; the row that has them is taken from `rows`."""
     if format.header is False:
         return sheet_names(path, format)
     first = next((row for row in rows if row), None)
@@ -121,7 +122,7 @@ def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[st
 
 
 def _number(cell: Any, which: str) -> float | None:
-    """A cell as a number; None if it is missing."""
+    """Return a cell as a number; None if it is missing."""
     if isinstance(cell, int | float):  # and truth values
         return float(cell)
     if not isinstance(cell, str):
@@ -132,7 +133,7 @@ def _number(cell: Any, which: str) -> float | None:
 
 
 def _text(cell: Any, which: str) -> str | None:
-    """A cell as text; None if it is empty."""
+    """Return a cell as text; None if it is empty."""
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, int | float):
@@ -148,7 +149,7 @@ def _text(cell: Any, which: str) -> str | None:
 
 @contextmanager
 def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
-    """All rows of a sheet up to the last that is not empty, each up to its last such cell."""
+    """Yield all rows of a sheet up to the last that is not empty, each up to its last such cell."""
     try:
         import python_calamine as calamine
     except ImportError:
@@ -160,11 +161,11 @@ def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
         with calamine.CalamineWorkbook.from_path(path) as book:
             plain = calamine.SheetTypeEnum.WorkSheet
             names = [each.name for each in book.sheets_metadata if each.typ == plain]
-            found = book.get_sheet_by_name(_chosen_sheet(path, names, sheet))
-            start = found.start
+            cells = book.get_sheet_by_name(_chosen_sheet(path, names, sheet))
+            start = cells.start
             before = [""] * (start[1] if start else 0)
             # Rows above the first that is not empty are among them, columns before it are not.
-            rows = map(_up_to_last, found.iter_rows() if start else ())
+            rows = map(_up_to_last, cells.iter_rows() if start else ())
             yield (before + row if row else row for row in rows)
     except calamine.PasswordError:
         raise RecordError(f"{path}: protected by a password; save it without one") from None
@@ -179,7 +180,7 @@ def _up_to_last(row: list[Any]) -> list[Any]:
 
 
 def _chosen_sheet(path: Path, names: Sequence[str], sheet: str | None) -> str:
-    """The name of the sheet to read; no name is shown, for a sheet may be named after somebody."""
+    """Return the name of the sheet to read; no name is shown, for one may be that of a person."""
     if sheet is not None:
         if sheet not in names:
             raise TableError(f"{path}: it has no sheet of the name {sheet!r}")

@@ -34,34 +34,9 @@ MULTIBYTE = (
 ENCODINGS = frozenset((*UNICODE, *_PAGES, *MULTIBYTE))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileFormat:
-    """What is said of all files of a table that do not say it themselves.
-
-    Parameters
-    ----------
-    header : bool, optional
-        Whether the first line of text files, or row of a sheet, has names. If left out it has, and
-        is refused if it has numbers. False: it is a record, and columns are called "0", "1", ...
-    delimiter : str, optional
-        What separates the cells of a line; commas if left out, tabs in .tsv files.
-    decimal : {".", ","}
-        What stands before the decimals of a number.
-    encoding : str
-        Encoding of text files, by its name in Python: "utf-8", "latin-1", "cp1252", "utf-16".
-    sheet : str, optional
-        Which sheet of a workbook to read; there must be just one if left out.
-    quotes : bool, optional
-        Whether a cell of a text file may be quoted, and then go on over several lines. If left out,
-        cells of .csv files may; a .tsv file in which a cell begins with a quote is refused, because
-        programs that write them disagree.
-    n_records : int, optional
-        Public number of records of an Excel sheet. Needed under `neighbours="replace"`: empty rows
-        at the end of a sheet are not stored, so records without any value would be lost.
-    unreadable : {"error", "missing"}
-        What to do with a cell that cannot be read, in a table without a schema, which says it
-        itself: stop with an error, or treat it as a missing value.
-    """
+    """How files are written, and what to do with cells that cannot be read: facts of a `Table`."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -97,21 +72,22 @@ def _other(decimal: str) -> str:
 
 
 def _checked_delimiter(delimiter: object) -> str | None:
-    """One character that is no part of a number, a quote or a line break."""
+    """Return one character that is no part of a number, a quote or a line break."""
     if delimiter is None:
         return None
-    found = _TAB.get(delimiter, delimiter) if isinstance(delimiter, str) else ""
-    is_one = len(found) == 1 and found.isascii() and (found.isprintable() or found == "\t")
-    if not is_one or found.isalnum() or found in '"+-':
+    character = _TAB.get(delimiter, delimiter) if isinstance(delimiter, str) else ""
+    is_one = len(character) == 1 and character.isascii()
+    is_one = is_one and (character.isprintable() or character == "\t")
+    if not is_one or character.isalnum() or character in '"+-':
         expected = (
             "expected one character, like ';' or '|', or 'tab'; no letter, digit, sign or quote"
         )
         raise ParameterError("delimiter", delimiter, expected)
-    return found
+    return character
 
 
 def _checked_encoding(encoding: object) -> str:
-    """The name by which Python calls it."""
+    """Return the name by which Python calls an encoding."""
     try:
         name = codecs.lookup(encoding).name if isinstance(encoding, str) else ""
     except LookupError:

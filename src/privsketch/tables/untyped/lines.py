@@ -52,7 +52,7 @@ class TextFile:
 
     @classmethod
     def of(cls, path: Path, format: FileFormat = PLAIN) -> TextFile:
-        """By its name, which may end in .gz or .zst, and by what is said of it."""
+        """Describe a file by its name, which may end in .gz or .zst, and by its format."""
         is_tsv = _is_tsv(path)
         delimiter = format.delimiter or ("\t" if is_tsv else ",")
         if delimiter == format.decimal:
@@ -87,7 +87,7 @@ class TextFile:
             )
 
     def open(self, *, mend: bool = False) -> Any:
-        """A stream of its bytes, in UTF-8; with `mend`, whatever they are."""
+        """Open a stream of its bytes, in UTF-8; with `mend`, whatever they are."""
         import pyarrow as pa
 
         compression = COMPRESSED.get(self.path.suffix.lower())
@@ -98,32 +98,36 @@ class TextFile:
         return stream if encoding == "utf-8" else _Decoded(stream, encoding)
 
     def cells(self, line: bytes) -> list[str]:
-        """The cells of one line."""
+        """Return the cells of one line."""
         text = line.decode("utf-8")
         if not self.has_quotes:
             return text.rstrip("\r\n").split(self.delimiter)
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), [])
 
     def first_line(self, data: bytes, start: int = 0) -> tuple[int, int]:
-        """Where the line that begins at `start` ends, its line break included, and its cells.
+        """Return where the line at `start` ends, its line break included, and its cells.
 
         The end is -1 if the data may not have all of it: a line feed may follow what is the last.
         """
-        place, delimiter, n_cells = start, self.delimiter.encode(), 1
+        position, delimiter, n_cells = start, self.delimiter.encode(), 1
         ends = re.compile(b"[\r\n" + re.escape(delimiter) + b"]")
-        while place < len(data):
-            if self.has_quotes and data[place : place + 1] == b'"':  # at the beginning of a cell
-                place = _after_quote(data, place)
-            found = ends.search(data, place)
-            if found is None:
+        while position < len(data):
+            if (
+                self.has_quotes and data[position : position + 1] == b'"'
+            ):  # at the beginning of a cell
+                position = _after_quote(data, position)
+            match = ends.search(data, position)
+            if match is None:
                 break
-            place = found.end()
-            if found[0] == delimiter:
+            position = match.end()
+            if match[0] == delimiter:
                 n_cells += 1
-            elif found[0] == b"\r" and place == len(data):
+            elif match[0] == b"\r" and position == len(data):
                 break
             else:
-                return place + (found[0] == b"\r" and data[place : place + 1] == b"\n"), n_cells
+                return position + (
+                    match[0] == b"\r" and data[position : position + 1] == b"\n"
+                ), n_cells
         return -1, n_cells
 
 
@@ -132,15 +136,15 @@ def _is_tsv(path: Path) -> bool:
     return plain.suffix.lower() == ".tsv"
 
 
-def _after_quote(data: bytes, place: int) -> int:
-    """Where the quoted part of a cell ends that begins at `place`; a doubled quote is no end."""
+def _after_quote(data: bytes, position: int) -> int:
+    """Return the end of the quoted part of a cell at `place`; a doubled quote is no end."""
     while True:
-        place = data.find(b'"', place + 1)
-        if place < 0:
+        position = data.find(b'"', position + 1)
+        if position < 0:
             return len(data)
-        if data[place + 1 : place + 2] != b'"':
-            return place + 1
-        place += 1
+        if data[position + 1 : position + 2] != b'"':
+            return position + 1
+        position += 1
 
 
 # ---------------------------------------------------------------- bytes to UTF-8
@@ -154,7 +158,7 @@ class _Decoded:
         self._waiting, self._is_over = b"", False
 
     def read(self, size: int) -> bytes:
-        """Some of it, at most `size` bytes; nothing at its end alone."""
+        """Return at most `size` bytes; nothing at the end alone."""
         while not (self._waiting or self._is_over):
             piece = bytes(self._stream.read(_PIECE))
             self._is_over = not piece
@@ -191,7 +195,7 @@ class LineGuard:
         self._last = b"\n"
 
     def fault(self, block: bytes) -> str:
-        """Why the file is refused; empty if nothing is wrong up to here. b"" is its end."""
+        """Return why the file is refused; empty if nothing is wrong up to here. b"" is its end."""
         before, self._last = self._last, block[-1:] or b""
         if self._file.refuses_quotes and b'"' in block and self._begins_cell(before, block):
             return QUOTES_FAULT
@@ -214,7 +218,7 @@ class LineGuard:
         return any(start in block for start in self._starts)
 
     def _has_odd(self, before: bytes, block: bytes) -> bool:
-        """Whether there is one that is no part of a pair; one at the end waits for what follows."""
+        """Return whether one is no part of a pair; one at the end waits for what follows."""
         if not self._ends_in_lf:
             return self._odd in block
         if before == b"\r" and block[:1] != b"\n":
@@ -250,47 +254,47 @@ class _Line:
         """Whether nothing of it was seen."""
         return not self._kept and self._state in (_START, _CELL) and self.n_cells == 1
 
-    def feed(self, data: bytes, place: int) -> int:
+    def feed(self, data: bytes, position: int) -> int:
         """Take bytes from `place` on; where the line ends, or the end of the data."""
-        while place < len(data) and not self.is_done:
+        while position < len(data) and not self.is_done:
             if self._state == _START:
-                is_quote = self._of.has_quotes and data[place] == _QUOTE
-                place = self._keep(data, place, place + is_quote)
+                is_quote = self._of.has_quotes and data[position] == _QUOTE
+                position = self._keep(data, position, position + is_quote)
                 self._state = _QUOTED if is_quote else _CELL
             elif self._state == _QUOTED:
-                end = data.find(b'"', place)
-                place = self._keep(data, place, len(data) if end < 0 else end + 1)
+                end = data.find(b'"', position)
+                position = self._keep(data, position, len(data) if end < 0 else end + 1)
                 self._state = _QUOTED if end < 0 else _AFTER_QUOTE
             elif self._state == _AFTER_QUOTE:
-                is_quote = data[place] == _QUOTE
-                place = self._keep(data, place, place + is_quote)
+                is_quote = data[position] == _QUOTE
+                position = self._keep(data, position, position + is_quote)
                 self._state = _QUOTED if is_quote else _CELL
             elif self._state == _BREAK:
-                if data[place : place + 1] == b"\n":
+                if data[position : position + 1] == b"\n":
                     self.is_done = True
-                    return place + 1
+                    return position + 1
                 self._odd_break()
             else:
-                place = self._in_cell(data, place)
-        return place
+                position = self._in_cell(data, position)
+        return position
 
-    def _in_cell(self, data: bytes, place: int) -> int:
-        found = self._of.ends.search(data, place)
-        if found is None:
-            return self._keep(data, place, len(data))
-        self._keep(data, place, found.start())
-        if found[0] == self._of.delimiter:
+    def _in_cell(self, data: bytes, position: int) -> int:
+        match = self._of.ends.search(data, position)
+        if match is None:
+            return self._keep(data, position, len(data))
+        self._keep(data, position, match.start())
+        if match[0] == self._of.delimiter:
             if self.n_cells == self._of.width:
                 self._cut = len(self._kept)
-            self._keep(data, found.start(), found.end())
+            self._keep(data, match.start(), match.end())
             self.n_cells, self._state = self.n_cells + 1, _START
-        elif found[0] == self._of.line_end:
+        elif match[0] == self._of.line_end:
             self.is_done = True
-        elif found[0] == b"\r":
+        elif match[0] == b"\r":
             self._state = _BREAK
         else:
             self._odd_break()
-        return found.end()
+        return match.end()
 
     def _odd_break(self) -> None:
         self._of.n_odd += 1
@@ -303,7 +307,7 @@ class _Line:
         return stop
 
     def end(self) -> None:
-        """The file ends."""
+        """End the file."""
         if self._state == _BREAK:
             self._odd_break()
         self.is_done = True
@@ -364,7 +368,7 @@ class MendedLines:
         self._stretches = self._mended(rest)
 
     def read(self, size: int) -> bytes:
-        """Some of it, at most `size` bytes; nothing at its end alone."""
+        """Return at most `size` bytes; nothing at the end alone."""
         while not self._waiting:
             stretch = next(self._stretches, None)
             if stretch is None:
@@ -378,30 +382,30 @@ class MendedLines:
         self._stream.close()
 
     def fault(self, block: bytes) -> str:
-        """Why the file is refused; b"" is its end.
+        """Return why the file is refused; b"" is its end.
 
         Which records a quote that never ends has swallowed cannot be told.
         """
         return OPEN_FAULT if self._is_open and not block else ""
 
     def fits(self, n_cells: int) -> bool:
-        """Whether a line of so many cells can be read."""
+        """Return whether a line of so many cells can be read."""
         return n_cells >= self.width if self._may_have_more else n_cells == self.width
 
     def _mended(self, data: bytes) -> Iterator[bytes]:
         line: _Line | None = None
         while True:
-            place = 0
-            while place < len(data):
+            position = 0
+            while position < len(data):
                 if line is None:
-                    quote = data.find(b'"', place) if self.has_quotes else -1
-                    stop = data.rfind(self.line_end, place, None if quote < 0 else quote) + 1
-                    if stop > place:  # lines without quotes
-                        yield self._plain(data[place:stop])
-                        place = stop
+                    quote = data.find(b'"', position) if self.has_quotes else -1
+                    stop = data.rfind(self.line_end, position, None if quote < 0 else quote) + 1
+                    if stop > position:  # lines without quotes
+                        yield self._plain(data[position:stop])
+                        position = stop
                         continue
                     line = _Line(self)
-                place = line.feed(data, place)
+                position = line.feed(data, position)
                 if line.is_done:
                     yield line.mended
                     line = None
@@ -414,7 +418,7 @@ class MendedLines:
             yield line.mended
 
     def _plain(self, lines: bytes) -> bytes:
-        """Whole lines without quotes."""
+        """Return whole lines without quotes."""
         lines = self._with_feeds(lines)
         letters = np.frombuffer(lines, dtype=np.uint8)
         ends = np.flatnonzero(letters == ord("\n"))
@@ -426,20 +430,20 @@ class MendedLines:
         odd = ((n_cells != self.width) & (lengths > 0)) | (lengths > self.max_bytes)
         if not odd.any():
             return lines
-        parts, place = [], 0
+        parts, position = [], 0
         for number in np.flatnonzero(odd):
             start, end = int(starts[number]), int(ends[number])
-            parts.append(lines[place:start])
-            place = end + 1
+            parts.append(lines[position:start])
+            position = end + 1
             if not self.fits(int(n_cells[number])) or lengths[number] > self.max_bytes:
                 parts.append(self.missing)
             else:
                 cut = int(cuts[first_cut[number] + self.width - 1])
                 parts.append(lines[start:cut] + b"\n")
-        return b"".join([*parts, lines[place:]])
+        return b"".join([*parts, lines[position:]])
 
     def _with_feeds(self, lines: bytes) -> bytes:
-        """The same with line feeds at the ends of lines alone."""
+        """Return bytes with line feeds at the ends of lines alone."""
         if self.line_end == b"\r":
             self.n_odd += lines.count(b"\n")
             return lines.replace(b"\n", b" ").replace(b"\r", b"\n")

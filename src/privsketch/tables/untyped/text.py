@@ -23,8 +23,6 @@ import atexit
 import csv
 import re
 import secrets
-import threading
-import time
 import weakref
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,10 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privsketch._base.errors import RecordError, TableError
-from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
+from privsketch.tables.memory import Rows, Selection, selected_names, selected_rows
 from privsketch.tables.untyped.conversion import MISSING_WORDS, NULLS, numbers_in_text
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.lines import (
@@ -45,15 +41,13 @@ from privsketch.tables.untyped.lines import (
     MendedLines,
     TextFile,
 )
+from privsketch.tables.untyped.stream import BOM, GuardedStream
 
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.
 BLOCK_BYTES = 2**22
-_QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped to read ahead
-_MAX_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
 # What else separates cells, often: where a first line has one of them an error says so.
 _SEPARATORS = ";\t|"
-_BOM = b"\xef\xbb\xbf"
 _CR_ADVICE = (
     "which of them end a line cannot be told where nothing that a record says may stop a release; "
     "convert them to line feeds"
@@ -73,7 +67,7 @@ class _Beginning:
 def _beginning(file: TextFile, stream: Any) -> _Beginning:
     """Read until the names are known: a header, or without one the number of columns."""
     header = file.format.header
-    data, whole = _more(stream, b"").removeprefix(_BOM), False
+    data, whole = _more(stream, b"").removeprefix(BOM), False
     while True:
         start = len(data) - len(data.lstrip(b"\r\n"))  # blank lines before the first one
         end, n_cells = file.first_line(data, start)
@@ -92,7 +86,7 @@ def _beginning(file: TextFile, stream: Any) -> _Beginning:
         # Blank lines alone are records of one column, all missing; or nothing.
         return _Beginning([], data, data[:1] == b"\r" and data[:2] != b"\r\n")
     if header is False:  # it is a record: no more is asked of it than of any other
-        return _Beginning([str(place) for place in range(n_cells)], data, ends_in_cr)
+        return _Beginning([str(index) for index in range(n_cells)], data, ends_in_cr)
     cells = file.cells(data[start:end])
     if file.refuses_quotes and any(cell.startswith('"') for cell in cells):
         raise TableError(f"{file.path}: {QUOTES_FAULT}")
@@ -111,7 +105,7 @@ def _more(stream: Any, data: bytes) -> bytes:
 
 
 def may_be_record(cells: Sequence[str]) -> bool:
-    """Whether a first line has a number in it, or nothing but missing values."""
+    """Return whether a first line has a number in it, or nothing but missing values."""
     if len(cells) == 1:  # what may be several, separated by something else
         cells = re.split(f"[{_SEPARATORS}]", cells[0])
     return any(map(_is_number, cells)) or all(
@@ -120,12 +114,12 @@ def may_be_record(cells: Sequence[str]) -> bool:
 
 
 def may_be_shown(names: Sequence[str], header: bool | None) -> bool:
-    """Whether errors may show names of a first line: not if it may be a record after all."""
+    """Return whether errors may show names of a first line: not if it may be a record after all."""
     return header is False or (header is True and not may_be_record(names))
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is one with a decimal point, or with a decimal comma, whatever was stated."""
+    """Return whether text is a number with a decimal point or comma, whatever was stated."""
     try:
         float(text.replace(",", "."))
     except ValueError:
@@ -134,7 +128,7 @@ def _is_number(text: str) -> bool:
 
 
 def delimiter_hint(names: Sequence[str], file: TextFile) -> str:
-    """What to say of a first line that seems to have other separators; none of its words."""
+    """Return a hint about a first line that seems to have other separators; none of its words."""
     if file.format.delimiter is not None:
         return ""
     others = _SEPARATORS + ("," if len(names) == 1 else "")
@@ -146,107 +140,8 @@ def delimiter_hint(names: Sequence[str], file: TextFile) -> str:
     return ""
 
 
-class _WithLastLine:
-    """What Arrow reads: the rest of a file, and then one line more.
-
-    Blocks are as long as Arrow asks, but for the last and for those that would end in a carriage
-    return: Arrow takes a block that is one line feed for the end of a file, and drops a line feed
-    that follows a carriage return in the block before, in quotes too.
-
-    Arrow reads ahead in threads of its own, which must not come back for a block, nor to give one
-    back, when Python is shutting down: that aborts the process. `let_go` and `wait_released` wait
-    for them.
-
-    A `guard` sees all bytes of the file first. Where it finds a fault, the stream ends before them.
-    """
-
-    def __init__(
-        self, stream: Any, rest: bytes, line: bytes, guard: LineGuard | MendedLines
-    ) -> None:
-        self._stream, self._first, self._line, self._guard = stream, rest, line, guard
-        self._rest = b""  # what comes next, before more of the file
-        self._bom = _BOM  # Arrow drops one, and would take it from the first record
-        self.fault = ""  # why there is no more of it
-        self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
-        self._ended, self._is_wanted = threading.Event(), True
-        self._n_reads, self._is_reading = 0, False
-        self._held: list[Any] = []  # blocks that Arrow has
-        self.closed = False
-
-    def read(self, size: int) -> Any:
-        self._n_reads, self._is_reading = self._n_reads + 1, True
-        block = b""
-        try:
-            if self._is_wanted:
-                block = self._block(size)
-        finally:
-            self._is_reading = False
-            if not block:  # the end of the file, of interest, or an error
-                self._ended.set()
-        if not block:
-            return block
-        view = np.frombuffer(block, dtype=np.uint8)
-        # Looked at, since finalizers are no longer called when a program ends.
-        self._held = [one for one in self._held if one() is not None]
-        self._held.append(weakref.ref(view))
-        return view
-
-    def let_go(self) -> None:
-        """Give no more; return when the last read is over, or Arrow has read enough ahead."""
-        self._is_wanted = False
-        seen = -1
-        while not self._ended.wait(_QUIET) and (self._is_reading or seen != self._n_reads):
-            seen = self._n_reads
-
-    def wait_released(self) -> None:
-        """Return when Arrow has given back all blocks, which it does in a moment."""
-        for _ in range(_MAX_MOMENTS):
-            if all(one() is None for one in self._held):
-                return
-            time.sleep(0.002)
-
-    def _block(self, size: int) -> bytes:
-        parts, missing = [self._bom], size - len(self._bom)
-        self._bom = b""
-        while missing > 0:
-            part, self._rest = self._rest[:missing], self._rest[missing:]
-            part = part or self._from_file(missing)
-            if self.fault:
-                return b""
-            if part:
-                self._ends_line = part[-1:] in (b"\n", b"\r")
-            elif self._line:
-                self._rest = self._line if self._ends_line else b"\n" + self._line
-                self._line = b""
-                continue
-            else:
-                break
-            parts.append(part)
-            missing -= len(part)
-        block = parts[1] if len(parts) == 2 and not parts[0] else b"".join(parts)
-        if len(block) > 1 and block.endswith(b"\r"):
-            block, self._rest = block[:-1], b"\r" + self._rest
-        return block
-
-    def _from_file(self, size: int) -> bytes:
-        """Bytes that the guard has seen; nothing at the end of the file, and behind it."""
-        if not self._line:
-            return b""
-        part, self._first = self._first[:size], self._first[size:]
-        part = part or bytes(self._stream.read(size))
-        self.fault = self._guard.fault(part)
-        return part
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._stream.close()
-        self.closed = True
-
-
 def text_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """Names of the columns of a file: its header, or numbers. No record is looked at.
+    """Return names of the columns of a file: its header, or numbers. No record is looked at.
 
     Without a header the number of columns is that of its first line.
     """
@@ -270,34 +165,34 @@ def _first_names(file: TextFile, *, mend: bool) -> list[str]:
 
 
 def text_columns(
-    available: Sequence[str], path: Path, chosen: Selection
+    available: Sequence[str], path: Path, selection: Selection
 ) -> tuple[list[str], list[str | None]]:
-    """The same as `named_columns`, with a hint if lines seem to be cut in the wrong places."""
+    """Return `named_columns`, with a hint in errors if lines seem to be cut in the wrong places."""
     try:
-        return named_columns(available, path, chosen)
+        return named_columns(available, path, selection)
     except RecordError as error:
-        hint = delimiter_hint(available, TextFile.of(path, chosen.format))
+        hint = delimiter_hint(available, TextFile.of(path, selection.format))
         # Without a header it is a record that says how many columns there are.
-        kind = RecordError if chosen.format.header is False else TableError
+        kind = RecordError if selection.format.header is False else TableError
         raise kind(error.text + hint) from None
 
 
 def named_columns(
-    available: Sequence[str], path: Path, chosen: Selection
+    available: Sequence[str], path: Path, selection: Selection
 ) -> tuple[list[str], list[str | None]]:
-    """Names of the columns to read, and what errors may call each column of a file.
+    """Return names of the columns to read, and what errors may call each column of a file.
 
     `available` are those of a first line, which may be a record unless it is stated to be none.
     """
-    is_stated = may_be_shown(available, chosen.format.header)
-    names = selected_names(available, chosen, str(path), may_show=is_stated)
-    return names, [name if is_stated or name in chosen.stated else None for name in available]
+    is_stated = may_be_shown(available, selection.format.header)
+    names = selected_names(available, selection, str(path), may_show=is_stated)
+    return names, [name if is_stated or name in selection.stated else None for name in available]
 
 
-def column_words(known: Sequence[str | None], place: int) -> str:
-    """What errors call a column."""
-    name = known[place] if place < len(known) else None
-    return f"column number {place} (from 0)" if name is None else f"column {name!r}"
+def column_words(shown_names: Sequence[str | None], index: int) -> str:
+    """Return how errors call a column."""
+    name = shown_names[index] if index < len(shown_names) else None
+    return f"column number {index} (from 0)" if name is None else f"column {name!r}"
 
 
 _READING: weakref.WeakSet[Any] = weakref.WeakSet()  # what was not read to its end
@@ -311,23 +206,23 @@ def _leave() -> None:
             rows.close()
 
 
-def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
-    """Blocks of records with their carried columns."""
-    rows = _text_rows(path, chosen)
+def text_rows(path: Path, selection: Selection) -> Iterator[Rows]:
+    """Yield blocks of records with their carried columns."""
+    rows = _text_rows(path, selection)
     _READING.add(rows)
     return rows
 
 
-def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
-    file = TextFile.of(path, chosen.format)
-    if not chosen.is_total:
-        yield from _arrow_rows(file, chosen)
+def _text_rows(path: Path, selection: Selection) -> Generator[Rows]:
+    file = TextFile.of(path, selection.format)
+    if not selection.is_total:
+        yield from _arrow_rows(file, selection)
         return
     file.require_mendable()
     n_rows = 0
-    if chosen.format.header is not False:  # else the first reading counts cells of a record
+    if selection.format.header is not False:  # else the first reading counts cells of a record
         try:
-            for rows in _arrow_rows(file, chosen):
+            for rows in _arrow_rows(file, selection):
                 yield rows
                 n_rows += _n_rows(rows)
             return
@@ -335,7 +230,7 @@ def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
             raise
         except RecordError:  # something does not fit: once more, and nothing of it stops a release
             pass
-    for rows in _arrow_rows(file, chosen, mend=True):
+    for rows in _arrow_rows(file, selection, mend=True):
         n_again = min(n_rows, _n_rows(rows))
         n_rows -= n_again
         if n_again < _n_rows(rows):
@@ -349,38 +244,38 @@ def _n_rows(rows: Rows) -> int:
     return int(block.num_rows) if hasattr(block, "num_rows") else len(block)
 
 
-def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Generator[Rows]:
-    """Blocks of a file as Arrow reads it; with `mend`, nothing that a record says stops it."""
+def _arrow_rows(file: TextFile, selection: Selection, *, mend: bool = False) -> Generator[Rows]:
+    """Yield blocks of a file as Arrow reads it; with `mend`, no record stops it."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    path, header = file.path, chosen.format.header
-    known: list[str | None] = []  # what errors may call the columns
-    with _errors(file, known), file.open(mend=mend) as stream:
+    path, header = file.path, selection.format.header
+    shown_names: list[str | None] = []  # what errors may call the columns
+    with _errors(file, shown_names), file.open(mend=mend) as stream:
         if mend and header is False:  # what they say is not for a record to decide
-            rest = _more(stream, b"").removeprefix(_BOM)
-            beginning = _Beginning(numbered_columns(chosen), rest)
+            rest = _more(stream, b"").removeprefix(BOM)
+            beginning = _Beginning(numbered_columns(selection), rest)
         else:
             beginning = _beginning(file, stream)
-        if chosen.is_total and beginning.ends_in_cr:
+        if selection.is_total and beginning.ends_in_cr:
             raise TableError(f"{path}: its lines end in carriage returns; {_CR_ADVICE}")
         available = beginning.names
         if not available:
             if header is not False:
                 raise TableError(f"{path}: not valid {file.kind}: no header line with column names")
-            if chosen.n_asked > 1 or not beginning.rest:
+            if selection.n_asked > 1 or not beginning.rest:
                 return
             available = ["0"]
-        names, shown = text_columns(available, path, chosen)
-        known += shown
+        names, shown = text_columns(available, path, selection)
+        shown_names += shown
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
-        texts = (*chosen.carried, *(names if mend else chosen.texts_among(names)))
+        texts = (*selection.carried, *(names if mend else selection.texts_among(names)))
         kinds = {name: pa.float64() for name in names}
         kinds.update({name: pa.string() for name in texts})
         mark = secrets.randbits(52)
         line = file.delimiter.join([str(mark)] * len(available)).encode()
-        source = _source(file, stream, beginning, line, len(available), chosen, mend)
+        source = _source(file, stream, beginning, line, len(available), selection, mend)
         reader = held = None
         try:
             reader = arrow_csv.open_csv(
@@ -405,12 +300,12 @@ def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Gen
             for batch in reader:
                 if batch.num_rows:
                     if held is not None:
-                        yield from _rows_of(held, names, chosen, mend)
+                        yield from _rows_of(held, names, selection, mend)
                     held = batch
             if source.fault:
                 raise RecordError(f"{path}: {source.fault}")
             rest = _without_last(held, names, mark, path)
-            yield from _rows_of(rest, names, chosen, mend)
+            yield from _rows_of(rest, names, selection, mend)
         except pa.ArrowException:
             if source.fault:  # what Arrow misses is what was kept from it
                 raise RecordError(f"{path}: {source.fault}") from None
@@ -427,10 +322,10 @@ def _source(
     beginning: _Beginning,
     line: bytes,
     width: int,
-    chosen: Selection,
+    selection: Selection,
     mend: bool,
-) -> _WithLastLine:
-    """What Arrow reads of a file, guarded or mended."""
+) -> GuardedStream:
+    """Return what Arrow reads of a file, guarded or mended."""
 
     def mended(stream: Any, beginning: _Beginning) -> MendedLines:
         return MendedLines(
@@ -445,8 +340,8 @@ def _source(
         )
 
     def is_quoted() -> bool:
-        """Whether all line breaks that end no line are inside of quotes."""
-        if chosen.is_total:
+        """Return whether all line breaks that end no line are inside of quotes."""
+        if selection.is_total:
             return False
         with file.open() as again:
             lines = mended(again, _beginning(file, again))
@@ -456,57 +351,59 @@ def _source(
 
     if mend:
         lines = mended(stream, beginning)
-        return _WithLastLine(lines, b"", line, lines)
+        return GuardedStream(lines, b"", line, lines)
     guard = LineGuard(file, ends_in_cr=beginning.ends_in_cr, check=is_quoted)
-    return _WithLastLine(stream, beginning.rest, line, guard)
+    return GuardedStream(stream, beginning.rest, line, guard)
 
 
-def numbered_columns(chosen: Selection) -> list[str]:
-    """Names of as many columns, from "0" on, as those that are asked for need.
+def numbered_columns(selection: Selection) -> list[str]:
+    """Return names of as many columns, from "0" on, as those that are asked for need.
 
     For files without a header in which no record may say how many there are.
     """
-    asked = [*(chosen.columns or chosen.names or range(chosen.dim)), *chosen.carried]
+    asked = [*(selection.columns or selection.names or range(selection.dim)), *selection.carried]
     if not all(str(name).isdecimal() for name in asked):
         raise TableError(
             "columns: a file without a header has columns 0, 1, ...; name those that make a record "
             "with `columns=[...]`, counted from the first one"
         )
-    return [str(place) for place in range(max(map(int, asked)) + 1)]
+    return [str(index) for index in range(max(map(int, asked)) + 1)]
 
 
-def _rows_of(batch: Any, names: Sequence[str], chosen: Selection, is_text: bool) -> Iterator[Rows]:
-    """Blocks of a batch; where all of it is text, numbers are read here."""
+def _rows_of(
+    batch: Any, names: Sequence[str], selection: Selection, is_text: bool
+) -> Iterator[Rows]:
+    """Yield blocks of a batch; where all of it is text, numbers are read here."""
     if is_text:
-        for name in set(names) - set(chosen.texts_among(names)):
-            place = batch.schema.get_field_index(name)
-            numbers, _ = numbers_in_text(batch.column(place), chosen.format.decimal)
-            batch = batch.set_column(place, name, numbers)
-    yield from chosen_rows(_with_points(batch, names, chosen), names, chosen)
+        for name in set(names) - set(selection.texts_among(names)):
+            index = batch.schema.get_field_index(name)
+            numbers, _ = numbers_in_text(batch.column(index), selection.format.decimal)
+            batch = batch.set_column(index, name, numbers)
+    yield from selected_rows(_with_points(batch, names, selection), names, selection)
 
 
-def _with_points(batch: Any, names: Sequence[str], chosen: Selection) -> Any:
-    """The same with a point in numbers that stand in columns of text, where a comma is its mark.
+def _with_points(batch: Any, names: Sequence[str], selection: Selection) -> Any:
+    """Return a batch with points in numbers of columns of text, where a comma is the decimal mark.
 
     Labels and persons may be numbers: 1,0 is 1, as it would be in a column of numbers.
     """
     import pyarrow.compute as pc
 
-    mark = chosen.format.decimal
-    if chosen.schema is None or mark == ".":
+    mark = selection.format.decimal
+    if selection.schema is None or mark == ".":
         return batch
-    kinds = [getattr(column, "column", column).READS_TEXT for column in chosen.schema.columns]
+    kinds = [getattr(column, "column", column).READS_TEXT for column in selection.schema.columns]
     pattern = rf"^(\s*[+-]?\d+){re.escape(mark)}(\d*([eE][+-]?\d+)?\s*)$"
     for name, is_text in zip(names, [*kinds, True], strict=False):
         if is_text:
-            place = batch.schema.get_field_index(name)
-            texts = pc.replace_substring_regex(batch.column(place), pattern, r"\1.\2")
-            batch = batch.set_column(place, name, texts)
+            index = batch.schema.get_field_index(name)
+            texts = pc.replace_substring_regex(batch.column(index), pattern, r"\1.\2")
+            batch = batch.set_column(index, name, texts)
     return batch
 
 
 def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any:
-    """The last rows but the very last one, which must be the line that was added."""
+    """Return the last rows but the very last one, which must be the line that was added."""
     last = None if held is None else held.slice(held.num_rows - 1).select(list(names))
     # Numbers are read as such, and texts as they stand there.
     if last is None or any(column[0].as_py() not in (float(mark), str(mark)) for column in last):
@@ -515,18 +412,18 @@ def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any
 
 
 @contextmanager
-def _errors(file: TextFile, known: Sequence[str | None]) -> Iterator[None]:
-    """Errors without what Arrow says: it may quote the offending value, part of a record."""
+def _errors(file: TextFile, shown_names: Sequence[str | None]) -> Iterator[None]:
+    """Replace errors of Arrow, which may quote the offending value, part of a record."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error) as error:
-        raise RecordError(f"{file.path}: {_fault(file, error, known)}") from None
+        raise RecordError(f"{file.path}: {_fault(file, error, shown_names)}") from None
 
 
-def _fault(file: TextFile, error: Exception, known: Sequence[str | None]) -> str:
-    """What is wrong, in words of ours: only numbers are taken from Arrow's."""
+def _fault(file: TextFile, error: Exception, shown_names: Sequence[str | None]) -> str:
+    """Return what is wrong, in words of ours: only numbers are taken from Arrow's."""
     text, kind = str(error), file.kind
     if "straddling object" in text:
         return (
@@ -538,15 +435,15 @@ def _fault(file: TextFile, error: Exception, known: Sequence[str | None]) -> str
     which, is_named = "", False
     cell = re.match(r"In CSV column #(\d{1,6}): (?:Row #\d+: )?CSV conversion error", text)
     if cell is not None:
-        which = column_words(known, int(cell[1]))
-        is_named = int(cell[1]) < len(known) and known[int(cell[1])] is not None
+        which = column_words(shown_names, int(cell[1]))
+        is_named = int(cell[1]) < len(shown_names) and shown_names[int(cell[1])] is not None
     if isinstance(error, UnicodeError) or "invalid UTF8" in text:
         encoding = file.format.encoding.upper()
         return (
             f"{which or 'its text'} is not {encoding}; say how the file is written, "
             "`encoding='latin-1'` for instance"
         )
-    is_one = len(known) == 1 and file.format.delimiter is None
+    is_one = len(shown_names) == 1 and file.format.delimiter is None
     hint = "; if semicolons separate its cells, say `delimiter=';'`" if is_one else ""
     if cell is not None and "error to double" in text:
         more = f"; name the columns to use with `columns=[...]`{advice}" if not is_named else ""

@@ -24,10 +24,10 @@ from privsketch.ledger.entry import LedgerName, named, open_entry
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.trusted import pinned_keys, resolve_key
 from privsketch.sketching.build import cost_of_design, engine_sums
+from privsketch.sketching.engines.engine import Engine
 from privsketch.sketching.sums import ExactSums
 from privsketch.tables.marks import noter_of
-from privsketch.tables.reading import checked_missing, stops_nothing
-from privsketch.tables.untyped.format import FileFormat
+from privsketch.tables.table import Table, checked_missing
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import Ballot, combined_sampler, make_ballot, samplers_of
 from privsketch_studies.sealing.cards import checked_alone
@@ -62,19 +62,7 @@ def seal(
     max_epsilon: float | None = None,
     max_delta: float | None = None,
     columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    sheet: str | None = None,
-    quotes: bool | None = None,
-    n_records: int | None = None,
-    missing: str = "error",
-    unreadable: str = "error",
-    n_threads: int | None = None,
-    engine: str | None = None,
-    n_workers: int | None = None,
-    scheduler: Any = None,
+    engine: str | Engine | None = None,
     progress: Callable[[int], None] | None = None,
     ledger: LedgerName = None,
 ) -> Ballot:
@@ -86,7 +74,7 @@ def seal(
 
     Parameters
     ----------
-    data : array, table, path, list of paths, iterable of blocks, Dask collection, Spark DataFrame
+    data : Table, array, frame, path, list of paths, iterable of blocks, Dask or Spark table
         As for `sketch`. A holder without records casts a ballot too: its absence would reveal that.
     study : SealedStudy
         Study that all tellers have signed; the holder has pinned one of them, or is one.
@@ -100,11 +88,7 @@ def seal(
     mailbox : path, optional
         Folder that is searched for an earlier ballot of this key before anything is read. Another
         machine may have cast it, or this one before it was restored from a backup.
-    max_epsilon, max_delta, columns, header, delimiter, decimal, encoding, sheet, quotes
-        As for `sketch`.
-    n_records, missing, unreadable
-        As for `sketch`.
-    n_threads, engine, n_workers, scheduler, progress
+    max_epsilon, max_delta, columns, engine, progress
         As for `sketch`.
     ledger : (path, name), optional
         As for `sketch`. The entry stays reserved until the study ends.
@@ -127,34 +111,22 @@ def seal(
     if entries_of_ballot(study, holder, ledger, "reserved"):
         warn_of([_LOST])  # callers may turn the warning into an error before anything is spent
     design = study.design
-    missing_to_center = checked_missing(missing, design.schema)
-    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
+    table = Table.of(data, columns)
+    checked_missing(table.missing, design.schema)
     with open_entry(
         ledger,
         lambda: cost_of_design(design),
         what=what_of(study),
         source=holder,
         alone=lambda: cost_alone(study),
-        is_total=stops_nothing(design.schema, format, to_center=missing_to_center),
+        is_total=table.stops_nothing(design.schema),
     ).entered() as entry:
         noter = noter_of(entry.key, design.schema)
-        found = engine_sums(
-            data,
-            design,
-            engine=engine,
-            columns=columns,
-            format=format,
-            missing_to_center=missing_to_center,
-            n_threads=n_threads,
-            n_workers=n_workers,
-            scheduler=scheduler,
-            progress=progress,
-            noter=noter,
-        )
+        sums = engine_sums(table, design, engine, noter=noter, progress=progress)
         if noter is not None:
-            noter.add(found.marks)
+            noter.add(sums.marks)
             entry.set_marks_source(noter)
-        ballot = sealed_sums(study, found, key, holder)
+        ballot = sealed_sums(study, sums, key, holder)
         if entry.reserved is not None:
             keep_once(entry_slot(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
         stands = Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))

@@ -11,12 +11,16 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.options import (
+    LIMITS,
     MISSING,
     PATH,
     THREADS,
-    chosen_columns,
+    TableOptions,
+    dry_run,
     ledger_options,
+    stated_engine,
     table_options,
+    with_options,
 )
 from privsketch.cli.shell.output import (
     caution,
@@ -72,27 +76,19 @@ _CHECKED_HELP = (
 @table_options
 @MISSING
 @THREADS
-@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
-@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
+@with_options(*LIMITS)
 @PASSPHRASE_FILE
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Check the records, for your eyes only, and show what the ballot would cost.",
-)
+@dry_run("Check the records, for your eyes only, and show what the ballot would cost.")
 @JSON
 def seal(
     study_file: Path,
-    data: tuple[Path, ...],
+    stated: TableOptions,
     key_file: Path,
     accept_alone: float,
     output: Path | None,
     trusted: tuple[str, ...],
     mailbox: Path | None,
     ledger: Any,
-    columns: str | None,
-    written: dict[str, Any],
-    missing: str,
     n_threads: int | None,
     max_epsilon: float | None,
     max_delta: float | None,
@@ -129,29 +125,26 @@ def seal(
         is_repeat = earlier_ballot(study, key.public, folder) is not None
         say(f"study       {spoken(study.fingerprint)}: compare it with the others by phone")
         _say_risks(study)
-        chosen = chosen_columns(columns, data)
+        table = stated.table
         if dry_run:
             if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
-                look = ps.check(
-                    list(data), study.design, columns=chosen, **written, missing=missing
-                )
-                say(look.describe())
+                say(ps.check(table, study.design).describe())
             say("no ballot was made; nothing was spent")
             facts = {"holder": holder, "was_cast": is_repeat, **_cost_facts(study)}
             end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
             return
         output = required_output(output)
         require_free(output, False, "a ballot is never replaced")
-        require_apart(data, [output])
+        require_apart(stated, [output])
 
-        with record_bar(data) as advance, writing_to(str(output)):
+        with record_bar(table) as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
                 advance(done)
 
             ballot = studies.seal(
-                list(data),
+                table,
                 study,
                 key=key,
                 accept_alone=accept_alone,
@@ -159,10 +152,7 @@ def seal(
                 mailbox=folder,
                 max_epsilon=max_epsilon,
                 max_delta=max_delta,
-                columns=chosen,
-                **written,
-                missing=missing,
-                n_threads=n_threads,
+                engine=stated_engine(None, n_threads=n_threads),
                 progress=progress,
                 ledger=ledger,
             )
