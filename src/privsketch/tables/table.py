@@ -99,10 +99,10 @@ class Table(FileFormat):
     def __repr__(self) -> str:
         is_named = isinstance(self.data, str | Path)
         stated = [f"{str(self.data)!r}" if is_named else f"<{type(self.data).__name__}>"]
-        for fact in fields(self):
-            value = getattr(self, fact.name)
-            if fact.name != "data" and value != fact.default:
-                stated.append(f"{fact.name}={value!r}")
+        defaults = {fact.name: fact.default for fact in fields(self) if fact.name != "data"}
+        for name in dict.fromkeys(["columns", *defaults]):
+            if (value := getattr(self, name)) != defaults[name]:
+                stated.append(f"{name}={value!r}")
         return f"Table({', '.join(stated)})"
 
     @classmethod

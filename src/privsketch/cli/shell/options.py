@@ -1,6 +1,6 @@
-"""Options that describe a study, shared by the commands that plan one; what options mean.
+"""Options that commands share, and what they mean: a study, a table, an engine, a ledger.
 
-Only click is imported here, so that --help answers at once.
+Only click and the names of plugins are imported here, so that --help answers at once.
 """
 
 from __future__ import annotations

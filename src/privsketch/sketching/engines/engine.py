@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, PrivsketchError, require_one_of
+from privsketch._base.errors import ParameterError, PrivsketchError
 from privsketch._base.plugins import find_origin, find_plugin, plugin_names
 from privsketch.sketching.engines.work import Progress, Work, foreign_error
 from privsketch.sketching.sums import ExactSums
@@ -75,9 +75,9 @@ class FoundEngine:
         return replace(exact, origin=self.origin)
 
 
-def engine_names() -> tuple[str, ...]:
-    """Return the names of all engines: our own and registered ones."""
-    return tuple(dict.fromkeys([*_OWN, *plugin_names("engines")]))
+def _known_names() -> str:
+    """Return the names of all engines, our own and registered ones, for errors."""
+    return ", ".join(repr(name) for name in dict.fromkeys([*_OWN, *plugin_names("engines")]))
 
 
 def find_engine(engine: str | Engine | None, table: Table) -> FoundEngine:
@@ -88,11 +88,7 @@ def find_engine(engine: str | Engine | None, table: Table) -> FoundEngine:
     home = "cuda" if table.is_on_device else table.kind if table.kind in _FOR_TABLES else None
     if engine is None:
         return _named(home or "threads")
-    if isinstance(engine, str):
-        require_one_of("engine", engine, engine_names())
-        found = _named(engine)
-    else:
-        found = _of_object(engine)
+    found = _named(engine) if isinstance(engine, str) else _of_object(engine)
     if home is None or found.name == home or found.origin is not None:
         return found
     if home == "cuda":
@@ -111,8 +107,7 @@ def _named(name: str) -> FoundEngine:
         return FoundEngine(name, getattr(import_module(_PACKAGE), _OWN[name])())
     plugin = find_plugin("engines", name)
     if plugin is None:
-        require_one_of("engine", name, engine_names())
-        raise ParameterError("engine", name, "is not installed")
+        raise ParameterError("engine", name, f"expected one of {_known_names()}")
     if not (isinstance(plugin.part, type) and callable(getattr(plugin.part, "sums", None))):
         raise ParameterError(
             f"`engine={name!r}`: {plugin.origin} registers no engine; expected a class with a "
@@ -127,7 +122,7 @@ def _of_object(engine: Engine) -> FoundEngine:
     if isinstance(engine, type) or not callable(getattr(kind, "sums", None)):
         raise ParameterError(
             f"engine: got {engine.__name__ if isinstance(engine, type) else kind.__name__}; "
-            f"expected one of {', '.join(map(repr, engine_names()))}, or an engine with options "
+            f"expected one of {_known_names()}, or an engine with options "
             "like privsketch.engines.Pool(n_workers=4)"
         )
     is_ours = kind.__module__.startswith(f"{_PACKAGE}.")
