@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball, Domain
@@ -73,7 +73,7 @@ class Means:
     def sure(self) -> float:
         """Standard deviations that a noise of the run exceeds with the chance of a false alarm."""
         chance = FALSE_ALARM / self.means.size
-        return float(norm.isf(chance)) if self.is_gaussian else -math.log(chance) / math.sqrt(2)
+        return -float(ndtri(chance)) if self.is_gaussian else -math.log(chance) / math.sqrt(2)
 
 
 def cut_records(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
@@ -151,6 +150,8 @@ def initial(
 
     Axes count by their extent: clusters are as wide as their domain, not as their units.
     """
+    from sklearn.cluster import kmeans_plusplus
+
     unit = boxes.high.max(axis=0) - boxes.low.min(axis=0)
     lengths = (boxes.high - boxes.low) / unit
     places, weights = boxes.centers / unit, np.maximum(guess, 0.0)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
@@ -259,6 +258,8 @@ def cluster_density(
     """
     density = solution.density
     centers = solution.centers
+    from sklearn.cluster import kmeans_plusplus
+
     n_clusters = len(centers)
     if n_samples is None:
         n_samples = default_samples(*centers.shape)
