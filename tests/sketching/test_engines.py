@@ -36,6 +36,7 @@ from privsketch.tables import parts
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import chosen_columns, part_blocks, read_parts
 
+pytestmark = pytest.mark.usefixtures("warm_pool")
 NAMES = ("age", "bmi", "dose")
 SECRET = "confidential"
 N_RECORDS = 2_000
