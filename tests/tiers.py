@@ -71,7 +71,13 @@ def parameters(case):
 
 
 def pytest_itemcollected(item):
-    """Tests of Spark are slow and marked: `make test` has one process for all of them."""
+    """Tests of a file go to one worker (`--dist loadgroup`), those of Spark all to the same.
+
+    Spark's are slow and marked, too.
+    """
+    group = item.nodeid.partition("::")[0]
     if "spark" in getattr(item, "fixturenames", ()):
+        group = "spark"
         item.add_marker("slow")
         item.add_marker("spark")
+    item.add_marker(pytest.mark.xdist_group(group))
