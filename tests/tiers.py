@@ -6,6 +6,7 @@ are slow; all other combinations are `exhaustive`, and slow as well. In tests/pr
 have every pair of values are no such combinations: they are for `make audit`.
 """
 
+import gc
 from collections import defaultdict
 from itertools import combinations
 
@@ -14,6 +15,17 @@ import pytest
 QUICK_EVERY = 10  # cases of a test
 ALL_TESTS = 2000  # a run of fewer tests was asked for by name: nothing is left out of it
 TARGETS = {"papers": ("tests/papers/", "tests/benchmarks/")}  # by folder; others by their marks
+
+
+def pytest_sessionstart():
+    """Collect no garbage while tests are collected: thirteen thousand of them, and none of it."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """From now on collect it, but look at no module and no test again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
