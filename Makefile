@@ -6,7 +6,7 @@ PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check 
 # Two workers have a processor each: libraries that start threads of their own would wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(RUN)/python -m pytest
 # Tests of a file share their fixtures in one worker, and those of Spark one session (tests/tiers.py).
-TWO := -n 2 --dist loadgroup
+TWO := -n 2 --dist loadfile
 EVERYDAY := not exhaustive and not audit and not papers and not browser and not postgres
 # Compiled code is kept: every worker of the tests, and every command they start, would compile it.
 unexport PYTHONDONTWRITEBYTECODE

@@ -83,13 +83,21 @@ def parameters(case):
 
 
 def pytest_itemcollected(item):
-    """Tests of a file go to one worker (`--dist loadgroup`), those of Spark all to the same.
-
-    Spark's are slow and marked, too.
-    """
-    group = item.nodeid.partition("::")[0]
+    """Tests of Spark are slow and marked; their names say so, for who runs them (see below)."""
     if "spark" in getattr(item, "fixturenames", ()):
-        group = "spark"
+        if "spark" not in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid} uses Spark: call it test_..._spark")
         item.add_marker("slow")
         item.add_marker("spark")
-    item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, tests of a file go to one worker, those of Spark all to the same."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if "spark" in nodeid else super()._split_scope(nodeid)
+
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
