@@ -5,6 +5,8 @@ RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Two workers have a processor each: libraries that start threads of their own would wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(RUN)/python -m pytest
+# Tests of a file share their fixtures in one worker, and those of Spark one session (tests/tiers.py).
+TWO := -n 2 --dist loadfile
 EVERYDAY := not exhaustive and not audit and not papers and not browser and not postgres
 # Compiled code is kept: every worker of the tests, and every command they start, would compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,8 +33,7 @@ demo-collector: $(VENV)/studies.done
 # one processor, so two things go on at a time.
 test: $(VENV)/dev.done
 	$(MAKE) --jobs 2 --output-sync=target checked wheels
-	$(PYTEST) -n 2 -m "not spark and $(EVERYDAY)"
-	$(PYTEST) -m "spark and $(EVERYDAY)"
+	$(PYTEST) $(TWO) -m "$(EVERYDAY)"
 
 # Style and types; tests are compiled once, and not by every worker.
 checked: lint
@@ -44,29 +45,29 @@ wheels: $(VENV)/dev.done
 # What takes longer: the papers' experiments and benchmarks, pages in a browser, PostgreSQL; every
 # pair of ways in to every mechanism, and simulations of the errors that models state.
 test-papers: $(VENV)/dev.done
-	$(PYTEST) -n 2 -m "papers and not exhaustive"
+	$(PYTEST) $(TWO) -m "papers and not exhaustive"
 
 test-browser: $(VENV)/dev.done
 	$(PYTEST) -m "browser and not exhaustive"
 
 test-postgres: $(VENV)/dev.done
-	$(PYTEST) -n 2 -m "postgres and not exhaustive"
+	$(PYTEST) $(TWO) -m "postgres and not exhaustive"
 
 audit: $(VENV)/dev.done
-	$(PYTEST) -n 2 -m "audit and not exhaustive and not spark"
+	$(PYTEST) $(TWO) -m "audit and not exhaustive and not spark"
 
 # The same without what takes long: a minute and a half.
 test-quick: $(VENV)/dev.done
-	$(PYTEST) -n 2 -m "not slow"
+	$(PYTEST) $(TWO) -m "not slow"
 
 # All combinations too: the longest.
 test-all: $(VENV)/dev.done lint
-	$(PYTEST) -n 2
+	$(PYTEST) $(TWO)
 	$(RUN)/python tests/check_wheel.py
 
 # Which branches quick tests take.
 coverage: $(VENV)/dev.done
-	$(PYTEST) -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+	$(PYTEST) $(TWO) -m "not slow" --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/dev.done
 	$(RUN)/ruff check .

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+from concurrent.futures import ProcessPoolExecutor
 
 import hypothesis
 import numpy as np
@@ -86,6 +87,8 @@ def spark(tmp_path_factory):
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
         "spark.privsketch.log": str(folder / "log"),
+        # A short life: no second compiler, no threads that collect garbage.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
     }.items():
         builder = builder.config(name, value)
     before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH")}
@@ -105,6 +108,36 @@ def spark(tmp_path_factory):
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
     yield session
     session.stop()
+
+
+class WarmPool(ProcessPoolExecutor):
+    """A pool whose processes stay until the tests end."""
+
+    def shutdown(self, wait=True, *, cancel_futures=False):
+        """Leave the processes to the next test."""
+
+
+@pytest.fixture(scope="session")
+def _warm_pools():
+    pools = []
+    yield pools
+    for pool in pools:
+        ProcessPoolExecutor.shutdown(pool)
+
+
+@pytest.fixture
+def warm_pool(_warm_pools, monkeypatch):
+    """Releases with `engine="pool"` share two processes with all tests that use this fixture.
+
+    Starting them costs more than most tests. A pool that lost a process is replaced.
+    """
+
+    def pool(n_workers, **options):
+        if not _warm_pools or _warm_pools[-1]._broken:
+            _warm_pools.append(WarmPool(2, **options))
+        return _warm_pools[-1]
+
+    monkeypatch.setattr("privsketch.sketching.engines.pool.ProcessPoolExecutor", pool)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ are slow; all other combinations are `exhaustive`, and slow as well. In tests/pr
 have every pair of values are no such combinations: they are for `make audit`.
 """
 
+import gc
 from collections import defaultdict
 from itertools import combinations
 
@@ -14,6 +15,17 @@ import pytest
 QUICK_EVERY = 10  # cases of a test
 ALL_TESTS = 2000  # a run of fewer tests was asked for by name: nothing is left out of it
 TARGETS = {"papers": ("tests/papers/", "tests/benchmarks/")}  # by folder; others by their marks
+
+
+def pytest_sessionstart():
+    """Collect no garbage while tests are collected: thirteen thousand of them, and none of it."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """From now on collect it, but look at no module and no test again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -71,7 +83,21 @@ def parameters(case):
 
 
 def pytest_itemcollected(item):
-    """Tests of Spark are slow and marked: `make test` has one process for all of them."""
+    """Tests of Spark are slow and marked; their names say so, for who runs them (see below)."""
     if "spark" in getattr(item, "fixturenames", ()):
+        if "spark" not in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid} uses Spark: call it test_..._spark")
         item.add_marker("slow")
         item.add_marker("spark")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, tests of a file go to one worker, those of Spark all to the same."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if "spark" in nodeid else super()._split_scope(nodeid)
+
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None

@@ -12,8 +12,6 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.main import main
-from privsketch.facts.units import field_values
-from tests.chance import fixed_noise
 from tests.commands import DATA, INTEGRITY, USAGE, refused, run, succeeded
 
 COMMANDS = (
@@ -225,67 +223,6 @@ def test_designs_of_every_kind_can_be_made(folder, changes):
     assert made.exit_code == 0, made.stderr
     assert ps.Design.load("study.json").dim == 3
     assert "one record" in made.stdout
-
-
-@pytest.mark.slow
-def test_the_demo_tells_the_whole_story(folder, monkeypatch, fixed_noise):
-    learn = ps.learn_gaussian_mixture
-    one = lambda sketch, _, **more: learn(sketch, 1, **more)  # noqa: E731  is found at once
-    monkeypatch.setattr(ps, "learn_gaussian_mixture", one)
-    told = run("demo", "--records", 300, "-o", "out")
-    assert told.exit_code == 0, told.output
-    files = {path.name for path in (folder / "out").iterdir()}
-    sites = {"site-1.csv", *(f"site-{i}.parquet" for i in range(2, 6))}
-    sketches = {f"site-{i}.{end}" for i in range(1, 6) for end in ("sketch", "ledger")}
-    models = {"model.json", "mixture.json", "report.html", "mixture.html", "synthetic.csv"}
-    assert files == {"schema.json", "study.json", "all.sketch", *models, *sites, *sketches}
-    assert len(ps.Sketch.load("out/all.sketch").ids) == 5
-    for words in ("one person (patient_id)", "kg/m2", "mmol/l", "ward=surgery", "such records"):
-        assert words in told.stdout
-    assert max(map(len, told.stdout.splitlines())) < 400
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """Return the folder of a demo, with its files in `out`, and what the demo says."""
-    folder = tmp_path_factory.mktemp("demo")
-    with pytest.MonkeyPatch.context() as patch, fixed_noise():
-        patch.chdir(folder)
-        return folder, run("demo", "--records", 5000, "-o", "out").stdout
-
-
-@pytest.mark.slow
-def test_the_demo_is_as_good_as_it_says(demo, monkeypatch):
-    """Means of what was planted, in units, within a few standard errors."""
-    from privsketch.cli.story import _GROUPS, SCHEMA
-
-    folder, told = demo
-    monkeypatch.chdir(folder)
-    assert float(re.search(r"squared error ([\d.]+) times", told)[1]) < 1.05
-    assert "6 clusters explain the sketch" in told
-    model = ps.ClusterModel.load("out/model.json")
-    found = field_values(SCHEMA, model.centers)[:, :6]
-    for group in _GROUPS:
-        away = np.abs(found - group) / np.ptp(_GROUPS, axis=0)
-        assert away.max(axis=1).min() < 0.15
-    synthetic = (folder / "out" / "synthetic.csv").read_text().splitlines()
-    assert len(synthetic) == 1001
-    assert ",".join(f'"{name}"' for name in SCHEMA.names) == synthetic[0]
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_demo_can_be_typed(demo, monkeypatch):
-    folder, told = demo
-    monkeypatch.chdir(folder)
-    typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]
-    command = next(words for words in typed if words[0] == "design")
-    (folder / "schema.json").write_bytes((folder / "out" / "schema.json").read_bytes())
-    assert run(*command).exit_code == 0
-    assert ps.Design.load("study.json") == ps.Design.load("out/study.json")
-    for words in typed:
-        if words[0] == "learn":
-            in_folder = [f"out/{word}" if "." in word else word for word in words]
-            assert run(*in_folder, "--force").exit_code == 0
 
 
 # ---------------------------------------------------------------- help

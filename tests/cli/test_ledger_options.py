@@ -209,12 +209,3 @@ def test_a_command_that_is_stopped_after_its_entry_counts_as_spent(folder):
     assert not Path("new.sketch").exists()
     (entry,) = ps.Ledger("l.ledger").entries()
     assert entry.state == "reserved"
-
-
-@pytest.mark.slow
-def test_the_demo_keeps_ledgers_and_not_the_holder_s(folder, monkeypatch):
-    monkeypatch.setenv("PRIVSKETCH_LEDGER", str(folder / "l.ledger"))
-    told = succeeded("demo", "--records", 300, "-o", "demo").output
-    assert "the ledger of site-1 has epsilon = 1, delta = 2e-06 left" in told
-    assert ps.Ledger("l.ledger").entries() == []
-    assert len(ps.Ledger("demo/site-2.ledger").entries()) == 1

@@ -142,7 +142,7 @@ def test_a_model_goes_by_the_domain_of_its_fit(name):
     estimator, choices, _ = LEARNERS[name]
     columns = [ps.Number(column, -1, 1) for column in "abc"]
     others = [ps.Number(column, -100, 3) for column in "abc"]
-    model = estimator(epsilon=50.0, delta=1e-6, domain=ps.Schema(columns), **choices)
+    model = estimator(epsilon=5.0, delta=1e-6, domain=ps.Schema(columns), **choices)
     table = {column: RECORDS[:, place] for place, column in enumerate("abc")}
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(table)

@@ -30,6 +30,7 @@ from privsketch.noise.mechanism import (
 from privsketch.projection.files import release_files
 from privsketch.tables.carried import RecordFiles
 
+pytestmark = pytest.mark.usefixtures("warm_pool")
 BOX = ps.Box(-1, 1, dim=3)
 RECORDS = np.random.default_rng(1).uniform(-1, 1, (3000, 3))
 LIMIT = {"epsilon": 1000, "delta": 1e-2}

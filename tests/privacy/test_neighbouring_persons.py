@@ -309,6 +309,7 @@ def sums_of(engine, data, schema):
     return engine_sums(data, design, engine=two.get(engine, engine))
 
 
+@pytest.mark.usefixtures("warm_pool")
 @pytest.mark.slow
 @pytest.mark.parametrize("max_records", [1, 2])
 @pytest.mark.parametrize("engine", ["threads", "pool", "dask", "dask frame"])

@@ -587,6 +587,7 @@ def is_not_stored(cell):
     return cell is None or isinstance(cell, Formula)
 
 
+@pytest.mark.usefixtures("warm_pool")
 @pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
 def test_sums_of_files_as_they_come(tmp_path, make_design, no_noise, engine):

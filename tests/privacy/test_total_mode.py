@@ -226,6 +226,7 @@ def test_together_needs_a_public_number_of_persons():
 # ---------------------------------------------------------------- without a schema
 
 
+@pytest.mark.usefixtures("warm_pool")
 def test_tables_without_a_schema(tmp_path, make_design, no_noise):
     design = make_design(dim=2)
     good = [[0.5, -0.5], [0.25, 0.125]]

@@ -38,6 +38,7 @@ from privsketch.tables.reading import read_blocks as part_blocks
 from privsketch.tables.reading import read_parts
 from tests.reading import selection_of, sketch
 
+pytestmark = pytest.mark.usefixtures("warm_pool")
 NAMES = ("age", "bmi", "dose")
 SECRET = "confidential"
 N_RECORDS = 2_000

@@ -398,6 +398,7 @@ def test_a_missing_value_has_the_name_of_its_column(tmp_path, make_design, spent
             ps.sketch(form(tmp_path), make_design(dim=2), columns=["dose", "bmi"])
 
 
+@pytest.mark.usefixtures("warm_pool")
 @pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("engine", ["threads", "dask", "pool"])
 def test_every_engine_names_the_column(tmp_path, make_design, engine):

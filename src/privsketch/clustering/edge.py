@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball, Domain
@@ -72,7 +72,7 @@ class Means:
     def max_deviations(self) -> float:
         """Standard deviations that any noise exceeds with the probability of a false alarm."""
         tail = EDGE_FALSE_ALARM / self.means.size
-        return float(norm.isf(tail)) if self.is_gaussian else -math.log(tail) / math.sqrt(2)
+        return -float(ndtri(tail)) if self.is_gaussian else -math.log(tail) / math.sqrt(2)
 
 
 def edge_concerns(

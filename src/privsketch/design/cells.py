@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import chi2
+from scipy.special import gammaincinv, ndtr
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
@@ -154,7 +153,7 @@ def cell_error(
     spread = width**2 + math.fsum(squares) / dim  # along an axis, on average
     cluster, volume = n_records / n_components, math.prod(sides)
     # Radii by the quantiles of chi-square, in the middle of equal shares.
-    u_squared = chi2.ppf((np.arange(_N_RADII) + 0.5) / _N_RADII, dim)
+    u_squared = 2 * gammaincinv(dim / 2, (np.arange(_N_RADII) + 0.5) / _N_RADII)
     peak = cluster * volume / (2 * math.pi * spread) ** (dim / 2)
     records = np.minimum(peak, cluster) * np.exp(-u_squared / 2)
     share = records / (variance + records)

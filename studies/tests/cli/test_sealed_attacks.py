@@ -359,6 +359,7 @@ def test_a_tally_of_something_else_is_its_tellers(study):
 # ---------------------------------------------------------------- 12: pipes in a mailbox
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_in_the_mailbox_stops_nobody(study):
     """Commands in processes of their own: each of them would wait for ever."""

@@ -1,5 +1,6 @@
 """Answers of `study` and `collector` commands to machines, by the schemas in studies/docs/json."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import privsketch as ps
 from privsketch_studies.cli.collector.commands import collector
+from privsketch_studies.cli.study import demo
 from privsketch_studies.cli.study.commands import study
 from studies.tests.server import serving
 from tests.commands import run, succeeded
@@ -168,9 +170,23 @@ def test_every_command_is_listed_in_the_docs():
     assert sorted(listed_commands(page)) == sorted(COMMANDS)
 
 
+@pytest.fixture
+def one_process(monkeypatch):
+    """The demo's commands run here: tests/check_wheel.py starts them in processes of their own."""
+
+    def run_here(person, *arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(person.folder)
+            patch.setenv("PRIVSKETCH_HOME", str(Path("state").resolve()))
+            return succeeded(*arguments).stdout
+
+    monkeypatch.setattr(demo.Person, "run", run_here)
+    monkeypatch.setattr(demo, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+
+
 @pytest.mark.in_order
 @pytest.mark.parametrize(("command", "arguments"), cases(EXAMPLES, SLOW))
-def test_every_command_answers_by_its_schema(files, command, arguments):
+def test_every_command_answers_by_its_schema(files, one_process, command, arguments):
     check_answer(command, *(ADDRESS.get(argument, argument) for argument in arguments))
 
 

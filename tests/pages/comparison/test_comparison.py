@@ -143,7 +143,7 @@ def n_alarms(first, count):
     return sum(bool(ps.compare(honest_study(first + seed)).alarms) for seed in range(count))
 
 
-@pytest.mark.slow
+@pytest.mark.audit  # a simulation; studies of every kind below are honest, too
 def test_honest_studies_raise_no_alarm():
     assert n_alarms(0, 4) == 0
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
@@ -154,6 +153,8 @@ def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) ->
 
     Distances are relative to the extents of the domain: units of axes differ.
     """
+    from sklearn.cluster import kmeans_plusplus
+
     unit = boxes.high.max(axis=0) - boxes.low.min(axis=0)
     lengths = (boxes.high - boxes.low) / unit
     positions, weights = boxes.centers / unit, np.maximum(guess, 0.0)

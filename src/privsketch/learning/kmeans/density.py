@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
@@ -213,6 +212,8 @@ def cluster_density(
     """
     density = solution.density
     centers = solution.centers
+    from sklearn.cluster import kmeans_plusplus
+
     n_clusters = len(centers)
     if n_samples is None:
         n_samples = default_samples(*centers.shape)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
@@ -270,7 +270,7 @@ def _source_shares(
 def _alone(shares: Floats, errors: Floats) -> list[tuple[int, int]]:
     """Return pairs of a cluster and the only source that has it."""
     n_sources, k = shares.shape
-    min_deviations = float(norm.isf(MAX_FALSE_ALONE / (n_sources * k)))
+    min_deviations = -float(ndtri(MAX_FALSE_ALONE / (n_sources * k)))
     pairs = []
     for cluster in range(k):
         source = int(np.argmax(shares[:, cluster]))

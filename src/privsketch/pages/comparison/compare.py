@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.stats import chi2, norm
+from scipy.special import chdtrc, ndtri
 
 from privsketch._base.errors import MergeError
 from privsketch._base.threads import one_thread
@@ -215,7 +215,7 @@ def _difference(
     sampling = source.n_records * source.repetition + ratio**2 * total.n_records * total.repetition
     squares = _squared_norm(noise / variances, sampling / variances, reference, rng)
     mean = float(len(variances))
-    p_value = float(chi2.sf(statistic * mean / squares, mean**2 / squares))
+    p_value = float(chdtrc(mean**2 / squares, statistic * mean / squares))
     signal = float(np.sum((ratio * total.sums) ** 2 - ratio**2 * total_variances))
     excess = float(np.sum((source.sums - ratio * total.sums) ** 2 - variances))
     size = math.sqrt(max(excess, 0.0) / max(signal, 1e-300)) if signal > 0 else 0.0
@@ -252,7 +252,7 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     """
     design = parts[0].design
     sources = []
-    level = float(norm.isf(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
+    level = -float(ndtri(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
     for part in parts:
         total = total_of([other for other in parts if other is not part])
         means, variances = zip(_mean_moments(part), _mean_moments(total), strict=True)

@@ -1,0 +1,78 @@
+"""The demo: one run of it, in units that people know, and what it says about itself."""
+
+import re
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from privsketch.cli.story import _GROUPS, SCHEMA
+from privsketch.facts.units import field_values
+from tests.chance import fixed_noise
+from tests.commands import run, succeeded
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a demo, with its files in `out`, and what the demo says."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch, fixed_noise():
+        patch.chdir(folder)
+        ps.Ledger.create("holder.ledger").add("records", epsilon=3, delta=1e-5)
+        patch.setenv("PRIVSKETCH_LEDGER", str(folder / "holder.ledger"))
+        return folder, succeeded("demo", "--records", 5000, "-o", "out")
+
+
+@pytest.fixture
+def demo(finished, monkeypatch):
+    """What the demo says; the working folder is its own."""
+    monkeypatch.chdir(finished[0])
+    return finished[1]
+
+
+def test_it_tells_the_whole_story(finished, demo):
+    files = {path.name for path in (finished[0] / "out").iterdir()}
+    sites = {"site-1.csv", *(f"site-{i}.parquet" for i in range(2, 6))}
+    sketches = {f"site-{i}.{end}" for i in range(1, 6) for end in ("sketch", "ledger")}
+    models = {"model.json", "mixture.json", "report.html", "mixture.html", "synthetic.csv"}
+    assert files == {"schema.json", "study.json", "all.sketch", *models, *sites, *sketches}
+    assert len(ps.Sketch.load("out/all.sketch").ids) == 5
+    for words in ("one person (patient_id)", "kg/m2", "mmol/l", "ward=surgery", "such records"):
+        assert words in demo.stdout
+    assert max(map(len, demo.stdout.splitlines())) < 400
+
+
+def test_it_is_as_good_as_it_says(demo):
+    """Means of what was planted, in units, within a few standard errors."""
+    assert float(re.search(r"squared error ([\d.]+) times", demo.stdout)[1]) < 1.05
+    assert "6 clusters explain the sketch" in demo.stdout
+    model = ps.ClusterModel.load("out/model.json")
+    found = field_values(SCHEMA, model.centers)[:, :6]
+    for group in _GROUPS:
+        away = np.abs(found - group) / np.ptp(_GROUPS, axis=0)
+        assert away.max(axis=1).min() < 0.15
+    with open("out/synthetic.csv", encoding="utf-8") as file:
+        synthetic = file.read().splitlines()
+    assert len(synthetic) == 1001
+    assert ",".join(f'"{name}"' for name in SCHEMA.names) == synthetic[0]
+
+
+def test_its_commands_can_be_typed(finished, demo):
+    folder, told = finished[0], demo.stdout
+    typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]
+    command = next(words for words in typed if words[0] == "design")
+    (folder / "schema.json").write_bytes((folder / "out" / "schema.json").read_bytes())
+    assert run(*command).exit_code == 0
+    assert ps.Design.load("study.json") == ps.Design.load("out/study.json")
+    for words in typed:
+        if words[0] == "learn":
+            in_folder = [f"out/{word}" if "." in word else word for word in words]
+            assert run(*in_folder, "--force").exit_code == 0
+
+
+def test_it_keeps_ledgers_and_not_the_holder_s(demo):
+    assert "the ledger of site-1 has epsilon = 1, delta = 2e-06 left" in demo.output
+    assert ps.Ledger("holder.ledger").entries() == []
+    assert len(ps.Ledger("out/site-2.ledger").entries()) == 1
