@@ -13,13 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
 from privsketch.clustering.choose import Choice, Method, chosen_method, cluster_by, method_names
-from privsketch.estimators.base import (
-    PredictsLabels,
-    PrivateLearner,
-    centers_of,
-    documented,
-    validated,
-)
+from privsketch.estimators.base import PredictsLabels, PrivateLearner, centers_of, documented
+from privsketch.estimators.validation import validated
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
 from privsketch.facts.schema import Schema, schema_of

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from privsketch._base.errors import MissingError, ParameterError, RecordError
 from privsketch._base.threads import checked_threads
 from privsketch._base.types import Floats
-from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
+from privsketch.estimators.base import PrivateEstimator, documented
+from privsketch.estimators.validation import seen, validated
 from privsketch.facts.domain import Domain
 from privsketch.facts.receipt import Receipt, compose_sequential
 from privsketch.facts.schema import Schema, domain_of_rows
