@@ -58,7 +58,7 @@ audit: $(VENV)/dev.done
 
 # The same without what takes long: a minute and a half.
 test-quick: $(VENV)/dev.done
-	$(PYTEST) $(TWO) -m "not slow"
+	$(PYTEST) $(TWO) -m "not slow and not papers"
 
 # All combinations too: the longest.
 test-all: $(VENV)/dev.done lint

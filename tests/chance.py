@@ -1,6 +1,5 @@
 """Noise that is the same in every run, and bounds for noise that is not (tests/README.md)."""
 
-import importlib
 import math
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from privsketch.testing import Tape, replaced_noise
+from tests import seams
 
 FALSE_ALARM = 1e-6  # of a test, in whatever many comparisons
 
@@ -51,7 +51,6 @@ def fixed_noise():
         return values + np.rint(noise).astype(np.int64), law.scale
 
     with pytest.MonkeyPatch.context() as patch, replaced_noise(draw):
-        for module in ("clustering.baselines.aggregate", "projection.matrix", "sketching.sums"):
-            source = SimpleNamespace(urandom=rng.bytes)
-            patch.setattr(importlib.import_module(f"privsketch.{module}"), "os", source)
+        for name in ("aggregate.os", "matrix.os", "sums.os"):
+            seams.set(patch, name, SimpleNamespace(urandom=rng.bytes))
         yield

@@ -260,6 +260,7 @@ def test_the_receipt_has_the_budget(fit):
     assert (pure.epsilon, pure.delta) == (3.0, 0.0)
 
 
+@pytest.mark.slow
 def test_the_reason_is_told_where_there_is_one(fit):
     name, model = fit
     assert model.method_ == ("cells" if name == "auto" else name)
