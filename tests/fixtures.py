@@ -13,6 +13,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.testing import exact_answer, replaced_noise, without_noise
+from tests import seams
 from tests.chance import fixed_noise
 
 # What people set for themselves changes no test: those of terminals say what they need, and no
@@ -38,7 +39,7 @@ def _new_tally(monkeypatch):
     if "privsketch.ledger.entry" in sys.modules:
         from privsketch.ledger.entry import ProcessCosts
 
-        monkeypatch.setattr("privsketch.ledger.entry.PROCESS_COSTS", ProcessCosts())
+        seams.set(monkeypatch, "entry.PROCESS_COSTS", ProcessCosts())
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def warm_pool(_warm_pools, monkeypatch):
             _warm_pools.append(WarmPool(2, **options))
         return _warm_pools[-1]
 
-    monkeypatch.setattr("privsketch.sketching.engines.pool.ProcessPoolExecutor", pool)
+    seams.set(monkeypatch, "pool.ProcessPoolExecutor", pool)
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def few_bits(monkeypatch):
     """Coordinates of two bits and a sign, integers from -3 to 3, for methods that read records."""
-    monkeypatch.setattr("privsketch.clustering.passes._MAX_BITS", 2)
+    seams.set(monkeypatch, "passes.MAX_BITS", 2)
 
 
 @pytest.fixture(scope="session")

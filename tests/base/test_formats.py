@@ -29,7 +29,7 @@ from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import canonical_json, document
 from privsketch.design.plan import plan_design
 from privsketch.ledger import store
-from tests import oracles
+from tests import oracles, seams
 from tests.oracles import resave
 
 PREAMBLE = 16
@@ -257,8 +257,8 @@ def test_files_of_one_kind_are_not_read_as_another(design, model, sketch, tmp_pa
 
 @pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.ClusterModel])
 def test_an_oversized_file_is_refused_before_it_is_read(kind, monkeypatch, tmp_path):
-    monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
-    monkeypatch.setattr(formats, "MAX_SKETCH_VALUES", 10)
+    seams.set(monkeypatch, "formats.MAX_JSON_BYTES", 1000)
+    seams.set(monkeypatch, "formats.MAX_SKETCH_VALUES", 10)
     path = tmp_path / "large"
     path.write_bytes(bytes(1081))
 
@@ -266,7 +266,7 @@ def test_an_oversized_file_is_refused_before_it_is_read(kind, monkeypatch, tmp_p
         def read(self, size=-1):
             pytest.fail("was read")
 
-    monkeypatch.setattr(formats, "open", Unread, raising=False)
+    seams.set(monkeypatch, "formats.open", Unread, raising=False)
     with pytest.raises(ps.PrivsketchError, match="1081 bytes is larger"):
         kind.load(path)
 
@@ -861,8 +861,8 @@ def test_an_error_keeps_no_table():
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such device")
 def test_what_has_no_end_is_refused(folder, monkeypatch):
     """A link in a shared folder may lead anywhere; its size says 0."""
-    monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
-    monkeypatch.setattr(formats, "MAX_SKETCH_VALUES", 1000)
+    seams.set(monkeypatch, "formats.MAX_JSON_BYTES", 1000)
+    seams.set(monkeypatch, "formats.MAX_SKETCH_VALUES", 1000)
     os.symlink("/dev/zero", "site-1.sketch")
     with pytest.raises(AccessError, match="not a plain file"):
         ps.load("site-1.sketch")

@@ -19,8 +19,7 @@ from privsketch.clustering import choose as methods
 from privsketch.clustering import medians as medians
 from privsketch.clustering.choose import cluster_by
 from privsketch.models.clusters import ClusterModel
-from privsketch.tables import memory as selection
-from tests import commands
+from tests import commands, seams
 from tests.commands import DATA, USAGE, contents
 
 DIM, K = 3, 2
@@ -32,8 +31,8 @@ STUDY = [*PUBLIC, "--records", 1e4, "--seed", 3]
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Readers cut tables into many blocks, so that one pass takes many steps."""
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 50 * DIM)
-    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", 50 * DIM)
+    seams.set(monkeypatch, "memory.WIDE_ROWS", 1)
 
 
 def some_records(n_records=4000, seed=0):
@@ -227,7 +226,7 @@ def test_the_choice_sees_public_facts_only(folder, monkeypatch):
         seen.append((method, facts))
         return chosen("lloyd", **facts)
 
-    monkeypatch.setattr(methods, "chosen_method", watched)
+    seams.set(monkeypatch, "choose.chosen_method", watched)
     for n_records, seed in ((30, 0), (3000, 1)):
         write("data.parquet", some_records(n_records, seed))
         clustered("data.parquet", *PUBLIC, "-o", "model.json", "--force")
@@ -376,7 +375,7 @@ def interrupted(monkeypatch, when):
             if when(told["passes"], told["calls"]):
                 os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(progress, "pass_bars", Bars)
+    seams.set(monkeypatch, "progress.pass_bars", Bars)
 
 
 METHODS = ["pipeline", "sketch", "partition-tree", "lloyd", "grid"]
@@ -418,7 +417,7 @@ def test_an_error_after_the_first_release_says_that_it_cost(folder, spent, monke
     def full(self, path):
         raise AccessError("model.json: no space left")
 
-    monkeypatch.setattr(ClusterModel, "save", full)
+    seams.set(monkeypatch, "clusters.ClusterModel.save", full)
     result = run("data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json")
     assert result.exit_code == DATA
     assert "the budget counts as spent" in result.stderr
@@ -426,12 +425,11 @@ def test_an_error_after_the_first_release_says_that_it_cost(folder, spent, monke
 
 
 def test_a_report_that_fails_leaves_the_model(folder, monkeypatch):
-    from privsketch.pages.report import html
 
     def fails(*arguments, **options):
         raise AccessError("no report today")
 
-    monkeypatch.setattr(html, "report_page", fails)
+    seams.set(monkeypatch, "html.report_page", fails)
     write("data.parquet", some_records())
     result = run(
         "data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json", "--report", "r.html"
@@ -454,7 +452,7 @@ def test_passes_are_shown_by_name_on_a_terminal_only(folder, monkeypatch):
     screen = io.StringIO()
     monkeypatch.setenv("TERM", "xterm-256color")  # others may not move the cursor
     console = Console(file=screen, force_terminal=True, width=100)
-    monkeypatch.setattr(progress, "_console", lambda: console)
+    seams.set(monkeypatch, "progress.console", lambda: console)
     clustered(*arguments)
     assert "pass  1  cluster sums" in screen.getvalue()
     assert "4000 of 4000" in screen.getvalue()
@@ -475,7 +473,7 @@ def test_bars_count_records_and_passes(monkeypatch, folder):
     screen = io.StringIO()
     monkeypatch.setenv("TERM", "xterm-256color")  # others may not move the cursor
     console = Console(file=screen, force_terminal=True, width=100)
-    monkeypatch.setattr(progress, "_console", lambda: console)
+    seams.set(monkeypatch, "progress.console", lambda: console)
     with progress.pass_bars(ps.Table(folder / "data.parquet")) as advance:
         for number in range(9):
             advance(f"number {number}", 0)

@@ -21,6 +21,7 @@ from privsketch.cli.main import main
 from privsketch.cli.shell.failure import EXIT_CODES
 from privsketch.cli.shell.spending import Spending
 from privsketch.cli.shell.stopping import Stop
+from tests import seams
 from tests.answers import validated
 from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run
 
@@ -135,9 +136,9 @@ def test_every_error_has_its_exit_code(folder, monkeypatch, error, code):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr("privsketch.cli.shell.signing.load_design", fails)
+    seams.set(monkeypatch, "signing.load_design", fails)
     assert failed(*SKETCH)[0] == code
-    monkeypatch.setattr("privsketch._base.files.from_bytes", fails)
+    seams.set(monkeypatch, "files.from_bytes", fails)
     assert failed("inspect", "study.json")[0] == code  # of a command that can spend nothing
 
 

@@ -10,6 +10,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch.models.base import nearest
 from privsketch.tables import persons
+from tests import seams
 from tests.commands import succeeded
 from tests.reading import read_blocks
 from tests.visits import N_GROUPS, SCHEMA, visits
@@ -20,7 +21,7 @@ _FixedKey = persons.Key
 @pytest.fixture
 def fixed_key(monkeypatch):
     """The same rows count whenever the table is read, so that they can be compared with."""
-    monkeypatch.setattr(persons, "Key", lambda: _FixedKey((1, 2, 3, 4)))
+    seams.set(monkeypatch, "persons.Key", lambda: _FixedKey((1, 2, 3, 4)))
 
 
 def cost(records, centers):

@@ -19,11 +19,9 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.shell.stopping import stoppable
-from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
-from privsketch.tables import memory as selection
 from privsketch.testing import replaced_noise
-from tests import commands
+from tests import commands, seams
 from tests.commands import DATA, INTEGRITY, USAGE, run
 
 DIM, K = 3, 2
@@ -33,9 +31,9 @@ OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Readers and threads cut tables into many pieces, at different places."""
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 7 * DIM)
-    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
-    monkeypatch.setattr(projection_file, "_RELEASE_CHUNK_VALUES", 3 * DIM)
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", 7 * DIM)
+    seams.set(monkeypatch, "memory.WIDE_ROWS", 1)
+    seams.set(monkeypatch, "rows.RELEASE_CHUNK_VALUES", 3 * DIM)
 
 
 def released(*arguments):

@@ -14,9 +14,9 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.shell.signing import given_passphrase
-from privsketch.signing import encryption
 from privsketch.signing.signature import spoken
 from privsketch.signing.trusted import pinned_keys
+from tests import seams
 from tests.answers import validated
 from tests.commands import DATA, INTEGRITY, USAGE, contents, run, succeeded
 
@@ -36,7 +36,7 @@ def home(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def quick_lock(monkeypatch):
     """A lock that takes no time, and no memory, to try."""
-    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
+    seams.set(monkeypatch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
 
 
 @pytest.fixture
@@ -443,12 +443,11 @@ def test_nobody_needs_the_library_who_signs_nothing(study, folder):
 def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkeypatch):
     """The sketch is there, and its budget is spent."""
     from privsketch._base.errors import FileError
-    from privsketch.signing.signature import Signature
 
     def full(self, path):
         raise FileError(f"{path}: No space left on device")
 
-    monkeypatch.setattr(Signature, "save", full)
+    seams.set(monkeypatch, "signature.Signature.save", full)
     made = sketch(1)
     assert made.exit_code not in (0, 1)
     assert "s1.sketch was written before that: the budget counts as spent" in made.stderr
@@ -471,7 +470,7 @@ def test_what_is_told_was_checked(study, folder, monkeypatch):
         succeeded(*[9 if word == 1 else word for word in DESIGN], "--force")
         return found
 
-    monkeypatch.setattr(signing, "checked_bytes", exchanged)
+    seams.set(monkeypatch, "signing.checked_bytes", exchanged)
     told = succeeded("inspect", "study.json")
     assert "signed by   designer" in told.stderr
     assert told.stdout == before.stdout

@@ -16,7 +16,7 @@ from privsketch._base.errors import AccessError
 from privsketch.cli.shell import progress
 from privsketch.cli.shell.stopping import Stop, stoppable
 from privsketch.models.clusters import ClusterModel
-from privsketch.pages.report import html
+from tests import seams
 from tests.commands import DATA, USAGE, modules_after, run, wait_until_it_listens
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
@@ -100,7 +100,7 @@ def test_an_interrupt_that_is_lost_while_noise_is_drawn_stops_the_command(
             time.sleep(1)
         right(law)
 
-    monkeypatch.setattr(mechanism, "_require_usable", lose)
+    seams.set(monkeypatch, "mechanism.require_usable", lose)
     before = names(folder)
     result = run(*SPENDING[what])
     assert result.exit_code == 1
@@ -141,7 +141,7 @@ def test_a_failure_after_the_model_was_written_says_that(folder, monkeypatch):
     def full(*_):
         raise AccessError("report.html: no space left")
 
-    monkeypatch.setattr("privsketch._base.formats.write_file", full)
+    seams.set(monkeypatch, "formats.write_file", full)
     result = run(*SPENDING["cluster"], "--report", "report.html")
     assert result.exit_code == DATA
     assert "out.json was written before that: the budget counts as spent" in result.stderr
@@ -160,7 +160,7 @@ def test_other_commands_have_nothing_to_spend_and_write_nothing_either(folder, m
         time.sleep(1)
 
     run(*SPENDING["sketch"])
-    monkeypatch.setattr(html, "report_page", stop)
+    seams.set(monkeypatch, "html.report_page", stop)
     before = names(folder)
     result = run("learn", "out.sketch", "-k", 2, "-o", "model.json", "--report", "report.html")
     assert result.exit_code == 1

@@ -18,6 +18,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact
 from privsketch.testing import questions
+from tests import seams
 
 RELATIONS = ["add-remove", "replace"]
 KINDS = ["laplace", "cube", "gaussian"]
@@ -43,7 +44,7 @@ def mixed(key):
 
 @pytest.fixture
 def by_content(monkeypatch):
-    monkeypatch.setattr(aggregate, "drawn_words", words_by_content)
+    seams.set(monkeypatch, "aggregate.drawn_words", words_by_content)
 
 
 def put(monkeypatch, places):
@@ -53,7 +54,7 @@ def put(monkeypatch, places):
         assert len(records) == len(places)
         return np.array([(place, i) for i, place in enumerate(places)], dtype=np.uint64)
 
-    monkeypatch.setattr(aggregate, "drawn_words", words)
+    seams.set(monkeypatch, "aggregate.drawn_words", words)
 
 
 def question(table, k, noise, neighbours="add-remove", *, domain=LINE, epsilon=2.0, **options):
@@ -184,7 +185,7 @@ def neighbours_of(tables, relation):
 @pytest.mark.parametrize("k", [1, 2])
 def test_a_tiny_table_costs_its_budget_and_no_more(k, kind, relation, monkeypatch):
     # An empty block is as far as can be from a record at the other end.
-    monkeypatch.setattr(aggregate, "start_centers", lambda *facts: -np.ones((k, 1)))
+    seams.set(monkeypatch, "aggregate.start_centers", lambda *facts: -np.ones((k, 1)))
     n_blocks, epsilon = 2, 2.0
     values, sizes = (-1.0, 0.25, 1.0), ((0, 1, 2) if k == 1 else (1, 2))
     tables = tables_of(values, sizes[relation == "replace" and k == 1 :])
@@ -214,7 +215,7 @@ def test_a_tiny_table_costs_its_budget_and_no_more(k, kind, relation, monkeypatc
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_tiny_table_keeps_epsilon_and_delta(relation, monkeypatch):
-    monkeypatch.setattr(aggregate, "start_centers", lambda *facts: -np.ones((1, 1)))
+    seams.set(monkeypatch, "aggregate.start_centers", lambda *facts: -np.ones((1, 1)))
     tables = tables_of((-1.0, 0.25, 1.0), (1, 2))
     epsilon, delta = 6.0, 1e-3
     laws = {}
@@ -252,10 +253,10 @@ def test_blocks_by_the_order_of_rows_are_caught(monkeypatch):
     """Pairs of + - - + + - - +: without the first of them all pairs are of equal records."""
     table = np.tile([1.0, -1.0, -1.0, 1.0], 6)
     by_row = lambda records: np.stack([np.arange(len(records)) // 2] * 2, 1).astype(np.uint64)  # noqa: E731
-    monkeypatch.setattr(aggregate, "drawn_words", by_row)
+    seams.set(monkeypatch, "aggregate.drawn_words", by_row)
     asked = [question(rows, 2, "laplace", n_blocks=12) for rows in (table, table[1:])]
     assert change(*asked) > 2
-    monkeypatch.setattr(aggregate, "drawn_words", words_by_content)
+    seams.set(monkeypatch, "aggregate.drawn_words", words_by_content)
     asked = [question(rows, 2, "laplace", n_blocks=12) for rows in (table, table[1:])]
     assert change(*asked) <= 1
 
@@ -263,7 +264,7 @@ def test_blocks_by_the_order_of_rows_are_caught(monkeypatch):
 @pytest.mark.usefixtures("few_bits")
 def test_a_replacement_that_moves_to_another_block_is_caught(monkeypatch):
     """With a hash of the content two blocks change, and the noise would have to be doubled."""
-    monkeypatch.setattr(aggregate, "start_centers", lambda *facts: -np.ones((1, 1)))
+    seams.set(monkeypatch, "aggregate.start_centers", lambda *facts: -np.ones((1, 1)))
     found = {}
     for new_place in (0, 1):
         put(monkeypatch, [0, 1])

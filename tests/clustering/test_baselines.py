@@ -23,6 +23,7 @@ from privsketch.kernels.nearest import ReferenceClusters
 from privsketch.noise.account import Shares
 from privsketch.noise.mechanism import OPENDP_SAMPLER, OWN_SAMPLER
 from privsketch.testing import Tape, questions, replay
+from tests import seams
 
 PURE = ("laplace-joint", "laplace", "cube")
 KINDS = (*PURE, "gaussian")
@@ -185,7 +186,7 @@ def test_the_audit_catches_shares_that_are_swapped(monkeypatch):
         for_coordinate, for_count = lloyd.split(dim)
         assert float(dim * for_count + for_coordinate) == pytest.approx(spent, abs=0.005)
     right = lloyd.split
-    monkeypatch.setattr(lloyd, "split", lambda dim: right(dim)[::-1])
+    seams.set(monkeypatch, "lloyd.split", lambda dim: right(dim)[::-1])
     with pytest.raises(ParameterError, match="add up to 1"):
         planted_loss()
 
@@ -204,12 +205,12 @@ def test_the_audit_catches_swapped_shares_that_add_up(monkeypatch):
 def test_the_audit_catches_an_l1_norm_that_is_too_small(monkeypatch, kind):
     # A ball's bound on a box: sqrt(d) instead of d.
     too_small = property(lambda p: math.isqrt(p.dim * int(p.limits[0]) ** 2))
-    monkeypatch.setattr(Passes, "l1", too_small)
+    seams.set(monkeypatch, "passes.Passes.l1", too_small)
     assert planted_loss(kind) > 1
 
 
 def test_the_audit_catches_an_l2_norm_that_is_too_small(monkeypatch):
-    monkeypatch.setattr(Passes, "l2_squared", property(lambda p: int(p.limits[0]) ** 2))
+    seams.set(monkeypatch, "passes.Passes.l2_squared", property(lambda p: int(p.limits[0]) ** 2))
     assert planted_loss("gaussian") > 1
 
 
@@ -218,8 +219,8 @@ def test_the_audit_catches_labels_that_depend_on_other_records(monkeypatch, kind
     def balanced(records, centers):
         return (np.argsort(np.argsort(records[:, 0])) * 3 // max(len(records), 1)).astype(np.intp)
 
-    monkeypatch.setattr(lloyd, "CompiledClusters", ReferenceClusters)
-    monkeypatch.setattr("privsketch.kernels.nearest.nearest", balanced)
+    seams.set(monkeypatch, "lloyd.CompiledClusters", ReferenceClusters)
+    seams.set(monkeypatch, "nearest.nearest", balanced)
     assert planted_loss(kind) > 1
 
 
@@ -436,7 +437,7 @@ def test_the_audit_catches_a_record_in_two_cells(monkeypatch):
         counts = right(passes, per_axis)
         return counts + np.roll(counts, 1)
 
-    monkeypatch.setattr(grid, "cell_counts", twice)
+    seams.set(monkeypatch, "grid.cell_counts", twice)
     options = {
         "n_clusters": 2,
         "domain": ps.Box(-1, 1, dim=2),

@@ -18,13 +18,13 @@ import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.clustering import cells
 from privsketch.clustering import choose as methods
-from privsketch.clustering.baselines import aggregate
 from privsketch.clustering.choose import Choice, chosen_method, cluster_by, method_names
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import method as sparse_start
 from privsketch.estimators import kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.testing import Tape
+from tests import seams
 from tests.chance import fixed_noise
 from tests.kmeans import private_kmeans
 
@@ -427,9 +427,9 @@ def same_draws(monkeypatch):
     """Methods that draw records, or blocks of them, draw the same ones every time."""
     fresh = np.random.default_rng
     monkeypatch.setattr(np.random, "default_rng", lambda seed=1: fresh(seed))
-    monkeypatch.setattr(
-        aggregate,
-        "drawn_words",
+    seams.set(
+        monkeypatch,
+        "aggregate.drawn_words",
         lambda records: fresh(2).integers(2**64, size=(len(records), 2), dtype=np.uint64),
     )
 
@@ -446,7 +446,7 @@ def learned_once(monkeypatch):
             known[key] = decode(boxes, n_clusters, rng)
         return known[key]
 
-    monkeypatch.setattr(cells, "decode_cells", decode_once)
+    seams.set(monkeypatch, "cells.decode_cells", decode_once)
 
     def learn(released, *choices, **named):
         key = released.sums.tobytes()
@@ -596,7 +596,7 @@ def test_a_choice_knows_the_number_of_records_if_it_is_public(neighbours, dim, m
         told.append(facts)
         return Choice("lloyd", "it is quick")
 
-    monkeypatch.setattr(kmeans, "chosen_method", listening)
+    seams.set(monkeypatch, "kmeans.chosen_method", listening)
     for n in (20, 70):
         fitted(np.zeros((n, dim)), n_records=None, neighbours=neighbours)
         fitted(np.zeros((n, dim)), n_records=5e6, neighbours=neighbours)

@@ -45,6 +45,7 @@ from privsketch.features.stream import PublicStream
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.mechanism import laplace_law
 from privsketch.testing import Tape, questions, replay, without_noise
+from tests import seams
 from tests.contract import contract
 from tests.oracles import (
     even_account,
@@ -61,7 +62,7 @@ STEPS = {name: name for name in ("counts", "sums", "steps", "median")}
 @pytest.fixture
 def one_search(monkeypatch):
     """Searches of a sketch are free; a single one is faster."""
-    monkeypatch.setattr(medians, "SEARCHES", (None,))
+    seams.set(monkeypatch, "medians.SEARCHES", (None,))
 
 
 def passes_of(records, radius=1.0):
@@ -351,7 +352,7 @@ def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
         lengths = np.full(len(residuals), float(least))
         return np.trunc(residuals * (one / least)), lengths
 
-    monkeypatch.setattr(medians, "unit_vectors", uncut)
+    seams.set(monkeypatch, "medians.unit_vectors", uncut)
 
     def run(table):
         domain, budget = ps.Ball(dim=3, radius=1.0), ps.Budget(20.0, 1e-6)

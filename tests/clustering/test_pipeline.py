@@ -10,7 +10,6 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
     Bins,
     cluster,
@@ -29,6 +28,7 @@ from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law, laplace_law
 from privsketch.testing import replay, without_noise
+from tests import seams
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 
@@ -214,7 +214,7 @@ def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
     def uncut(passes, centers, radius, weight, norm):
         return residual_sums(passes, centers, 4 * radius, weight, norm)
 
-    monkeypatch.setattr(pipeline, "residual_sums", uncut)
+    seams.set(monkeypatch, "method.residual_sums", uncut)
 
     def run(table):
         budget = ps.Budget(2.0, 1e-6)

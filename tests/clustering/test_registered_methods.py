@@ -14,6 +14,7 @@ from privsketch.cli.main import main
 from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.choose import Method, chosen_method, cluster_by, method_names
 from privsketch.testing import check_method, neighbouring_tables, replay
+from tests import seams
 
 BOX = ps.Box(low=-1, high=1, dim=2)
 ORIGIN = "quick-clusters 1.5"
@@ -66,7 +67,7 @@ def registered(monkeypatch):
     def with_package(group):
         return {**known(group), **ours} if group == "methods" else known(group)
 
-    monkeypatch.setattr(plugins, "_registered", with_package)
+    seams.set(monkeypatch, "plugins.registered", with_package)
 
 
 def kmeans(method="quick", **options):

@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import privsketch as ps
+from tests import seams
 from tests.contract import contract, require_function_of_the_release, three_blobs
 from tests.kmeans import private_kmeans
 
@@ -212,24 +213,22 @@ def test_the_number_of_clusters_may_be_left_to_the_release():
     ],
 )
 def test_wrong_choices_are_refused_before_anything_is_spent(choices, words, monkeypatch):
-    from privsketch.estimators import base
 
     def spent(*arguments, **named):
         raise AssertionError("a sketch was made")
 
-    monkeypatch.setattr(base, "sketch", spent)
+    seams.set(monkeypatch, "base.sketch", spent)
     estimator = private_kmeans(epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), **choices)
     with pytest.raises(ps.PrivsketchError, match=words):
         estimator.fit(np.zeros((10, 2)))
 
 
 def test_a_mixture_too_large_for_its_sketch_is_refused_before_anything_is_spent(monkeypatch):
-    from privsketch.estimators import base
 
     def spent(*arguments, **named):
         raise AssertionError("a sketch was made")
 
-    monkeypatch.setattr(base, "sketch", spent)
+    seams.set(monkeypatch, "base.sketch", spent)
     estimator = ps.PrivateGaussianMixture(
         3, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), n_features=12
     )
@@ -238,12 +237,11 @@ def test_a_mixture_too_large_for_its_sketch_is_refused_before_anything_is_spent(
 
 
 def test_what_was_paid_for_stays_if_learning_is_interrupted(blobs, monkeypatch):
-    from privsketch.estimators import kmeans
 
     def interrupted(*arguments, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kmeans, "learn_kmeans", interrupted)
+    seams.set(monkeypatch, "kmeans.learn_kmeans", interrupted)
     estimator = ps.PrivateKMeans(
         3,
         epsilon=1.0,

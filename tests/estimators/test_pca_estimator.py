@@ -8,8 +8,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import privsketch as ps
-from privsketch.estimators import pca as module
 from privsketch.estimators.pca import PrivatePCA
+from tests import seams
 from tests.contract import contract, require_function_of_the_release
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
@@ -157,7 +157,7 @@ def test_wrong_choices_are_refused_before_anything_is_spent(records, choices, wo
     def spent(*arguments, **named):
         raise AssertionError("a sketch was made")
 
-    monkeypatch.setattr("privsketch.estimators.base.sketch", spent)
+    seams.set(monkeypatch, "base.sketch", spent)
     with pytest.raises(ps.PrivsketchError, match=words):
         fitted(records, **choices)
 
@@ -166,7 +166,7 @@ def test_what_was_paid_for_stays_if_learning_is_interrupted(records, monkeypatch
     def interrupted(*arguments, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "learn_pca", interrupted)
+    seams.set(monkeypatch, "pca.learn_pca", interrupted)
     estimator = PrivatePCA(2, epsilon=1.0, delta=1e-6, domain=ps.Ball(radius=2.0))
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(records)

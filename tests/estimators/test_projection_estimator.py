@@ -18,8 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.projection import rows as release_module
-from privsketch.projection.matrix import Change, Protection
+from privsketch.projection.matrix import Change
+from tests import seams
 
 ESTIMATORS = [
     ps.PrivateProjection(2, epsilon=5.0, delta=1e-6, domain=ps.Ball(radius=30.0)),
@@ -248,7 +248,7 @@ def test_an_interrupted_release_is_not_charged_but_uses_its_matrix(calibration, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(release_module, "add_noise", interrupted)
+        seams.set(patch, "rows.add_noise", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.transform(MANY_COLUMNS)
     assert model.receipts_ == ()
@@ -603,8 +603,10 @@ def test_dividing_integers_for_large_scales_is_accounted_for(protection, noise):
 @pytest.mark.parametrize("protection", PROTECTIONS[:5], ids=named)
 def test_a_planted_sensitivity_that_is_one_percent_short_is_caught(protection, noise, monkeypatch):
     l1, l2_squared = Change.l1, Change.l2_squared
-    monkeypatch.setattr(Change, "l1", lambda self, p: int(0.99 * l1(self, p)))
-    monkeypatch.setattr(Change, "l2_squared", lambda self, p: int(0.98 * l2_squared(self, p)))
+    seams.set(monkeypatch, "matrix.Change.l1", lambda self, p: int(0.99 * l1(self, p)))
+    seams.set(
+        monkeypatch, "matrix.Change.l2_squared", lambda self, p: int(0.98 * l2_squared(self, p))
+    )
     assert attacked(ROUND, protection, noise) > 1
 
 
@@ -614,7 +616,7 @@ def test_a_planted_change_without_rounding_is_caught(noise, monkeypatch):
         radius = math.ceil(self.bound * self.units_per_length)
         return Change("l2", 2 * self.quantiser().limits, radius)
 
-    monkeypatch.setattr(Protection, "change", unrounded)
+    seams.set(monkeypatch, "matrix.Protection.change", unrounded)
     assert attacked(CUBE, {"bound": TINY}, noise) > 1
 
 

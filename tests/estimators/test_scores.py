@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
-from privsketch.estimators import kmeans as estimator_file
+from tests import seams
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 FACTS = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0, "n_records": 3000}
@@ -46,7 +46,7 @@ def test_k_means_as_scikit_learn_scores_it(records, others, monkeypatch):
     assert model.score(others) == pytest.approx(expected, rel=1e-12)
     assert model.model_.score(others) == pytest.approx(expected, rel=1e-12)
     assert model.score(pd.DataFrame(others)) == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr(estimator_file, "_BLOCK_VALUES", 14)  # seven rows at a time
+    seams.set(monkeypatch, "kmeans.BLOCK_VALUES", 14)  # seven rows at a time
     assert model.score(others) == pytest.approx(expected, rel=1e-12)
     assert model.score(scipy.sparse.csr_matrix(others)) == pytest.approx(expected, rel=1e-12)
     assert model.score(others[:1]) == pytest.approx(kmeans_oracle_of_one(model, others[0]))

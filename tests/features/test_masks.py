@@ -16,6 +16,7 @@ from privsketch.noise.laws import LogMoments, gaussian_noise, laplace_noise
 from privsketch.sketching import sums as drawing
 from privsketch.sketching.sums import exact_sums
 from privsketch.testing import without_noise
+from tests import seams
 
 FALSE_ALARM = 1e-6
 
@@ -56,7 +57,7 @@ def test_bits_are_exact_to_the_last_of_64(monkeypatch):
     ):
         first, rest = divmod(number, 2**56)
         answers = iter([bytes([first]), np.array([rest << 8], dtype=np.uint64).tobytes()])
-        monkeypatch.setattr(drawing.os, "urandom", lambda n, a=answers: next(a)[:n])
+        seams.set(monkeypatch, "sums.os.urandom", lambda n, a=answers: next(a)[:n])
         assert drawing.bernoulli(1, rate)[0] == expected
 
 
@@ -370,7 +371,7 @@ def test_uniform_numbers_are_exact(monkeypatch):
     words = iter(
         [np.array([0, 2**32 - 1], np.uint32), np.array([0], np.uint32), np.array([1], np.uint32)]
     )
-    monkeypatch.setattr(drawing.os, "urandom", lambda n: next(words).tobytes())
+    seams.set(monkeypatch, "sums.os.urandom", lambda n: next(words).tobytes())
     assert drawing._below(2, 3).tolist() == [0, 2]
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base import plugins
 from privsketch.features import maps
 from privsketch.features.fixedpoint import TABLE_SIZE, Quantiser, table_index
 from privsketch.features.frequencies import FOURIER_LAWS
@@ -17,6 +16,7 @@ from privsketch.sketching.cost import design_cost
 from privsketch.sketching.joined import joined_sketch
 from privsketch.sketching.sums import exact_sums
 from privsketch.testing import without_noise
+from tests import seams
 
 TOP = 2**14
 ORIGIN = "triangle-waves 1.2"
@@ -52,7 +52,7 @@ def register(monkeypatch):
 
     def register(part, name="triangle"):
         points = {name: (FakePoint(part),)}
-        monkeypatch.setattr(plugins, "_registered", lambda group: points)
+        seams.set(monkeypatch, "plugins.registered", lambda group: points)
         maps._registered_map.cache_clear()
 
     yield register
@@ -193,7 +193,6 @@ def test_designs_refuse_harmonics_that_learners_would_misjudge(plan, register, p
 )
 def test_sums_are_those_of_the_definition(plan, options, monkeypatch):
     """Every record looked up in the table; masks are drawn once and used for both."""
-    from privsketch.sketching import sums
 
     design = plan(**options)
     records = np.resize(RECORDS, (300, design.dim))
@@ -206,8 +205,8 @@ def test_sums_are_those_of_the_definition(plan, options, monkeypatch):
         drawn.append(rng.random(shape) < 0.5)
         return drawn[-1]
 
-    monkeypatch.setattr(sums, "subsets", draw)
-    monkeypatch.setattr(sums, "bernoulli", draw)
+    seams.set(monkeypatch, "sums.subsets", draw)
+    seams.set(monkeypatch, "sums.bernoulli", draw)
     found = exact_sums([records], design, n_threads=1)
 
     frequencies, domain = design.frequencies, design.domain
@@ -288,7 +287,7 @@ def test_a_design_whose_map_is_not_installed_says_so(plan, register, tmp_path):
 
 def test_what_an_entry_point_names_is_imported(monkeypatch):
     point = EntryPoint("triangle", f"{__name__}:TRIANGLE", "privsketch.feature_maps")
-    monkeypatch.setattr(plugins, "_registered", lambda group: {"triangle": (point,)})
+    seams.set(monkeypatch, "plugins.registered", lambda group: {"triangle": (point,)})
     maps._registered_map.cache_clear()
     assert feature_map("triangle").bounds == TRIANGLE.bounds
     maps._registered_map.cache_clear()

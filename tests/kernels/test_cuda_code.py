@@ -36,6 +36,7 @@ from privsketch.kernels.cuda.records import (
 from privsketch.kernels.cuda.sums import SUM_UNITS, shape_for
 from privsketch.kernels.features import FEATURES
 from privsketch.kernels.kinds import I32, I64, Array
+from tests import seams
 
 LANES = np.arange(WARP)
 
@@ -335,7 +336,7 @@ class Library:
     ],
 )
 def test_why_there_is_no_device(library, words, no_caches, monkeypatch):
-    monkeypatch.setattr(driver, "_library", lambda: library)
+    seams.set(monkeypatch, "driver.library", lambda: library)
     driver.device.cache_clear()
     with pytest.raises(KernelError, match=words):
         driver.device.__wrapped__()

@@ -25,6 +25,7 @@ from privsketch.kernels import hadamard as module
 from privsketch.kernels.dense import ReferenceKernel
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.kernels.layout import Transform, orders
+from tests import seams
 
 MAPS = ("fourier", "one-bit")
 
@@ -275,8 +276,8 @@ def test_compiled_sums_are_those_of_the_dense_matrix(name, dim, n_features, n):
 @pytest.mark.parametrize("bits", [128, 256, 512])
 @pytest.mark.parametrize("dim", [64, 128, 500, 3000])
 def test_every_width_of_vectors_gives_the_same_sums(bits, dim, monkeypatch):
-    monkeypatch.setattr("privsketch.kernels.machine.vector_bits", lambda: bits)
-    monkeypatch.setattr(module, "_compile", module._compile.__wrapped__)
+    seams.set(monkeypatch, "machine.vector_bits", lambda: bits)
+    seams.set(monkeypatch, "hadamard.compile", module._compile.__wrapped__)
     for name in MAPS:
         compiled, definition = kernels(name, draw(2 * block_size(dim) - 5, dim))
         x = records(9, dim)
@@ -314,8 +315,8 @@ def test_sums_of_one_block(name):
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_only_features_that_are_kept_are_added(name, bits, monkeypatch):
-    monkeypatch.setattr("privsketch.kernels.machine.vector_bits", lambda: bits)
-    monkeypatch.setattr(module, "_compile", module._compile.__wrapped__)
+    seams.set(monkeypatch, "machine.vector_bits", lambda: bits)
+    seams.set(monkeypatch, "hadamard.compile", module._compile.__wrapped__)
     for dim, n_features, n in ((3, 70, 2100), (700, 1500, 150)):
         compiled, definition = kernels(name, draw(n_features, dim))
         x = records(n, dim)

@@ -12,6 +12,7 @@ from privsketch._base.errors import KernelError, MissingError, ParameterError, R
 from privsketch._base.threads import cached_once
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.quantiser import LANES, CompiledQuantiser
+from tests import seams
 
 DIMS = (1, 2, 3, 7, 8, 9, 10, 15, 16, 31, 63, 64, 65, 100, 300)
 FINE = {"bits": 18, "common_unit": True}
@@ -137,7 +138,7 @@ def test_nothing_is_written_beyond_the_room(monkeypatch):
         rooms.append((room, n * width))
         return room[: n * width].reshape(n, width)
 
-    monkeypatch.setattr("privsketch.kernels.quantiser._buffer", guarded)
+    seams.set(monkeypatch, "quantiser.buffer", guarded)
     for dim in (1, 3, 8, 10, 67):
         for domain in domains(dim):
             for n in (0, 1, 7, 8, 9, 13):
@@ -196,7 +197,7 @@ def test_threads_that_need_the_same_code_compile_it_once():
 
 
 def test_blocks_of_whole_numbers_are_those_of_all_records(monkeypatch):
-    monkeypatch.setattr("privsketch.kernels.quantiser._CACHED_FLOATS", 70)
+    seams.set(monkeypatch, "quantiser.CACHED_FLOATS", 70)
     for domain in domains(10):
         quantise = CompiledQuantiser(domain, **FINE)
         for x in layouts(table(33, 10)).values():

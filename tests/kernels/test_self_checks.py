@@ -6,19 +6,11 @@ import pytest
 import privsketch as ps
 from privsketch._base.errors import KernelError
 from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels import (
-    butterflies,
-    decoder,
-    dense,
-    features,
-    hadamard,
-    nearest,
-    pairs,
-    quantiser,
-)
+from privsketch.kernels import decoder, dense, features, hadamard, nearest, pairs, quantiser
 from privsketch.kernels.builder import Value, select
 from privsketch.kernels.kinds import DOUBLE, I16
 from privsketch.kernels.operations import fma, rint, trunc
+from tests import seams
 
 MODES = ("whole", "masked", "listed")
 WIDTHS = (128, 256, 512)
@@ -61,7 +53,7 @@ def refuses(compiled, *arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_kernels_agree_with_their_definitions(bits, monkeypatch):
-    monkeypatch.setattr("privsketch.kernels.machine.vector_bits", lambda: bits)
+    seams.set(monkeypatch, "machine.vector_bits", lambda: bits)
     dense.tile_size.cache_clear()
     for mode in MODES:
         for name in ("fourier", "one-bit", "quadratic"):
@@ -114,7 +106,7 @@ def test_one_wrong_phase_of_65536(monkeypatch):
         flipped = (index ^ 12_345) < 1  # at one index only
         return select(flipped, index ^ 0x8000, index)
 
-    monkeypatch.setattr(features.TableFeature, "halves", wrong)
+    seams.set(monkeypatch, "features.TableFeature.halves", wrong)
     for name in ("fourier", "one-bit"):
         for mode in MODES:
             refuses(compile_dense, name, mode)
@@ -134,10 +126,10 @@ def test_a_wrong_excess(name, feature, monkeypatch):
 
 @pytest.mark.slow
 def test_sums_that_are_widened_too_late(monkeypatch):
-    monkeypatch.setattr(features.FourierFeature, "max_records", 264)
+    seams.set(monkeypatch, "features.FourierFeature.max_records", 264)
     refuses(compile_dense, "fourier", "whole")
     refuses(compile_hadamard, "fourier", 64, False)
-    monkeypatch.setattr(features.FourierFeature, "max_records", 528)  # masks keep one half
+    seams.set(monkeypatch, "features.FourierFeature.max_records", 528)  # masks keep one half
     for mode in MODES:
         refuses(compile_dense, "fourier", mode)
     for size, masked in ((64, True), (1024, False)):
@@ -153,7 +145,7 @@ def test_one_record_of_two_left_out(half, monkeypatch):
         whole = found.bits_as(features.I32.vector(found.kind.lanes // 2))
         return (whole & half).bits_as(found.kind) if n_records == 2 else found
 
-    monkeypatch.setattr(features.TableFeature, "masked", wrong)
+    seams.set(monkeypatch, "features.TableFeature.masked", wrong)
     for name in ("fourier", "one-bit"):
         for mode in MODES:
             refuses(compile_dense, name, mode)
@@ -169,7 +161,7 @@ def test_products_that_round_otherwise(name, monkeypatch):
 
 
 def test_squares_of_products_without_their_sign(monkeypatch):
-    monkeypatch.setattr(Value, "signed_to", Value.unsigned_to)
+    seams.set(monkeypatch, "builder.Value.signed_to", Value.unsigned_to)
     for mode in MODES:
         refuses(compile_dense, "quadratic", mode)
 
@@ -178,7 +170,7 @@ def test_masks_upside_down(monkeypatch):
     def wrong(mask, one, other):
         return select(mask, other, one)
 
-    monkeypatch.setattr(features, "select", wrong)
+    seams.set(monkeypatch, "features.select", wrong)
     refuses(compile_dense, "fourier", "masked")
     refuses(compile_dense, "quadratic", "masked")
     refuses(compile_hadamard, "fourier", 64, True)
@@ -190,8 +182,8 @@ def test_pairs_of_columns_with_a_wrong_sign(monkeypatch):
         even = range(0, product.kind.lanes, 2)
         return product.shuffled(even) - product.shuffled([place + 1 for place in even])
 
-    monkeypatch.setattr(dense, "pairwise_products", wrong)
-    monkeypatch.setattr(butterflies, "pairwise_products", wrong)
+    seams.set(monkeypatch, "dense.pairwise_products", wrong)
+    seams.set(monkeypatch, "butterflies.pairwise_products", wrong)
     refuses(compile_dense)
     refuses(compile_hadamard)
 
@@ -206,17 +198,17 @@ def test_butterflies_the_wrong_way_round(size, monkeypatch):
                     a, b = values[low], values[high]
                     values[low], values[high] = a + b, b - a
 
-    monkeypatch.setattr(butterflies, "butterflies", wrong)
+    seams.set(monkeypatch, "butterflies.butterflies", wrong)
     refuses(compile_hadamard, "fourier", size)
 
 
 def test_one_pass_left_out(monkeypatch):
-    monkeypatch.setattr(butterflies._Batch, "butterfly_pass", lambda self, places, *, read: None)
+    seams.set(monkeypatch, "butterflies.Batch.butterfly_pass", lambda self, places, *, read: None)
     refuses(compile_hadamard, "fourier", 4096)
 
 
 def test_lanes_that_do_not_rotate(monkeypatch):
-    monkeypatch.setattr(butterflies, "rotate", lambda values, rotation: None)
+    seams.set(monkeypatch, "butterflies.rotate", lambda values, rotation: None)
     refuses(compile_hadamard, "one-bit", 128)
 
 
@@ -232,7 +224,7 @@ def test_a_wrong_coefficient_of_the_decoder(kind, relative, name, place, monkeyp
             coefficients[place] *= 1 + relative
         return coefficients
 
-    monkeypatch.setattr(decoder, "_coefficients", wrong)
+    seams.set(monkeypatch, "decoder.coefficients", wrong)
     refuses(compile_decoder, kind, True)
 
 
@@ -240,7 +232,7 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
     def wrong(a, b, c):
         return fma(a, b, -c) if hasattr(c, "kind") else fma(a, b, c)
 
-    monkeypatch.setattr(decoder, "fma", wrong)
+    seams.set(monkeypatch, "decoder.fma", wrong)
     for atom_widths in (False, True):
         refuses(compile_decoder, "double", atom_widths)
 
@@ -252,13 +244,13 @@ def test_merges_that_forget_the_second_atom(monkeypatch):
         self.routine.pointers["second"] = self.routine.pointers["first"]
         return right(self, *arguments)
 
-    monkeypatch.setattr(pairs._MergeWriter, "with_price", wrong)
+    seams.set(monkeypatch, "pairs.MergeWriter.with_price", wrong)
     for kind in ("float", "double"):
         refuses(pairs.compile_merges.__wrapped__, kind)
 
 
 def test_phases_with_a_wrong_sign(monkeypatch):
-    monkeypatch.setattr(pairs, "fma", lambda a, b, c: fma(a, b, -c))
+    seams.set(monkeypatch, "pairs.fma", lambda a, b, c: fma(a, b, -c))
     refuses(pairs.compile_phases.__wrapped__)
 
 
@@ -269,7 +261,7 @@ def test_the_decoder_without_its_last_derivative(monkeypatch):
         if name != "by_variance":
             right(self, name, *arguments)
 
-    monkeypatch.setattr(decoder._EvaluationWriter, "scatter", wrong)
+    seams.set(monkeypatch, "decoder.EvaluationWriter.scatter", wrong)
     refuses(compile_decoder, "float", True)
     compile_decoder("float", False)  # has none
 
@@ -284,13 +276,13 @@ def every_quantiser_is_refused(number="f8"):
 
 
 def test_limits_that_are_not_kept(monkeypatch):
-    monkeypatch.setattr(quantiser, "clip", lambda x, low, high: select(low < x, x, low))
+    seams.set(monkeypatch, "quantiser.clip", lambda x, low, high: select(low < x, x, low))
     every_quantiser_is_refused()
 
 
 def test_rounding_down_instead_of_to_the_nearest(monkeypatch):
-    monkeypatch.setattr(quantiser, "rint", trunc)
-    monkeypatch.setattr(quantiser, "rounded_integers", lambda x: trunc(x).signed_to(I16))
+    seams.set(monkeypatch, "quantiser.rint", trunc)
+    seams.set(monkeypatch, "quantiser.rounded_integers", lambda x: trunc(x).signed_to(I16))
     every_quantiser_is_refused()
 
 
@@ -299,7 +291,7 @@ def test_halves_away_from_zero(monkeypatch):
         nothing = x.constant(0.0)
         return trunc(x + select(x < nothing, x.constant(-0.5), x.constant(0.5)))
 
-    monkeypatch.setattr(quantiser, "rint", wrong)
+    seams.set(monkeypatch, "quantiser.rint", wrong)
     for layout in ("rows", "columns"):
         refuses(compile_quantiser, "f8", layout, "wholes")
 
@@ -319,12 +311,12 @@ def test_a_flag_that_is_never_raised(monkeypatch):
         self.all_finite[:] = unchanged
         return units
 
-    monkeypatch.setattr(quantiser._QuantiserRoutine, "quantised", wrong)
+    seams.set(monkeypatch, "quantiser.QuantiserRoutine.quantised", wrong)
     every_quantiser_is_refused("f4")
 
 
 def test_columns_that_are_not_turned(monkeypatch):
-    monkeypatch.setattr(quantiser, "transposed", lambda tile: tile)
+    seams.set(monkeypatch, "quantiser.transposed", lambda tile: tile)
     refuses(compile_quantiser, "f8", "columns", "wholes")
 
 
@@ -353,30 +345,32 @@ def every_cluster_sum_is_refused(modes=nearest.MODES, norms=(1, 2)):
 
 def test_of_centers_as_near_the_last_one(monkeypatch):
     # All modes that know which cluster it is; lengths are the same.
-    monkeypatch.setattr(nearest._Group, "is_nearer", lambda self, score, best: score <= best)
+    seams.set(monkeypatch, "nearest.Group.is_nearer", lambda self, score, best: score <= best)
     every_cluster_sum_is_refused(("sums", "residuals"))
     compile_clusters("lengths", 2)
 
 
 def test_residuals_that_are_rounded_to_the_nearest(monkeypatch):
-    monkeypatch.setattr(nearest, "trunc", rint)
+    seams.set(monkeypatch, "nearest.trunc", rint)
     every_cluster_sum_is_refused(("residuals",))
 
 
 def test_residuals_that_are_not_cut(monkeypatch):
-    monkeypatch.setattr(
-        nearest._Group, "factors", lambda self, length: [each.constant(1.0) for each in length]
+    seams.set(
+        monkeypatch,
+        "nearest.Group.factors",
+        lambda self, length: [each.constant(1.0) for each in length],
     )
     every_cluster_sum_is_refused(("residuals",))
 
 
 def test_lengths_with_signs(monkeypatch):
-    monkeypatch.setattr(nearest, "absolute", lambda x: x)
+    seams.set(monkeypatch, "nearest.absolute", lambda x: x)
     every_cluster_sum_is_refused(("residuals", "lengths"), norms=(1,))
 
 
 def test_squared_lengths_as_lengths(monkeypatch):
-    monkeypatch.setattr(nearest, "sqrt", lambda x: x)
+    seams.set(monkeypatch, "nearest.sqrt", lambda x: x)
     every_cluster_sum_is_refused(("residuals",), norms=(2,))
 
 
@@ -387,12 +381,12 @@ def test_columns_that_are_left_out(lanes, monkeypatch):
     def wrong(self, carried=None):
         return (pair for pair in right(self, carried) if pair[0] != lanes)
 
-    monkeypatch.setattr(nearest._Group, "columns", wrong)
+    seams.set(monkeypatch, "nearest.Group.columns", wrong)
     every_cluster_sum_is_refused(("sums", "residuals"))
 
 
 def test_bins_with_their_lower_edge(monkeypatch):
-    monkeypatch.setattr(nearest._Group, "is_below", lambda self, edge, length: edge <= length)
+    seams.set(monkeypatch, "nearest.Group.is_below", lambda self, edge, length: edge <= length)
     every_cluster_sum_is_refused(("lengths",))
 
 
@@ -403,7 +397,7 @@ def test_a_refused_kernel_is_not_kept(monkeypatch):
     arguments = hadamard.feature_map("fourier"), blocks, np.zeros(64, np.uint32)
     hadamard._compile.cache_clear()
     with monkeypatch.context() as planted:
-        planted.setattr(butterflies, "rotate", lambda values, rotation: None)
+        seams.set(planted, "butterflies.rotate", lambda values, rotation: None)
         for _ in range(2):
             refuses(hadamard.StructuredKernel, *arguments)
     hadamard.StructuredKernel(*arguments)

@@ -22,6 +22,7 @@ from privsketch.learning.cells.fit import (
     value_and_gradient,
 )
 from privsketch.learning.cells.path import significant, split_up
+from tests import seams
 
 SOME = Components(
     np.array([300.0, 200.0, 50.0]),  # the last is the background
@@ -404,7 +405,7 @@ def test_boxes_of_several_grids_are_summed_grid_by_grid(monkeypatch):
         np.ones(int((~heavy).sum()) + len(parts_low)),
         grids=cells.grids(along),
     )
-    monkeypatch.setattr(masses, "_LARGE_BLOCKS", 0)
+    seams.set(monkeypatch, "boxes.LARGE_BLOCKS", 0)
     fast = masses.partition_of(boxes)
     slow = replace(fast, blocks=())
     assert len(fast.blocks) == 1 + heavy.sum()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base import plugins
 from privsketch.testing import check_decoder
+from tests import seams
 
 CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
 
@@ -65,7 +65,7 @@ def registered(monkeypatch):
         for (point,) in points.values():
             vars(point).update(dist=Distribution())
         known = {"decoders": points}
-        monkeypatch.setattr(plugins, "_registered", lambda group: known.get(group, {}))
+        seams.set(monkeypatch, "plugins.registered", lambda group: known.get(group, {}))
 
     return register
 

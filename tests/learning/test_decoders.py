@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, nnls
 
-from privsketch.learning import problem
 from privsketch.learning.kmeans.density import cluster_density, grow_density, information_criterion
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.ompr import decode_ompr
@@ -35,6 +34,7 @@ from privsketch.learning.pruning import (
 )
 from privsketch.learning.refine import Evaluator, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty
+from tests import seams
 
 DECODERS = [decode_joint, decode_ompr]
 
@@ -262,7 +262,7 @@ def test_pruning_in_rounds_is_pruning_afresh(shape):
 @pytest.mark.parametrize("n_rows", [50, 20])
 @pytest.mark.parametrize("max_exchanges", [10, 1])
 def test_nonnegative_solution_is_that_of_least_squares(size, n_rows, max_exchanges, monkeypatch):
-    monkeypatch.setattr(problem, "MAX_EXCHANGES", max_exchanges)
+    seams.set(monkeypatch, "problem.MAX_EXCHANGES", max_exchanges)
     rng = np.random.default_rng(size)
     for _ in range(10):
         matrix, right = rng.standard_normal((n_rows, size)), rng.standard_normal(n_rows)

@@ -8,8 +8,6 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import privsketch as ps
-from privsketch.learning.mixture import gaussians as generalised
-from privsketch.learning.mixture import search as distortion
 from privsketch.learning.mixture.decoder import between
 from privsketch.learning.mixture.descent import (
     jacobian,
@@ -33,6 +31,7 @@ from privsketch.learning.mixture.gaussians import (
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
 from privsketch.learning.mixture.search import make_distortion, remove_cheapest
 from privsketch.models.mixture import GaussianMixtureModel
+from tests import seams
 from tests.chance import fixed_noise
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
@@ -233,8 +232,8 @@ def test_the_edge_and_the_signs_are_what_a_sample_shows():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("domain", [ps.Box(-1.2, 1.2, dim=2), ps.Ball(dim=2, radius=1.3)])
 def test_the_slopes_of_the_edge(kind, domain, monkeypatch):
-    monkeypatch.setattr(distortion, "MAX_OUTSIDE_DRAWS", 10**6)  # the same draws on either side
-    monkeypatch.setattr(distortion, "DRAWN_NUMBERS", 8_000)
+    seams.set(monkeypatch, "search.MAX_OUTSIDE_DRAWS", 10**6)  # the same draws on either side
+    seams.set(monkeypatch, "search.DRAWN_NUMBERS", 8_000)
     rng = np.random.default_rng(18)
     frequencies = rng.normal(size=(15, 2))
     start = random_gaussians(kind, dim=2)
@@ -387,7 +386,7 @@ def test_large_sketches_go_without_the_full_covariance(monkeypatch):
     X = draw(truth("diag"), 40_000, np.random.default_rng(13))
     sketch = ps.sketch(X, plan())
     exact = learn_gaussian_mixture(sketch, 3, covariance_type="diag")
-    monkeypatch.setattr(generalised, "MAX_DENSE_FEATURES", 50)
+    seams.set(monkeypatch, "gaussians.MAX_DENSE_FEATURES", 50)
     model = learn_gaussian_mixture(sketch, 3, covariance_type="diag")
     assert loss(model, truth("diag")) < 0.01
     ratio = model.standard_errors / exact.standard_errors

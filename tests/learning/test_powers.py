@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.learning import refine as powers
 from privsketch.learning.problem import Atoms, cost_and_gradient, features, make_target, problem_of
 from privsketch.learning.refine import cost_of_powers, refine, refine_powers
+from tests import seams
 
 
 def some_atoms(rng, size, dim, *, shared, round_ones):
@@ -49,7 +49,7 @@ def test_the_gradient_is_the_slope_of_the_cost(shared, round_ones):
 
 
 def test_second_powers_are_the_squares(monkeypatch):
-    monkeypatch.setattr(powers, "POWER", 2)
+    seams.set(monkeypatch, "refine.POWER", 2)
     rng = np.random.default_rng(2)
     atoms = some_atoms(rng, 4, 3, shared=False, round_ones=False)
     target = target_of(rng, atoms, lambda n: rng.uniform(-1, 1, n))

@@ -7,6 +7,7 @@ from privsketch.learning import uncertainty as module
 from privsketch.learning.problem import Atoms, features, make_target
 from privsketch.learning.refine import refine
 from privsketch.learning.uncertainty import assess
+from tests import seams
 
 N_RECORDS, NOISE = 4000, 40.0
 TRUTH = Atoms(
@@ -124,8 +125,8 @@ def test_expected_cost_of_one_wide_atom_is_the_closed_form():
 @pytest.mark.parametrize("shape", [(1, 1), (6, 1), (1, 3), (6, 3)])
 @pytest.mark.parametrize("fit_variances", [True, False])
 def test_inner_products_from_phases_are_those_of_the_derivatives(shape, fit_variances, monkeypatch):
-    monkeypatch.setattr(module, "MAX_DENSE_ATOMS", 0)
-    monkeypatch.setattr(module, "PAIR_NUMBERS", 1)  # hence two blocks
+    seams.set(monkeypatch, "uncertainty.MAX_DENSE_ATOMS", 0)
+    seams.set(monkeypatch, "uncertainty.PAIR_NUMBERS", 1)  # hence two blocks
     rng = np.random.default_rng(5)
     frequencies = rng.standard_normal((300, 3))
     target = make_target(frequencies, np.zeros(300, complex)).astype(np.float32)

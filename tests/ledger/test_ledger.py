@@ -19,6 +19,7 @@ from privsketch.ledger.accounting import Amount
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
+from tests import seams
 
 
 @pytest.fixture
@@ -365,10 +366,9 @@ def test_negative_costs_give_nothing_back(ledger):
 
 
 def test_a_ledger_above_its_limit_is_found(ledger, monkeypatch):
-    from privsketch.ledger.accounting import Limit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Limit, "allows", lambda *_: True)
+        seams.set(patch, "accounting.Limit.allows", lambda *_: True)
         for _ in range(3):
             ledger.reserve("visits", Cost(0.5), what="")
     assert [problem for problem in ledger.check() if "above its limit" in problem]

@@ -10,15 +10,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import privsketch as ps
-from privsketch.ledger import entry
 from privsketch.ledger.entry import ProcessCosts
+from tests import seams
 
 BOX = ps.Box(-1, 1, dim=2)
 
 
 @pytest.fixture(autouse=True)
 def new_tally(monkeypatch):
-    monkeypatch.setattr(entry, "PROCESS_COSTS", ProcessCosts())
+    seams.set(monkeypatch, "entry.PROCESS_COSTS", ProcessCosts())
 
 
 def records(seed, count=2000):

@@ -16,9 +16,9 @@ import pytest
 from benchmarks import ledger as schedules
 from privsketch._base.errors import FileError
 from privsketch.ledger import store
-from privsketch.ledger.accounting import Limit
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
+from tests import seams
 from tests.commands import modules_after
 
 REPOSITORY = Path(__file__).parents[2]
@@ -63,8 +63,8 @@ def test_many_processes_and_kills_on_a_disk(tmp_path):
 
 
 def test_schedules_find_a_limit_that_is_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(Limit, "allows", lambda *_: True)
-    monkeypatch.setattr(Ledger, "check", lambda _: [])
+    seams.set(monkeypatch, "accounting.Limit.allows", lambda *_: True)
+    seams.set(monkeypatch, "book.Ledger.check", lambda _: [])
     with pytest.raises(AssertionError, match=r"above the limit|1e-300 more was allowed"):
         schedules.run(tmp_path, 0, 10.0, 6)
 
@@ -237,7 +237,7 @@ def test_threads_take_turns(tmp_path):
 def test_who_waits_too_long_is_told(tmp_path, monkeypatch):
     ledger = Ledger.create(tmp_path / "a.ledger")
     ledger.add("x", epsilon=1)
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.2)
+    seams.set(monkeypatch, "store.BUSY_SECONDS", 0.2)
     other = sqlite3.connect(ledger.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(FileError, match="other processes"):

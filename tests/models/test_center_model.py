@@ -14,8 +14,8 @@ from privsketch.clustering.choose import cluster_by
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
-from privsketch.pages.report import html
 from privsketch.pages.report.html import report_page, save_report
+from tests import seams
 from tests.html_page import Page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
@@ -276,7 +276,7 @@ def test_of_many_columns_those_are_shown_in_which_centers_differ():
 
 
 def test_without_matplotlib_the_page_has_no_plots(monkeypatch):
-    monkeypatch.setattr(html, "find_spec", lambda name: None)
+    seams.set(monkeypatch, "html.find_spec", lambda name: None)
     page = report_page(some_model())
     assert "<svg" not in page
     assert "Plots need matplotlib" in page

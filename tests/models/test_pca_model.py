@@ -11,9 +11,9 @@ from privsketch._base.formats import document
 from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
-from privsketch.pages.report import html as pages
 from privsketch.pages.report.html import report_page, save_report
 from privsketch.testing import without_noise
+from tests import seams
 from tests.chance import fixed_noise
 from tests.oracles import missed_variance
 
@@ -284,7 +284,7 @@ def test_the_page_of_another_design_is_refused(example, records):
 
 
 def test_without_matplotlib_the_page_has_no_plots(example, monkeypatch):
-    monkeypatch.setattr(pages, "find_spec", lambda name: None)
+    seams.set(monkeypatch, "html.find_spec", lambda name: None)
     page = report_page(*example)
     assert "<svg" not in page
     assert "Plots need matplotlib" in page

@@ -16,6 +16,7 @@ from privsketch.noise.samplers import (
     discrete_gaussian,
     discrete_laplace,
 )
+from tests import seams
 
 ALARM = 1e-7  # of every statistical test here
 SCALES = [0.5, 0.7, 1.0, 3.7, 31.0, 32.0, 33.5, 64.0, 500.25]
@@ -221,7 +222,7 @@ def test_the_proposal_has_the_scale_that_its_acceptance_is_for(sigma, monkeypatc
         seen.append(law.scale)
         return right(count, law, *rest)
 
-    monkeypatch.setattr(samplers, "_laplace", note)
+    seams.set(monkeypatch, "samplers.laplace", note)
     draws = discrete_gaussian(2000, sigma)
     assert seen[0] == math.floor(sigma) + 1
     # The mean square of 2000 draws, 6 standard errors: 2e-9.
@@ -232,8 +233,8 @@ def test_the_proposal_has_the_scale_that_its_acceptance_is_for(sigma, monkeypatc
 def test_draws_beyond_64_bits_are_right_modulo_2_to_the_64(upper, monkeypatch):
     """And what is 2^64 times something is no zero, which would be drawn again if it is negative."""
     law = samplers._geometric_law(Fraction(2**56))
-    monkeypatch.setattr(samplers, "_upper", lambda first, *_: np.full(len(first), upper))
-    monkeypatch.setattr(samplers, "_low", lambda words, *_: np.zeros(len(words), dtype=np.int64))
+    seams.set(monkeypatch, "samplers.upper", lambda first, *_: np.full(len(first), upper))
+    seams.set(monkeypatch, "samplers.low", lambda words, *_: np.zeros(len(words), dtype=np.int64))
     far = {}
     values = samplers._laplace(100, law, os.urandom, far)
     assert len(far) == 100
@@ -254,7 +255,7 @@ def test_gaussian_proposals_beyond_64_bits_are_judged_by_where_they_are(monkeypa
             far.update(far_away)
         return values
 
-    monkeypatch.setattr(samplers, "_laplace", beyond)
+    seams.set(monkeypatch, "samplers.laplace", beyond)
     draws = discrete_gaussian(50, 2.0**55)
     assert calls
     assert not (draws == 7).any()

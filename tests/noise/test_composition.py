@@ -18,6 +18,7 @@ from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import epsilon_of_rho, log_delta_zcdp, rho_of_budget
 from privsketch.noise.composition import loss_distribution
 from privsketch.noise.mechanism import gaussian_law, laplace_law
+from tests import seams
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 RECORDS = np.random.default_rng(0).uniform(-1, 1, (400, 2))
@@ -400,7 +401,7 @@ def test_a_numerical_bound_is_best_only_if_asked_for(receipts):
 
 
 def test_without_dp_accounting_its_bounds_are_left_out(receipts, monkeypatch):
-    monkeypatch.setattr("privsketch.noise.composition.find_spec", lambda name: None)
+    seams.set(monkeypatch, "composition.find_spec", lambda name: None)
     found = ps.compose([receipts["gaussian"], receipts["cube"]])
     assert [bound.name for bound in found.bounds] == ["basic", "zcdp"]
 

@@ -22,6 +22,7 @@ from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import add_noise, laplace_law
 from privsketch.testing import Tape, exact_answer
+from tests import seams
 
 COLUMNS, CLUSTERS = range(2, 1001), range(1, 65)
 SOME = [(2, 1), (2, 64), (3, 7), (10, 10), (100, 5), (1000, 3), (1000, 64)]
@@ -38,7 +39,7 @@ def shares_of(run, monkeypatch):
     def seen(budget, weights):
         raise SharesSeenError(dict(weights))
 
-    monkeypatch.setattr(run_module, "Shares", seen)
+    seams.set(monkeypatch, "run.Shares", seen)
     with pytest.raises(SharesSeenError) as caught:
         run()
     monkeypatch.undo()
@@ -180,7 +181,7 @@ def test_a_swap_overspends_and_ours_is_none():
 
 @pytest.mark.parametrize("dim", [5, 10, 1000])
 def test_a_swap_of_shares_is_refused(dim, monkeypatch):
-    monkeypatch.setattr(lloyd, "split", swapped)
+    seams.set(monkeypatch, "lloyd.split", swapped)
     table, domain = tables(dim)
     with pytest.raises(ParameterError, match="add up to 1"):
         clustered(
@@ -265,11 +266,15 @@ def test_runs_of_clustering_spend_their_budget(dim, k, neighbours):
 def quick_starts(monkeypatch):
     """Public places to start from, without the search for the farthest ones."""
     right = aggregate.start_centers
-    monkeypatch.setattr(
-        aggregate, "start_centers", lambda domain, k, start, seed: right(domain, k, "uniform", seed)
+    seams.set(
+        monkeypatch,
+        "aggregate.start_centers",
+        lambda domain, k, start, seed: right(domain, k, "uniform", seed),
     )
-    monkeypatch.setattr(
-        em, "start_centers", lambda domain, k, start, seed: right(domain, k, "uniform", seed)
+    seams.set(
+        monkeypatch,
+        "em.start_centers",
+        lambda domain, k, start, seed: right(domain, k, "uniform", seed),
     )
 
 

@@ -30,6 +30,7 @@ import privsketch as ps
 from privsketch.tables.persons import Key
 from privsketch.tables.untyped import excel, lines
 from privsketch.tables.untyped.format import ENCODINGS, MULTIBYTE
+from tests import seams
 from tests.reading import read_blocks
 
 N = 6
@@ -38,7 +39,7 @@ N = 6
 @pytest.fixture(autouse=True)
 def one_key(monkeypatch):
     """Which record of a person counts is the same in every run."""
-    monkeypatch.setattr("privsketch.tables.persons.Key", lambda: Key((1, 2, 3, 4)))
+    seams.set(monkeypatch, "persons.Key", lambda: Key((1, 2, 3, 4)))
 
 
 COLUMNS = ("x", "y", "note", "label", "person")

@@ -20,6 +20,7 @@ import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.tables import persons
 from privsketch.testing import replay
+from tests import seams
 from tests.reading import read_blocks
 
 _FixedKey = persons.Key
@@ -27,8 +28,8 @@ _FixedKey = persons.Key
 
 @pytest.fixture(autouse=True)
 def fixed_key(monkeypatch):
-    monkeypatch.setattr(persons, "Key", lambda: _FixedKey((3, 1, 4, 1)))
-    monkeypatch.setattr("privsketch.sketching.engines.dask.Key", persons.Key)
+    seams.set(monkeypatch, "persons.Key", lambda: _FixedKey((3, 1, 4, 1)))
+    seams.set(monkeypatch, "dask.Key", persons.Key)
 
 
 def sketched(schema, **options):
@@ -240,8 +241,10 @@ def test_dates_with_and_without_a_zone_in_one_column(tmp_path):
 
 def test_a_tie_of_hashes_is_settled_by_values(monkeypatch):
     """Whatever the order of rows and of persons."""
-    monkeypatch.setattr(
-        persons, "row_hashes", lambda values, key: np.zeros(len(values), dtype=np.uint64)
+    seams.set(
+        monkeypatch,
+        "persons.row_hashes",
+        lambda values, key: np.zeros(len(values), dtype=np.uint64),
     )
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"who": np.arange(60) % 20, "x": rng.random(60)})

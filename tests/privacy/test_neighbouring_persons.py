@@ -24,6 +24,7 @@ from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.sketching.build import engine_sums
 from privsketch.tables import persons
 from privsketch.testing import replay
+from tests import seams
 from tests.privacy.test_replay import SharedDraws
 
 COLUMNS = [
@@ -49,10 +50,10 @@ def fixed_key(monkeypatch, request):
     """The same key in both runs, as `for every key` asks; another one for every test."""
     seed = zlib.crc32(request.node.name.encode())
     words = np.random.default_rng(seed).integers(0, 2**64, 4, dtype=np.uint64)
-    monkeypatch.setattr(persons, "Key", lambda: _FixedKey(tuple(map(int, words))))
-    monkeypatch.setattr("privsketch.sketching.engines.dask.Key", persons.Key)
-    monkeypatch.setattr("privsketch.sketching.engines.spark.Key", persons.Key)
-    monkeypatch.setattr(aggregate, "drawn_words", SharedDraws())
+    seams.set(monkeypatch, "persons.Key", lambda: _FixedKey(tuple(map(int, words))))
+    seams.set(monkeypatch, "dask.Key", persons.Key)
+    seams.set(monkeypatch, "spark.Key", persons.Key)
+    seams.set(monkeypatch, "aggregate.drawn_words", SharedDraws())
 
 
 _FixedKey = persons.Key
@@ -289,10 +290,10 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_way_in(tmp_path, monkeypatch, way, change):
-    monkeypatch.setattr(persons, "CHUNK_BYTES", 400)  # several chunks
-    monkeypatch.setattr("privsketch.tables.memory.BLOCK_VALUES", 40)
-    monkeypatch.setattr("privsketch.tables.memory.WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.spill.MEMORY_BYTES", 500)  # most of them in a file
+    seams.set(monkeypatch, "persons.CHUNK_BYTES", 400)  # several chunks
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", 40)
+    seams.set(monkeypatch, "memory.WIDE_ROWS", 1)
+    seams.set(monkeypatch, "spill.MEMORY_BYTES", 500)  # most of them in a file
 
     def run(table):
         return SKETCHES[0](WAYS[way](table, tmp_path), DROP, "add-remove")
@@ -408,7 +409,7 @@ def first_come(right):
 @pytest.mark.parametrize("rule", [others_decide, first_come], ids=lambda rule: rule.__name__)
 def test_a_rule_that_lets_others_decide_is_caught(monkeypatch, rule):
     assert times_caught("many rows") == 0
-    monkeypatch.setattr(persons, "row_hashes", rule(persons.row_hashes))
+    seams.set(monkeypatch, "persons.row_hashes", rule(persons.row_hashes))
     assert times_caught("many rows") >= 8
 
 
@@ -418,7 +419,7 @@ def test_persons_who_share_a_hash_would_be_caught(monkeypatch):
     def few(ids, key):
         return (ids.view(np.uint64) % np.uint64(7)) << np.uint64(60)
 
-    monkeypatch.setattr(persons, "person_hashes", few)
+    seams.set(monkeypatch, "persons.person_hashes", few)
     assert times_caught("many rows") >= 2
 
 
@@ -434,8 +435,8 @@ def test_a_row_for_each_nobody_would_be_caught(monkeypatch):
 
 def test_keeping_more_than_declared_is_caught(monkeypatch):
     right = persons._reduced
-    monkeypatch.setattr(
-        persons, "_reduced", lambda words, texts, most: right(words, texts, most + 1)
+    seams.set(
+        monkeypatch, "persons.reduced", lambda words, texts, most: right(words, texts, most + 1)
     )
     with pytest.raises(AssertionError, match="more than a law declares"):
         require_private(SKETCHES[0], DROP, "add-remove", "equal rows")

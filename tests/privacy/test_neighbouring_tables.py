@@ -38,7 +38,8 @@ from privsketch.tables.carried import RecordFiles
 from privsketch.tables.reading import read_blocks as part_blocks
 from privsketch.tables.reading import read_parts
 from privsketch.tables.table import kind_of
-from privsketch.tables.untyped import lines, text
+from privsketch.tables.untyped import lines
+from tests import seams
 from tests.reading import read_blocks, read_sparse_blocks, selection_of
 from tests.workbooks import Fault, Formula, write_workbook
 
@@ -54,12 +55,12 @@ NO_HEADER = {"header": False}
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
-    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.files.FILE_VALUES", 10)
-    monkeypatch.setattr("privsketch.tables.files.SENT_VALUES", 10)
-    monkeypatch.setattr(text, "BLOCK_BYTES", 128)
-    monkeypatch.setattr("privsketch.tables.untyped.lines._PIECE", 7)
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", 8)
+    seams.set(monkeypatch, "memory.WIDE_ROWS", 1)
+    seams.set(monkeypatch, "files.FILE_VALUES", 10)
+    seams.set(monkeypatch, "files.SENT_VALUES", 10)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 128)
+    seams.set(monkeypatch, "lines.PIECE", 7)
 
 
 def rows_of(blocks, dim=2):
@@ -173,7 +174,7 @@ def test_csv(tmp_path, records, quote_all, end, last_end, name):
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_every_place_of_a_block_s_end(tmp_path, monkeypatch, size, ending):
     """Quoted line breaks, doubled quotes and characters of several bytes at all distances."""
-    monkeypatch.setattr(text, "BLOCK_BYTES", size)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", size)
     notes = ["a\nb", "c\r\nd", 'he said ""', ",\r\n,", "語\n語", '"\n"', "", "\n\n"]
     records = [(str(i), note, str(-i)) for i, note in enumerate(notes * 4)]
     for padding in range(size):
@@ -338,7 +339,7 @@ def test_missing_values_of_one_column_at_every_place_of_a_block_s_end(
     (tmp_path / name).write_bytes((end.join(["x", *cells]) + end).encode())
     wanted = np.array([[as_number(cell)] for cell in cells])
     for size in range(24, 80):
-        monkeypatch.setattr(text, "BLOCK_BYTES", size)
+        seams.set(monkeypatch, "text.BLOCK_BYTES", size)
         assert_same(rows_of(read_blocks(tmp_path / name, 1), 1), wanted)
 
 
@@ -366,7 +367,7 @@ def test_line_breaks_in_quotes_of_a_column_that_nobody_reads(tmp_path):
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("engine", ["threads", "dask"])
 def test_one_byte_of_a_note_moves_no_sum(tmp_path, make_design, no_noise, monkeypatch, engine):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 2**12)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 2**12)
     design = make_design(dim=2)
     sums = [
         ps.sketch(attack(tmp_path, "t.csv", first), design, columns=COLUMNS, engine=engine).values
@@ -984,7 +985,7 @@ def test_no_error_keeps_one_that_quotes_a_record(tmp_path, make_design):
 
 def test_a_first_record_is_read_as_all_others_are(tmp_path, monkeypatch):
     """Without a header nothing is asked of it that is not asked of the next one."""
-    monkeypatch.setattr(text, "BLOCK_BYTES", 2**20)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 2**20)
     for note in (b"a" * 200_000, b"\xff\xfe", b'"a\r\nb"', b'""'):
         for order in ([note, b"b"], [b"b", note]):
             (tmp_path / "t.csv").write_bytes(b"".join(b"1,%s,2\r\n" % cell for cell in order))
@@ -994,7 +995,7 @@ def test_a_first_record_is_read_as_all_others_are(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("before", [65_534, 65_535, 65_536])
 def test_a_header_whose_line_break_is_cut_in_two(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 2**20)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 2**20)
     header = b"x" * (before - 1)
     (tmp_path / "t.csv").write_bytes(header + b"\r\n1\r\n2\r\n")
     assert_same(rows_of(read_blocks(tmp_path / "t.csv", 1), 1), np.array([[1.0], [2.0]]))

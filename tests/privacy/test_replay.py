@@ -21,7 +21,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import RecordError
-from privsketch.clustering import cells, passes
+from privsketch.clustering import cells
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
 from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.passes import Passes
@@ -33,6 +33,7 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.noise import account as shares
 from privsketch.noise.account import Account, Shares
 from privsketch.testing import Tape, replay
+from tests import seams
 
 RELATIONS = ["add-remove", "replace"]
 N_RECORDS = 60
@@ -156,16 +157,16 @@ class SharedDraws:
 
 @pytest.fixture(autouse=True)
 def shared_draws(monkeypatch):
-    monkeypatch.setattr(aggregate, "drawn_words", SharedDraws())
+    seams.set(monkeypatch, "aggregate.drawn_words", SharedDraws())
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """What is found from public facts by a search is found once."""
     right = Shares.part
-    monkeypatch.setattr(Shares, "part", lambda self, name: _part(right, self, name))
+    seams.set(monkeypatch, "account.Shares.part", lambda self, name: _part(right, self, name))
     if hasattr(pipeline, "plan_pipeline"):
-        monkeypatch.setattr(pipeline, "plan_pipeline", _planned)
+        seams.set(monkeypatch, "method.plan_pipeline", _planned)
 
 
 _parts: dict = {}
@@ -277,7 +278,7 @@ def test_order_blocks_and_threads_change_nothing(method, monkeypatch):
     shuffled = table[np.random.default_rng(0).permutation(len(table))]
     tape, parts = Tape(), [shuffled[:1], shuffled[1:40], shuffled[40:]]
     first = tape.recorded(lambda: method(table, "replace", n_threads=1))
-    monkeypatch.setattr(passes, "_CHUNK_VALUES", 7 * method.dim)
+    seams.set(monkeypatch, "passes.CHUNK_VALUES", 7 * method.dim)
     second = tape.replayed(lambda: method(parts, "replace", n_threads=3))
     for question, after in zip(tape.questions, tape.again, strict=True):
         np.testing.assert_array_equal(question.values, after)
@@ -377,7 +378,7 @@ def test_shares_of_a_large_delta_are_found(epsilon, delta, monkeypatch):
         assert left > 0, "the search does not end"
         return right(*args)
 
-    monkeypatch.setattr(shares, "rho_of_budget", counted)
+    seams.set(monkeypatch, "account.rho_of_budget", counted)
     weights = {"small": Fraction(1, 1000), "large": Fraction(999, 1000)}
     parts = [Shares(ps.Budget(epsilon, delta), weights).part(name) for name in weights]
     rhos = [Fraction(right(part.epsilon, part.delta)) for part in parts]

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import passes
 from privsketch.clustering.baselines import grid, lloyd
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import (
@@ -42,6 +41,7 @@ from privsketch.noise import mechanism
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.testing import questions, replaced_noise, without_noise
+from tests import seams
 from tests.oracles import account_of, permute_and_flip
 
 RELATIONS = ["add-remove", "replace"]
@@ -240,7 +240,7 @@ def table_of(rows, dim):
 @pytest.fixture
 def one_bit(monkeypatch):
     """Coordinates -1, 0 and 1."""
-    monkeypatch.setattr(passes, "_MAX_BITS", 1)
+    seams.set(monkeypatch, "passes.MAX_BITS", 1)
 
 
 @pytest.fixture
@@ -248,10 +248,12 @@ def quick_shares(monkeypatch):
     """Shares of budgets with delta, which take a search, are looked for once."""
     right = Shares.part
     known = cache(lambda budget, weights, name: right(Shares(budget, dict(weights)), name))
-    monkeypatch.setattr(
-        Shares, "part", lambda self, name: known(self.budget, tuple(self.weights.items()), name)
+    seams.set(
+        monkeypatch,
+        "account.Shares.part",
+        lambda self, name: known(self.budget, tuple(self.weights.items()), name),
     )
-    monkeypatch.setattr(mechanism, "rho_of_budget", cache(mechanism.rho_of_budget))
+    seams.set(monkeypatch, "mechanism.rho_of_budget", cache(mechanism.rho_of_budget))
 
 
 @pytest.fixture
@@ -261,7 +263,7 @@ def no_doubling(monkeypatch):
         right = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *args, right=right: _as_add_remove(right, args))
     right_laplace = accounts.laplace_law
-    monkeypatch.setattr(accounts, "laplace_law", lambda l1, *rest: right_laplace(l1 // 2, *rest))
+    seams.set(monkeypatch, "account.laplace_law", lambda l1, *rest: right_laplace(l1 // 2, *rest))
 
 
 def _as_add_remove(right, args):
@@ -336,8 +338,10 @@ def test_a_doubling_that_trees_forget_is_caught():
 
 def test_a_level_that_is_not_paid_is_caught(monkeypatch):
     right = tree.threshold_law
-    monkeypatch.setattr(
-        tree, "threshold_law", lambda t, n, e, r: right(t, n, 2 * e, r).charged(e, 0.0, r)
+    seams.set(
+        monkeypatch,
+        "cubes.threshold_law",
+        lambda t, n, e, r: right(t, n, 2 * e, r).charged(e, 0.0, r),
     )
     run = tree_run("add-remove", 2, 2)
     assert worst_loss(run, pairs_of(LINE, 2, "add-remove")) == pytest.approx(3.0)
@@ -398,7 +402,7 @@ def test_a_doubling_that_swaps_forget_is_caught():
 
 def test_a_width_that_is_halved_is_caught(monkeypatch):
     right = accounts.choice_law
-    monkeypatch.setattr(accounts, "choice_law", lambda w, *rest: right(w // 2, *rest))
+    seams.set(monkeypatch, "account.choice_law", lambda w, *rest: right(w // 2, *rest))
     assert worst_loss(swap_run("add-remove", 2), crowd_pairs("add-remove")) > 3.0
 
 
@@ -451,7 +455,7 @@ def test_a_doubling_that_recovery_forgets_is_caught():
 
 @pytest.mark.usefixtures("few_bits")
 def test_the_radius_for_an_l1_norm_is_caught(monkeypatch):
-    monkeypatch.setattr(Passes, "l1", property(lambda passes: int(passes.limits.max())))
+    seams.set(monkeypatch, "passes.Passes.l1", property(lambda passes: int(passes.limits.max())))
     assert worst_loss(recovery_run("add-remove", 2), pairs_of(grid_points(2), 1, "add-remove")) > 1
 
 
@@ -467,7 +471,7 @@ def test_noise_that_skips_empty_clusters_is_caught(monkeypatch):
         )
         return noisy, scale
 
-    monkeypatch.setattr(Account, "laplace", skipping)
+    seams.set(monkeypatch, "account.Account.laplace", skipping)
     pairs = pairs_of(grid_points(1), 1, "add-remove")
     assert worst_loss(recovery_run("add-remove", 1), pairs) == math.inf
 
@@ -528,7 +532,7 @@ def test_rounds_of_lloyds(kind, neighbours, n_rounds):
 @pytest.mark.parametrize("kind", ["laplace-joint", "laplace"])
 def test_half_the_norm_of_lloyds_rounds_is_caught(monkeypatch, kind):
     right = accounts.laplace_law
-    monkeypatch.setattr(accounts, "laplace_law", lambda l1, *rest: right(-(-l1 // 2), *rest))
+    seams.set(monkeypatch, "account.laplace_law", lambda l1, *rest: right(-(-l1 // 2), *rest))
     assert worst_loss(lloyd_run(kind, "add-remove", 1), pairs_of(HALVES, 1, "add-remove")) > 2
 
 
@@ -540,7 +544,7 @@ def test_half_the_cube_is_caught(monkeypatch):
         law = right(*args)
         return replace(law, scale=law.scale / 2)
 
-    monkeypatch.setattr(lloyd, "cube_law", half)
+    seams.set(monkeypatch, "lloyd.cube_law", half)
     assert worst_loss(lloyd_run("cube", "replace", 1), pairs_of(HALVES, 1, "replace")) > 2
 
 

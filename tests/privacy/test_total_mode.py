@@ -7,9 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch.tables import memory
 from privsketch.tables.carried import RecordFiles
-from privsketch.tables.untyped import text
+from tests import seams
 from tests.privacy import odd_records
 from tests.reading import read_blocks
 
@@ -34,8 +33,8 @@ def test_no_odd_record_stops_a_release_or_moves_others(tmp_path, kind):
 
 
 def test_a_planted_stop_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(text.TextFile, "require_mendable", lambda file: None)
-    monkeypatch.setattr("privsketch.tables.untyped.text.MendedLines.fits", lambda *_: True)
+    seams.set(monkeypatch, "text.TextFile.require_mendable", lambda file: None)
+    seams.set(monkeypatch, "text.MendedLines.fits", lambda *_: True)
 
     def tried():
         for seed in range(60):
@@ -64,10 +63,10 @@ def test_every_line_is_one_record_whatever_stands_beside_it(tmp_path, lines, end
     """Read by itself, behind others, and where the first reading gives up at any place."""
     alone = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "BLOCK_VALUES", 8)
-        patch.setattr(memory, "WIDE_ROWS", 1)
-        patch.setattr(text, "BLOCK_BYTES", 64)
-        patch.setattr("privsketch.tables.untyped.lines._PIECE", 7)
+        seams.set(patch, "memory.BLOCK_VALUES", 8)
+        seams.set(patch, "memory.WIDE_ROWS", 1)
+        seams.set(patch, "text.BLOCK_BYTES", 64)
+        seams.set(patch, "lines.PIECE", 7)
         for line in lines:
             (tmp_path / "one.csv").write_bytes(f"x,label\n{line}{end}".encode())
             (row,) = rows_of(tmp_path / "one.csv")
@@ -98,7 +97,7 @@ def test_every_line_is_one_record_whatever_stands_beside_it(tmp_path, lines, end
     ],
 )
 def test_what_becomes_of_a_line(tmp_path, monkeypatch, line, wanted):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 256)
     lines = ["x,label", "1,blue", line, "-1,blue", ""]
     (tmp_path / "t.csv").write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
     found = rows_of(tmp_path / "t.csv")
@@ -309,7 +308,7 @@ def test_a_number_in_a_text_is_one_whatever_type_its_column_has():
 
 
 def test_unknown_bytes_make_no_line_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 256)
     for odd in (b"0.25", b"abc"):
         line = b"0.5,red," + b"\xff" * 240
         (tmp_path / "t.csv").write_bytes(b"x,label,note\n" + line + b"\n" + odd + b",red,a\n")
@@ -347,8 +346,8 @@ def test_a_date_beyond_the_first_year():
 
 
 def test_a_first_line_that_is_very_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(text, "_more", lambda stream, data: data + bytes(stream.read(64)))
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 256)
+    seams.set(monkeypatch, "text.more", lambda stream, data: data + bytes(stream.read(64)))
     (tmp_path / "t.csv").write_text("0.5," + "z" * 400 + "\n1,blue\n")
     found = rows_of(tmp_path / "t.csv", columns=[0, 1], header=False)
     assert (found == [[0.5, *OTHER], [1, *BLUE]]).all()

@@ -20,12 +20,12 @@ import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import document
 from privsketch.projection import analysis
-from privsketch.projection import distances as distances_module
 from privsketch.projection.analysis import cluster_released, inertia, nearest_rows
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.distances import Distances, Released
 from privsketch.projection.matrix import fresh_matrix
 from privsketch.projection.rows import Projection
+from tests import seams
 
 LIMIT = 5.5  # standard errors
 
@@ -246,7 +246,7 @@ def test_descriptions_that_nothing_released_has_are_refused(change, tmp_path):
 
 @pytest.fixture
 def small_strips(monkeypatch):
-    monkeypatch.setattr(distances_module, "VALUES_AT_ONCE", 64)
+    seams.set(monkeypatch, "distances.VALUES_AT_ONCE", 64)
 
 
 def test_matrix_is_plain_distances_less_the_noise(small_strips):
@@ -495,8 +495,8 @@ def test_distances_to_many_centers_are_in_memory_by_strips():
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(analysis, "QUERIES_AT_ONCE", 7)
-    monkeypatch.setattr(analysis, "CANDIDATES_AT_ONCE", 11)
+    seams.set(monkeypatch, "analysis.QUERIES_AT_ONCE", 7)
+    seams.set(monkeypatch, "analysis.CANDIDATES_AT_ONCE", 11)
 
 
 def test_nearest_rows_of_one_release_are_those_of_plain_distances(small_tiles):

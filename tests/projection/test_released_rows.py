@@ -29,6 +29,7 @@ from privsketch.projection.matrix import (
     public_matrix,
 )
 from privsketch.testing import without_noise
+from tests import seams
 
 BUDGET = ps.Budget(1.0, 1e-6, "replace")
 
@@ -163,7 +164,7 @@ def test_entries_are_as_accurate_as_calibrations_say(monkeypatch):
     words = rng.integers(0, 2**64, size=(300, 3), dtype=np.uint64, endpoint=False)
     words[:40, 0] >>= np.arange(40, dtype=np.uint64)  # small uniform numbers, far tails
     words[40:60, 0] = 2**64 - 1 - np.arange(20, dtype=np.uint64)  # and some close to 1
-    monkeypatch.setattr(module.os, "urandom", lambda count: words.tobytes()[:count])
+    seams.set(monkeypatch, "matrix.os.urandom", lambda count: words.tobytes()[:count])
     entries = module.fresh_matrix(100, 6).integers.reshape(-1)
     with mpmath.workdps(50):
         for i, (high, low, angle) in enumerate(words.tolist()):

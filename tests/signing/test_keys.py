@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import canonical_json
-from privsketch.signing import encryption
 from privsketch.signing.keys import is_locked
+from tests import seams
 
 SECRET = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"  # RFC 8032, test 1
 PUBLIC = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
@@ -33,13 +33,13 @@ def key():
 @pytest.fixture
 def quick_lock(monkeypatch):
     """A lock that takes no time, and no memory, to try."""
-    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
+    seams.set(monkeypatch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
 
 
 @pytest.fixture
 def fixed_lock(monkeypatch):
     """Salt and nonce that are known."""
-    monkeypatch.setattr(encryption, "_random", lambda n_bytes: bytes(range(n_bytes)))
+    seams.set(monkeypatch, "encryption.random", lambda n_bytes: bytes(range(n_bytes)))
 
 
 # ---------------------------------------------------------------- known answers
@@ -145,7 +145,7 @@ def test_a_file_cannot_choose_its_lock(key, quick_lock, change):
 
 def test_a_weak_lock_is_refused(key, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
+        seams.set(patch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
         weak = key.to_bytes(passphrase=PASSPHRASE)
     with pytest.raises(FileError, match="unsupported parameters"):
         ps.Key.from_bytes(weak, passphrase=PASSPHRASE)

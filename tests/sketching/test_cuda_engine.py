@@ -18,6 +18,7 @@ from privsketch.sketching.build import engine_sums
 from privsketch.sketching.engines import cuda
 from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.device import device_table, is_device_table
+from tests import seams
 from tests.reading import selection_of
 
 
@@ -130,7 +131,7 @@ class TestOnADevice:
                 engine_sums(x, planned(10, domain), engine="cuda")
 
     def test_many_copies_at_once(self, monkeypatch):
-        monkeypatch.setattr("privsketch.sketching.engines.cuda._COPY_BYTES", 10_000)
+        seams.set(monkeypatch, "cuda.COPY_BYTES", 10_000)
         seen = []
         same(table(30_000, 10), planned(10), n_threads=8, progress=seen.append)
         assert sum(seen) == 2 * 30_000
@@ -149,7 +150,6 @@ class TestOnADevice:
     @pytest.mark.parametrize("dim", [10, 40])
     @pytest.mark.parametrize("name", ["fourier", "one-bit"])
     def test_block_masks(self, dim, name, monkeypatch):
-        from privsketch.sketching.engines import cuda
 
         drawn = []
 
@@ -158,7 +158,7 @@ class TestOnADevice:
             return drawn[-1]
 
         rng = np.random.default_rng(0)
-        monkeypatch.setattr(cuda, "subsets", noted)
+        seams.set(monkeypatch, "cuda.subsets", noted)
         design = planned(dim, feature_map=name, n_features=8 * dim, masks=f"block:{3 * dim}")
         x = table(3000, dim)
         found = engine_sums(x, design, engine=ps.engines.Cuda(1))
@@ -203,7 +203,7 @@ class TestOnADevice:
         from privsketch.kernels.cuda import features, sums
 
         coefficients = (*features.COSINE_COEFFICIENTS[:-1], features.COSINE_COEFFICIENTS[-1] + 1)
-        monkeypatch.setattr(features, "COSINE_COEFFICIENTS", coefficients)
+        seams.set(monkeypatch, "features.COSINE_COEFFICIENTS", coefficients)
         shape = sums.shape_for(10, 33, 5, listed=False)
         function = sums._loaded.__wrapped__("fourier", shape)
         assert not sums._agrees("fourier", shape, function)
@@ -233,12 +233,12 @@ def test_a_fault_of_the_device_reaches_the_caller(monkeypatch):
         def finish(self):
             raise KernelError("a fault, again")
 
-    monkeypatch.setattr(cuda, "_Lane", Faulty)
-    monkeypatch.setattr(cuda, "_DeviceSums", lambda design: None)
-    monkeypatch.setattr(cuda, "_Quantisers", lambda work: None)
-    monkeypatch.setattr(cuda, "to_device", lambda array: None)
-    monkeypatch.setattr(cuda, "is_pinned", lambda array: False)
-    monkeypatch.setattr(cuda, "device", lambda: SimpleNamespace(use=lambda: None))
+    seams.set(monkeypatch, "cuda.Lane", Faulty)
+    seams.set(monkeypatch, "cuda.DeviceSums", lambda design: None)
+    seams.set(monkeypatch, "cuda.Quantisers", lambda work: None)
+    seams.set(monkeypatch, "cuda.to_device", lambda array: None)
+    seams.set(monkeypatch, "cuda.is_pinned", lambda array: False)
+    seams.set(monkeypatch, "cuda.device", lambda: SimpleNamespace(use=lambda: None))
     with pytest.raises(KernelError, match="again"):
         cuda._from_host(
             (table(5, 10) for _ in range(50)), SimpleNamespace(design=planned()), 4, None
@@ -246,7 +246,7 @@ def test_a_fault_of_the_device_reaches_the_caller(monkeypatch):
 
 
 def test_more_records_than_sums_of_a_device_hold_are_summed_in_parts(monkeypatch):
-    monkeypatch.setattr(cuda, "MAX_RECORDS", 100)
+    seams.set(monkeypatch, "cuda.MAX_RECORDS", 100)
     seen = []
 
     def part(blocks, work, n_threads, progress):
@@ -254,7 +254,7 @@ def test_more_records_than_sums_of_a_device_hold_are_summed_in_parts(monkeypatch
         seen.append(sizes)
         return ExactSums(np.array([2**62 if sizes else 0]), sum(sizes), sum(sizes))
 
-    monkeypatch.setattr(cuda, "_part_from_host", part)
+    seams.set(monkeypatch, "cuda.part_from_host", part)
     found = cuda._from_host((table(size, 2) for size in (60, 60, 99, 1, 30)), None, 1, None)
     assert seen == [[60, 60], [99, 1], [30]]
     assert found.n_records == 250

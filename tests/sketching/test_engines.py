@@ -30,12 +30,11 @@ import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
 from privsketch.cli.main import main
 from privsketch.sketching.engines import dask as dask_engine
-from privsketch.sketching.engines import pool as pool_engine
 from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
-from privsketch.tables import files as parts
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import read_blocks as part_blocks
 from privsketch.tables.reading import read_parts
+from tests import seams
 from tests.reading import selection_of, sketch
 
 pytestmark = pytest.mark.usefixtures("warm_pool")
@@ -46,8 +45,8 @@ N_RECORDS = 2_000
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(parts, "FILE_VALUES", 300)
-    monkeypatch.setattr(parts, "SENT_VALUES", 300)
+    seams.set(monkeypatch, "files.FILE_VALUES", 300)
+    seams.set(monkeypatch, "files.SENT_VALUES", 300)
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +368,7 @@ def die(work, part):
 
 @pytest.mark.slow
 def test_a_pool_that_loses_a_process_spends_nothing(spent, design, records, monkeypatch):
-    monkeypatch.setattr(pool_engine, "part_sums", die)
+    seams.set(monkeypatch, "pool.part_sums", die)
     with pytest.raises(RecordError, match="__main__"):
         ps.sketch(records, design, engine=ps.engines.Pool(n_workers=1))
     assert spent == []
@@ -479,7 +478,7 @@ def test_an_unforeseen_error_in_a_worker_is_not_quoted(design, monkeypatch):
     def fail(*_, **__):
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("privsketch.sketching.engines.work.exact_sums", fail)
+    seams.set(monkeypatch, "work.exact_sums", fail)
     outcome = pickle.loads(
         pickle.dumps(part_sums(Work(design, Selection(design.dim, None, None)), None))
     )

@@ -7,9 +7,9 @@ import pytest
 
 import privsketch as ps
 from privsketch import testing
-from privsketch.sketching import estimate
 from privsketch.sketching.estimate import estimate_cost, public_records
 from privsketch.sketching.sums import RecordSums, rows_at_once
+from tests import seams
 
 BOX, BALL = ps.Box(-1, 3, dim=16), ps.Ball(16, 2.0)
 MASKS = ("uniform:16", "poisson:0.5", "block:64", "records:0.5", "block:64+records:0.5")
@@ -38,7 +38,7 @@ def no_noise_is_drawn(values, law):
 
 @pytest.mark.parametrize(("name", "n_threads"), [*zip(DESIGNS, itertools.cycle([1, 2]))])
 def test_every_design_has_a_cost(name, n_threads, monkeypatch):
-    monkeypatch.setattr(estimate, "SECONDS", 0.0)
+    seams.set(monkeypatch, "estimate.SECONDS", 0.0)
     design = plan(name)
     with testing.replaced_noise(no_noise_is_drawn):
         cost = estimate_cost(design, n_threads=n_threads)
@@ -85,8 +85,8 @@ class Machine:
 )
 def test_the_time_of_two_threads(busy, own, wall, expected, monkeypatch):
     machine, design = Machine(busy, own, wall), plan()
-    monkeypatch.setattr(estimate, "time", machine)
-    monkeypatch.setattr(estimate, "sum_records", machine.sum_records)
+    seams.set(monkeypatch, "estimate.time", machine)
+    seams.set(monkeypatch, "estimate.sum_records", machine.sum_records)
     cost = estimate_cost(design, n_threads=2)
     assert cost.seconds_per_million_records == pytest.approx(expected)
     assert cost.seconds(5e8) == pytest.approx(500 * expected)

@@ -15,6 +15,7 @@ from privsketch._base.errors import MergeError
 from privsketch.facts.budget import exact
 from privsketch.noise.sums import saturating_multiply
 from privsketch.testing import without_noise
+from tests import seams
 from tests.oracles import DESIGNS
 
 
@@ -110,7 +111,7 @@ def test_public_counts_add(make_design, site):
 @pytest.fixture
 def anything_merges(monkeypatch):
     """Values that no records lead to are not refused."""
-    monkeypatch.setattr("privsketch.sketching.merge.require_possible", lambda sketch: None)
+    seams.set(monkeypatch, "merge.require_possible", lambda sketch: None)
 
 
 @pytest.mark.parametrize("end", [-(2**63), 2**63 - 1])

@@ -10,6 +10,7 @@ from privsketch._base import plugins
 from privsketch.sketching.engines import add_outcomes, part_sums
 from privsketch.tables.reading import read_parts
 from privsketch.testing import check_engine
+from tests import seams
 
 ORIGIN = "slow-engines 0.3"
 SECRET = "0.8172635"
@@ -67,9 +68,9 @@ def register(monkeypatch):
     def register(**engines):
         registered = plugins._registered
         points = {name: (FakePoint(part),) for name, part in engines.items()}
-        monkeypatch.setattr(
-            plugins,
-            "_registered",
+        seams.set(
+            monkeypatch,
+            "plugins.registered",
             lambda group: points if group == "engines" else registered(group),
         )
 

@@ -37,8 +37,8 @@ from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.engines import session
 from privsketch.sketching.engines import spark as spark_engine
 from privsketch.sketching.engines.spark import spark_records
-from privsketch.tables import files as parts
 from privsketch.tables.table import kind_of
+from tests import seams
 from tests.reading import read_blocks, selection_of, sketch
 
 NAMES = ("age", "bmi", "dose")
@@ -117,7 +117,7 @@ def test_batches_of_any_size(spark, exact, frame, records, most):
 
 
 def test_more_partitions_than_are_collected(exact, frame, records, monkeypatch):
-    monkeypatch.setattr(spark_engine, "MAX_PARTS", 3)
+    seams.set(monkeypatch, "spark.MAX_PARTS", 3)
     done = []
     found = exact(frame, progress=done.append)
     assert found == exact(records)
@@ -136,7 +136,7 @@ def files(records, tmp_path_factory):
 
 
 def test_files_are_read_by_workers(spark, exact, files, records, monkeypatch):
-    monkeypatch.setattr(parts, "FILE_VALUES", 600)
+    seams.set(monkeypatch, "files.FILE_VALUES", 600)
     done = []
     assert exact(files, engine="spark", progress=done.append) == exact(records)
     assert sum(done) == N_RECORDS
@@ -265,8 +265,8 @@ def test_released_directions_and_persons(spark, no_noise, monkeypatch):
     table["who"] = [f"p{i // 3}" for i in range(n)]
     schema = ps.Schema([ps.Number(f"x{i}", -4, 4) for i in range(dim)], person="who")
     key = spark_engine.Key()
-    monkeypatch.setattr(spark_engine, "Key", lambda: key)
-    monkeypatch.setattr("privsketch.tables.persons.Key", lambda: key)
+    seams.set(monkeypatch, "spark.Key", lambda: key)
+    seams.set(monkeypatch, "persons.Key", lambda: key)
     facts = {"domain": schema, "budget": ps.Budget(1.0, 1e-6), "n_records": 300, "random_state": 1}
     facts["plan"] = planned("released", 2)
     here = clustered(pipeline.cluster, table, 2, **facts)

@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.sketching.engines.dask import dask_parts
-from privsketch.tables import memory
 from privsketch.tables.reading import read_blocks as part_blocks
 from privsketch.tables.reading import read_parts
-from privsketch.tables.untyped import text
+from tests import seams
 from tests.reading import read_blocks, selection_of
 
 SOME = settings(
@@ -68,11 +67,11 @@ ROWS = st.lists(
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(memory, "BLOCK_VALUES", 40)
-    monkeypatch.setattr(memory, "WIDE_ROWS", 1)
-    monkeypatch.setattr("privsketch.tables.files.FILE_VALUES", 40)
-    monkeypatch.setattr("privsketch.tables.files.SENT_VALUES", 40)
-    monkeypatch.setattr(text, "BLOCK_BYTES", 2**10)
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", 40)
+    seams.set(monkeypatch, "memory.WIDE_ROWS", 1)
+    seams.set(monkeypatch, "files.FILE_VALUES", 40)
+    seams.set(monkeypatch, "files.SENT_VALUES", 40)
+    seams.set(monkeypatch, "text.BLOCK_BYTES", 2**10)
 
 
 # ---------------------------------------------------------------- the oracle

@@ -21,6 +21,7 @@ from privsketch.clustering.choose import cluster_by
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.files import expanded
 from privsketch.tables.reading import count_records
+from tests import seams
 from tests.commands import DATA, refused, run, succeeded
 from tests.reading import read_blocks
 from tests.workbooks import write_workbook
@@ -319,7 +320,7 @@ def visits_in_a_sheet(folder):
 @pytest.mark.parametrize("person", [None, "patient"])
 def test_files_as_they_come_by_a_schema(tmp_path, no_noise, monkeypatch, form, person):
     # Which row of a person counts follows from a key, here the same one in both runs.
-    monkeypatch.setattr("privsketch.tables.persons.secrets.randbits", lambda bits: 2**bits // 3)
+    seams.set(monkeypatch, "persons.secrets.randbits", lambda bits: 2**bits // 3)
     columns = [
         ps.Number("weight", 30, 150),
         ps.Category("region", ["Süd", "Nord"]),
@@ -419,14 +420,13 @@ def test_names_on_which_files_do_not_agree_are_numbers(tmp_path, make_design):
 
 def test_an_engine_that_does_not_say_where_is_asked_again(tmp_path, make_design, monkeypatch):
     """As a device does, which looks at its records when all of them were there."""
-    from privsketch.sketching.engines import threads
 
     def sums(blocks, *args, **kwargs):
         for _ in blocks:
             pass
         raise MissingError
 
-    monkeypatch.setattr(threads, "exact_sums", sums)
+    seams.set(monkeypatch, "threads.exact_sums", sums)
     with pytest.raises(MissingError, match="column 'bmi'"):
         ps.sketch(written(tmp_path, "parquet"), make_design(dim=3))
     with pytest.raises(MissingError, match=r"^a record has"):

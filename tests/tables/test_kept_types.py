@@ -20,6 +20,7 @@ import pytest
 import privsketch as ps
 from privsketch._base.errors import PrivsketchError
 from privsketch.testing import without_noise
+from tests import seams
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -262,7 +263,7 @@ def test_errors_of_libraries_become_ours_and_quote_nothing(entry, monkeypatch):
         raise pa.ArrowInvalid("cell 'secret'")
 
     fitted()  # before anything breaks
-    monkeypatch.setattr("privsketch.tables.cells.plain_array", broken)
+    seams.set(monkeypatch, "cells.plain_array", broken)
     if entry == "check":  # which goes on, and says so
         told = ENTRIES[entry](pa.table(COLUMNS))
     else:

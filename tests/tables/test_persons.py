@@ -12,6 +12,7 @@ from privsketch._base.errors import RecordError
 from privsketch.tables import persons, spill
 from privsketch.tables.persons import Key, SelectedRows, row_hashes, selected_blocks, text_hashes
 from privsketch.tables.spill import KeptRows, Spill
+from tests import seams
 from tests.oracles import fits
 from tests.reading import read_blocks
 
@@ -79,7 +80,9 @@ def test_persons_whose_hashes_are_the_same_stay_apart(monkeypatch):
     """Texts are compared, not their hashes."""
     values, ids = table(300, 40, kind="texts")
     wanted = by_person(values, ids, 1)
-    monkeypatch.setattr(persons, "text_hashes", lambda texts, key: np.zeros(len(texts), np.uint64))
+    seams.set(
+        monkeypatch, "persons.text_hashes", lambda texts, key: np.zeros(len(texts), np.uint64)
+    )
     assert (in_order(selected(values, ids, cut=50)) == in_order(wanted)).all()
 
 
@@ -220,7 +223,7 @@ def test_rows_that_are_left_out_never_count():
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_batches_in_threads(monkeypatch, n_threads):
-    monkeypatch.setattr(persons, "CHUNK_BYTES", 4000)
+    seams.set(monkeypatch, "persons.CHUNK_BYTES", 4000)
     values, ids = table()
     batches = [
         pa.record_batch({"i": pa.array(range(first, min(first + 97, len(values))))})

@@ -24,8 +24,7 @@ import pytest
 from scipy import sparse
 
 import privsketch as ps
-from privsketch.sketching import sums as blocks
-from privsketch.tables import memory as selection
+from tests import seams
 from tests.reading import sketch
 
 NAMES = ("age", "bmi", "dose")
@@ -35,9 +34,9 @@ SECRET_TEXT = "confidential"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 256)
-    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
-    monkeypatch.setattr(blocks, "_CHUNK_VALUES", 100)
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", 256)
+    seams.set(monkeypatch, "memory.WIDE_ROWS", 1)
+    seams.set(monkeypatch, "sums.CHUNK_VALUES", 100)
 
 
 @pytest.fixture
@@ -140,8 +139,8 @@ def test_the_size_of_blocks_does_not_matter(
     values_per_block, records, design, integers, monkeypatch
 ):
     expected = integers(records, design)
-    monkeypatch.setattr(selection, "BLOCK_VALUES", values_per_block)
-    monkeypatch.setattr(blocks, "_CHUNK_VALUES", values_per_block)
+    seams.set(monkeypatch, "memory.BLOCK_VALUES", values_per_block)
+    seams.set(monkeypatch, "sums.CHUNK_VALUES", values_per_block)
     assert integers(records, design) == expected
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.signing import encryption
 from privsketch_studies.sealing.once import teller_slot
+from tests import seams
 from tests.commands import BUDGET, INTEGRITY, USAGE, refused, run, succeeded
 
 HOLDERS, TELLERS = ("h0", "h1", "h2", "h3"), ("a", "b")
@@ -280,7 +280,7 @@ def test_study_keys_are_secret_and_never_overwritten(study):
 def test_a_study_key_has_the_passphrase_of_its_teller(study, monkeypatch):
     from privsketch.signing.keys import is_locked
 
-    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
+    seams.set(monkeypatch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
     Path("secret").write_text("correct horse\n")
     Path("secret").chmod(0o600)
     with_it = ["--passphrase-file", "secret"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from privsketch.cli.story import SCHEMA, write_tables
-from privsketch.signing import encryption
+from tests import seams
 from tests.commands import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "sealed.md"
@@ -40,7 +40,7 @@ def expanded(words):
 
 @pytest.mark.slow
 def test_the_walk_through_runs_as_it_stands(tmp_path, monkeypatch):
-    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
+    seams.set(monkeypatch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
     (tmp_path / "mailbox").mkdir()
     for name in (*SITES, *TELLERS, "owner"):
         (tmp_path / name).mkdir()

@@ -8,9 +8,9 @@ import pytest
 
 import privsketch as ps
 from privsketch_studies.cli.collector.commands import collector
-from privsketch_studies.cli.study import demo
 from privsketch_studies.cli.study.commands import study
 from studies.tests.server import serving
+from tests import seams
 from tests.commands import run, succeeded
 from tests.json_examples import (
     cases,
@@ -180,8 +180,8 @@ def one_process(monkeypatch):
             patch.setenv("PRIVSKETCH_HOME", str(Path("state").resolve()))
             return succeeded(*arguments).stdout
 
-    monkeypatch.setattr(demo.Person, "run", run_here)
-    monkeypatch.setattr(demo, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+    seams.set(monkeypatch, "demo.Person.run", run_here)
+    seams.set(monkeypatch, "demo.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
 
 
 @pytest.mark.in_order

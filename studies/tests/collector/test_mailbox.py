@@ -16,6 +16,7 @@ from studies.tests.collector.test_web_pages import Browser
 from studies.tests.sealed import GAUSSIAN, People, cast, integers, list_of, random_words
 from studies.tests.sealing.test_checks import altered
 from studies.tests.server import World, serving
+from tests import seams
 from tests.commands import succeeded
 
 
@@ -251,11 +252,11 @@ def test_what_came_in_between_is_seen(sealed, people, monkeypatch):
 
     def slow(*arguments):
         found = check(*arguments)
-        monkeypatch.setattr(mailbox, "check_file", check)
+        seams.set(monkeypatch, "mailbox.check_file", check)
         assert put(sealed, "teller 0", early) == 201
         return found
 
-    monkeypatch.setattr(mailbox, "check_file", slow)
+    seams.set(monkeypatch, "mailbox.check_file", slow)
     assert put(sealed, "teller 0", late) == 201
     verify_store(sealed.store)
 

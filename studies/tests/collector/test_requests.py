@@ -22,6 +22,7 @@ from privsketch_studies.collector.web.access import _network
 from privsketch_studies.collector.web.limits import LOGGER, BodyReader, TokenBuckets, UploadQuota
 from privsketch_studies.errors import CollectorError
 from studies.tests.server import DESIGN, PATIENT, World, serving, sketch_of
+from tests import seams
 
 FILE = {"Content-Type": "application/octet-stream"}
 STUDY_ROUTES = [
@@ -241,7 +242,7 @@ def test_errors_of_ours_are_told_by_their_place_alone(world, monkeypatch, caplog
     def broken(*_, **__):
         raise RuntimeError("wordofaclient")
 
-    monkeypatch.setattr("privsketch_studies.collector.uploads.submit", broken)
+    seams.set(monkeypatch, "uploads.submit", broken)
     answer = world.push("north", sketch_of("north").to_bytes())
     assert answer.status_code == 500
     assert "wordofaclient" not in caplog.text + answer.text
@@ -253,7 +254,7 @@ def test_errors_of_ours_are_told_by_their_place_alone(world, monkeypatch, caplog
 
 def test_buckets_fill_again(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("privsketch_studies.collector.web.limits.time.monotonic", lambda: clock[0])
+    seams.set(monkeypatch, "limits.time.monotonic", lambda: clock[0])
     buckets = TokenBuckets(rate=2.0, burst=3.0)
     assert [buckets.take("a") for _ in range(3)] == [0, 0, 0]
     assert buckets.take("a") == 0.5

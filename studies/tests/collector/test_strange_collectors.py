@@ -13,6 +13,7 @@ from privsketch_studies.collector import client as client_module
 from privsketch_studies.collector.chain import START, digest_of
 from privsketch_studies.collector.client import Client, pull, push
 from studies.tests.server import DESIGN, World, serving, sketch_of
+from tests import seams
 
 BLOB = b"import os"
 DIGEST = hashlib.sha256(BLOB).hexdigest()
@@ -47,7 +48,7 @@ GOOD = {
 @pytest.fixture
 def strange(monkeypatch):
     """Answers of a collector, the requests it got, and its address."""
-    monkeypatch.setattr(client_module, "_TRIES", 1)
+    seams.set(monkeypatch, "client.TRIES", 1)
     answers, seen = dict(GOOD), []
 
     class Handler(BaseHTTPRequestHandler):
@@ -145,17 +146,17 @@ def test_what_was_set_aside_is_moved_out_of_the_way(strange, tmp_path):
 
 def test_endless_and_slow_answers_end(strange, tmp_path, monkeypatch):
     answers, _, url = strange
-    monkeypatch.setattr(client_module, "_MAX_ANSWER", 10_000)
+    seams.set(monkeypatch, "client.MAX_ANSWER", 10_000)
     answers[""] = bytes(20_000)
     with pytest.raises(PrivsketchError, match="larger"):
         pull(Client(url, "token"), tmp_path)
-    monkeypatch.setattr(client_module, "_ANSWER_SECONDS", -1e9)
+    seams.set(monkeypatch, "client.ANSWER_SECONDS", -1e9)
     with pytest.raises(PrivsketchError, match="too long"):
         Client(url, "token").call("GET", "/design")
     monkeypatch.undo()
-    monkeypatch.setattr(client_module, "_PAGE", 1)
-    monkeypatch.setattr(client_module, "_MAX_EVENTS", 3)
-    monkeypatch.setattr(client_module, "require_chain", lambda *_, **__: START)
+    seams.set(monkeypatch, "client.PAGE", 1)
+    seams.set(monkeypatch, "client.MAX_EVENTS", 3)
+    seams.set(monkeypatch, "client.require_chain", lambda *_, **__: START)
     answers |= GOOD | {"/events": chain(MADE)}
     with pytest.raises(PrivsketchError, match="more events"):
         pull(Client(url, "token"), tmp_path)
@@ -200,11 +201,11 @@ def test_signatures_come_back_and_uploads_in_between_are_no_lie(tmp_path, monkey
 
         def slow(*arguments):
             found = asked(*arguments)
-            monkeypatch.setattr(client_module, "_pull_events", asked)
+            seams.set(monkeypatch, "client.pull_events", asked)
             assert world.push("north", sketch_of("north").to_bytes()).status_code == 201
             return found
 
-        monkeypatch.setattr(client_module, "_pull_events", slow)
+        seams.set(monkeypatch, "client.pull_events", slow)
         found = pull(Client(f"{address}/studies/heart", world.tokens["olga"]), tmp_path / "out")
     names = {str(one.relative_to(tmp_path / "out")) for one in found.written}
     assert {"sketches/east.sketch.sig", "sketches/north.sketch"} <= names

@@ -28,6 +28,7 @@ from privsketch_studies.collector.uploads import submit
 from privsketch_studies.collector.verify import verify_store
 from privsketch_studies.errors import CollectorError
 from studies.tests.server import DESIGN, sketch_of
+from tests import seams
 
 
 def test_an_upload_is_acknowledged_once_and_counts_once(world):
@@ -213,7 +214,7 @@ def test_names_that_read_as_long_ones_fit(world):
 
 def test_clocks_that_go_back_do_not_bend_the_chain(world, monkeypatch):
     world.push("north", sketch_of("north").to_bytes())
-    monkeypatch.setattr("privsketch_studies.collector.events.time.time_ns", lambda: 10**15)
+    seams.set(monkeypatch, "events.time.time_ns", lambda: 10**15)
     close_study(world.store, "heart")
     times = [event.at for event in events_of(world.store, "heart")]
     assert times == sorted(times)

@@ -13,13 +13,13 @@ from privsketch.noise.mechanism import REPLACED
 from privsketch.signing.keys import PublicKey, _statement
 from privsketch.signing.signature import sign_message
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing.ballots import make_ballot
 from privsketch_studies.sealing.cards import teller_card
 from privsketch_studies.sealing.lists import check_ballots
 from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.void import void_study
 from studies.tests.sealed import People, cast, integers
+from tests import seams
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_an_interrupted_void_is_said_again(people, study, tmp_path, monkeypatch)
         def broken(*arguments):
             raise KeyboardInterrupt
 
-        patch.setattr("privsketch_studies.sealing.files.signed_json", broken)
+        seams.set(patch, "files.signed_json", broken)
         with pytest.raises(KeyboardInterrupt):
             void_study(study, **arguments)
     assert not (tmp_path / "study.key").exists()
@@ -118,7 +118,7 @@ def test_ballots_with_one_secret_are_left_out_before_any_key_is_used(
     """The first teller would refuse them, and the last one, whose key is used up, would not."""
     rng = np.random.default_rng(1)
     with monkeypatch.context() as patch:
-        patch.setattr(splitting, "_random", lambda n: b"7" * n)
+        seams.set(patch, "splitting.random", lambda n: b"7" * n)
         twins = [cast(study, integers(rng, study), key) for key in people.holders[:2]]
     all_of_them = [*twins, *ballots[2:]]
     checked = [check_ballots(study, all_of_them, key=key) for key in people.study_keys]
@@ -211,7 +211,7 @@ def test_a_second_machine_finds_the_ballot_in_the_mailbox(people, book, tmp_path
     (box / "no.ballot").write_bytes(b"anything")
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
     with monkeypatch.context() as patch:
-        patch.setattr("privsketch_studies.sealing.seal.engine_sums", None)  # nothing is read
+        seams.set(patch, "seal.engine_sums", None)  # nothing is read
         for _ in range(2):
             found = sealed_with(people, study, book, mailbox=box)
             assert found.to_bytes() == first.to_bytes()
@@ -256,8 +256,8 @@ def seal_at_once(people, study, ledgers, monkeypatch):
     def work(number):
         ballots[number] = sealed_with(people, study, ledgers[number]).to_bytes()
 
-    monkeypatch.setattr(module, "sealed_sums", late_draw)
-    monkeypatch.setattr(module, "keep_once", late_keep)
+    seams.set(monkeypatch, "seal.sealed_sums", late_draw)
+    seams.set(monkeypatch, "seal.keep_once", late_keep)
     threads = [threading.Thread(target=work, args=(n,), name=str(n)) for n in range(2)]
     for thread in threads:
         thread.start()

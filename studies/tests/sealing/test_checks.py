@@ -27,6 +27,7 @@ from privsketch_studies.sealing.splitting import (
     words_to_bytes,
 )
 from studies.tests.sealed import PURE, People, cast, integers, list_of, random_words
+from tests import seams
 
 SMALL = 4  # a modulus at which all masks of two ballots can be enumerated
 N_WORDS = 3  # a value, the 1, the weighted value
@@ -245,7 +246,7 @@ def test_weights_decide(people, study, ballots, part, monkeypatch):
 
     first = check_ballots(study, ballots, key=people.study_keys[0])[0]
     with monkeypatch.context() as patch:
-        patch.setattr("privsketch_studies.sealing.ballots.check_shares", planted)
+        seams.set(patch, "ballots.check_shares", planted)
         second = check_ballots(study, ballots, key=people.study_keys[1])[0]
     assert len(verdict_of(study, [first, second]).unfit) == 4
     # A third one who looks at what it adds up itself is not told a tale by them.

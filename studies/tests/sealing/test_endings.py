@@ -14,6 +14,7 @@ from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.once import is_destroyed, read_slot, teller_slot
 from privsketch_studies.sealing.void import destroy, void_study
 from studies.tests.sealed import People, cast, integers, list_of
+from tests import seams
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ def test_a_ballot_that_was_destroyed_is_not_cast_again(people, study, mailbox, m
     tallies = tallied(people, study, mailbox)
     destroy(study, tallies=tallies)
     with monkeypatch.context() as patch:
-        patch.setattr("privsketch_studies.sealing.seal.engine_sums", None)  # nothing is read
+        seams.set(patch, "seal.engine_sums", None)  # nothing is read
         with pytest.raises(StudyError, match="destroyed after its end"):
             people.seal(study, np.zeros((5, 2)), len(people.holders) - 1)
 
@@ -203,7 +204,7 @@ def test_a_key_that_is_still_there_is_not_said_to_be_destroyed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("privsketch_studies.sealing.void.destroy_key", stopped)
+        seams.set(patch, "void.destroy_key", stopped)
         with pytest.raises(KeyboardInterrupt):
             ways[way]()
     for wrong in (tmp_path / "typo.key", None):

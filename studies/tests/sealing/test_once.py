@@ -9,7 +9,6 @@ import pytest
 import privsketch_studies as studies
 from privsketch._base.errors import AccessError, FileError
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing import once
 from privsketch_studies.sealing.once import (
     keep_once,
     read_slot,
@@ -18,6 +17,7 @@ from privsketch_studies.sealing.once import (
     teller_slot,
 )
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
+from tests import seams
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_file_systems_without_links(monkeypatch):
     def refuse(*_):
         raise OSError("no links here")
 
-    monkeypatch.setattr(once.os, "link", refuse)
+    seams.set(monkeypatch, "once.os.link", refuse)
     slot = teller_slot("0" * 32, "use")
     assert keep_once(slot, b"first") == keep_once(slot, b"second") == b"first"
 
@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_written(home):
 def test_names_of_new_folders_are_on_disk_too(monkeypatch, home):
     """A file in a folder whose name is lost with the power would be lost with it."""
     synced = []
-    monkeypatch.setattr(once, "sync_folder", lambda folder: synced.append(folder))
+    seams.set(monkeypatch, "once.sync_folder", lambda folder: synced.append(folder))
     slot = teller_slot("0" * 32, "use")
     keep_once(slot, b"first")
     assert synced == [home.parent, home, home / "sealed", slot.parent]
@@ -144,10 +144,10 @@ def test_a_name_that_is_found_is_on_disk_before_anything_depends_on_it(monkeypat
     slot = teller_slot("0" * 32, "use")
     keep_once(slot, b"first")
     synced = []
-    monkeypatch.setattr("privsketch_studies.sealing.once.sync_folder", synced.append)
+    seams.set(monkeypatch, "once.sync_folder", synced.append)
     assert keep_once(slot, b"second") == b"first"
     assert synced == [slot.parent]
     found = iter([None, b"first"])  # another process comes in between
-    monkeypatch.setattr("privsketch_studies.sealing.once.read_slot", lambda path: next(found))
+    seams.set(monkeypatch, "once.read_slot", lambda path: next(found))
     assert keep_once(slot, b"second") == b"first"
     assert synced == [slot.parent] * 2

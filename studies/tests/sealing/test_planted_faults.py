@@ -22,6 +22,7 @@ from privsketch_studies.sealing.once import read_slot, state_folder, teller_slot
 from privsketch_studies.sealing.splitting import ShareId, as_words, last_share, words_from_bytes
 from studies.tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
 from studies.tests.sealing.test_splitting import DEVIATIONS, byte_statistic
+from tests import seams
 
 N_WORDS = 40_000
 
@@ -42,7 +43,7 @@ def ballots_of(people, study, seed=0):
 
 def difference(first, second, monkeypatch):
     """Of what the last teller gets of two constants, split with the same seed."""
-    monkeypatch.setattr(splitting, "_random", lambda n_bytes: b"7" * n_bytes)
+    seams.set(monkeypatch, "splitting.random", lambda n_bytes: b"7" * n_bytes)
     found = []
     for word, (place, level) in enumerate((first, second), 100):
         words = np.full((level + 1, N_WORDS), word, dtype=np.uint64)
@@ -75,7 +76,7 @@ def test_a_mask_that_is_used_again_is_found(part, monkeypatch):
         del parts[part]
         return b"".join(parts.values())
 
-    monkeypatch.setattr(ShareId, "label", label)
+    seams.set(monkeypatch, "splitting.ShareId.label", label)
     found = difference((ONE, 0), TWICE[part], monkeypatch)
     assert abs(byte_statistic(found)) > DEVIATIONS
     assert set(found.tolist()) == {2**64 - 1}
@@ -87,7 +88,7 @@ def test_a_share_that_two_ballots_have_is_not_tallied(monkeypatch):
     study = people.open_study()
     rng = np.random.default_rng(0)
     with monkeypatch.context() as patch:
-        patch.setattr(splitting, "_random", lambda n_bytes: b"7" * n_bytes)
+        seams.set(patch, "splitting.random", lambda n_bytes: b"7" * n_bytes)
         twins = [cast(study, integers(rng, study), key) for key in people.holders]
     closed = list_of(study, twins, people.owner)
     with pytest.raises(StudyError, match="same secret"):
@@ -107,8 +108,8 @@ def test_a_level_that_one_teller_mixes_up_is_found(monkeypatch):
     first = people.tally(study, ballots, closed, 0)
     share, checked = tally_module.level_share, people.checked(study, ballots)
     with monkeypatch.context() as patch:
-        patch.setattr(tally_module, "level_share", lambda *arguments: share(*arguments[:-1], 1))
-        patch.setattr(tally_module, "add_up", lambda checks: True)  # it would see it itself
+        seams.set(patch, "tally.level_share", lambda *arguments: share(*arguments[:-1], 1))
+        seams.set(patch, "tally.add_up", lambda checks: True)  # it would see it itself
         second = studies.tally(study, ballots, closed, key=people.study_keys[1], checked=checked)
     assert study.sharing.level_of(4) == second.level == 0
     with pytest.raises(MergeError, match="do not add up"):
@@ -128,7 +129,7 @@ def test_a_check_word_without_the_noise_of_tellers_is_no_total(monkeypatch):
         return noisy
 
     with monkeypatch.context() as patch:
-        patch.setattr(tally_module, "add_teller_noise", planted)
+        seams.set(patch, "tally.add_teller_noise", planted)
         tallies = people.tallies(study, ballots, closed)
     with pytest.raises(MergeError, match="do not add up"):
         total_values(study, tallies)

@@ -19,6 +19,7 @@ from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.void import void_study
 from studies.tests.sealed import PURE, People, cast, integers
+from tests import seams
 
 LISTS = [(0, 1, 2), (0, 1, 2, 3), (1, 2, 3)]
 
@@ -218,7 +219,7 @@ def moments(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRIVSKETCH_HOME", str(tmp_path_factory.mktemp("home")))
         terms, study, ballots, lists = a_study()
-        patch.setattr(once.os, "link", linked)
+        seams.set(patch, "once.os.link", linked)
         before = sys.gettrace()
         at_lines(lambda count: now.__setitem__(0, count))
         try:

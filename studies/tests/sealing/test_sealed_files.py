@@ -19,6 +19,7 @@ from privsketch_studies.sealing.files import packed, signed_json, unpacked
 from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
 from privsketch_studies.sealing.void import VoidStudy, void_study
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
+from tests import seams
 
 SECRET = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 
@@ -239,8 +240,8 @@ def test_signatures_come_before_parsing(monkeypatch):
     key = ps.Key.generate("x")
     data = signed_json("card", {"a": 1}, key)
     binary = packed("tally", {"a": 1}, b"", key)
-    monkeypatch.setattr(module, "document_fields", None)
-    monkeypatch.setattr(module, "parse_json", None)
+    seams.set(monkeypatch, "files.document_fields", None)
+    seams.set(monkeypatch, "files.parse_json", None)
     with pytest.raises(SignatureError):
         module.read_signed_json(data.replace(b'"a": 1', b'"a": 2'), "card", ("a",), "x")
     with pytest.raises(SignatureError):
@@ -258,7 +259,7 @@ def test_keys_that_nobody_can_have_are_refused():
 
 def test_study_keys_lie_in_locked_files(tmp_path, monkeypatch):
 
-    monkeypatch.setattr(encryption, "_SCRYPT", {"n": 16, "r": 1, "p": 1})
+    seams.set(monkeypatch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
     key = ps.Key.generate("A", for_study=True)
     key.save(tmp_path / "a.key", passphrase="correct horse")
     assert (tmp_path / "a.key").stat().st_mode & 0o777 == 0o600

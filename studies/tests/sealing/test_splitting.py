@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from privsketch._base.errors import FileError, ParameterError
-from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing.splitting import (
     ShareId,
     add_teller_noise,
@@ -27,6 +26,7 @@ from privsketch_studies.sealing.splitting import (
     without_checks,
     words_to_bytes,
 )
+from tests import seams
 
 STUDY, HOLDER = bytes(range(32)), bytes(range(32, 64))
 SMALL = 16  # a modulus that can be enumerated
@@ -205,7 +205,7 @@ def test_weights_are_as_documented():
 
 def test_a_split_is_as_documented(monkeypatch):
     seeds = iter([b"a" * 32, b"b" * 32])
-    monkeypatch.setattr(splitting, "_random", lambda n_bytes: next(seeds))
+    seams.set(monkeypatch, "splitting.random", lambda n_bytes: next(seeds))
     words, where = np.arange(10, dtype=np.uint64).reshape(2, 5), places(3)
     first, second, last = split(words, where)
     assert (first, second) == (b"a" * 32, b"b" * 32)
@@ -237,7 +237,7 @@ def test_seeds_are_fresh_and_nobody_gives_one():
 
 
 def test_a_generator_that_repeats_itself_is_refused(monkeypatch):
-    monkeypatch.setattr(splitting, "_random", lambda n_bytes: b"x" * n_bytes)
+    seams.set(monkeypatch, "splitting.random", lambda n_bytes: b"x" * n_bytes)
     with pytest.raises(ParameterError, match="repeated a value"):
         split(np.zeros((1, 4), dtype=np.uint64), places(3))
 

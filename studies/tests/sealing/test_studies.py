@@ -39,6 +39,7 @@ from studies.tests.sealed import (
     integers,
     list_of,
 )
+from tests import seams
 
 RNG = np.random.default_rng(0)
 
@@ -511,7 +512,7 @@ def test_the_list_is_on_disk_before_words_are_added_up(people, study, ballots, m
         seen.append(once.read_slot(once.teller_slot(key.fingerprint, "use")))
         return summed(*arguments)
 
-    monkeypatch.setattr(module, "_add_up", spy)
+    seams.set(monkeypatch, "sealing.tally.add_up", spy)
     people.tally(study, ballots, closed, 0)
     assert seen == [b"list " + closed.digest.encode()]
 
@@ -566,10 +567,9 @@ def test_no_tally_before_the_last_day_is_over():
 
 def test_a_secret_that_is_used_twice_is_refused(people, study, monkeypatch):
     """Two holders whose generators give the same seed: a mask must not hide two ballots."""
-    from privsketch_studies.sealing import splitting
 
     with monkeypatch.context() as patch:
-        patch.setattr(splitting, "_random", lambda n_bytes: b"x" * n_bytes)
+        seams.set(patch, "splitting.random", lambda n_bytes: b"x" * n_bytes)
         ballots = [cast(study, integers(RNG, study), key) for key in people.holders]
     closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match="the same secret"):

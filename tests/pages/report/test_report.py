@@ -19,10 +19,10 @@ from privsketch.pages.comparison.result import (
     Comparison,
     SourceComparison,
 )
-from privsketch.pages.report import html as report_page
 from privsketch.pages.report.html import report_page as page_of
 from privsketch.pages.report.html import save_report
 from privsketch.pages.report.spending import spending_page
+from tests import seams
 from tests.html_page import Page
 
 ATTACK = "<script>alert(1)</script>"
@@ -217,7 +217,7 @@ def test_column_names_are_not_formulas(make_design, name):
 
 
 def test_without_matplotlib_the_page_has_no_plots(example, monkeypatch):
-    monkeypatch.setattr(report_page, "find_spec", lambda name: None)
+    seams.set(monkeypatch, "html.find_spec", lambda name: None)
     page = page_of(*example)
     assert "<svg" not in page
     assert "Plots need matplotlib" in page
@@ -294,7 +294,7 @@ def assert_harmless(page, names):
 
 
 def test_a_hostile_name_in_every_place_of_a_report_is_text(monkeypatch):
-    monkeypatch.setattr(report_page, "find_spec", lambda name: None)  # plots shorten names
+    seams.set(monkeypatch, "html.find_spec", lambda name: None)  # plots shorten names
     column, label, other, flag, unit, person, title = (hostile() for _ in range(7))
     schema = ps.Schema(
         [ps.Number(column, 0, 1, unit=unit), ps.Category(other, [label, "b"]), ps.Flag(flag)],

@@ -7,6 +7,7 @@ import privsketch as ps
 from privsketch.pages.report import words
 from privsketch.pages.report.fields import Parts
 from privsketch.pages.report.words import words_of
+from tests import seams
 
 SCHEMA = ps.Schema(
     [
@@ -120,7 +121,7 @@ def test_noise_is_not_described():
 
 
 def test_noise_would_be_described_if_errors_were_not_looked_at(monkeypatch):
-    monkeypatch.setattr(words, "MIN_ERRORS", 1.0)
+    seams.set(monkeypatch, "words.MIN_ERRORS", 1.0)
     assert false_words() > 100
 
 

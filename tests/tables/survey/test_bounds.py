@@ -18,6 +18,7 @@ from privsketch.tables import persons
 from privsketch.tables.survey import bounds
 from privsketch.tables.survey.bounds import FALSE_ALARM, N_CELLS, cells_of, edges_of, threshold_of
 from privsketch.testing import Tape, questions, replay, without_noise
+from tests import seams
 
 COLUMNS = ["income", "weight"]
 FALSE_ALARMS = 1e-6  # of each test of chance
@@ -44,7 +45,7 @@ def visits(n_persons=40, seed=0):
 def fixed_key(monkeypatch):
     """The guarantee holds for every key; a replay is about one of them."""
     key = persons.Key((3, 5, 7, 11))
-    monkeypatch.setattr(persons, "Key", lambda: key)
+    seams.set(monkeypatch, "persons.Key", lambda: key)
 
 
 # ---------------------------------------------------------------- doublings
@@ -160,7 +161,7 @@ def test_a_rule_that_lets_others_decide_is_caught(monkeypatch, fixed_key):
         hashes = right(values, key)
         return hashes if len(values) % 2 else ~hashes
 
-    monkeypatch.setattr(persons, "row_hashes", planted)
+    seams.set(monkeypatch, "persons.row_hashes", planted)
     table = visits()
     rows = table["patient"].value_counts()
     other = table[table["patient"] != rows[rows % 2 == 1].index[0]]
@@ -170,7 +171,7 @@ def test_a_rule_that_lets_others_decide_is_caught(monkeypatch, fixed_key):
 
 def test_counting_a_record_twice_is_caught(monkeypatch):
     right = bounds._counts
-    monkeypatch.setattr(bounds, "_counts", lambda *given: 2 * right(*given))
+    seams.set(monkeypatch, "bounds.counts", lambda *given: 2 * right(*given))
     table = visits()[COLUMNS].dropna()
     with pytest.raises(AssertionError, match="more than a law declares"):
         replay(lambda t: ps.private_bounds(t, COLUMNS, epsilon=1.0), table, table[1:])
@@ -185,9 +186,11 @@ def test_a_cell_that_decides_without_noise_is_caught(monkeypatch):
         return exact[-1]
 
     proposed = bounds._proposed
-    monkeypatch.setattr(bounds, "_counts", remembered)
-    monkeypatch.setattr(
-        bounds, "_proposed", lambda names, noisy, *rest: proposed(names, exact[-1] * 1e9, *rest)
+    seams.set(monkeypatch, "bounds.counts", remembered)
+    seams.set(
+        monkeypatch,
+        "bounds.proposed",
+        lambda names, noisy, *rest: proposed(names, exact[-1] * 1e9, *rest),
     )
     table = np.full((5, 1), 3.0)
     more = np.concatenate([table, [[1e6]]])

@@ -13,10 +13,9 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
-from privsketch.tables import spill
-from privsketch.tables.survey import counts
 from privsketch.tables.survey.conversions import CONVERSIONS
 from privsketch.tables.survey.counts import PersonCounts, ValueCounts
+from tests import seams
 from tests.reading import read_blocks
 from tests.workbooks import write_workbook
 
@@ -176,9 +175,9 @@ def test_what_cannot_be_asked():
 
 @pytest.mark.parametrize("kind", [int, str])
 def test_rows_of_persons_are_counted_in_pieces(monkeypatch, kind):
-    monkeypatch.setattr(counts, "_CHUNK_ROWS", 300)
-    monkeypatch.setattr(counts, "_PART_ROWS", 100)
-    monkeypatch.setattr(spill, "MEMORY_BYTES", 1000)
+    seams.set(monkeypatch, "counts.CHUNK_ROWS", 300)
+    seams.set(monkeypatch, "counts.PART_ROWS", 100)
+    seams.set(monkeypatch, "spill.MEMORY_BYTES", 1000)
     rng = np.random.default_rng(0)
     person = rng.geometric(0.003, 5000) - 700
     kept = rng.random(5000) < 0.4
