@@ -76,7 +76,7 @@ SEAMS = {
     "pairs.MergeWriter.with_price": "privsketch.kernels.pairs:_MergeWriter.with_price",
     "pairs.fma": "privsketch.kernels.pairs:fma",
     "quantiser.CACHED_FLOATS": "privsketch.kernels.quantiser:_CACHED_FLOATS",
-    "quantiser.QuantiserRoutine.quantised": "privsketch.kernels.quantiser:_QuantiserRoutine.quantised",
+    "quantiser.quantised": "privsketch.kernels.quantiser:_QuantiserRoutine.quantised",
     "quantiser.buffer": "privsketch.kernels.quantiser:_buffer",
     "quantiser.clip": "privsketch.kernels.quantiser:clip",
     "quantiser.rint": "privsketch.kernels.quantiser:rint",
@@ -153,7 +153,7 @@ SEAMS = {
     "files.SENT_VALUES": "privsketch.tables.files:SENT_VALUES",
     "memory.BLOCK_VALUES": "privsketch.tables.memory:BLOCK_VALUES",
     "memory.WIDE_ROWS": "privsketch.tables.memory:WIDE_ROWS",
-    "parts.FILE_VALUES": "privsketch.tables.parts:FILE_VALUES",
+    "files.FILE_VALUES": "privsketch.tables.files:FILE_VALUES",
     "persons.CHUNK_BYTES": "privsketch.tables.persons:CHUNK_BYTES",
     "persons.Key": "privsketch.tables.persons:Key",
     "persons.reduced": "privsketch.tables.persons:_reduced",
@@ -205,28 +205,28 @@ SEAMS = {
 
 
 def owner(name):
-    """The module or class that a seam is in, and the name of the attribute there."""
+    """Return the module or class that a seam is in, and the name of the attribute there."""
     module, _, path = SEAMS[name].partition(":")
-    place, _, attribute = path.rpartition(".")
-    found = importlib.import_module(module)
-    return (attrgetter(place)(found) if place else found), attribute
+    inner, _, attribute = path.rpartition(".")
+    target = importlib.import_module(module)
+    return (attrgetter(inner)(target) if inner else target), attribute
 
 
 def get(name):
-    """What stands there now."""
-    found, attribute = owner(name)
-    return getattr(found, attribute)
+    """Return the value that stands there now."""
+    target, attribute = owner(name)
+    return getattr(target, attribute)
 
 
 def set(patch, name, value, **options):
-    """Replace what stands there until `patch`, a MonkeyPatch, is undone."""
-    found, attribute = owner(name)
-    patch.setattr(found, attribute, value, **options)
+    """Replace the value until `patch`, a MonkeyPatch, is undone."""
+    target, attribute = owner(name)
+    patch.setattr(target, attribute, value, **options)
 
 
 @contextmanager
 def replaced(name, value):
-    """Replace what stands there for a block."""
+    """Replace the value for a block."""
     with pytest.MonkeyPatch.context() as patch:
         set(patch, name, value)
         yield

@@ -14,7 +14,7 @@ def test_a_seam_leads_to_something(name):
 
 
 def test_what_is_replaced_comes_back():
-    before = seams.get("parts.FILE_VALUES")
-    with seams.replaced("parts.FILE_VALUES", 1):
-        assert seams.get("parts.FILE_VALUES") == 1
-    assert seams.get("parts.FILE_VALUES") == before
+    before = seams.get("files.FILE_VALUES")
+    with seams.replaced("files.FILE_VALUES", 1):
+        assert seams.get("files.FILE_VALUES") == 1
+    assert seams.get("files.FILE_VALUES") == before

@@ -311,7 +311,7 @@ def test_a_flag_that_is_never_raised(monkeypatch):
         self.all_finite[:] = unchanged
         return units
 
-    seams.set(monkeypatch, "quantiser.QuantiserRoutine.quantised", wrong)
+    seams.set(monkeypatch, "quantiser.quantised", wrong)
     every_quantiser_is_refused("f4")
 
 

@@ -1,3 +1,5 @@
 """Records to a private sketch, sketches to their sum, and the engines that compute."""
 
-from privsketch.sketching import engines as engines
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
