@@ -37,7 +37,7 @@ hypothesis.settings.load_profile("same")
 def _new_tally(monkeypatch):
     """Tests of one process fit the same records; what they cost together is nobody's business."""
     if "privsketch.ledger.entry" in sys.modules:
-        from privsketch.ledger.entry import ProcessCosts
+        from privsketch.ledger import ProcessCosts
 
         seams.set(monkeypatch, "entry.PROCESS_COSTS", ProcessCosts())
 

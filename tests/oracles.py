@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch._base.formats import fingerprint
-from privsketch.noise.account import Account, Shares
+from privsketch._base import fingerprint
+from privsketch.noise import Account, Shares
 from privsketch.testing import replaced_noise
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 import privsketch as ps
-from privsketch.tables import reading
-from privsketch.tables.memory import Selection
+from privsketch.tables import Selection, reading
 
 
 def selection_of(

@@ -22,6 +22,7 @@ SEAMS = {
     "progress.pass_bars": "privsketch.cli.shell.progress:pass_bars",
     "signing.checked_bytes": "privsketch.cli.shell.signing:checked_bytes",
     "signing.load_design": "privsketch.cli.shell.signing:load_design",
+    "story.GROUPS": "privsketch.cli.story:_GROUPS",
     "aggregate.drawn_words": "privsketch.clustering.baselines.aggregate:drawn_words",
     "aggregate.os": "privsketch.clustering.baselines.aggregate:os",
     "aggregate.start_centers": "privsketch.clustering.baselines.aggregate:start_centers",
@@ -31,6 +32,7 @@ SEAMS = {
     "lloyd.CompiledClusters": "privsketch.clustering.baselines.lloyd:CompiledClusters",
     "lloyd.cube_law": "privsketch.clustering.baselines.lloyd:cube_law",
     "lloyd.split": "privsketch.clustering.baselines.lloyd:split",
+    "cells.reconcile": "privsketch.clustering.cells:_reconcile",
     "cells.decode_cells": "privsketch.clustering.cells:decode_cells",
     "choose.chosen_method": "privsketch.clustering.choose:chosen_method",
     "medians.SEARCHES": "privsketch.clustering.medians:SEARCHES",
@@ -87,6 +89,7 @@ SEAMS = {
     "search.DRAWN_NUMBERS": "privsketch.learning.mixture.search:DRAWN_NUMBERS",
     "search.MAX_OUTSIDE_DRAWS": "privsketch.learning.mixture.search:MAX_OUTSIDE_DRAWS",
     "problem.MAX_EXCHANGES": "privsketch.learning.problem:MAX_EXCHANGES",
+    "quasi_newton.Memory": "privsketch.learning.quasi_newton:_Memory",
     "refine.POWER": "privsketch.learning.refine:POWER",
     "uncertainty.MAX_DENSE_ATOMS": "privsketch.learning.uncertainty:MAX_DENSE_ATOMS",
     "uncertainty.PAIR_NUMBERS": "privsketch.learning.uncertainty:PAIR_NUMBERS",
@@ -101,8 +104,12 @@ SEAMS = {
     "account.laplace_law": "privsketch.noise.account:laplace_law",
     "account.rho_of_budget": "privsketch.noise.account:rho_of_budget",
     "composition.find_spec": "privsketch.noise.composition:find_spec",
+    "mechanism.exact_sampler": "privsketch.noise.mechanism:_exact_sampler",
+    "mechanism.insecure_sampler": "privsketch.noise.mechanism:_insecure_sampler",
     "mechanism.require_usable": "privsketch.noise.mechanism:_require_usable",
     "mechanism.rho_of_budget": "privsketch.noise.mechanism:rho_of_budget",
+    "samplers.coin": "privsketch.noise.samplers:_coin",
+    "samplers.geometric": "privsketch.noise.samplers:_geometric",
     "samplers.laplace": "privsketch.noise.samplers:_laplace",
     "samplers.low": "privsketch.noise.samplers:_low",
     "samplers.upper": "privsketch.noise.samplers:_upper",
@@ -121,6 +128,7 @@ SEAMS = {
     "rows.add_noise": "privsketch.projection.rows:add_noise",
     "encryption.SCRYPT": "privsketch.signing.encryption:_SCRYPT",
     "encryption.random": "privsketch.signing.encryption:_random",
+    "keys.statement": "privsketch.signing.keys:_statement",
     "signature.Signature.save": "privsketch.signing.signature:Signature.save",
     "cuda.MAX_RECORDS": "privsketch.sketching.engines.cuda:MAX_RECORDS",
     "cuda.COPY_BYTES": "privsketch.sketching.engines.cuda:_COPY_BYTES",
@@ -134,6 +142,7 @@ SEAMS = {
     "cuda.to_device": "privsketch.sketching.engines.cuda:to_device",
     "dask.Key": "privsketch.sketching.engines.dask:Key",
     "pool.ProcessPoolExecutor": "privsketch.sketching.engines.pool:ProcessPoolExecutor",
+    "pool.interrupts_later": "privsketch.sketching.engines.pool:_interrupts_later",
     "pool.part_sums": "privsketch.sketching.engines.pool:part_sums",
     "spark.Key": "privsketch.sketching.engines.spark:Key",
     "spark.MAX_PARTS": "privsketch.sketching.engines.spark:MAX_PARTS",
@@ -142,6 +151,7 @@ SEAMS = {
     "estimate.SECONDS": "privsketch.sketching.estimate:SECONDS",
     "estimate.sum_records": "privsketch.sketching.estimate:sum_records",
     "estimate.time": "privsketch.sketching.estimate:time",
+    "merge.log_repeat": "privsketch.sketching.merge:_log_repeat",
     "merge.require_possible": "privsketch.sketching.merge:require_possible",
     "sums.CHUNK_VALUES": "privsketch.sketching.sums:_CHUNK_VALUES",
     "sums.bernoulli": "privsketch.sketching.sums:bernoulli",
@@ -153,7 +163,6 @@ SEAMS = {
     "files.SENT_VALUES": "privsketch.tables.files:SENT_VALUES",
     "memory.BLOCK_VALUES": "privsketch.tables.memory:BLOCK_VALUES",
     "memory.WIDE_ROWS": "privsketch.tables.memory:WIDE_ROWS",
-    "files.FILE_VALUES": "privsketch.tables.files:FILE_VALUES",
     "persons.CHUNK_BYTES": "privsketch.tables.persons:CHUNK_BYTES",
     "persons.Key": "privsketch.tables.persons:Key",
     "persons.reduced": "privsketch.tables.persons:_reduced",
@@ -183,6 +192,7 @@ SEAMS = {
     "events.time.time_ns": "privsketch_studies.collector.events:time.time_ns",
     "mailbox.check_file": "privsketch_studies.collector.mailbox:check_file",
     "uploads.submit": "privsketch_studies.collector.uploads:submit",
+    "access.network": "privsketch_studies.collector.web.access:_network",
     "limits.time.monotonic": "privsketch_studies.collector.web.limits:time.monotonic",
     "ballots.check_shares": "privsketch_studies.sealing.ballots:check_shares",
     "files.document_fields": "privsketch_studies.sealing.files:document_fields",
@@ -205,28 +215,28 @@ SEAMS = {
 
 
 def owner(name):
-    """Return the module or class that a seam is in, and the name of the attribute there."""
+    """The module or class that a seam is in, and the name of the attribute there."""
     module, _, path = SEAMS[name].partition(":")
-    inner, _, attribute = path.rpartition(".")
-    target = importlib.import_module(module)
-    return (attrgetter(inner)(target) if inner else target), attribute
+    place, _, attribute = path.rpartition(".")
+    found = importlib.import_module(module)
+    return (attrgetter(place)(found) if place else found), attribute
 
 
 def get(name):
-    """Return the value that stands there now."""
-    target, attribute = owner(name)
-    return getattr(target, attribute)
+    """What stands there now."""
+    found, attribute = owner(name)
+    return getattr(found, attribute)
 
 
 def set(patch, name, value, **options):
-    """Replace the value until `patch`, a MonkeyPatch, is undone."""
-    target, attribute = owner(name)
-    patch.setattr(target, attribute, value, **options)
+    """Replace what stands there until `patch`, a MonkeyPatch, is undone."""
+    found, attribute = owner(name)
+    patch.setattr(found, attribute, value, **options)
 
 
 @contextmanager
 def replaced(name, value):
-    """Replace the value for a block."""
+    """Replace what stands there for a block."""
     with pytest.MonkeyPatch.context() as patch:
         set(patch, name, value)
         yield

@@ -7,11 +7,8 @@ import numpy as np
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch_studies.sealing.ballots import make_ballot
-from privsketch_studies.sealing.files import signed_json
-from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.splitting import as_words, with_checks
-from privsketch_studies.sealing.void import VoidStudy
+from privsketch_studies import check_ballots
+from privsketch_studies.sealing import VoidStudy, as_words, make_ballot, signed_json, with_checks
 
 DESIGN = {
     "n_components": 2,

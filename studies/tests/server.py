@@ -12,10 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from privsketch_studies.collector.collector import Collector, Settings
-from privsketch_studies.collector.members import add_member
-from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.studies import make_study
+from privsketch_studies.collector import Collector, Settings, Store, add_member, make_study
 
 DESIGN = ps.Design.plan(
     n_components=2,
@@ -59,7 +56,7 @@ class World:
         if self._client is None:
             from starlette.testclient import TestClient
 
-            from privsketch_studies.collector.web.app import make_app
+            from privsketch_studies.collector import make_app
 
             self._client = TestClient(make_app(self.collector), raise_server_exceptions=False)
         return self._client
@@ -89,7 +86,7 @@ def serving(place, settings=PATIENT):
     import threading
     import time
 
-    from privsketch_studies.collector.web.server import listen, make_server
+    from privsketch_studies.collector import listen, make_server
 
     store = Store(place)
     server = make_server(Collector(store, settings))

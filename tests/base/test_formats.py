@@ -24,10 +24,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch._base import formats
-from privsketch._base.errors import AccessError, FileError, ParameterError
-from privsketch._base.formats import canonical_json, document
-from privsketch.design.plan import plan_design
+from privsketch import AccessError, FileError, ParameterError
+from privsketch._base import canonical_json, document, formats
+from privsketch.design import plan_design
 from privsketch.ledger import store
 from tests import oracles, seams
 from tests.oracles import resave
@@ -738,7 +737,7 @@ def test_a_name_of_the_longest_length_can_be_written(design, tmp_path):
     ],
 )
 def test_a_receipt_that_understates_its_design_is_refused(change, make_design, make_records):
-    from privsketch._base.formats import pack_sketch, unpack_sketch
+    from privsketch._base import pack_sketch, unpack_sketch
 
     sketch = ps.sketch(make_records(), make_design(), source="a")
     header, values = unpack_sketch(sketch.to_bytes(), "x")
@@ -748,7 +747,7 @@ def test_a_receipt_that_understates_its_design_is_refused(change, make_design, m
 
 
 def test_a_merged_receipt_accounts_for_every_release(make_design, make_records):
-    from privsketch._base.formats import pack_sketch, unpack_sketch
+    from privsketch._base import pack_sketch, unpack_sketch
 
     parts = [ps.sketch(make_records(), make_design(), source=name) for name in "abb"]
     total = ps.merge(parts, same_records=True)
@@ -761,7 +760,7 @@ def test_a_merged_receipt_accounts_for_every_release(make_design, make_records):
 
 
 def test_the_total_of_a_split_receipt_is_checked(make_design, make_records):
-    from privsketch._base.formats import pack_sketch, unpack_sketch
+    from privsketch._base import pack_sketch, unpack_sketch
 
     design = make_design(delta=0.0, noise="laplace")
     sketch = ps.sketch(make_records(), design, source="a")
@@ -789,7 +788,7 @@ def test_the_total_of_a_split_receipt_is_checked(make_design, make_records):
 def test_receipts_say_what_a_release_writes_and_nothing_else(
     change, where, make_design, make_records
 ):
-    from privsketch._base.formats import pack_sketch, unpack_sketch
+    from privsketch._base import pack_sketch, unpack_sketch
 
     design = make_design(delta=0.0, noise="laplace")
     header, values = unpack_sketch(ps.sketch(make_records(), design).to_bytes(), "sketch")

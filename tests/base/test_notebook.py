@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.notebook import MAX_HTML_ROWS, described, shown, table
+from privsketch._base import MAX_HTML_ROWS, described, shown, table
 from tests.html_page import Page
 
 EVIL = "<script>alert('x')</script>"

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from privsketch._base.threads import chunks, in_threads
+from privsketch._base import chunks, in_threads
 
 WAIT = 30.0  # seconds after which a test has failed
 

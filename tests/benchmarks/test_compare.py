@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
+from privsketch import ParameterError
+from privsketch.clustering import clustered, method_names
 from privsketch.clustering.baselines import lloyd
-from privsketch.clustering.choose import method_names
-from privsketch.clustering.run import clustered
-from privsketch.facts.budget import exact
+from privsketch.facts import exact
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import AccessError
+from privsketch import AccessError, ClusterModel
 from privsketch.cli import cluster as command_file
 from privsketch.cli.shell import progress
 from privsketch.clustering import choose as methods
+from privsketch.clustering import cluster_by
 from privsketch.clustering import medians as medians
-from privsketch.clustering.choose import cluster_by
-from privsketch.models.clusters import ClusterModel
 from tests import commands, seams
 from tests.commands import DATA, USAGE, contents
 

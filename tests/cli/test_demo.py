@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.cli.story import _GROUPS, SCHEMA
-from privsketch.facts.units import field_values
+from privsketch.cli import SCHEMA
+from privsketch.facts import field_values
+from tests import seams
 from tests.chance import fixed_noise
 from tests.commands import run, succeeded
+
+_GROUPS = seams.get("story.GROUPS")
+
 
 pytestmark = pytest.mark.slow
 

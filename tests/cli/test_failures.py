@@ -17,10 +17,8 @@ from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch._base import errors
+from privsketch.cli import EXIT_CODES, Spending, Stop
 from privsketch.cli.main import main
-from privsketch.cli.shell.failure import EXIT_CODES
-from privsketch.cli.shell.spending import Spending
-from privsketch.cli.shell.stopping import Stop
 from tests import seams
 from tests.answers import validated
 from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run

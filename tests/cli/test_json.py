@@ -11,7 +11,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.main import main
-from privsketch.ledger.cost import Cost
+from privsketch.ledger import Cost
 from tests.answers import SCHEMAS, validated
 from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 from tests.json_examples import (
@@ -345,7 +345,7 @@ def test_cautions_are_told_to_machines_and_people(files):
 
 
 def test_numbers_that_are_not_finite_are_null():
-    from privsketch.cli.shell.answer import plain
+    from privsketch.cli import plain
 
     values = {"a": np.float64("nan"), "b": (np.int64(1), float("inf")), 3: np.array([1.5, np.inf])}
     assert plain(values) == {"a": None, "b": [1, None], "3": [1.5, None]}

@@ -11,10 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from privsketch.cli.ledger import chart
-from privsketch.ledger.book import Ledger
-from privsketch.ledger.contents import SpendingStep
-from privsketch.ledger.cost import Cost
+from privsketch import Ledger
+from privsketch.cli import chart
+from privsketch.ledger import Cost, SpendingStep
 from tests import answers
 from tests.commands import DATA, INTEGRITY, refused, run, succeeded
 

@@ -3,8 +3,8 @@
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import BudgetError, ParameterError
-from privsketch.facts.budget import require_limits
+from privsketch import BudgetError, ParameterError
+from privsketch.facts import require_limits
 from tests.commands import BUDGET, run
 
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.models.base import nearest
+from privsketch.models import nearest
 from privsketch.tables import persons
 from tests import seams
 from tests.commands import succeeded

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch.cli.shell.stopping import stoppable
-from privsketch.projection.matrix import public_matrix
+from privsketch.cli import stoppable
+from privsketch.projection import public_matrix
 from privsketch.testing import replaced_noise
 from tests import commands, seams
 from tests.commands import DATA, INTEGRITY, USAGE, run

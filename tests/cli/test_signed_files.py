@@ -13,9 +13,8 @@ import jsonschema
 import pytest
 
 import privsketch as ps
-from privsketch.cli.shell.signing import given_passphrase
-from privsketch.signing.signature import spoken
-from privsketch.signing.trusted import pinned_keys
+from privsketch.cli import given_passphrase
+from privsketch.signing import pinned_keys, spoken
 from tests import seams
 from tests.answers import validated
 from tests.commands import DATA, INTEGRITY, USAGE, contents, run, succeeded
@@ -442,7 +441,7 @@ def test_nobody_needs_the_library_who_signs_nothing(study, folder):
 
 def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkeypatch):
     """The sketch is there, and its budget is spent."""
-    from privsketch._base.errors import FileError
+    from privsketch import FileError
 
     def full(self, path):
         raise FileError(f"{path}: No space left on device")

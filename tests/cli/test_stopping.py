@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import AccessError
+from privsketch import AccessError, ClusterModel
+from privsketch.cli import Stop, stoppable
 from privsketch.cli.shell import progress
-from privsketch.cli.shell.stopping import Stop, stoppable
-from privsketch.models.clusters import ClusterModel
 from tests import seams
 from tests.commands import DATA, USAGE, modules_after, run, wait_until_it_listens
 
@@ -363,7 +362,9 @@ def test_names_of_a_header_are_published_where_somebody_states_them(folder):
 
 
 def test_an_interrupt_while_workers_start_comes_afterwards():
-    from privsketch.sketching.engines.pool import _interrupts_later
+    from tests import seams
+
+    _interrupts_later = seams.get("pool.interrupts_later")
 
     seen = []
 

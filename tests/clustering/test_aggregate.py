@@ -13,10 +13,9 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
+from privsketch.clustering import Passes, clustered
 from privsketch.clustering.baselines import aggregate
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
-from privsketch.facts.budget import exact
+from privsketch.facts import exact
 from privsketch.testing import questions
 from tests import seams
 

@@ -13,15 +13,13 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
+from privsketch import ParameterError
+from privsketch.clustering import Passes, clustered
 from privsketch.clustering.baselines import grid, lloyd
 from privsketch.clustering.baselines import points as starts
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
-from privsketch.facts.budget import exact
-from privsketch.kernels.nearest import ReferenceClusters
-from privsketch.noise.account import Shares
-from privsketch.noise.mechanism import OPENDP_SAMPLER, OWN_SAMPLER
+from privsketch.facts import exact
+from privsketch.kernels import ReferenceClusters
+from privsketch.noise import OPENDP_SAMPLER, OWN_SAMPLER, Shares
 from privsketch.testing import Tape, questions, replay
 from tests import seams
 

@@ -6,11 +6,14 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering.cells import Grid, HeavyCells, _reconcile, cluster
-from privsketch.clustering.run import Run, clustered
-from privsketch.noise.calibration import discrete_laplace_variance
-from privsketch.noise.mechanism import watched_noise
+from privsketch.clustering import Grid, HeavyCells, Run, clustered
+from privsketch.clustering.cells import cluster
+from privsketch.noise import discrete_laplace_variance, watched_noise
 from privsketch.testing import questions, without_noise
+from tests import seams
+
+_reconcile = seams.get("cells.reconcile")
+
 
 BOX = ps.Box([-1, 0, -3], [1, 4, 3])
 

@@ -15,14 +15,12 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError, RecordError
-from privsketch.clustering import cells
+from privsketch import ClusterModel, FileError, ParameterError, RecordError
+from privsketch.clustering import Choice, cells, chosen_method, cluster_by, method_names
 from privsketch.clustering import choose as methods
-from privsketch.clustering.choose import Choice, chosen_method, cluster_by, method_names
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import method as sparse_start
 from privsketch.estimators import kmeans
-from privsketch.models.clusters import ClusterModel
 from privsketch.testing import Tape
 from tests import seams
 from tests.chance import fixed_noise

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
+from privsketch.clustering import EDGE_FALSE_ALARM, Means, clustered, edge_concerns
 from privsketch.clustering.baselines.grid import cluster as grid
 from privsketch.clustering.baselines.lloyd import cluster as lloyd
-from privsketch.clustering.edge import EDGE_FALSE_ALARM, Means, edge_concerns
-from privsketch.clustering.pipeline.method import cluster as pipeline
-from privsketch.clustering.run import clustered
-from privsketch.learning.concerns import on_the_edge
+from privsketch.clustering.pipeline import cluster as pipeline
+from privsketch.learning import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
 # Runs, and how many must raise a concern.

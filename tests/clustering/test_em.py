@@ -13,14 +13,19 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError, RecordError
+from privsketch import FileError, GaussianMixtureModel, ParameterError, RecordError
+from privsketch.clustering import (
+    WHOLE_SHARE,
+    Gaussians,
+    Passes,
+    Run,
+    clustered,
+    responsibilities,
+    whitenings,
+)
 from privsketch.clustering.baselines import em
 from privsketch.clustering.baselines import em as em_shares
-from privsketch.clustering.baselines.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import Run, clustered
-from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.pages.report.clusters import picture_of
+from privsketch.pages import picture_of
 from privsketch.testing import replay
 from tests import seams
 from tests.oracles import resave

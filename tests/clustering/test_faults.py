@@ -11,9 +11,8 @@ import pytest
 from scipy.sparse import coo_array, csr_array
 
 import privsketch as ps
-from privsketch._base.errors import RecordError
-from privsketch.clustering.run import clustered
-from privsketch.clustering.sparse.method import cluster_sparse
+from privsketch import RecordError
+from privsketch.clustering import cluster_sparse, clustered
 from privsketch.testing import questions
 from tests.reading import read_blocks, read_sparse_blocks
 

@@ -11,39 +11,42 @@ from scipy.optimize import minimize
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering import medians
-from privsketch.clustering.medians import (
-    UNIT_WEIGHT,
-    cluster_medians,
-    median_sums,
-    release_least,
-    release_round,
-    sensitivities,
-    share_weights,
-    start_losses,
-    steps_of,
-)
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
-from privsketch.clustering.tree import medians as median_recovery
-from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
-from privsketch.clustering.tree.medians import (
+from privsketch import ClusterModel
+from privsketch.clustering import (
     MEDIAN_STEPS,
+    RADIUS,
+    RADIUS_BITS,
     UNIT_NORM,
+    UNIT_WEIGHT,
+    WIDTH,
+    Passes,
+    Projected,
+    cluster_medians,
+    clustered,
     l1_norm,
+    median_sums,
+    medians,
     path_losses,
     release_indices,
+    release_least,
     release_medians,
+    release_round,
+    release_swaps,
+    sensitivities,
     shrunk,
+    start_losses,
+    steps_of,
+    swap_losses,
     unit_vectors,
     vector_sums,
+    whole_losses,
 )
-from privsketch.clustering.tree.method import share_weights as tree_share_weights
-from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
-from privsketch.facts.budget import exact
-from privsketch.features.stream import PublicStream
-from privsketch.models.clusters import ClusterModel
-from privsketch.noise.mechanism import laplace_law
+from privsketch.clustering.medians import share_weights
+from privsketch.clustering.tree import medians as median_recovery
+from privsketch.clustering.tree import share_weights as tree_share_weights
+from privsketch.facts import exact
+from privsketch.features import PublicStream
+from privsketch.noise import laplace_law
 from privsketch.testing import Tape, questions, replay, without_noise
 from tests import seams
 from tests.contract import contract

@@ -9,34 +9,34 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
-from privsketch.clustering.tree.cubes import (
+from privsketch import ParameterError
+from privsketch.clustering import (
     RADIUS,
     RADIUS_BITS,
     SIDE_BITS,
+    WIDTH,
+    Passes,
     Projected,
+    Recovered,
     Tree,
+    TreeSettings,
     candidate_centers,
+    cluster_by_tree,
+    clustered,
     count_children,
     default_threshold,
     grow,
     projected_radius,
-)
-from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree, share_weights
-from privsketch.clustering.tree.swap import (
-    WIDTH,
-    Recovered,
     release_best,
     release_centers,
     release_swaps,
     swap_losses,
     whole_losses,
 )
-from privsketch.facts.budget import exact
-from privsketch.features.stream import PublicStream
-from privsketch.noise.mechanism import laplace_law
+from privsketch.clustering.tree import share_weights
+from privsketch.facts import exact
+from privsketch.features import PublicStream
+from privsketch.noise import laplace_law
 from privsketch.testing import Tape, questions, replay
 from tests.oracles import account_of, law_of_choices, neighbour_at_the_end, worst_log_ratio
 

@@ -9,24 +9,25 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.method import (
+from privsketch.clustering import (
     Bins,
-    cluster,
+    Passes,
+    PipelinePlan,
+    Subspace,
+    clustered,
     expected_normal_max,
+    plan_pipeline,
     pulled_counts,
     residual_lengths,
     residual_sums,
     shrunk_steps,
     shrunk_together,
+    spread_directions,
 )
-from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
-from privsketch.clustering.pipeline.subspace import Subspace, spread_directions
-from privsketch.clustering.run import clustered
-from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import gaussian_law, laplace_law
+from privsketch.clustering.pipeline import cluster, share_weights
+from privsketch.kernels import CompiledClusters, ReferenceClusters
+from privsketch.kernels.nearest import nearest
+from privsketch.noise import Account, Shares, gaussian_law, laplace_law, rho_of_budget
 from privsketch.testing import replay, without_noise
 from tests import seams
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch import ParameterError, RecordError
+from privsketch.clustering import clustered
 from privsketch.clustering.baselines import aggregate, variates
-from privsketch.clustering.run import clustered
 
 METHODS = {"sample-aggregate": aggregate.cluster, "k-variates": variates.cluster}
 LINE = ps.Box(-1, 1, dim=1)

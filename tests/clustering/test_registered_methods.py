@@ -8,11 +8,11 @@ from click.testing import CliRunner
 from sklearn.base import clone
 
 import privsketch as ps
+from privsketch import ParameterError
 from privsketch._base import plugins
-from privsketch._base.errors import ParameterError
 from privsketch.cli.main import main
+from privsketch.clustering import Method, chosen_method, cluster_by, method_names
 from privsketch.clustering.baselines import lloyd
-from privsketch.clustering.choose import Method, chosen_method, cluster_by, method_names
 from privsketch.testing import check_method, neighbouring_tables, replay
 from tests import seams
 

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch.clustering import cluster_by_tree, cluster_medians, clustered
 from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
-from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import clustered
-from privsketch.clustering.tree.method import cluster_by_tree
 
 METHODS = {
     "lloyd": lloyd.cluster,

@@ -9,12 +9,15 @@ import pytest
 import scipy.sparse as sp
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError, RecordError
-from privsketch.clustering.choose import cluster_by
-from privsketch.clustering.run import clustered
-from privsketch.clustering.sparse.method import (
+from privsketch import ParameterError, RecordError
+from privsketch.clustering import (
     SparseCenters,
+    SparsePasses,
+    TreeSettings,
+    cluster_by,
+    cluster_by_tree,
     cluster_sparse,
+    clustered,
     merged,
     noise_reach,
     picks_for,
@@ -23,12 +26,9 @@ from privsketch.clustering.sparse.method import (
     sparse_sums,
     sparse_weights,
 )
-from privsketch.clustering.sparse.passes import SparsePasses
-from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
-from privsketch.facts.budget import exact
-from privsketch.noise.choice import PicksLaw, pick_largest, picks_law
-from privsketch.noise.mechanism import choose
-from privsketch.tables.reading import count_records
+from privsketch.facts import exact
+from privsketch.noise import PicksLaw, choose, pick_largest, picks_law
+from privsketch.tables import count_records
 from privsketch.testing import Tape, exact_answer, questions, replay
 from tests.oracles import account_of, fits
 from tests.reading import read_blocks, read_sparse_blocks

@@ -8,11 +8,10 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
+from privsketch.clustering import Passes, clustered
 from privsketch.clustering.baselines import variates
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
-from privsketch.facts.budget import exact
-from privsketch.noise.calibration import rho_of_budget
+from privsketch.facts import exact
+from privsketch.noise import rho_of_budget
 from privsketch.testing import Tape, exact_answer
 
 RELATIONS = ["add-remove", "replace"]

@@ -7,16 +7,11 @@ import pytest
 from sklearn.base import clone
 
 import privsketch as ps
-from privsketch.clustering.run import clustered
+from privsketch.clustering import clustered
+from privsketch.design import UNEVEN_RATIO, describe_design, stated_cautions, uneven_columns
 from privsketch.design.alternatives import alternatives
-from privsketch.design.cautions import (
-    UNEVEN_RATIO,
-    describe_design,
-    stated_cautions,
-    uneven_columns,
-)
-from privsketch.facts.budget import delta_caution, epsilon_caution
-from privsketch.sketching.cost import design_cost
+from privsketch.facts import delta_caution, epsilon_caution
+from privsketch.sketching import design_cost
 
 BUDGET = ps.Budget(1.0, 1e-6)
 UNEVEN_BOX = ps.Box([18.0, 0.0], [100.0, 5e5])
@@ -152,7 +147,7 @@ def test_a_number_of_records_that_nobody_stated_is_taken_only_where_it_is_public
 def test_plans_on_the_way_are_silent():
     """Designs of runs and of comparisons: nobody stated their domains and shares."""
     from privsketch.clustering.baselines.lloyd import cluster as lloyd
-    from privsketch.clustering.pipeline.method import cluster as pipeline
+    from privsketch.clustering.pipeline import cluster as pipeline
 
     facts = {"domain": UNEVEN_BOX, "budget": ps.Budget(50.0, 0.1), "random_state": 0}
     for method in (pipeline, lloyd):

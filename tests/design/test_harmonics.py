@@ -11,10 +11,8 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from benchmarks.datasets import squared_error
 from benchmarks.forecast import ball, plane, seeds
-from privsketch.design.forecast import excess, expected_range, references
-from privsketch.design.size import harmonic_variance
-from privsketch.features.radii import RadialLaw, Tail
-from privsketch.features.waves import HARMONICS
+from privsketch.design import excess, expected_range, harmonic_variance, references
+from privsketch.features import HARMONICS, RadialLaw, Tail
 
 FALSE_ALARM = 1e-6  # at most, of each comparison
 STANDARD_ERRORS = 5.5  # of a mean of many numbers: 4e-8

@@ -9,27 +9,26 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.design.cautions import cautions, kmeans_cost
-from privsketch.design.forecast import (
-    GOOD_RSSE,
-    expected_noise,
-    expected_range,
-    forecast,
-    references,
-)
-from privsketch.design.size import (
+from privsketch.design import (
     COVARIANCE_TYPES,
+    GOOD_RSSE,
     band_share,
     carried_clusters,
     carried_gaussians,
     center_error,
     energy_share,
+    expected_noise,
+    expected_range,
+    kmeans_cost,
     kmeans_unknowns,
     mixture_unknowns,
     noise_variance,
+    references,
     squared_band_share,
 )
-from privsketch.features.maps import feature_map
+from privsketch.design.cautions import cautions
+from privsketch.design.forecast import forecast
+from privsketch.features import feature_map
 
 
 def plan(k=10, dim=10, n=1e5, epsilon=0.3, delta=1e-6, **choices):

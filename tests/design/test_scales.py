@@ -7,15 +7,16 @@ import pytest
 from test_planning import brute_force_error
 
 import privsketch as ps
-from privsketch.design.plan import (
+from privsketch.design import (
     LARGEST_RANGE,
     MAX_COST,
     MAX_COST_OF_FEW,
     MAX_TAIL_EXCESS,
+    center_error,
     default_radii,
+    kmeans_unknowns,
 )
-from privsketch.design.size import center_error, kmeans_unknowns
-from privsketch.features.radii import RadialLaw, Tail
+from privsketch.features import RadialLaw, Tail
 
 
 def radii(domain, k=10, *, n_features=8000, n_records=1e5, variance=1e5):

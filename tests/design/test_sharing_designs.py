@@ -5,10 +5,8 @@ import math
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import Unit
-from privsketch.noise.calibration import kappa_discrete
-from privsketch.noise.sharing.plan import plan_sharing, planned_noises
-from privsketch.noise.sums import MIN_PART_SCALE
+from privsketch.facts import Unit
+from privsketch.noise import MIN_PART_SCALE, kappa_discrete, plan_sharing, planned_noises
 
 DELTA, PURE = ps.Budget(epsilon=0.1, delta=1e-6), ps.Budget(epsilon=0.1)
 

@@ -37,24 +37,23 @@ from papers.theory import (
     useful_sizes,
     with_noisy_count,
 )
-from privsketch._base.errors import ParameterError
-from privsketch.design.alternatives import (
-    alternatives,
+from privsketch import ParameterError
+from privsketch.design import (
+    NoiseToSignal,
+    direction_moments,
+    enough_records,
+    expected_noise,
+    feature_and_record_rate,
+    gaussian_second_moments,
     masks_at_rate,
     masks_text,
+    noise_parts,
     percent,
     recommend,
 )
-from privsketch.design.forecast import expected_noise, feature_and_record_rate
-from privsketch.design.noise_to_signal import (
-    NoiseToSignal,
-    direction_moments,
-    gaussian_second_moments,
-    noise_parts,
-)
-from privsketch.design.request import enough_records
-from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
-from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
+from privsketch.design.alternatives import alternatives
+from privsketch.noise import cube_law, gaussian_law, laplace_law
+from privsketch.sketching import COSTS, MEASURED, design_cost, sketching_cost
 from privsketch.testing import without_noise
 from tests.oracles import SHARES_OF_THE_SUMS
 

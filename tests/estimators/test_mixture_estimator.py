@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
-from privsketch.estimators.mixture import PrivateGaussianMixture
+from privsketch import PrivateGaussianMixture
 from tests.contract import contract, require_function_of_the_release, three_blobs
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import privsketch as ps
-from privsketch.estimators.pca import PrivatePCA
+from privsketch import PrivatePCA
 from tests import seams
 from tests.contract import contract, require_function_of_the_release
 

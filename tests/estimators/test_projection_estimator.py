@@ -17,9 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
-from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.projection.matrix import Change
+from privsketch.projection import Change
 from tests import seams
+
+_insecure_sampler = seams.get("mechanism.insecure_sampler")
+
 
 ESTIMATORS = [
     ps.PrivateProjection(2, epsilon=5.0, delta=1e-6, domain=ps.Ball(radius=30.0)),

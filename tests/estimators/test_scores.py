@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch import ParameterError, RecordError
 from tests import seams
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")

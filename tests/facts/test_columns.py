@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch.facts.units import field_covariance, field_errors, field_names, field_values
+from privsketch.facts import field_covariance, field_errors, field_names, field_values
 
 SOME = settings(max_examples=60, deadline=None, derandomize=True)
 WEIGHTS = st.sampled_from([1.0, 0.25, 3.0])

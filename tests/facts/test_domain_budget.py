@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.domain import domain_from_json, domain_to_json
-from privsketch.facts.receipt import Receipt, compose_parallel, compose_sequential
+from privsketch import Receipt
+from privsketch.facts import compose_parallel, compose_sequential, domain_from_json, domain_to_json
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_budgets_that_no_noise_can_have_are_refused_at_once(epsilon, delta, neig
 def test_a_design_file_with_such_a_budget_is_refused(tmp_path):
     import json
 
-    from privsketch._base.formats import document
+    from privsketch._base import document
 
     design = ps.Design.plan(
         n_components=2,

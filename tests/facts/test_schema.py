@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
-from privsketch.clustering.run import Run
-from privsketch.facts.schema import schema_of
+from privsketch.clustering import Run
+from privsketch.facts import schema_of
 from privsketch.testing import without_noise
 
 AGE = ps.Number("age", 18, 100)

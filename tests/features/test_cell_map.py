@@ -10,10 +10,9 @@ import pytest
 from scipy.stats import norm
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError
-from privsketch.design.cells import cell_error, count_of_cells, noise_of_cells, plan_cells
-from privsketch.features.cells import CellContribution, axis_edges, cell_counts, checked_cells
-from privsketch.features.fixedpoint import Quantiser
+from privsketch import FileError, ParameterError
+from privsketch.design import cell_error, count_of_cells, noise_of_cells, plan_cells
+from privsketch.features import CellContribution, Quantiser, axis_edges, cell_counts, checked_cells
 from privsketch.testing import without_noise
 
 

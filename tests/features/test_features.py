@@ -9,20 +9,29 @@ import pytest
 from scipy.optimize import minimize
 
 import privsketch as ps
-from privsketch.features.fixedpoint import RECORD_MAX, Quantiser, table_index
-from privsketch.features.maps import FEATURE_MAPS, feature_map
-from privsketch.features.quadratic import VALUE_BITS
-from privsketch.features.waves import (
+from privsketch.features import (
     AMPLITUDE,
+    FEATURE_MAPS,
     FIRST_HARMONIC,
     MEAN_SQUARE,
+    RECORD_MAX,
+    VALUE_BITS,
+    Quantiser,
+    feature_map,
     fourier_table,
     half_angle,
     onebit_table,
+    table_index,
 )
-from privsketch.kernels.dense import CompiledKernel, ReferenceKernel, Shape, sums_routine
-from privsketch.kernels.features import FourierFeature, OneBitFeature, QuadraticFeature
-from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
+from privsketch.kernels import (
+    CompiledKernel,
+    FourierFeature,
+    OneBitFeature,
+    QuadraticFeature,
+    ReferenceKernel,
+)
+from privsketch.kernels.dense import Shape, sums_routine
+from privsketch.noise import cube_noise, gaussian_noise, laplace_noise
 
 TABLE_MAPS = [name for name, each in FEATURE_MAPS.items() if each.has_table]
 TURNS = np.arange(65_536) / 65_536

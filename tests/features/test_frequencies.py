@@ -7,15 +7,16 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch._base.elementary import cosine_sine, exponential, natural_log
-from privsketch.features import frequencies as module
-from privsketch.features.frequencies import (
+from privsketch._base import cosine_sine, exponential, natural_log
+from privsketch.features import (
+    PublicStream,
+    RadialLaw,
+    Tail,
     draw_frequencies,
     frequencies_from_json,
     frequencies_to_json,
 )
-from privsketch.features.radii import RadialLaw, Tail
-from privsketch.features.stream import PublicStream
+from privsketch.features import frequencies as module
 
 BOX = ps.Box(-8, 8, dim=5)
 TAILED = RadialLaw((0.01, 4.0), Tail(0.15, 0.25))

@@ -8,13 +8,12 @@ import pytest
 from scipy.stats import binom, chi2
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.features.maps import PairBounds, TableContribution, feature_map
-from privsketch.features.masks import Masks
-from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
-from privsketch.noise.laws import LogMoments, gaussian_noise, laplace_noise
+from privsketch import Masks, ParameterError
+from privsketch.features import PairBounds, TableContribution, feature_map
+from privsketch.kernels import CompiledKernel, ReferenceKernel
+from privsketch.noise import LogMoments, gaussian_noise, laplace_noise
+from privsketch.sketching import exact_sums
 from privsketch.sketching import sums as drawing
-from privsketch.sketching.sums import exact_sums
 from privsketch.testing import without_noise
 from tests import seams
 
@@ -376,7 +375,7 @@ def test_uniform_numbers_are_exact(monkeypatch):
 
 
 def test_many_features_are_masked_a_few_records_at_a_time():
-    from privsketch.sketching.sums import MASK_BYTES, RecordSums
+    from privsketch.sketching import MASK_BYTES, RecordSums
 
     design = plan(n_features=6000, masks="poisson:0.5")
     assert RecordSums(design).max_records * 6000 <= MASK_BYTES

@@ -6,21 +6,23 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError
-from privsketch.features import quadratic
-from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
-from privsketch.features.maps import feature_map
-from privsketch.features.masks import Masks
-from privsketch.features.moments import (
+from privsketch import FileError, Masks, ParameterError
+from privsketch.features import (
     MOMENT_RADIUS,
+    RECORD_MAX,
     MomentContribution,
+    QuadraticContribution,
+    Quantiser,
     coarse_records,
+    feature_map,
     moment_sums,
+    quadratic,
+    quadratic_values,
+    quartic_bounds,
 )
-from privsketch.features.quadratic import QuadraticContribution, quadratic_values, quartic_bounds
-from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
-from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
-from privsketch.sketching.sums import exact_sums
+from privsketch.kernels import CompiledKernel, ReferenceKernel
+from privsketch.noise import cube_noise, gaussian_noise, laplace_noise
+from privsketch.sketching import exact_sums
 from privsketch.testing import without_noise
 
 

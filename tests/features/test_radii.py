@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from privsketch.features.radii import RadialLaw, Tail
+from privsketch.features import RadialLaw, Tail
 
 LAWS = {
     "one scale": RadialLaw((0.7, 0.7)),

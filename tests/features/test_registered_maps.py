@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.features import maps
-from privsketch.features.fixedpoint import TABLE_SIZE, Quantiser, table_index
-from privsketch.features.frequencies import FOURIER_LAWS
-from privsketch.features.maps import FEATURE_MAPS, FeatureMap, feature_map, require_known_harmonics
-from privsketch.noise.sharing.plan import plan_sharing
-from privsketch.sketching.cost import design_cost
-from privsketch.sketching.joined import joined_sketch
-from privsketch.sketching.sums import exact_sums
+from privsketch.features import (
+    FEATURE_MAPS,
+    FOURIER_LAWS,
+    TABLE_SIZE,
+    FeatureMap,
+    Quantiser,
+    feature_map,
+    maps,
+    require_known_harmonics,
+    table_index,
+)
+from privsketch.noise import plan_sharing
+from privsketch.sketching import design_cost, exact_sums, joined_sketch
 from privsketch.testing import without_noise
 from tests import seams
 

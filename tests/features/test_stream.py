@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import privsketch
-from privsketch.features.stream import PublicStream, Purpose, public_generator
+from privsketch.features import PublicStream, Purpose, public_generator
 
 ROOT = Path(privsketch.__file__).parent
 # Files and models depend on these: docs/format.md, and what a decoder gives for a sketch.

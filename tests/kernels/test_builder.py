@@ -3,18 +3,25 @@
 import numpy as np
 import pytest
 
-from privsketch.kernels.builder import Routine, select
-from privsketch.kernels.kinds import DOUBLE, FLOAT, I16, I32, I64, Array, Kind
-from privsketch.kernels.machine import compile_routine
-from privsketch.kernels.operations import (
+from privsketch.kernels import (
+    DOUBLE,
+    FLOAT,
+    I16,
+    I32,
+    I64,
+    Array,
+    Kind,
+    Routine,
     absolute,
     clip,
+    compile_routine,
     exact_fma,
     fma,
     lane_sum,
     maximum,
     polynomial,
     rint,
+    select,
     sqrt,
     trunc,
     vector_of,

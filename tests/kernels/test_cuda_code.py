@@ -11,31 +11,29 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from privsketch._base.errors import KernelError
-from privsketch.facts.domain import Ball, Box
-from privsketch.features.fixedpoint import TABLE_SIZE, Quantiser, table_index
-from privsketch.features.maps import feature_map
-from privsketch.kernels import machine
-from privsketch.kernels.builder import Routine
-from privsketch.kernels.cuda import driver
-from privsketch.kernels.cuda.code import WARP, ptx_of
-from privsketch.kernels.cuda.features import (
+from privsketch import Ball, Box, KernelError
+from privsketch.features import TABLE_SIZE, Quantiser, feature_map, table_index
+from privsketch.kernels import (
     DEVICE_FEATURES,
-    TILE,
-    Shape,
-    frequency_digits,
-    sums_routine,
-)
-from privsketch.kernels.cuda.records import (
+    FEATURES,
+    I32,
+    I64,
     NUMBER_KINDS,
+    SUM_UNITS,
     THREADS,
+    TILE,
+    WARP,
+    Array,
+    Routine,
     check_records,
     columns_routine,
+    frequency_digits,
+    machine,
+    ptx_of,
     quantiser_routine,
+    shape_for,
 )
-from privsketch.kernels.cuda.sums import SUM_UNITS, shape_for
-from privsketch.kernels.features import FEATURES
-from privsketch.kernels.kinds import I32, I64, Array
+from privsketch.kernels.cuda import Shape, driver, sums_routine
 from tests import seams
 
 LANES = np.arange(WARP)

@@ -10,21 +10,20 @@ from scipy.linalg import hadamard
 from scipy.special import hyp1f1
 
 import privsketch as ps
-from privsketch.features.fixedpoint import RECORD_UNIT, start_phase
-from privsketch.features.hadamard import (
+from privsketch.features import (
+    RECORD_UNIT,
     TURN_BITS,
     block_size,
     common_half_width,
     draw_blocks,
+    feature_map,
+    fourier_table,
     fwht,
     squared_row_norms,
+    start_phase,
 )
-from privsketch.features.maps import feature_map
-from privsketch.features.waves import fourier_table
+from privsketch.kernels import ReferenceKernel, StructuredKernel, Transform, orders
 from privsketch.kernels import hadamard as module
-from privsketch.kernels.dense import ReferenceKernel
-from privsketch.kernels.hadamard import StructuredKernel
-from privsketch.kernels.layout import Transform, orders
 from tests import seams
 
 MAPS = ("fourier", "one-bit")

@@ -5,13 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from privsketch._base.errors import RecordError
-from privsketch.kernels.nearest import (
-    CompiledClusters,
-    ReferenceClusters,
-    compile_clusters,
-    nearest,
-)
+from privsketch import RecordError
+from privsketch.kernels import CompiledClusters, ReferenceClusters, compile_clusters
+from privsketch.kernels.nearest import nearest
 
 LARGEST = 2**18 - 1
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import KernelError, MissingError, ParameterError, RecordError
-from privsketch._base.threads import cached_once
-from privsketch.features.fixedpoint import Quantiser
-from privsketch.kernels.quantiser import LANES, CompiledQuantiser
+from privsketch import KernelError, MissingError, ParameterError, RecordError
+from privsketch._base import cached_once
+from privsketch.features import Quantiser
+from privsketch.kernels import LANES, CompiledQuantiser
 from tests import seams
 
 DIMS = (1, 2, 3, 7, 8, 9, 10, 15, 16, 31, 63, 64, 65, 100, 300)

@@ -4,12 +4,24 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import KernelError
-from privsketch.features.waves import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels import decoder, dense, features, hadamard, nearest, pairs, quantiser
-from privsketch.kernels.builder import Value, select
-from privsketch.kernels.kinds import DOUBLE, I16
-from privsketch.kernels.operations import fma, rint, trunc
+from privsketch import KernelError
+from privsketch.features import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
+from privsketch.kernels import (
+    DOUBLE,
+    I16,
+    Value,
+    decoder,
+    dense,
+    features,
+    fma,
+    hadamard,
+    nearest,
+    pairs,
+    quantiser,
+    rint,
+    select,
+    trunc,
+)
 from tests import seams
 
 MODES = ("whole", "masked", "listed")

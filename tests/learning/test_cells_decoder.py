@@ -7,21 +7,26 @@ import pytest
 from scipy.stats import norm
 
 import privsketch as ps
-from privsketch.clustering.cells import Grid
-from privsketch.clustering.run import Run
+from privsketch.clustering import Grid, Run
+from privsketch.learning import (
+    Boxes,
+    Components,
+    boxes_of,
+    choose_number,
+    decode_cells,
+    divided,
+    expected_counts,
+    grid_corners,
+    likelihood_of,
+    partition_of,
+    points_of,
+    significant,
+    split_up,
+    value_and_gradient,
+)
 from privsketch.learning.cells import boxes as masses
 from privsketch.learning.cells import fit as fitting
 from privsketch.learning.cells import path as guess
-from privsketch.learning.cells.boxes import Boxes, boxes_of, grid_corners, partition_of
-from privsketch.learning.cells.centers import divided, points_of
-from privsketch.learning.cells.decoder import choose_number, decode_cells
-from privsketch.learning.cells.fit import (
-    Components,
-    expected_counts,
-    likelihood_of,
-    value_and_gradient,
-)
-from privsketch.learning.cells.path import significant, split_up
 from tests import seams
 
 SOME = Components(

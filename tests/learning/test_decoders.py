@@ -10,30 +10,35 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, nnls
 
-from privsketch.learning.kmeans.density import cluster_density, grow_density, information_criterion
-from privsketch.learning.kmeans.joint import decode_joint
-from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.lloyd import Points, lloyd, total_cost
-from privsketch.learning.problem import (
+from privsketch.learning import (
     Atoms,
+    Evaluator,
+    Points,
     Problem,
+    Solution,
+    Stock,
+    Uncertainty,
     best_weights,
+    cluster_density,
     cost,
-    cost_and_gradient,
+    decode_joint,
+    decode_ompr,
+    deletion_prices,
+    find_overview,
+    grow_density,
+    information_criterion,
     inner_products,
     make_target,
-    nonnegative_solution,
-    tapered_features,
-)
-from privsketch.learning.pruning import (
-    Stock,
-    deletion_prices,
-    merge_pairs,
     nearest_neighbours,
+    nonnegative_solution,
     prune,
+    tapered_features,
+    total_cost,
 )
-from privsketch.learning.refine import Evaluator, find_overview, refine
-from privsketch.learning.uncertainty import Solution, Uncertainty
+from privsketch.learning.lloyd import lloyd
+from privsketch.learning.problem import cost_and_gradient
+from privsketch.learning.pruning import merge_pairs
+from privsketch.learning.refine import refine
 from tests import seams
 
 DECODERS = [decode_joint, decode_ompr]

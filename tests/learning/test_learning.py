@@ -6,8 +6,8 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch.design.cautions import cautions
-from privsketch.models.base import nearest
-from privsketch.pages.report.clusters import picture_of
+from privsketch.models import nearest
+from privsketch.pages import picture_of
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 

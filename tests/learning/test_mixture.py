@@ -8,29 +8,26 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import privsketch as ps
-from privsketch.learning.mixture.decoder import between
-from privsketch.learning.mixture.descent import (
+from privsketch import GaussianMixtureModel, learn_gaussian_mixture
+from privsketch.learning import (
+    Gaussians,
+    between,
+    from_variances,
     jacobian,
     logarithms,
+    make_distortion,
     make_limits,
+    make_sums,
+    moments,
     moved,
     objective,
     pack,
-    unpack,
-)
-from privsketch.learning.mixture.gaussians import (
-    Gaussians,
-    features,
-    from_variances,
-    make_sums,
-    merge_pairs,
-    moments,
+    remove_cheapest,
     sampling_covariance,
     sampling_variances,
+    unpack,
 )
-from privsketch.learning.mixture.learner import learn_gaussian_mixture
-from privsketch.learning.mixture.search import make_distortion, remove_cheapest
-from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.learning.mixture import features, merge_pairs
 from tests import seams
 from tests.chance import fixed_noise
 
@@ -530,7 +527,7 @@ def test_models_survive_their_file(learned, kind, tmp_path):
     ],
 )
 def test_bad_files_are_refused(learned, tmp_path, field, value):
-    from privsketch._base.formats import document
+    from privsketch._base import document
 
     _, _, model = learned["full"]
     path = tmp_path / "model.json"

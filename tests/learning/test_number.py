@@ -2,7 +2,7 @@
 
 import pytest
 
-from privsketch.learning.kmeans.joint import Candidate, best_size
+from privsketch.learning import Candidate, best_size
 
 
 def candidates(misfits, *, explains=(), plain=False):

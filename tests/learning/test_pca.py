@@ -5,31 +5,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privsketch._base.threads import one_thread
-from privsketch.design.pca import lost_variance
-from privsketch.design.validity import pca_unknowns
-from privsketch.learning.pca.decoder import Spread, decode_pca, signed, summarise
-from privsketch.learning.pca.fits import (
+from privsketch._base import one_thread
+from privsketch.design import lost_variance, pca_unknowns
+from privsketch.learning import (
     HUBER_THRESHOLD,
+    EntryMeasurements,
     Factors,
     Loss,
-    cost_and_gradient,
+    MomentProblem,
+    QuadraticMeasurements,
+    QuadraticProblem,
+    Search,
+    Spread,
+    carried_components,
+    decode_pca,
     fit_convex,
     fit_factors,
     fit_with_remainder,
     leading,
     loss_of,
-    refit,
-    squares_of,
-)
-from privsketch.learning.pca.problem import (
-    EntryMeasurements,
-    MomentProblem,
-    QuadraticMeasurements,
-    QuadraticProblem,
+    noise_edge,
     observations_of,
+    refit,
+    signed,
+    squares_of,
+    summarise,
 )
-from privsketch.learning.pca.search import Search, carried_components, noise_edge
+from privsketch.learning.pca import cost_and_gradient
 from tests.oracles import missed_variance
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.learning.pca.learner import TOO_FEW, learn_pca
-from privsketch.pages.report.html import report_page
+from privsketch import learn_pca
+from privsketch.learning import TOO_FEW
+from privsketch.pages import report_page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 DEVIATIONS = np.array([0.3, 0.2, 0.05, 0.05])

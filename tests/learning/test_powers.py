@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.learning.problem import Atoms, cost_and_gradient, features, make_target, problem_of
-from privsketch.learning.refine import cost_of_powers, refine, refine_powers
+from privsketch.learning import Atoms, cost_of_powers, make_target, problem_of, refine_powers
+from privsketch.learning.problem import cost_and_gradient, features
+from privsketch.learning.refine import refine
 from tests import seams
 
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, minimize, rosen, rosen_der
 
-from privsketch.learning.quasi_newton import MEMORY, _Memory, minimise
+from privsketch.learning import MEMORY, minimise
+from tests import seams
+
+_Memory = seams.get("quasi_newton.Memory")
 
 
 def quadratic(rng, n, *, condition=100.0):

@@ -10,11 +10,11 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch._base.formats import fingerprint
+from privsketch._base import fingerprint
+from privsketch.learning import CELLS, SIGN_RANGES, WAVES, predicted_ratio
 from privsketch.learning.concerns import concerns
-from privsketch.learning.kmeans.model import CELLS, SIGN_RANGES, WAVES, predicted_ratio
-from privsketch.models.base import nearest
-from privsketch.pages.report.html import report_page
+from privsketch.models import nearest
+from privsketch.pages import report_page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 CENTERS = np.array([[-0.6, -0.6], [-0.5, 0.5], [0.0, 0.0], [0.6, -0.5], [0.5, 0.6], [0.7, 0.0]])

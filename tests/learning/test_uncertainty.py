@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from privsketch.learning import Atoms, assess, make_target
 from privsketch.learning import uncertainty as module
-from privsketch.learning.problem import Atoms, features, make_target
+from privsketch.learning.problem import features
 from privsketch.learning.refine import refine
-from privsketch.learning.uncertainty import assess
 from tests import seams
 
 N_RECORDS, NOISE = 4000, 40.0

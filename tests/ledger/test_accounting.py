@@ -12,9 +12,8 @@ from fractions import Fraction
 
 import pytest
 
-from privsketch.ledger.accounting import Amount, Limit, Total, epsilon_of_rho
-from privsketch.ledger.cost import Cost
-from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget
+from privsketch.ledger import Amount, Cost, Limit, Total, epsilon_of_rho
+from privsketch.noise import log_delta_zcdp, rho_of_budget
 
 
 def responses(amount):

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privsketch._base.errors import BudgetError, ParameterError
-from privsketch.facts.budget import Unit
-from privsketch.ledger.cost import Cost, exp_above, fraction_text
+from privsketch import BudgetError, ParameterError
+from privsketch.facts import Unit
+from privsketch.ledger import Cost, exp_above, fraction_text
 
 
 def test_floats_are_the_decimals_they_print_as():

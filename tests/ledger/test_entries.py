@@ -15,20 +15,19 @@ import pytest
 from sklearn.base import clone
 
 import privsketch as ps
-from privsketch._base.errors import BudgetError, ParameterError
+from privsketch import BudgetError, ParameterError
+from privsketch.clustering import clustered
 from privsketch.clustering.baselines import lloyd
-from privsketch.clustering.run import clustered
-from privsketch.facts.budget import exact
-from privsketch.ledger.entry import named, writing_to
-from privsketch.noise.mechanism import (
-    _exact_sampler,
-    _insecure_sampler,
-    add_noise,
-    laplace_law,
-    watched_noise,
-)
-from privsketch.projection.files import release_files
-from privsketch.tables.carried import RecordFiles
+from privsketch.facts import exact
+from privsketch.ledger import named, writing_to
+from privsketch.noise import add_noise, laplace_law, watched_noise
+from privsketch.projection import release_files
+from privsketch.tables import RecordFiles
+from tests import seams
+
+_exact_sampler = seams.get("mechanism.exact_sampler")
+_insecure_sampler = seams.get("mechanism.insecure_sampler")
+
 
 pytestmark = pytest.mark.usefixtures("warm_pool")
 BOX = ps.Box(-1, 1, dim=3)

@@ -12,13 +12,9 @@ from fractions import Fraction
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import BudgetError, FileError, ParameterError
-from privsketch.facts.budget import Unit
-from privsketch.ledger import store
-from privsketch.ledger.accounting import Amount
-from privsketch.ledger.book import Ledger
-from privsketch.ledger.cost import Cost
-from privsketch.ledger.marks import Marks
+from privsketch import BudgetError, FileError, Ledger, ParameterError
+from privsketch.facts import Unit
+from privsketch.ledger import Amount, Cost, Marks, store
 from tests import seams
 
 

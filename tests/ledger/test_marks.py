@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from privsketch._base.errors import FileError, ParameterError
-from privsketch.ledger.marks import MAX_MARKS, Marks, compared, recognised
+from privsketch import FileError, ParameterError
+from privsketch.ledger import MAX_MARKS, Marks, compared, recognised
 
 ALPHA = 1e-6  # chance of a false alarm of each statistical test
 

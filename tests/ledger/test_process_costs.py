@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import privsketch as ps
-from privsketch.ledger.entry import ProcessCosts
+from privsketch.ledger import ProcessCosts
 from tests import seams
 
 BOX = ps.Box(-1, 1, dim=2)

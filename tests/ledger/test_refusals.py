@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
-from privsketch.ledger import store
-from privsketch.ledger.accounting import Amount
+from privsketch.ledger import Amount, store
 
 STRICT = ps.Schema([ps.Number("x", -1, 1), ps.Flag("flag")])
 TOTAL = ps.Schema([ps.Number("x", -1, 1), ps.Flag("flag")], missing="drop", unreadable="missing")

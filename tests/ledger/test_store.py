@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import ledger as schedules
-from privsketch._base.errors import FileError
-from privsketch.ledger import store
-from privsketch.ledger.book import Ledger
-from privsketch.ledger.cost import Cost
+from privsketch import FileError, Ledger
+from privsketch.ledger import Cost, store
 from tests import seams
 from tests.commands import modules_after
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.formats import fingerprint
-from privsketch.clustering.choose import cluster_by
-from privsketch.facts.receipt import Receipt
-from privsketch.models.clusters import ClusterModel
-from privsketch.noise.account import Account, Shares
-from privsketch.pages.report.html import report_page, save_report
+from privsketch import ClusterModel, Receipt
+from privsketch._base import fingerprint
+from privsketch.clustering import cluster_by
+from privsketch.noise import Account, Shares
+from privsketch.pages import report_page, save_report
 from tests import seams
 from tests.html_page import Page
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 import privsketch as ps
-from privsketch.facts.receipt import Receipt
-from privsketch.models.base import MAX_LINE_LENGTH, MAX_TABLE_LINES, center_lines
+from privsketch import Receipt
+from privsketch.models import MAX_LINE_LENGTH, MAX_TABLE_LINES, center_lines
 
 RECEIPT = Receipt("noise", 1.0, 0.0, "add-remove")
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.formats import document
-from privsketch.learning.pca.learner import TOO_FEW, learn_pca
-from privsketch.learning.pca.problem import problem_of_pca
-from privsketch.models.components import PCAModel
-from privsketch.pages.report.html import report_page, save_report
+from privsketch import PCAModel, learn_pca
+from privsketch._base import document
+from privsketch.learning import TOO_FEW, problem_of_pca
+from privsketch.pages import report_page, save_report
 from privsketch.testing import without_noise
 from tests import seams
 from tests.chance import fixed_noise

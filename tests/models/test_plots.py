@@ -11,12 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.facts.receipt import Receipt
-from privsketch.models.clusters import ClusterModel
-from privsketch.models.components import PCAModel
-from privsketch.models.drawing.centers import INTERVAL, MAX_TABLE_ROWS
-from privsketch.models.mixture import GaussianMixtureModel
+from privsketch import ClusterModel, GaussianMixtureModel, ParameterError, PCAModel, Receipt
+from privsketch.models import INTERVAL, MAX_TABLE_ROWS
 
 RECEIPT = Receipt("noise", 1.0, 1e-6, "add-remove")
 SCHEMA = ps.Schema(

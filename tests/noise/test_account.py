@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.clustering.run import COUNT, COUNT_SHARE, Run
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import gaussian_law
+from privsketch import ParameterError
+from privsketch.clustering import COUNT, COUNT_SHARE, Run
+from privsketch.noise import Account, Shares, gaussian_law, rho_of_budget
 from privsketch.testing import questions
 
 BUDGETS = st.builds(

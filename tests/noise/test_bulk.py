@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privsketch.noise import samplers
-from privsketch.noise.samplers import (
+from privsketch.noise import (
     add_discrete_gaussian,
     add_discrete_laplace,
     discrete_gaussian,
     discrete_laplace,
+    samplers,
 )
 from tests import seams
 

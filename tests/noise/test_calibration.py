@@ -10,22 +10,26 @@ import pytest
 
 import privsketch as ps
 from papers.theory import gamma_star, icassp_noise, icassp_to_laplace_scale, kappa
-from privsketch._base.errors import ParameterError
-from privsketch.facts.budget import Budget, exact, exact_sum
-from privsketch.features.cells import CellContribution
-from privsketch.features.maps import TableContribution, feature_map
-from privsketch.features.masks import Masks
-from privsketch.noise.calibration import (
+from privsketch import Budget, Masks, ParameterError
+from privsketch.facts import exact, exact_sum
+from privsketch.features import CellContribution, TableContribution, feature_map
+from privsketch.noise import (
+    MAX_RECORDS,
+    count_share,
+    cube_factor,
+    cube_law,
     cube_variance,
     discrete_laplace_variance,
+    gaussian_law,
     kappa_discrete,
+    laplace_law,
     laplace_scale,
     log_delta_zcdp,
+    plan_sum_noise,
     rho_of_budget,
     round_up_sqrt,
+    split_epsilon,
 )
-from privsketch.noise.mechanism import cube_factor, cube_law, gaussian_law, laplace_law
-from privsketch.noise.sums import MAX_RECORDS, count_share, plan_sum_noise, split_epsilon
 
 BUDGETS = [(1.0, 1e-6), (0.1, 1e-8), (0.1, 1e-6), (4.0, 1e-6), (0.5, 1e-8), (0.003, 1e-9)]
 

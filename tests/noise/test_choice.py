@@ -8,9 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privsketch._base.errors import ParameterError
-from privsketch.noise.choice import choice_law, draw_binomial, draw_subset, reaching, threshold_law
-from privsketch.noise.mechanism import choose, laplace_law
+from privsketch import ParameterError
+from privsketch.noise import (
+    choice_law,
+    choose,
+    draw_binomial,
+    draw_subset,
+    laplace_law,
+    reaching,
+    threshold_law,
+)
 from privsketch.testing import replaced_noise
 from tests.oracles import fits, permute_and_flip
 

@@ -14,10 +14,15 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 import privsketch as ps
-from privsketch.facts.receipt import Receipt
-from privsketch.noise.calibration import epsilon_of_rho, log_delta_zcdp, rho_of_budget
-from privsketch.noise.composition import loss_distribution
-from privsketch.noise.mechanism import gaussian_law, laplace_law
+from privsketch import Receipt
+from privsketch.noise import (
+    epsilon_of_rho,
+    gaussian_law,
+    laplace_law,
+    log_delta_zcdp,
+    loss_distribution,
+    rho_of_budget,
+)
 from tests import seams
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE

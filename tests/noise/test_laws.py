@@ -14,14 +14,16 @@ import pytest
 
 import privsketch as ps
 from papers.theory import kappa
-from privsketch._base.errors import ParameterError
-from privsketch.features.fixedpoint import RECORD_MAX
-from privsketch.features.maps import TableContribution, feature_map
-from privsketch.features.masks import Masks
-from privsketch.features.quadratic import QuadraticContribution, quartic_bounds
-from privsketch.features.waves import fourier_table
-from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.laws import (
+from privsketch import Masks, ParameterError
+from privsketch.features import (
+    RECORD_MAX,
+    QuadraticContribution,
+    TableContribution,
+    feature_map,
+    fourier_table,
+    quartic_bounds,
+)
+from privsketch.noise import (
     amplified,
     amplified_both,
     amplified_replace,
@@ -29,6 +31,7 @@ from privsketch.noise.laws import (
     gaussian_noise,
     laplace_noise,
     poisson_features_sigma,
+    rho_of_budget,
 )
 
 mp.mp.dps = 30

@@ -14,22 +14,26 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch.facts.budget import exact
-from privsketch.facts.receipt import compose_sequential
-from privsketch.noise import mechanism
-from privsketch.noise.mechanism import (
+from privsketch.facts import compose_sequential, exact
+from privsketch.noise import (
     MIN_BULK_VALUES,
     OPENDP_SAMPLER,
     OWN_SAMPLER,
     NoiseLaw,
-    _insecure_sampler,
     add_noise,
     cube_law,
+    draw_cube,
     gaussian_law,
     laplace_law,
+    mechanism,
     watched_noise,
 )
-from privsketch.noise.samplers import _coin, _geometric, draw_cube
+from tests import seams
+
+_insecure_sampler = seams.get("mechanism.insecure_sampler")
+_coin = seams.get("samplers.coin")
+_geometric = seams.get("samplers.geometric")
+
 
 FALSE_ALARM = 1e-7  # of one comparison; squares of Laplace noise are skewed, twice that
 Z = float(stats.norm.isf(FALSE_ALARM / 2))

@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from privsketch._base.errors import ParameterError
-from privsketch.facts.budget import Budget
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.mechanism import choose
-from privsketch.noise.samplers import discrete_laplace
-from privsketch.noise.zoom import draw_zoom, zoom_law
+from privsketch import Budget, ParameterError
+from privsketch.noise import Account, Shares, choose, discrete_laplace, draw_zoom, zoom_law
 from privsketch.testing import questions
 
 FALSE_ALARM = 1e-7  # of one comparison

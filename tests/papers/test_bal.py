@@ -13,8 +13,7 @@ from papers.bal import runs as bal_runs
 from papers.bal import setting as bal_setting
 from papers.bal.methods import METHODS, NO_PRIVACY, Method, paid_rounds, tree
 from papers.bal.setting import Records, gaussians, objective
-from privsketch._base.errors import FileError, ParameterError
-from privsketch.models.clusters import ClusterModel
+from privsketch import ClusterModel, FileError, ParameterError
 
 
 def small(n_records=4000, seed=1):

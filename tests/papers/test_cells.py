@@ -17,7 +17,7 @@ import privsketch
 from papers.harness import cells, sources
 from papers.harness.cells import Cell, run_cells
 from papers.harness.sources import digest_of
-from privsketch._base.errors import FileError, ParameterError, PrivsketchError
+from privsketch import FileError, ParameterError, PrivsketchError
 from privsketch.estimators import base  # noqa: F401  # it has an error of its own
 
 LIBRARY = Path(privsketch.__file__).parent

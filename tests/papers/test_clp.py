@@ -18,8 +18,7 @@ from papers.clp.targets import TARGETS
 from papers.harness.cells import run_cells
 from papers.harness.rows import to_csv
 from papers.harness.views import to_png
-from privsketch._base.errors import ParameterError
-from privsketch.sketching.build import sketch
+from privsketch import ParameterError, sketch
 
 
 def design(noise="gaussian", delta=1e-6, n_features=200, **options):
@@ -67,8 +66,8 @@ def test_a_release_is_that_of_sketch():
 def test_the_known_scale_is_the_one_that_tells_most():
     from scipy.optimize import minimize_scalar
 
-    from privsketch.design.size import band_share
-    from privsketch.features.radii import RadialLaw
+    from privsketch.design import band_share
+    from privsketch.features import RadialLaw
 
     for dim in (4, 8, 10):
         found = minimize_scalar(

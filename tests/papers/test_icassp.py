@@ -11,9 +11,9 @@ from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
 from papers.theory import icassp_snr, icassp_to_laplace_scale
-from privsketch._base.errors import ParameterError
-from privsketch.noise.mechanism import OPENDP_SAMPLER, OWN_SAMPLER
-from privsketch.sketching.sums import exact_sums
+from privsketch import ParameterError
+from privsketch.noise import OPENDP_SAMPLER, OWN_SAMPLER
+from privsketch.sketching import exact_sums
 
 
 def test_records_of_a_trial_are_those_of_the_paper():

@@ -7,7 +7,7 @@ import pytest
 
 from papers.harness import pages, results
 from papers.harness.targets import TARGETS, find_targets
-from privsketch._base.errors import ParameterError
+from privsketch import ParameterError
 
 PAPERS = Path(__file__).parents[2] / "docs" / "papers"
 NAMES = ("jll-figure1", "jll-table1")

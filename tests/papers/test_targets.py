@@ -21,9 +21,9 @@ from papers.jll import distances_panels as jll_distances_panels
 from papers.jll import setting as jll_setting
 from papers.jll import spread as jll_spread
 from papers.jll import table as jll_table
-from privsketch._base.errors import FileError, ParameterError
-from privsketch._base.threads import one_thread
-from privsketch.projection.matrix import MATRIX_UNIT
+from privsketch import FileError, ParameterError
+from privsketch._base import one_thread
+from privsketch.projection import MATRIX_UNIT
 
 NAMES = [
     *("icassp-figure2-left", "icassp-figure2-right", "icassp-figure3"),

@@ -12,15 +12,12 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
+from privsketch import ParameterError
+from privsketch.clustering import Passes, clustered
 from privsketch.clustering import run as run_module
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
-from privsketch.facts.budget import exact
-from privsketch.noise.account import Shares
-from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import add_noise, laplace_law
+from privsketch.facts import exact
+from privsketch.noise import Shares, add_noise, laplace_law, rho_of_budget
 from privsketch.testing import Tape, exact_answer
 from tests import seams
 

@@ -27,9 +27,8 @@ import pytest
 from openpyxl.utils.exceptions import IllegalCharacterError
 
 import privsketch as ps
-from privsketch.tables.persons import Key
+from privsketch.tables import ENCODINGS, MULTIBYTE, Key
 from privsketch.tables.untyped import excel, lines
-from privsketch.tables.untyped.format import ENCODINGS, MULTIBYTE
 from tests import seams
 from tests.reading import read_blocks
 

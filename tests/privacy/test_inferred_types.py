@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import RecordError
+from privsketch import RecordError
 from privsketch.tables import persons
 from privsketch.testing import replay
 from tests import seams
@@ -369,9 +369,9 @@ def test_rows_that_are_mappings_have_no_order():
 
 
 def test_a_unit_without_its_schema_is_refused():
+    from privsketch.clustering import clustered
     from privsketch.clustering.baselines.lloyd import cluster
-    from privsketch.clustering.run import clustered
-    from privsketch.facts.budget import Unit
+    from privsketch.facts import Unit
 
     budget = ps.Budget(1.0, 1e-6, unit=Unit("who"))
     box = ps.Box(0, 1, dim=2)
@@ -388,7 +388,7 @@ def test_a_unit_without_its_schema_is_refused():
 
 @pytest.mark.parametrize("value", [0, -1, 0.001, 1.5, True, "3"])
 def test_a_unit_is_a_whole_number_of_records(value):
-    from privsketch.facts.budget import Unit
+    from privsketch.facts import Unit
 
     with pytest.raises(ps.PrivsketchError):
         Unit(None, value)
@@ -396,9 +396,9 @@ def test_a_unit_is_a_whole_number_of_records(value):
 
 @pytest.mark.parametrize("noise", ["laplace", "cube", "laplace-joint"])
 def test_pure_rounds_refuse_several_records_of_a_replacement(noise, spent):
+    from privsketch.clustering import clustered
     from privsketch.clustering.baselines.lloyd import cluster
-    from privsketch.clustering.run import clustered
-    from privsketch.facts.budget import Unit
+    from privsketch.facts import Unit
 
     budget = ps.Budget(1.0, 0.0, "replace", unit=Unit(None, 3))
     with pytest.raises(ps.PrivsketchError, match="max_records=3"):

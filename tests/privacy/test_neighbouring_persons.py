@@ -16,12 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
+from privsketch.clustering import TreeSettings, cluster_by_tree, cluster_medians, clustered
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import clustered
-from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
-from privsketch.sketching.build import engine_sums
+from privsketch.sketching import engine_sums
 from privsketch.tables import persons
 from privsketch.testing import replay
 from tests import seams

@@ -32,12 +32,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import privsketch as ps
-from privsketch.sketching.engines.dask import dask_parts
+from privsketch.sketching import dask_parts
+from privsketch.tables import RecordFiles, kind_of, read_parts
 from privsketch.tables import memory as selection
-from privsketch.tables.carried import RecordFiles
-from privsketch.tables.reading import read_blocks as part_blocks
-from privsketch.tables.reading import read_parts
-from privsketch.tables.table import kind_of
+from privsketch.tables import read_blocks as part_blocks
 from privsketch.tables.untyped import lines
 from tests import seams
 from tests.reading import read_blocks, read_sparse_blocks, selection_of
@@ -754,7 +752,7 @@ def test_dask_partitions(form, records):
 @settings(BATTERY, max_examples=8)
 @given(records=TABLES, n_partitions=st.integers(1, 3))
 def test_spark_partitions(spark, records, n_partitions):
-    from privsketch.sketching.engines.spark import spark_records
+    from privsketch.sketching import spark_records
 
     rows = [[None if math.isnan(v) else v for v in row] for row in records.tolist()]
     frame = spark.createDataFrame(rows, "x double, y double").coalesce(n_partitions)

@@ -20,18 +20,20 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import RecordError
-from privsketch.clustering import cells
+from privsketch import ClusterModel, RecordError
+from privsketch.clustering import (
+    Passes,
+    TreeSettings,
+    cells,
+    cluster_by_tree,
+    cluster_medians,
+    cluster_sparse,
+    clustered,
+)
 from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering.medians import cluster_medians
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import clustered
-from privsketch.clustering.sparse.method import cluster_sparse
-from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
-from privsketch.models.clusters import ClusterModel
+from privsketch.noise import Account, Shares
 from privsketch.noise import account as shares
-from privsketch.noise.account import Account, Shares
 from privsketch.testing import Tape, replay
 from tests import seams
 

@@ -20,26 +20,25 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering.baselines import grid, lloyd
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.method import (
+from privsketch.clustering import (
+    RADIUS,
     Bins,
+    Passes,
+    Projected,
+    Recovered,
+    clustered,
     residual_lengths,
     residual_sums,
     round_sensitivities,
 )
-from privsketch.clustering.run import clustered
+from privsketch.clustering.baselines import grid, lloyd
 from privsketch.clustering.tree import cubes as candidates
 from privsketch.clustering.tree import cubes as tree
 from privsketch.clustering.tree import swap
 from privsketch.clustering.tree import swap as recovery
-from privsketch.clustering.tree.cubes import RADIUS, Projected
-from privsketch.clustering.tree.swap import Recovered
-from privsketch.features.stream import PublicStream
+from privsketch.features import PublicStream
+from privsketch.noise import Account, Shares, mechanism, rho_of_budget
 from privsketch.noise import account as accounts
-from privsketch.noise import mechanism
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.calibration import rho_of_budget
 from privsketch.testing import questions, replaced_noise, without_noise
 from tests import seams
 from tests.oracles import account_of, permute_and_flip

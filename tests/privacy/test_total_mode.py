@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch.tables.carried import RecordFiles
+from privsketch.tables import RecordFiles
 from tests import seams
 from tests.privacy import odd_records
 from tests.reading import read_blocks

@@ -17,14 +17,18 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError
-from privsketch._base.formats import document
-from privsketch.projection import analysis
-from privsketch.projection.analysis import cluster_released, inertia, nearest_rows
-from privsketch.projection.description import ReleaseDescription
-from privsketch.projection.distances import Distances, Released
-from privsketch.projection.matrix import fresh_matrix
-from privsketch.projection.rows import Projection
+from privsketch import (
+    Distances,
+    FileError,
+    ParameterError,
+    Projection,
+    Released,
+    ReleaseDescription,
+    cluster_released,
+    nearest_rows,
+)
+from privsketch._base import document
+from privsketch.projection import analysis, fresh_matrix, inertia
 from tests import seams
 
 LIMIT = 5.5  # standard errors

@@ -16,18 +16,18 @@ from scipy import optimize, special, stats
 
 import privsketch as ps
 from papers.theory import kappa, log_delta_continuous
-from privsketch.noise import fresh
-from privsketch.noise.calibration import kappa_discrete
-from privsketch.projection import matrix as norms
-from privsketch.projection.calibration import realised_gaussian, realised_laplace
-from privsketch.projection.matrix import (
+from privsketch.noise import fresh, kappa_discrete
+from privsketch.projection import (
     MATRIX_UNIT,
     Change,
     Matrix,
     Protection,
     fresh_matrix,
     public_matrix,
+    realised_gaussian,
+    realised_laplace,
 )
+from privsketch.projection import matrix as norms
 from privsketch.testing import without_noise
 from tests import seams
 

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError
-from privsketch._base.formats import canonical_json
-from privsketch.signing.keys import is_locked
+from privsketch import FileError, ParameterError
+from privsketch._base import canonical_json
+from privsketch.signing import is_locked
 from tests import seams
 
 SECRET = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"  # RFC 8032, test 1

@@ -6,17 +6,21 @@ import os
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import FileError, ParameterError, SignatureError
-from privsketch.signing.signature import (
+from privsketch import FileError, ParameterError, SignatureError
+from privsketch.signing import (
     Signature,
+    forget,
     is_signature,
     key_fingerprint,
+    pin,
+    pinned_keys,
+    pins_folder,
+    resolve_key,
     sign_message,
     signature_path,
     signed_message,
     spoken,
 )
-from privsketch.signing.trusted import forget, pin, pinned_keys, pins_folder, resolve_key
 
 # RFC 8032, 7.1, tests 1 to 3 and SHA(abc): secret key, public key, message, signature.
 VECTORS = [

@@ -6,7 +6,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget
+from privsketch.noise import log_delta_zcdp, rho_of_budget
 
 BUDGETS = [
     (epsilon, delta)

@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import KernelError, ParameterError, RecordError
-from privsketch.design.recipe import Design
-from privsketch.facts.budget import Budget
-from privsketch.facts.domain import Ball, Box
-from privsketch.features.maps import feature_map
+from privsketch import Ball, Box, Budget, Design, KernelError, ParameterError, RecordError
+from privsketch.features import feature_map
+from privsketch.kernels import ReferenceKernel
 from privsketch.kernels.cuda import driver
-from privsketch.kernels.dense import ReferenceKernel
-from privsketch.sketching.build import engine_sums
+from privsketch.sketching import ExactSums, engine_sums, exact_sums
 from privsketch.sketching.engines import cuda
-from privsketch.sketching.sums import ExactSums, exact_sums
-from privsketch.tables.device import device_table, is_device_table
+from privsketch.tables import device_table, is_device_table
 from tests import seams
 from tests.reading import selection_of
 
@@ -162,7 +158,7 @@ class TestOnADevice:
         design = planned(dim, feature_map=name, n_features=8 * dim, masks=f"block:{3 * dim}")
         x = table(3000, dim)
         found = engine_sums(x, design, engine=ps.engines.Cuda(1))
-        from privsketch.features.fixedpoint import Quantiser
+        from privsketch.features import Quantiser
 
         f, domain = design.frequencies, design.domain
         reference = ReferenceKernel(
@@ -326,7 +322,7 @@ def test_dlpack_says_the_same(dtype):
 
 
 def test_what_the_device_has_kernels_for():
-    from privsketch.sketching.engines.cuda import has_kernel
+    from privsketch.sketching import has_kernel
 
     assert has_kernel(planned())
     assert has_kernel(planned(masks="block:100"))

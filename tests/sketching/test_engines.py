@@ -27,13 +27,12 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch import ParameterError, RecordError
 from privsketch.cli.main import main
+from privsketch.sketching import Work, add_outcomes, part_sums
 from privsketch.sketching.engines import dask as dask_engine
-from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
-from privsketch.tables.memory import Selection
-from privsketch.tables.reading import read_blocks as part_blocks
-from privsketch.tables.reading import read_parts
+from privsketch.tables import Selection, read_parts
+from privsketch.tables import read_blocks as part_blocks
 from tests import seams
 from tests.reading import selection_of, sketch
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch import testing
-from privsketch.sketching.estimate import estimate_cost, public_records
-from privsketch.sketching.sums import RecordSums, rows_at_once
+from privsketch import estimate_cost, testing
+from privsketch.sketching import RecordSums, public_records, rows_at_once
 from tests import seams
 
 BOX, BALL = ps.Box(-1, 3, dim=16), ps.Ball(16, 2.0)

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import MergeError
-from privsketch.noise.mechanism import NoiseLaw
-from privsketch.sketching.limits import why_impossible
-from privsketch.sketching.merge import _log_repeat
-from privsketch.sketching.sketch import merged_receipt, releases_of
+from privsketch import MergeError
+from privsketch.noise import NoiseLaw
+from privsketch.sketching import merged_receipt, releases_of, why_impossible
+from tests import seams
+
+_log_repeat = seams.get("merge.log_repeat")
+
 
 BOX = ps.Box(-1, 1, dim=2)
 BALL = ps.Ball(dim=4, radius=1.0)

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import FileError, MergeError
-from privsketch._base.formats import pack_sketch, unpack_sketch
-from privsketch.learning.problem import problem_of
-from privsketch.noise.sharing.plan import plan_sharing
-from privsketch.pages.report.html import save_report
-from privsketch.sketching.build import engine_sums
-from privsketch.sketching.joined import joined_sketch
-from privsketch.sketching.limits import why_impossible
+from privsketch import FileError, MergeError
+from privsketch._base import pack_sketch, unpack_sketch
+from privsketch.learning import problem_of
+from privsketch.noise import plan_sharing
+from privsketch.pages import save_report
+from privsketch.sketching import engine_sums, joined_sketch, why_impossible
 from privsketch.testing import without_noise
 
 DOMAIN = ps.Box(-1, 1, dim=2)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import MergeError
-from privsketch.facts.budget import exact
-from privsketch.noise.sums import saturating_multiply
+from privsketch import MergeError
+from privsketch.facts import exact
+from privsketch.noise import saturating_multiply
 from privsketch.testing import without_noise
 from tests import seams
 from tests.oracles import DESIGNS

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.facts.budget import Unit, exact
-from privsketch.sketching.opendp import make_column, make_sketch, table_domain
+from privsketch import ParameterError
+from privsketch.facts import Unit, exact
+from privsketch.sketching import make_column, make_sketch, table_domain
 from privsketch.testing import moved, questions
 
 DISTANCES = (0, 1, 2, 5)

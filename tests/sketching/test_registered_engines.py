@@ -7,8 +7,8 @@ import pytest
 
 import privsketch as ps
 from privsketch._base import plugins
-from privsketch.sketching.engines import add_outcomes, part_sums
-from privsketch.tables.reading import read_parts
+from privsketch.sketching import add_outcomes, part_sums
+from privsketch.tables import read_parts
 from privsketch.testing import check_engine
 from tests import seams
 

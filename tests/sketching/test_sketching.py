@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.features.fixedpoint import Quantiser
-from privsketch.kernels.dense import ReferenceKernel
-from privsketch.noise.mechanism import saturating_add
-from privsketch.sketching.sums import exact_sums
+from privsketch.features import Quantiser
+from privsketch.kernels import ReferenceKernel
+from privsketch.noise import saturating_add
+from privsketch.sketching import exact_sums
 from privsketch.testing import without_noise
 from tests.chance import deviations
 from tests.reading import sketch

@@ -23,21 +23,16 @@ import pytest
 from click.testing import CliRunner
 
 import privsketch as ps
-from privsketch._base.errors import MissingError, ParameterError, PrivsketchError, RecordError
+from privsketch import MissingError, ParameterError, PrivsketchError, RecordError
 from privsketch.cli.main import main
-from privsketch.clustering import cells
+from privsketch.clustering import Passes, PipelinePlan, Run, cells, cluster_medians, clustered
 from privsketch.clustering.baselines import em, grid, lloyd
-from privsketch.clustering.medians import cluster_medians
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.pipeline.plan import PipelinePlan
-from privsketch.clustering.run import Run, clustered
-from privsketch.kernels.nearest import CompiledClusters
-from privsketch.kernels.quantiser import CompiledQuantiser
+from privsketch.kernels import CompiledClusters, CompiledQuantiser
+from privsketch.sketching import spark_records
 from privsketch.sketching.engines import session
 from privsketch.sketching.engines import spark as spark_engine
-from privsketch.sketching.engines.spark import spark_records
-from privsketch.tables.table import kind_of
+from privsketch.tables import kind_of
 from tests import seams
 from tests.reading import read_blocks, selection_of, sketch
 

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch._base.errors import RecordError
-from privsketch.sketching.engines.dask import dask_parts
-from privsketch.tables.reading import read_blocks as part_blocks
-from privsketch.tables.reading import read_parts
+from privsketch import RecordError
+from privsketch.sketching import dask_parts
+from privsketch.tables import read_blocks as part_blocks
+from privsketch.tables import read_parts
 from tests import seams
 from tests.reading import read_blocks, selection_of
 

@@ -16,11 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import MissingError, RecordError
-from privsketch.clustering.choose import cluster_by
-from privsketch.tables.carried import RecordFiles
-from privsketch.tables.files import expanded
-from privsketch.tables.reading import count_records
+from privsketch import MissingError, RecordError
+from privsketch.clustering import cluster_by
+from privsketch.tables import RecordFiles, count_records, expanded
 from tests import seams
 from tests.commands import DATA, refused, run, succeeded
 from tests.reading import read_blocks

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import PrivsketchError
+from privsketch import PrivsketchError
 from privsketch.testing import without_noise
 from tests import seams
 

@@ -8,10 +8,18 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import RecordError
-from privsketch.tables import persons, spill
-from privsketch.tables.persons import Key, SelectedRows, row_hashes, selected_blocks, text_hashes
-from privsketch.tables.spill import KeptRows, Spill
+from privsketch import RecordError
+from privsketch.tables import (
+    KeptRows,
+    Key,
+    SelectedRows,
+    Spill,
+    persons,
+    row_hashes,
+    selected_blocks,
+    spill,
+    text_hashes,
+)
 from tests import seams
 from tests.oracles import fits
 from tests.reading import read_blocks

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch.tables import files
-from privsketch.tables.table import kind_of
+from privsketch.tables import files, kind_of
 from privsketch.testing import without_noise
 
 SECRET = 0.8172635

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.receipt import compose_sequential
-from privsketch.noise.choice import choice_law, picks_law, threshold_law
-from privsketch.noise.mechanism import add_noise, gaussian_law, laplace_law
+from privsketch.facts import compose_sequential
+from privsketch.noise import (
+    add_noise,
+    choice_law,
+    gaussian_law,
+    laplace_law,
+    picks_law,
+    threshold_law,
+)
 from privsketch.testing import (
     Tape,
     exact_answer,

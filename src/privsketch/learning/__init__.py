@@ -1,1 +1,5 @@
 """Learning: a sketch becomes a model. Nothing here reads records."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

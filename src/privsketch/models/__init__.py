@@ -1,1 +1,5 @@
 """Models, which learning returns, with their files and pictures."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

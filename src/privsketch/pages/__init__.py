@@ -1,1 +1,5 @@
 """Pages for people: the report of a model, and the comparison of several sources."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,2 +1,26 @@
 # Names of this folder that others may use; `__init__.py` imports one when it is first used.
 from . import engines as engines
+from .build import engine_sums as engine_sums
+from .cost import COSTS as COSTS
+from .cost import MEASURED as MEASURED
+from .cost import design_cost as design_cost
+from .cost import sketching_cost as sketching_cost
+from .engines.cuda import has_kernel as has_kernel
+from .engines.dask import dask_parts as dask_parts
+from .engines.spark import spark_records as spark_records
+from .engines.work import Work as Work
+from .engines.work import add_outcomes as add_outcomes
+from .engines.work import part_sums as part_sums
+from .estimate import public_records as public_records
+from .joined import joined_sketch as joined_sketch
+from .limits import why_impossible as why_impossible
+from .opendp import make_column as make_column
+from .opendp import make_sketch as make_sketch
+from .opendp import table_domain as table_domain
+from .sketch import merged_receipt as merged_receipt
+from .sketch import releases_of as releases_of
+from .sums import MASK_BYTES as MASK_BYTES
+from .sums import ExactSums as ExactSums
+from .sums import RecordSums as RecordSums
+from .sums import exact_sums as exact_sums
+from .sums import rows_at_once as rows_at_once

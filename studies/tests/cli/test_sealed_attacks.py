@@ -13,11 +13,14 @@ import pytest
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch_studies.sealing.ballots import make_ballot
-from privsketch_studies.sealing.files import signed_json
-from privsketch_studies.sealing.lists import CheckedBallots
-from privsketch_studies.sealing.once import state_folder, teller_slot
-from privsketch_studies.sealing.splitting import words_to_bytes
+from privsketch_studies import CheckedBallots
+from privsketch_studies.sealing import (
+    make_ballot,
+    signed_json,
+    state_folder,
+    teller_slot,
+    words_to_bytes,
+)
 from studies.tests.cli.test_sealed_commands import (
     COST,
     HOLDERS,
@@ -318,7 +321,7 @@ def test_who_looks_again_keeps_what_it_said_of_a_ballot_that_a_liar_spoiled(stud
 
 def test_a_tally_of_something_else_is_its_tellers(study):
     """Every ballot adds up, and the tallies do not: what was checked says whose fault it is."""
-    from privsketch_studies.sealing.files import packed, unpacked
+    from privsketch_studies.sealing import packed, unpacked
 
     for name in HOLDERS:
         seal(name)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch_studies.sealing.once import teller_slot
+from privsketch_studies.sealing import teller_slot
 from tests import seams
 from tests.commands import BUDGET, INTEGRITY, USAGE, refused, run, succeeded
 
@@ -278,7 +278,7 @@ def test_study_keys_are_secret_and_never_overwritten(study):
 
 
 def test_a_study_key_has_the_passphrase_of_its_teller(study, monkeypatch):
-    from privsketch.signing.keys import is_locked
+    from privsketch.signing import is_locked
 
     seams.set(monkeypatch, "encryption.SCRYPT", {"n": 16, "r": 1, "p": 1})
     Path("secret").write_text("correct horse\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privsketch.cli.story import SCHEMA, write_tables
+from privsketch.cli import SCHEMA, write_tables
 from tests import seams
 from tests.commands import run
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch_studies.cli.collector.commands import collector
-from privsketch_studies.cli.study.commands import study
+from privsketch_studies.cli.collector import collector
+from privsketch_studies.cli.study import study
 from studies.tests.server import serving
 from tests import seams
 from tests.commands import run, succeeded

@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 
 import privsketch as ps
-from privsketch_studies.collector.members import add_member, find_member
-from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.studies import make_study
-from privsketch_studies.collector.uploads import submit
+from privsketch_studies.collector import Store, add_member, find_member, make_study, submit
 from studies.tests.server import serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

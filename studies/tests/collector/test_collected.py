@@ -10,20 +10,21 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import select
 
-from privsketch._base.errors import AccessError, FileError, PrivsketchError
-from privsketch_studies.collector.backup import backup, restore
-from privsketch_studies.collector.events import add_event, events_of
-from privsketch_studies.collector.members import begin_session, member_of_session
-from privsketch_studies.collector.store import engine
-from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.store.tables import (
+from privsketch import AccessError, FileError, PrivsketchError
+from privsketch_studies.collector import (
     COLLECTOR,
     METADATA,
     REVISION,
-    members,
-    uploads,
+    Store,
+    add_event,
+    begin_session,
+    events_of,
+    member_of_session,
+    restore,
+    verify_store,
 )
-from privsketch_studies.collector.verify import verify_store
+from privsketch_studies.collector.backup import backup
+from privsketch_studies.collector.store import engine, members, uploads
 from studies.tests.server import fresh_database, sketch_of
 
 

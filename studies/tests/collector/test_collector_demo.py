@@ -5,8 +5,7 @@ import re
 import pytest
 
 import privsketch as ps
-from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.verify import verify_store
+from privsketch_studies.collector import Store, verify_store
 from tests.commands import DATA, USAGE, refused, succeeded
 
 pytestmark = pytest.mark.browser  # takes pictures where Chromium is there

@@ -10,9 +10,14 @@ import time
 import pytest
 
 import privsketch as ps
-from privsketch_studies.collector.pages.jobs import JobQueue, JobRequest, LearningJob
-from privsketch_studies.collector.pages.learner import answer_to, without_attributes
-from privsketch_studies.errors import CollectorError
+from privsketch_studies import CollectorError
+from privsketch_studies.collector import (
+    JobQueue,
+    JobRequest,
+    LearningJob,
+    answer_to,
+    without_attributes,
+)
 from studies.tests.collector.test_web_pages import Browser
 from studies.tests.server import sketch_of
 

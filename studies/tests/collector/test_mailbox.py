@@ -5,13 +5,9 @@ import pytest
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch_studies.collector import mailbox
-from privsketch_studies.collector.client import Client, pull, push
-from privsketch_studies.collector.studies import make_study
-from privsketch_studies.collector.verify import verify_store
-from privsketch_studies.sealing.ballots import make_ballot
-from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.void import void_study
+from privsketch_studies import check_ballots
+from privsketch_studies.collector import Client, mailbox, make_study, pull, push, verify_store
+from privsketch_studies.sealing import make_ballot, void_study
 from studies.tests.collector.test_web_pages import Browser
 from studies.tests.sealed import GAUSSIAN, People, cast, integers, list_of, random_words
 from studies.tests.sealing.test_checks import altered

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from privsketch_studies.collector.verify import verify_store
+from privsketch_studies.collector import verify_store
 from studies.tests.server import World, serving, sketch_of
 
 pytest.importorskip("schemathesis")

@@ -13,16 +13,25 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch_studies.collector.collector import Settings
-from privsketch_studies.collector.members import give_roles, revoke_token, take_roles
-from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.studies import make_study
-from privsketch_studies.collector.verify import verify_store
-from privsketch_studies.collector.web.access import _network
-from privsketch_studies.collector.web.limits import LOGGER, BodyReader, TokenBuckets, UploadQuota
-from privsketch_studies.errors import CollectorError
+from privsketch_studies import CollectorError
+from privsketch_studies.collector import (
+    LOGGER,
+    BodyReader,
+    Settings,
+    Store,
+    TokenBuckets,
+    UploadQuota,
+    give_roles,
+    make_study,
+    revoke_token,
+    take_roles,
+    verify_store,
+)
 from studies.tests.server import DESIGN, PATIENT, World, serving, sketch_of
 from tests import seams
+
+_network = seams.get("access.network")
+
 
 FILE = {"Content-Type": "application/octet-stream"}
 STUDY_ROUTES = [

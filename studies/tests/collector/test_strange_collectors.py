@@ -8,10 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError, PrivsketchError
+from privsketch import ParameterError, PrivsketchError
+from privsketch_studies.collector import START, Client, digest_of, pull, push
 from privsketch_studies.collector import client as client_module
-from privsketch_studies.collector.chain import START, digest_of
-from privsketch_studies.collector.client import Client, pull, push
 from studies.tests.server import DESIGN, World, serving, sketch_of
 from tests import seams
 

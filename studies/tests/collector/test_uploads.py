@@ -10,23 +10,22 @@ import pytest
 from sqlalchemy import select, update
 
 import privsketch as ps
-from privsketch._base.errors import FileError
+from privsketch import FileError
 from privsketch.testing import without_noise
-from privsketch_studies.collector.events import events_of
-from privsketch_studies.collector.members import find_member, renew_token, revoke_token
-from privsketch_studies.collector.store.tables import (
+from privsketch_studies import CollectorError
+from privsketch_studies.collector import (
     chains,
     claims,
-    events,
-    members,
+    close_study,
+    events_of,
+    find_member,
+    renew_token,
+    revoke_token,
     roles,
-    studies,
-    uploads,
+    submit,
+    verify_store,
 )
-from privsketch_studies.collector.studies import close_study
-from privsketch_studies.collector.uploads import submit
-from privsketch_studies.collector.verify import verify_store
-from privsketch_studies.errors import CollectorError
+from privsketch_studies.collector.store import events, members, studies, uploads
 from studies.tests.server import DESIGN, sketch_of
 from tests import seams
 

@@ -7,16 +7,17 @@ import pytest
 from sqlalchemy import update
 
 from privsketch_studies import CollectorError
-from privsketch_studies.collector.members import (
+from privsketch_studies.collector import (
+    address_within,
     begin_session,
     find_member,
+    make_study,
     member_of_session,
     renew_token,
     revoke_token,
+    sessions,
 )
-from privsketch_studies.collector.pages.access import address_within
-from privsketch_studies.collector.store.tables import events, sessions
-from privsketch_studies.collector.studies import make_study
+from privsketch_studies.collector.store import events
 from studies.tests.server import DESIGN, sketch_of
 
 EVIL = "<script>alert(1)</script>\"'&"

@@ -5,12 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from privsketch.noise.mechanism import OWN_SAMPLER
-from privsketch.sketching.sums import exact_sums
+from privsketch.noise import OWN_SAMPLER
+from privsketch.sketching import exact_sums
 from privsketch.testing import replay
-from privsketch_studies.sealing.ballots import level_share
-from privsketch_studies.sealing.seal import sealed_sums
-from privsketch_studies.sealing.splitting import added
+from privsketch_studies.sealing import added, level_share, sealed_sums
 from studies.tests.sealed import GAUSSIAN, PURE, People
 
 

@@ -8,18 +8,15 @@ import pytest
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch._base.errors import AccessError, FileError, ParameterError
-from privsketch.noise.mechanism import REPLACED
-from privsketch.signing.keys import PublicKey, _statement
-from privsketch.signing.signature import sign_message
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.ballots import make_ballot
-from privsketch_studies.sealing.cards import teller_card
-from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.splitting import as_words, with_checks
-from privsketch_studies.sealing.void import void_study
+from privsketch import AccessError, FileError, ParameterError, PublicKey
+from privsketch.noise import REPLACED
+from privsketch.signing import sign_message
+from privsketch_studies import StudyError, check_ballots
+from privsketch_studies.sealing import as_words, make_ballot, teller_card, void_study, with_checks
 from studies.tests.sealed import People, cast, integers
 from tests import seams
+
+_statement = seams.get("keys.statement")
 
 
 @pytest.fixture(autouse=True)

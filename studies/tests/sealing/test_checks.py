@@ -7,25 +7,28 @@ import pytest
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch._base.errors import MergeError
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing import lists, splitting
-from privsketch_studies.sealing import tally as tally_module
-from privsketch_studies.sealing.ballots import make_ballot
-from privsketch_studies.sealing.files import signed_json
-from privsketch_studies.sealing.join import fits_checks, total_values
-from privsketch_studies.sealing.lists import CheckedBallots, check_ballots, verdict_of
-from privsketch_studies.sealing.once import read_slot, teller_slot
-from privsketch_studies.sealing.splitting import (
+from privsketch import MergeError
+from privsketch_studies import CheckedBallots, StudyError, check_ballots
+from privsketch_studies.sealing import (
     add_teller_noise,
     add_up,
     added,
     as_words,
     check_shares,
+    fits_checks,
     last_share,
+    lists,
+    make_ballot,
+    read_slot,
+    signed_json,
+    splitting,
+    teller_slot,
+    total_values,
+    verdict_of,
     with_checks,
     words_to_bytes,
 )
+from privsketch_studies.sealing import tally as tally_module
 from studies.tests.sealed import PURE, People, cast, integers, list_of, random_words
 from tests import seams
 

@@ -7,12 +7,17 @@ import pytest
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch._base.errors import AccessError, FileError, ParameterError
-from privsketch.signing.keys import destroy_key
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.join import total_values
-from privsketch_studies.sealing.once import is_destroyed, read_slot, teller_slot
-from privsketch_studies.sealing.void import destroy, void_study
+from privsketch import AccessError, FileError, ParameterError
+from privsketch.signing import destroy_key
+from privsketch_studies import StudyError
+from privsketch_studies.sealing import (
+    destroy,
+    is_destroyed,
+    read_slot,
+    teller_slot,
+    total_values,
+    void_study,
+)
 from studies.tests.sealed import People, cast, integers, list_of
 from tests import seams
 

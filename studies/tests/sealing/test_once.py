@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 
 import privsketch_studies as studies
-from privsketch._base.errors import AccessError, FileError
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.once import (
-    keep_once,
-    read_slot,
-    slots_in,
-    state_folder,
-    teller_slot,
-)
+from privsketch import AccessError, FileError
+from privsketch_studies import StudyError
+from privsketch_studies.sealing import keep_once, read_slot, slots_in, state_folder, teller_slot
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
 from tests import seams
 

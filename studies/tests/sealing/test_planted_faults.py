@@ -10,16 +10,22 @@ import numpy as np
 import pytest
 
 import privsketch_studies as studies
-from privsketch._base.errors import MergeError
-from privsketch.signing.keys import signature_within_rules
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing import splitting
+from privsketch import MergeError
+from privsketch.signing import signature_within_rules
+from privsketch_studies import StudyError, check_ballots
+from privsketch_studies.sealing import (
+    ShareId,
+    as_words,
+    last_share,
+    read_slot,
+    splitting,
+    state_folder,
+    teller_card,
+    teller_slot,
+    total_values,
+    words_from_bytes,
+)
 from privsketch_studies.sealing import tally as tally_module
-from privsketch_studies.sealing.cards import teller_card
-from privsketch_studies.sealing.join import total_values
-from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.once import read_slot, state_folder, teller_slot
-from privsketch_studies.sealing.splitting import ShareId, as_words, last_share, words_from_bytes
 from studies.tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
 from studies.tests.sealing.test_splitting import DEVIATIONS, byte_statistic
 from tests import seams
@@ -205,7 +211,7 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
 
 def test_tellers_with_the_names_of_those_who_are_pinned(tmp_path):
     """Planted: a whole study of somebody else's tellers, who have signed it. Keys count."""
-    from privsketch.signing.trusted import pin
+    from privsketch.signing import pin
 
     people, others = People(), People()
     for key in people.tellers:

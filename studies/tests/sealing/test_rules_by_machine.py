@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import privsketch_studies as studies
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing import once
+from privsketch_studies import StudyError
+from privsketch_studies.sealing import once, total_values, void_study
 from privsketch_studies.sealing import tally as tally_module
-from privsketch_studies.sealing.join import total_values
-from privsketch_studies.sealing.void import void_study
 from studies.tests.sealed import PURE, People, cast, integers
 from tests import seams
 

@@ -11,13 +11,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch._base.errors import FileError, PrivsketchError, SignatureError
-from privsketch.signing import encryption
-from privsketch.signing.keys import signature_within_rules
-from privsketch_studies.sealing import splitting
-from privsketch_studies.sealing.files import packed, signed_json, unpacked
-from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
-from privsketch_studies.sealing.void import VoidStudy, void_study
+from privsketch import FileError, PrivsketchError, SignatureError
+from privsketch.signing import encryption, signature_within_rules
+from privsketch_studies import CheckedBallots, check_ballots
+from privsketch_studies.sealing import (
+    VoidStudy,
+    packed,
+    signed_json,
+    splitting,
+    unpacked,
+    void_study,
+)
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
 from tests import seams
 
@@ -286,8 +290,8 @@ def test_the_library_refuses_to_sign_every_kind_of_sealed_files():
     import re
     from pathlib import Path
 
-    import privsketch_studies.sealing as room
-    from privsketch.signing.signature import SEALED_KINDS
+    from privsketch.signing import SEALED_KINDS
+    from privsketch_studies import sealing as room
     from privsketch_studies.sealing import files
 
     sealed = (studies.SealedStudy, studies.Card, studies.CheckedBallots, studies.ClosedList)

@@ -9,8 +9,8 @@ import struct
 import numpy as np
 import pytest
 
-from privsketch._base.errors import FileError, ParameterError
-from privsketch_studies.sealing.splitting import (
+from privsketch import FileError, ParameterError
+from privsketch_studies.sealing import (
     ShareId,
     add_teller_noise,
     added,

@@ -8,25 +8,22 @@ import pytest
 
 import privsketch as ps
 import privsketch_studies as studies
-from privsketch._base.errors import (
-    AccessError,
-    BudgetError,
-    FileError,
-    ParameterError,
-    SignatureError,
-)
-from privsketch.signing.keys import signature_within_rules
-from privsketch.signing.trusted import pin
+from privsketch import AccessError, BudgetError, FileError, ParameterError, SignatureError
+from privsketch.signing import pin, signature_within_rules
 from privsketch.testing import without_noise
-from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import teller_card
-from privsketch_studies.sealing.files import signed_json
-from privsketch_studies.sealing.join import total_values
-from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
-from privsketch_studies.sealing.once import teller_slot
-from privsketch_studies.sealing.seal import earlier_ballot
-from privsketch_studies.sealing.splitting import as_words, with_checks
-from privsketch_studies.sealing.void import VoidStudy, settle, void_study
+from privsketch_studies import CheckedBallots, StudyError, check_ballots
+from privsketch_studies.sealing import (
+    VoidStudy,
+    as_words,
+    earlier_ballot,
+    settle,
+    signed_json,
+    teller_card,
+    teller_slot,
+    total_values,
+    void_study,
+    with_checks,
+)
 from studies.tests.sealed import (
     DESIGN,
     GAUSSIAN,
@@ -307,7 +304,7 @@ def test_no_ballot_without_a_pinned_teller(people, study):
 
 
 def test_a_pinned_teller_is_enough(people, study, home):
-    from privsketch.signing.trusted import pin
+    from privsketch.signing import pin
 
     pin(people.tellers[1].public)
     studies.seal(records(0), study, key=people.holders[0], accept_alone=10.0)
@@ -370,8 +367,8 @@ def test_a_ballot_of_another_study_is_refused(people, study, ballots):
 
 def test_a_copied_ballot_does_not_open(people, study, ballots):
     """Somebody signs the shares of another holder as their own."""
-    from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.files import packed, unpacked
+    from privsketch_studies import Ballot
+    from privsketch_studies.sealing import packed, unpacked
 
     fields = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
     found = unpacked(ballots[0].to_bytes(), "ballot", fields, "x")
@@ -394,8 +391,8 @@ def test_a_copied_ballot_does_not_open(people, study, ballots):
 
 
 def test_shares_are_for_their_teller_only(people, study, ballots):
-    from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.files import packed, unpacked
+    from privsketch_studies import Ballot
+    from privsketch_studies.sealing import packed, unpacked
 
     fields = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
     found = unpacked(ballots[0].to_bytes(), "ballot", fields, "x")
@@ -409,8 +406,8 @@ def test_shares_are_for_their_teller_only(people, study, ballots):
 
 
 def test_a_ballot_of_other_levels_is_refused(people, study):
-    from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.files import packed, unpacked
+    from privsketch_studies import Ballot
+    from privsketch_studies.sealing import packed, unpacked
 
     ballot = cast(study, integers(RNG, study), people.holders[0])
     fields = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
@@ -658,7 +655,7 @@ def test_all_tellers_are_needed_once(people, study, tallies):
 
 def altered(tally, key, words=0, **header):
     """A tally that its own teller has signed, of something else."""
-    from privsketch_studies.sealing.files import packed, unpacked
+    from privsketch_studies.sealing import packed, unpacked
 
     fields = ("study", "teller", "list", "level", "holders", "sampler")
     found = unpacked(tally.to_bytes(), "tally", fields, "x")
@@ -699,7 +696,7 @@ def test_words_that_do_not_add_up_are_no_total(people, study, tallies):
 
 
 def test_a_ballot_without_check_words_is_found(people, study, ballots):
-    from privsketch_studies.sealing.ballots import make_ballot
+    from privsketch_studies.sealing import make_ballot
 
     words = with_checks(as_words(integers(RNG, study)), study.weights)
     words[:, -2] = 2  # as if two ballots were in it

@@ -13,19 +13,22 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.receipt import INSECURE
-from privsketch.noise.calibration import epsilon_of_rho, rho_of_budget
-from privsketch.noise.mechanism import (
+from privsketch.facts import INSECURE
+from privsketch.noise import (
     HEADROOM,
     INT64_MAX,
     INT64_MIN,
     LEDGER,
+    Sharing,
+    SumNoise,
+    default_min_holders,
+    epsilon_of_rho,
     gaussian_law,
     laplace_law,
+    plan_sharing,
+    rho_of_budget,
 )
-from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
-from privsketch.noise.sums import SumNoise
-from privsketch.sketching.build import engine_sums
+from privsketch.sketching import engine_sums
 from privsketch.testing import (
     Tape,
     moved,

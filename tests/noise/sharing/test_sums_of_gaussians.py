@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.noise.sharing.total import (
+from privsketch.noise import (
     MAX_HOLDER_LEVELS,
     VARIANCE_MARGIN,
     layer_scales,

@@ -99,9 +99,7 @@ def test_a_check_word_without_noise_tells_an_exact_sum(
 
 def test_a_teller_can_add_its_noise_to_the_check_word():
     """With the real draws: the check word of noisy words is the noisy check word, modulo 2^64."""
-    from privsketch.noise.mechanism import laplace_law
-    from privsketch.noise.sharing.plan import plan_sharing
-    from privsketch.noise.sums import SumNoise
+    from privsketch.noise import SumNoise, laplace_law, plan_sharing
 
     noise = SumNoise(laplace_law(10**15, 50, 0.1, "add-remove"), None, "omitted", 1, 1)
     sharing = plan_sharing(noise, n_holders=5)

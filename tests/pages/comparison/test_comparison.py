@@ -11,12 +11,15 @@ import pytest
 
 import privsketch as ps
 from benchmarks.compare_sites import honest_study, is_named, unit_study
-from privsketch._base.errors import MergeError
-from privsketch.noise.mechanism import _exact_sampler
-from privsketch.pages.comparison.result import Comparison, SourceComparison
+from privsketch import Comparison, MergeError
+from privsketch.pages import SourceComparison
 from privsketch.testing import replaced_noise
+from tests import seams
 from tests.answers import validated
 from tests.commands import refused, succeeded
+
+_exact_sampler = seams.get("mechanism.exact_sampler")
+
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 CENTERS = np.array([[60, 160, 36.2], [95, 185, 39.0], [75, 170, 36.8]])
@@ -266,6 +269,6 @@ def test_a_picture_can_be_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     found = ps.compare([site(planned(), name) for name in ("a $x^2$", "b<b>", "c")])
     found.plot().savefig(tmp_path / "picture.png")
-    from privsketch.pages.comparison.page import comparison_page
+    from privsketch.pages import comparison_page
 
     assert "b&lt;b&gt;" in comparison_page(found)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError
-from privsketch.cli.cluster import methods_of
-from privsketch.clustering.choose import method_names
-from privsketch.clustering.medians import MEDIAN_METHODS as OF_MEDIANS
-from privsketch.estimators.mixture import METHODS as OF_MIXTURES
-from privsketch.estimators.pca import MAPS
-from privsketch.pages.report.html import report_page
+from privsketch import ParameterError
+from privsketch.cli import methods_of
+from privsketch.clustering import MEDIAN_METHODS as OF_MEDIANS
+from privsketch.clustering import method_names
+from privsketch.estimators import MAPS
+from privsketch.estimators import METHODS as OF_MIXTURES
+from privsketch.pages import report_page
 
 RECORDS = np.random.default_rng(0).choice([-0.5, 0.5], size=(400, 2))
 BOX, BALL = ps.Box(low=-1, high=1, dim=2), ps.Ball(dim=2, radius=1.5)

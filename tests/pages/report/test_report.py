@@ -11,17 +11,17 @@ import pytest
 from markupsafe import escape
 
 import privsketch as ps
-from privsketch.ledger.cost import Cost
-from privsketch.pages.comparison.page import comparison_page
-from privsketch.pages.comparison.result import (
+from privsketch import Comparison
+from privsketch.ledger import Cost
+from privsketch.pages import (
     ClusterShares,
     ColumnChange,
-    Comparison,
     SourceComparison,
+    comparison_page,
+    save_report,
+    spending_page,
 )
-from privsketch.pages.report.html import report_page as page_of
-from privsketch.pages.report.html import save_report
-from privsketch.pages.report.spending import spending_page
+from privsketch.pages import report_page as page_of
 from tests import seams
 from tests.html_page import Page
 
@@ -385,7 +385,7 @@ def test_a_mixture_has_a_report_too(covariance_type, dim):
 
 
 def test_ellipses_have_the_axes_of_the_covariance():
-    from privsketch.models.drawing.centers import ellipse_of
+    from privsketch.models import ellipse_of
 
     angle = np.radians(30)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

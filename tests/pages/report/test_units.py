@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.domain import Box
-from privsketch.facts.units import digits, field_errors, field_values, step_text
-from privsketch.pages.report.fields import Parts, center_rows, field_text, share_text, width_rows
-from privsketch.pages.report.html import PAGE_VERSION, report_page
-from privsketch.pages.report.tables import MAX_PART_COLUMNS, tables_of
+from privsketch import Box
+from privsketch.facts import digits, field_errors, field_values, step_text
+from privsketch.pages import (
+    MAX_PART_COLUMNS,
+    PAGE_VERSION,
+    Parts,
+    center_rows,
+    field_text,
+    report_page,
+    share_text,
+    tables_of,
+    width_rows,
+)
 from tests.chance import fixed_noise
 from tests.html_page import Page
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch.pages import Parts, words_of
 from privsketch.pages.report import words
-from privsketch.pages.report.fields import Parts
-from privsketch.pages.report.words import words_of
 from tests import seams
 
 SCHEMA = ps.Schema(

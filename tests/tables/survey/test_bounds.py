@@ -12,11 +12,10 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch._base.errors import PrivsketchError
-from privsketch.noise.mechanism import add_noise, laplace_law
-from privsketch.tables import persons
+from privsketch import PrivsketchError
+from privsketch.noise import add_noise, laplace_law
+from privsketch.tables import FALSE_ALARM, N_CELLS, cells_of, edges_of, persons, threshold_of
 from privsketch.tables.survey import bounds
-from privsketch.tables.survey.bounds import FALSE_ALARM, N_CELLS, cells_of, edges_of, threshold_of
 from privsketch.testing import Tape, questions, replay, without_noise
 from tests import seams
 

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import ParameterError, RecordError
-from privsketch.tables.survey.conversions import CONVERSIONS
-from privsketch.tables.survey.counts import PersonCounts, ValueCounts
+from privsketch import ParameterError, RecordError
+from privsketch.tables import CONVERSIONS, PersonCounts, ValueCounts
 from tests import seams
 from tests.reading import read_blocks
 from tests.workbooks import write_workbook

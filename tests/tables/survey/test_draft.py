@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch.tables.survey.draft import drafted, misfits, names_a_person, open_places
+from privsketch.tables import drafted, misfits, names_a_person, open_places
 from tests.commands import DATA, INTEGRITY, contents, refused, run, succeeded
 
 SECRET = "4711"

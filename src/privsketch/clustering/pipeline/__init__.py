@@ -1,1 +1,5 @@
 """Our own way: directions, a sketch along them, and rounds over residuals."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

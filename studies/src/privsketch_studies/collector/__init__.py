@@ -4,3 +4,7 @@ It adds up the sketches of open studies, and stores the files of sealed studies,
 read. The modules of this folder have plain functions and all of the SQL; `web` and `pages` call
 them.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
 """Commands of sealed studies: enrol, make and accept a study, seal, close, tally, join."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
 """The database of a collector: its tables, transactions and migrations."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

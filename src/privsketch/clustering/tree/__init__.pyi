@@ -1,0 +1,2 @@
+# Names of this folder that others may use; `__init__.py` imports one when it is first used.
+from .method import share_weights as share_weights

@@ -1,0 +1,19 @@
+# Names of this folder that others may use; `__init__.py` imports one when it is first used.
+from .budget import Unit as Unit
+from .budget import delta_caution as delta_caution
+from .budget import epsilon_caution as epsilon_caution
+from .budget import exact as exact
+from .budget import exact_sum as exact_sum
+from .budget import require_limits as require_limits
+from .domain import domain_from_json as domain_from_json
+from .domain import domain_to_json as domain_to_json
+from .receipt import INSECURE as INSECURE
+from .receipt import compose_parallel as compose_parallel
+from .receipt import compose_sequential as compose_sequential
+from .schema import schema_of as schema_of
+from .units import digits as digits
+from .units import field_covariance as field_covariance
+from .units import field_errors as field_errors
+from .units import field_names as field_names
+from .units import field_values as field_values
+from .units import step_text as step_text
