@@ -188,8 +188,8 @@ def test_when_it_is_too_late_a_signal_changes_nothing():
         stop.finish()
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
-        stop.require_going()
-    assert not stop.was_asked
+        stop.raise_if_stopped()
+    assert not stop.was_signalled
 
 
 def test_the_last_moment_to_stop():
@@ -376,7 +376,7 @@ def test_an_interrupt_while_workers_start_comes_afterwards():
     with stoppable(None) as stop:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
-        assert stop.was_asked
+        assert stop.was_signalled
     assert seen == ["went on"]
 
 

@@ -12,7 +12,7 @@ from privsketch._base import plugins
 from privsketch._base.errors import ParameterError
 from privsketch.cli.main import main
 from privsketch.clustering.baselines import lloyd
-from privsketch.clustering.choose import Method, chosen_method, cluster_by, method_names
+from privsketch.clustering.choose import Method, choose_method, cluster_with, method_names
 from privsketch.testing import check_method, neighbouring_tables, replay
 
 BOX = ps.Box(low=-1, high=1, dim=2)
@@ -92,7 +92,7 @@ def test_a_registered_method_is_used_by_its_name():
     assert model.receipt_.plugins == (ORIGIN,)
     assert f"plugin      {ORIGIN}" in model.receipt_.describe()
     assert kmeans("lloyd").fit(records()).receipt_.plugins == ()
-    found = cluster_by("quick", records(), 2, domain=BOX, budget=ps.Budget(2.0))
+    found = cluster_with("quick", records(), 2, domain=BOX, budget=ps.Budget(2.0))
     assert found.receipt.plugins == (ORIGIN,)
 
 
@@ -115,7 +115,7 @@ def test_auto_never_chooses_a_registered_method(dim):
     box = ps.Box(-1, 1, dim=dim)
     facts = {"n_clusters": 3, "domain": box, "budget": ps.Budget(1.0)}
     for n_records in (None, 1e4):
-        assert chosen_method("auto", n_records=n_records, **facts).method in ("cells", "pipeline")
+        assert choose_method("auto", n_records=n_records, **facts).method in ("cells", "pipeline")
 
 
 def test_noise_can_be_chosen_where_the_function_has_the_parameter(spent):
@@ -146,7 +146,7 @@ def test_what_is_no_method_is_refused_before_anything_is_spent(method, words, sp
     with pytest.raises(ParameterError, match=words):
         kmeans(method).fit(records())
     with pytest.raises(ParameterError, match=words):
-        cluster_by(method, records(), 2, domain=BOX, budget=ps.Budget(2.0))
+        cluster_with(method, records(), 2, domain=BOX, budget=ps.Budget(2.0))
     assert spent == []
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
-from privsketch.clustering.choose import cluster_by
+from privsketch.clustering.choose import cluster_with
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import (
     SparseCenters,
@@ -125,7 +125,7 @@ def test_a_sketch_of_sparse_rows_is_that_of_dense_ones():
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree", "lloyd", "grid"])
 def test_every_method_reads_sparse_rows(method):
     table = sp.csr_array(dense(300, 3, 1))
-    found = cluster_by(
+    found = cluster_with(
         method, table, 2, domain=ps.Box(-2, 2, dim=3), budget=ps.Budget(5.0), n_records=300
     )
     assert found.centers.shape == (2, 3)

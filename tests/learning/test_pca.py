@@ -29,7 +29,7 @@ from privsketch.learning.pca.problem import (
     QuadraticProblem,
     observations_of,
 )
-from privsketch.learning.pca.search import Search, carried_components, noise_edge
+from privsketch.learning.pca.search import Search, noise_edge, supported_components
 from tests.oracles import missed_variance
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
@@ -424,10 +424,10 @@ def test_what_a_sketch_carries():
     for dim in (1, 2, 5, 20):
         for size in (dim, 5 * dim, dim * (dim + 1) // 2):
             for per_unknown in (1.0, 2.0):
-                rank = carried_components(dim, size, per_unknown)
+                rank = supported_components(dim, size, per_unknown)
                 assert 1 <= rank <= dim
                 assert rank == 1 or per_unknown * pca_unknowns(rank, dim) <= size
-        assert carried_components(dim, dim * (dim + 1) // 2) == dim
+        assert supported_components(dim, dim * (dim + 1) // 2) == dim
 
 
 @pytest.mark.parametrize("dim", [1, 2, 6])

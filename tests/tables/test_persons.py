@@ -10,8 +10,8 @@ import pytest
 import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.tables import persons, spill
-from privsketch.tables.persons import Key, SelectedRows, row_hashes, selected_blocks, text_hashes
-from privsketch.tables.spill import KeptRows, Spill
+from privsketch.tables.persons import Key, RowSelection, row_hashes, selected_blocks, text_hashes
+from privsketch.tables.spill import Spill, StoredRows
 from tests.oracles import fits
 from tests.reading import read_blocks
 
@@ -48,10 +48,10 @@ def in_order(rows):
 
 
 def selected(values, ids, most=1, cut=170, key=KEY, **options):
-    rows = SelectedRows(values.shape[1], most, key=key, **options)
+    rows = RowSelection(values.shape[1], most, key=key, **options)
     for first in range(0, len(values), cut):
         part = slice(first, first + cut)
-        rows.append(rows.sorted_chunk([(values[part], ids[part])]))
+        rows.append(rows.sort_chunk([(values[part], ids[part])]))
     return np.concatenate([np.empty((0, values.shape[1])), *rows.blocks(1)])
 
 
@@ -257,7 +257,7 @@ def test_a_spill_gives_back_what_it_got(monkeypatch):
 
 
 def test_kept_rows_are_read_again_and_again():
-    kept = KeptRows(2, memory=40)
+    kept = StoredRows(2, memory=40)
     blocks = [np.random.default_rng(n).random((n, 2)) for n in (3, 0, 10, 1)]
     for block in blocks:
         kept.append(np.asfortranarray(block))

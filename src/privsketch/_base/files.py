@@ -63,10 +63,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     ps.load(f"{folder}/study.json") == design
     True
     """
-    return with_neighbours(from_bytes(read_file(path), os.fspath(path)), path)
+    return with_companions(from_bytes(read_file(path), os.fspath(path)), path)
 
 
-def with_neighbours(content: Any, path: str | os.PathLike[str]) -> Any:
+def with_companions(content: Any, path: str | os.PathLike[str]) -> Any:
     """Add what lies beside the file, such as signatures, if its class asks for it."""
     return content.beside(path) if hasattr(content, "beside") else content
 

@@ -12,7 +12,14 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, choice, listed_numbers, study_options
-from privsketch.cli.shell.output import filled, require_free, say, say_cautions, say_written, write
+from privsketch.cli.shell.output import (
+    require_available,
+    say,
+    say_cautions,
+    say_written,
+    wrap_text,
+    write,
+)
 from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, signing_key
 
 if TYPE_CHECKING:
@@ -144,7 +151,7 @@ def design(
     from privsketch.design.cautions import describe_design
     from privsketch.design.plan import plan_design
 
-    require_free(output, force, "a new design would not fit the sketches of the old one")
+    require_available(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
     if choices["n_holders"] is not None and choices["sharing"] is None:
@@ -236,7 +243,7 @@ def _show(found: DesignComparison, said: Sequence[str]) -> None:
     reasons = [text for text in found.reasons if not any(one in text for one in said)]
     notes = [] if is_wide else [_NARROW_NOTE]
     for place, text in enumerate([recommended, *reasons, *notes]):
-        say(filled(text, "" if place else "recommended", _INDENT, width), None)
+        say(wrap_text(text, "" if place else "recommended", _INDENT, width), None)
 
 
 def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

@@ -112,7 +112,7 @@ class Choice:
         return replace(receipt, mechanism=f"{receipt.mechanism}; {choice}")
 
 
-def chosen_method(
+def choose_method(
     method: str,
     *,
     n_clusters: int,
@@ -145,7 +145,7 @@ def chosen_method(
     if n_records is None and dim <= (FEW_COLUMNS if budget.delta > 0 else PURE_FEW_COLUMNS):
         return Choice("cells", f"the table has {columns}, and the number of records is not stated")
     if n_records is not None and dim <= FORECAST_COLUMNS:
-        by_cells = expected_of_cells(n_clusters, domain, budget, n_records)
+        by_cells = expected_cell_excess(n_clusters, domain, budget, n_records)
         by_sketch = plan_pipeline(n_clusters, dim, budget, n_records).excess
         if by_cells < _CELLS_ADVANTAGE * by_sketch:
             return Choice("cells", f"cells have the smaller expected error for {columns}")
@@ -153,7 +153,9 @@ def chosen_method(
     return Choice("pipeline", f"the table has {columns}")
 
 
-def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> float:
+def expected_cell_excess(
+    n_clusters: int, domain: Domain, budget: Budget, n_records: float
+) -> float:
     """Return the expected excess error of cells, for touching clusters.
 
     It is the squared error over that of k-means without privacy, less 1.
@@ -179,7 +181,7 @@ def _no_sparse_centers(n_nonzero: object, method: str) -> ParameterError:
     return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {names}")
 
 
-def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
+def cluster_with(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
     """Cluster records by a method that reads them itself; `options` are those of `clustered`.
 
     Charges: the budget, once.

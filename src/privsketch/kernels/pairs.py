@@ -169,14 +169,14 @@ class _MergeWriter(AtomWriter):
                     envelope = self.power_of_two(damping[k]) * taper
                     phasor = [part * envelope for part in self.cosine_sine(phases[k])]
                     for part, new in enumerate(phasor):
-                        sums[atom] = self.with_price(
+                        sums[atom] = self.add_cost(
                             sums[atom], merges[atom], new, offset + n_features * part, n_features
                         )
                 for total, value in zip(totals, sums, strict=True):
                     total.store(value)
         return routine.finish()
 
-    def with_price(
+    def add_cost(
         self, total: Value, merge: Value, new: Value, offset: Value, n_features: Value
     ) -> Value:
         """Add the price of a merge for one vector of the new atom's features to a total."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from privsketch._base.errors import PrivsketchError
 from privsketch.ledger.accounting import Amount, Total
-from privsketch.ledger.contents import DataSet, charge, stated
+from privsketch.ledger.contents import DataSet, charge, data_set_of
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
 from privsketch.ledger.store import MARKS_KEY_BYTES, Line, Log, amount_of, content_of
@@ -23,7 +23,7 @@ def problems(log: Log, head: str | None = None) -> list[str]:
     if not isinstance(log.key, bytes) or len(log.key) != MARKS_KEY_BYTES:
         texts.append("the key has an impossible length")
     replay, is_known = _Replay(log), head in (None, log.beginning)
-    for line, faults in log.chained():
+    for line, faults in log.checked_lines():
         texts += faults
         is_known |= line.hash == head
         try:
@@ -78,7 +78,7 @@ class _Replay:
     def _add(self, line: Line) -> list[str]:
         if line.data_set in self.data_sets:
             return ["the data set was added before"]
-        self.data_sets[line.data_set] = stated(line, self._accounting)
+        self.data_sets[line.data_set] = data_set_of(line, self._accounting)
         self._amounts[line.data_set] = {}
         self.totals[line.data_set] = Total()
         return []

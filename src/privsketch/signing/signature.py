@@ -30,7 +30,7 @@ from privsketch.signing.documents import (
 )
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
-OWN_KINDS = ("key", "public-key", "signature")  # they sign, or are signed by themselves
+SIGNING_KINDS = ("key", "public-key", "signature")  # they sign, or are signed by themselves
 # Files that may be signed only once, or only after checks: `sealing` enforces the rules.
 SEALED_KINDS = ("card", "study", "ballot", "checked-ballots", "closed-list", "tally", "void-study")
 _SIGNATURE_FIELDS = ("kind", "name", "key", "signature")
@@ -60,10 +60,10 @@ def sign_message(secret: bytes, message: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
 
 
-def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
+def is_valid_signature(public: bytes, signature: bytes, message: bytes) -> bool:
     """Return whether the holder of a public key signed this message."""
     require_library()
-    if not is_proper(public):
+    if not is_secure(public):
         return False
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -75,7 +75,7 @@ def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
     return True
 
 
-def is_proper(public: bytes) -> bool:
+def is_secure(public: bytes) -> bool:
     """Return whether a public key can have a secret.
 
     With one of the eight points of small order, or another encoding of them, anybody can sign
@@ -90,7 +90,7 @@ def key_fingerprint(public: bytes) -> str:
     return hashlib.sha256(b"privsketch fingerprint v1\0" + public).hexdigest()[:32]
 
 
-def spoken(fingerprint: str) -> str:
+def digit_groups(fingerprint: str) -> str:
     """Return a fingerprint in groups of four digits, for reading aloud."""
     return " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
 
@@ -101,7 +101,7 @@ def kind_of_file(data: bytes, what: str) -> str:
         unpack_sketch(data, what)
         return "sketch"
     kind = document_kind(data, what)
-    if kind is None or kind in OWN_KINDS:
+    if kind is None or kind in SIGNING_KINDS:
         raise FileError(
             f"{what}: not a file of privsketch that can be signed; designs, sketches, models and "
             "receipts of released rows can"
@@ -124,7 +124,7 @@ class Signature:
 
     def fits(self, data: bytes) -> bool:
         """Return whether the holder of the key signed these bytes as a file of this kind."""
-        return is_signature(self.key, self.signature, signed_message(self.kind, data))
+        return is_valid_signature(self.key, self.signature, signed_message(self.kind, data))
 
     @property
     def fingerprint(self) -> str:

@@ -26,7 +26,7 @@ from privsketch._base.errors import RecordError
 from privsketch._base.threads import in_threads
 from privsketch._base.types import Block
 from privsketch.tables.encoding import Persons
-from privsketch.tables.spill import KeptRows, Spill, Words
+from privsketch.tables.spill import Spill, StoredRows, Words
 
 CHUNK_BYTES = 2**25  # of rows that are sorted together
 PART_BYTES = 2**26  # of rows that are put together
@@ -54,7 +54,7 @@ class Key:
 Piece = tuple[Block, Persons]
 
 
-class SelectedRows:
+class RowSelection:
     """Which rows of which persons count, from pieces of a table in any order."""
 
     def __init__(
@@ -72,14 +72,14 @@ class SelectedRows:
         self._ends: list[npt.NDArray[np.int64]] = []  # of buckets in each chunk, in rows
         self._is_text: bool | None = None
 
-    def sorted_chunk(self, pieces: Iterable[Piece]) -> _Chunk | None:
+    def sort_chunk(self, pieces: Iterable[Piece]) -> _Chunk | None:
         """Return the rows that could count, sorted by person; safe in several threads."""
         pieces = [piece for piece in pieces if len(piece[0])]
         if not pieces:
             return None
         kinds = {isinstance(persons, np.ndarray) for _, persons in pieces}
         if len(kinds) > 1:
-            raise mixed_persons()
+            raise mixed_persons_error()
         is_text = not kinds.pop()
         persons = _joined([persons for _, persons in pieces])
         n_rows = sum(len(block) for block, _ in pieces)
@@ -100,7 +100,7 @@ class SelectedRows:
             return
         is_text = chunk.texts is not None
         if self._is_text not in (None, is_text):
-            raise mixed_persons()
+            raise mixed_persons_error()
         self._is_text = is_text
         buckets = (chunk.words[:, 0] >> np.uint64(64 - BUCKET_BITS)).astype(np.int64)
         ends = np.searchsorted(buckets, np.arange(2**BUCKET_BITS + 1))
@@ -166,7 +166,7 @@ class SelectedRows:
         return pa.Array.from_buffers(pa.large_binary(), stop - start, buffers)
 
 
-def mixed_persons() -> RecordError:
+def mixed_persons_error() -> RecordError:
     """Return the error for persons that are numbers in one part and text in another."""
     return RecordError(
         "table: persons are whole numbers in one part and text in another; the same person would "
@@ -332,10 +332,10 @@ def selected_blocks(
 
     Batches are encoded, hashed and sorted in threads; `progress` counts their rows.
     """
-    rows = SelectedRows(dim, max_records, key=key)
+    rows = RowSelection(dim, max_records, key=key)
 
     def work(chunk: Any) -> tuple[_Chunk | None, int]:
-        return rows.sorted_chunk(map(encode, chunk.batches)), chunk.n_rows
+        return rows.sort_chunk(map(encode, chunk.batches)), chunk.n_rows
 
     for chunk, count in in_threads(work, _gathered(batches, dim), n_threads):
         rows.append(chunk)
@@ -344,13 +344,11 @@ def selected_blocks(
     yield from rows.blocks(n_threads)
 
 
-def sorted_chunks(
-    pieces: Iterable[Piece], dim: int, max_records: int, key: Key
-) -> Iterator[_Chunk]:
+def sort_chunks(pieces: Iterable[Piece], dim: int, max_records: int, key: Key) -> Iterator[_Chunk]:
     """Yield the rows that could count, some megabytes at a time, sorted by person."""
-    rows = SelectedRows(dim, max_records, key=key)
+    rows = RowSelection(dim, max_records, key=key)
     for some in _gathered(pieces, dim):
-        chunk = rows.sorted_chunk(some.batches)
+        chunk = rows.sort_chunk(some.batches)
         if chunk is not None:
             yield chunk
 
@@ -370,7 +368,7 @@ def cut_by_persons(
 
     The same persons are in the same part wherever this is done, as long as the key is the same.
     """
-    chunk = SelectedRows(dim, max_records, key=key).sorted_chunk(pieces)
+    chunk = RowSelection(dim, max_records, key=key).sort_chunk(pieces)
     if chunk is None:
         return Cut((None,) * n_parts, None)
     edges = np.array([(2**64 * j) // n_parts for j in range(1, n_parts)], dtype=np.uint64)
@@ -382,10 +380,10 @@ def cut_by_persons(
     return Cut(tuple(chunks), chunk.texts is not None)
 
 
-def joined_by_persons(cuts: Sequence[Cut], index: int, max_records: int) -> Iterator[Block]:
+def join_by_persons(cuts: Sequence[Cut], index: int, max_records: int) -> Iterator[Block]:
     """Yield records that count, from the same part of all pieces."""
     if len({cut.is_text for cut in cuts} - {None}) > 1:  # whichever part it shows in
-        raise mixed_persons()
+        raise mixed_persons_error()
     given = [chunk for cut in cuts if (chunk := cut.parts[index]) is not None]
     if not given:
         return
@@ -417,9 +415,9 @@ def _gathered(batches: Iterable[Any], dim: int) -> Iterator[_Batches]:
         yield _Batches(tuple(waiting), n_rows, n_rows * (dim + 2))
 
 
-def kept_rows(blocks: Iterable[Block], dim: int) -> KeptRows:
+def store_rows(blocks: Iterable[Block], dim: int) -> StoredRows:
     """Return blocks that were made once, to be read several times."""
-    kept = KeptRows(dim)
+    kept = StoredRows(dim)
     for block in blocks:
         kept.append(np.asarray(block, dtype=np.float64))
     return kept

@@ -16,7 +16,7 @@ import privsketch_studies as studies
 from privsketch_studies.sealing.ballots import make_ballot
 from privsketch_studies.sealing.files import signed_json
 from privsketch_studies.sealing.lists import CheckedBallots
-from privsketch_studies.sealing.once import state_folder, teller_slot
+from privsketch_studies.sealing.once import state_folder, teller_file
 from privsketch_studies.sealing.splitting import words_to_bytes
 from studies.tests.cli.test_sealed_commands import (
     COST,
@@ -99,7 +99,7 @@ def test_a_state_from_before_the_study_does_not_accept_it_again(study):
     The teller's own signature lies beside the study.
     """
     for card in studies.SealedStudy.load("s.study").tellers:
-        teller_slot(card.study_key.fingerprint, "study").unlink()
+        teller_file(card.study_key.fingerprint, "study").unlink()
     told = refused(study, "study", "accept", "s.study", "--key", "a.key", code=INTEGRITY)
     assert "your signature is beside this study" in told
     assert "have the study made anew" in told

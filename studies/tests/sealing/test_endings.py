@@ -11,7 +11,7 @@ from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch.signing.keys import destroy_key
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.join import total_values
-from privsketch_studies.sealing.once import is_destroyed, read_slot, teller_slot
+from privsketch_studies.sealing.once import is_destroyed, read_state, teller_file
 from privsketch_studies.sealing.void import destroy, void_study
 from studies.tests.sealed import People, cast, integers, list_of
 
@@ -166,7 +166,7 @@ def test_a_tally_that_is_kept_counts_though_its_use_is_lost(people, study, mailb
     """Part of the state is lost: no void is signed, and no other list gets the first one's."""
     closed, key = people.closed(study, [mailbox]), people.study_keys[0]
     first = people.tally(study, mailbox, closed, 0)
-    teller_slot(key.fingerprint, "use").unlink()
+    teller_file(key.fingerprint, "use").unlink()
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
     assert (tmp_path / "0.key").exists()
@@ -180,9 +180,9 @@ def test_a_key_whose_tally_was_brought_is_not_marked_void(people, study, mailbox
     tallies = tallied(people, study, mailbox)
     key = people.study_keys[0].fingerprint
     for name in ("use", "tally"):
-        teller_slot(key, name).unlink()
+        teller_file(key, name).unlink()
     destroy(study, study_key_files=[tmp_path / "0.key"], tallies=tallies)
-    assert read_slot(teller_slot(key, "use")) == b"list " + tallies[0].closed_list.encode()
+    assert read_state(teller_file(key, "use")) == b"list " + tallies[0].closed_list.encode()
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=None)
 

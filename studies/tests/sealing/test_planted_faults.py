@@ -18,7 +18,7 @@ from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.cards import teller_card
 from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.once import read_slot, state_folder, teller_slot
+from privsketch_studies.sealing.once import read_state, state_folder, teller_file
 from privsketch_studies.sealing.splitting import ShareId, as_words, last_share, words_from_bytes
 from studies.tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
 from studies.tests.sealing.test_splitting import DEVIATIONS, byte_statistic
@@ -148,7 +148,7 @@ def test_a_second_tally_would_show_two_ballots():
         people.tallies(study, ballots, lists[1])
     for key in people.study_keys:
         for name in ("use", "tally"):
-            teller_slot(key.fingerprint, name).unlink()
+            teller_file(key.fingerprint, name).unlink()
     totals.append(total_values(study, people.tallies(study, ballots, lists[1])).values)
     level = study.sharing.level_of(3)
     with np.errstate(over="ignore"):
@@ -185,9 +185,11 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
         check_ballots(study, ballots, key=people.study_keys[0])
     # Another card for the same key is no birth either.
     teller_card(GAUSSIAN, people.tellers[0], people.study_keys[0].public)
-    assert read_slot(teller_slot(people.study_keys[0].fingerprint, "born")) is None
+    assert read_state(teller_file(people.study_keys[0].fingerprint, "born")) is None
     for module in ("study", "once"):
-        monkeypatch.setattr(f"privsketch_studies.sealing.{module}.require_born", lambda key: None)
+        monkeypatch.setattr(
+            f"privsketch_studies.sealing.{module}.require_made_here", lambda key: None
+        )
     with pytest.raises(StudyError, match="your signature is beside this study"):
         study.accept(people.tellers[0])
     again = studies.SealedStudy.from_bytes(study.to_bytes())

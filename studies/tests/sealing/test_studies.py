@@ -23,7 +23,7 @@ from privsketch_studies.sealing.cards import teller_card
 from privsketch_studies.sealing.files import signed_json
 from privsketch_studies.sealing.join import total_values
 from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
-from privsketch_studies.sealing.once import teller_slot
+from privsketch_studies.sealing.once import teller_file
 from privsketch_studies.sealing.seal import earlier_ballot
 from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.void import VoidStudy, settle, void_study
@@ -508,7 +508,7 @@ def test_the_list_is_on_disk_before_words_are_added_up(people, study, ballots, m
     summed = module._add_up
 
     def spy(*arguments):
-        seen.append(once.read_slot(once.teller_slot(key.fingerprint, "use")))
+        seen.append(once.read_state(once.teller_file(key.fingerprint, "use")))
         return summed(*arguments)
 
     monkeypatch.setattr(module, "_add_up", spy)
@@ -584,7 +584,7 @@ def test_a_teller_looks_into_the_mailbox_first(people, study, ballots, tmp_path,
     first.save(tmp_path / "a.tally")
     (tmp_path / "junk.tally").write_bytes(b"junk")
     for name in ("use", "tally"):
-        teller_slot(key.fingerprint, name).unlink()
+        teller_file(key.fingerprint, name).unlink()
     with pytest.raises(StudyError, match="has tallied another list"):
         studies.tally(study, ballots, other, key=key, mailbox=tmp_path)
     again = studies.tally(study, [], closed, key=key, mailbox=tmp_path)
@@ -593,7 +593,7 @@ def test_a_teller_looks_into_the_mailbox_first(people, study, ballots, tmp_path,
 
 def test_damaged_state_counts_as_used(people, study, ballots):
     key = people.study_keys[0]
-    teller_slot(key.fingerprint, "use").write_bytes(b"half a fi")
+    teller_file(key.fingerprint, "use").write_bytes(b"half a fi")
     with pytest.raises(FileError, match="counts as done"):
         people.tally(study, ballots, people.closed(study, ballots), 0)
 
@@ -884,7 +884,7 @@ def test_a_teller_finds_its_own_tally_before_it_says_void(people, study, ballots
     """Planted: a state that has forgotten the tally."""
     people.tally(study, ballots, people.closed(study, ballots), 0).save(tmp_path / "a.tally")
     for name in ("use", "tally"):
-        teller_slot(people.study_keys[0].fingerprint, name).unlink()
+        teller_file(people.study_keys[0].fingerprint, name).unlink()
     with pytest.raises(StudyError, match=r"a\.tally: a tally of this study key"):
         void_study(study, key=people.tellers[0], study_key_file=None, mailbox=tmp_path)
 
@@ -895,7 +895,7 @@ def test_a_teller_finds_its_own_tally_under_any_name(people, study, ballots, tmp
     first = people.tally(study, ballots, closed, 0)
     first.save(tmp_path / "a.tally.txt")
     for name in ("use", "tally"):
-        teller_slot(people.study_keys[0].fingerprint, name).unlink()
+        teller_file(people.study_keys[0].fingerprint, name).unlink()
     void = {"key": people.tellers[0], "study_key_file": None}
     with pytest.raises(StudyError, match=r"a\.tally\.txt: a tally of this study key"):
         void_study(study, **void, mailbox=tmp_path)

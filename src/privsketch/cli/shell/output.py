@@ -63,12 +63,12 @@ def say_cautions(
 
 def caution(text: str, *, width: int | None = None) -> None:
     """Print a caution on standard error, and add it to the answer."""
-    line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
+    line = f"careful     {text}" if width is None else wrap_text(text, "careful", 12, width)
     click.echo(answer.readable(line), err=True)
     answer.remark("cautions", text)
 
 
-def filled(text: str, heading: str, indent: int, width: int) -> str:
+def wrap_text(text: str, heading: str, indent: int, width: int) -> str:
     """Wrap text beside a heading, in lines of at most `width` characters."""
     return textwrap.fill(
         text,
@@ -110,7 +110,7 @@ def write(
     read it, even if the rest fails.
     """
     if not is_standard(output):
-        _forget_signature(output)
+        _remove_signature(output)
         save(output)
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def write(
         sys.stdout.buffer.flush()
 
 
-def _forget_signature(output: Path) -> None:
+def _remove_signature(output: Path) -> None:
     """Remove the signature of the file that a result replaces; it would not fit the new one."""
     from privsketch._base.errors import AccessError
     from privsketch.signing.signature import signature_path
@@ -137,7 +137,7 @@ def _forget_signature(output: Path) -> None:
         raise AccessError(f"{signature_path(output)}: {error.strerror or 'in the way'}") from None
 
 
-def several(number: int, noun: str, plural: str | None = None) -> str:
+def count_text(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, in the plural unless the number is 1."""
     if number == 1:
         return f"1 {noun}"
@@ -149,7 +149,7 @@ def say_written(output: Path) -> None:
     say(f"written to {'standard output' if is_standard(output) else output}", output)
 
 
-def require_free(path: Path, force: bool, reason: str) -> None:
+def require_available(path: Path, force: bool, reason: str) -> None:
     """Refuse an output that cannot be written or would replace a file."""
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import require_writable
@@ -193,7 +193,7 @@ def require_empty(folder: Path, reason: str) -> None:
         raise AccessError(f"{folder}: not empty; {reason}, so use a new folder")
 
 
-def require_apart(stated: TableOptions, outputs: Sequence[Path]) -> None:
+def require_distinct(stated: TableOptions, outputs: Sequence[Path]) -> None:
     """Refuse an output that is one of the inputs, lies among them, or is another output."""
     from privsketch._base.errors import AccessError
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTHING = "nothing was spent"
+NOTHING_SPENT = "nothing was spent"
 _EARLY = (
     '{"command": null, "error": {"kind": "interrupted", "exit_code": 1, '
     '"message": "interrupted", "spent": "nothing"}}\n'
@@ -33,31 +33,31 @@ class Stop:
 
     def __init__(self, phase: Literal["early", "working"] = "working") -> None:
         self.phase: Literal["early", "working", "ending"] = phase
-        self.was_asked = False
+        self.was_signalled = False
         self.spending: Any = None  # `Spending` of a command that can spend
 
     def __call__(self, number: int, frame: Any) -> None:
         """Handle a signal."""
         if self.phase == "ending":
             return
-        self.was_asked = True
+        self.was_signalled = True
         if self.phase == "early":
             # Half-done imports cannot handle an exception.
-            os.write(sys.stderr.fileno(), f"Aborted! {NOTHING}\n".encode())
+            os.write(sys.stderr.fileno(), f"Aborted! {NOTHING_SPENT}\n".encode())
             if "--json" in sys.argv:
                 os.write(sys.stdout.fileno(), _EARLY.encode())
             os._exit(1)
         raise KeyboardInterrupt
 
-    def require_going(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Raise KeyboardInterrupt if a signal arrived whose first exception was lost."""
-        if self.was_asked:
+        if self.was_signalled:
             raise KeyboardInterrupt
 
     def finish(self) -> None:
         """Stop here or not at all: from now on the result is written, and signals are ignored."""
         self.phase = "ending"
-        self.require_going()
+        self.raise_if_stopped()
 
     def install(self) -> dict[signal.Signals, Any]:
         """Install the handler, and return the previous ones by signal. Main thread only.

@@ -177,7 +177,7 @@ class Partition:
         """Return the columns of the intervals of each axis."""
         return [values[:, i:j] for i, j in pairwise(self.begins)]
 
-    def along_axes(self, values: Floats) -> Floats:
+    def axis_sums(self, values: Floats) -> Floats:
         """Return (rows, dim) sums over the intervals of each axis."""
         return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
 

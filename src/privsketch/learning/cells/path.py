@@ -24,7 +24,7 @@ from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighb
 from privsketch.models.base import nearest
 
 MIN_LOG_CHANCE = 4.5  # -log of the chance of a noise of 3 deviations: larger differences count
-MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
+MAX_TREES, MIN_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
 FIRST_DESCENT_ITERATIONS, DESCENT_ITERATIONS = (
     60,
     30,
@@ -45,7 +45,7 @@ SPLIT_ROUNDS = 3  # a guard: python -m benchmarks constants learning SPLIT_ROUND
 SPLIT_OFFSET, SPLIT_WIDTH = 0.8, 0.6
 
 
-def significant(
+def significant_estimate(
     boxes: Boxes,
     values: Floats,
     variance: Floats,
@@ -61,14 +61,14 @@ def significant(
     `false_share` is the expected share of noise among the significant differences of a tree
     (Benjamini and Hochberg 1995). Without it, all of them have a chance below exp(-MIN_LOG_CHANCE).
     """
-    n_trees = int(np.clip(TREE_BOXES // len(values), FEWEST_TREES, MOST_TREES))
+    n_trees = int(np.clip(TREE_BOXES // len(values), MIN_TREES, MAX_TREES))
     totals = np.zeros(len(values))
     for _ in range(n_trees):
-        totals += _one_tree(boxes, values, variance, rng, false_share)
+        totals += _tree_estimate(boxes, values, variance, rng, false_share)
     return totals / n_trees
 
 
-def _one_tree(
+def _tree_estimate(
     boxes: Boxes,
     values: Floats,
     variance: Floats,
@@ -148,7 +148,9 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
     return order, cuts
 
 
-def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) -> Components:
+def initial_components(
+    boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator
+) -> Components:
     """Return components by k-means of a guess, each with the moments of its boxes.
 
     Distances are relative to the extents of the domain: units of axes differ.
@@ -179,7 +181,7 @@ def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) ->
     return Components(start, centers * unit, widths * unit)
 
 
-def thinned(
+def remove_components(
     partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
 ) -> Components:
     """Remove `n_fewer` components by the deletions and merges that change the counts least."""
@@ -243,17 +245,17 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
     return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances))
 
 
-def follow(
-    partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, fewest: int
+def shrink(
+    partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, min_size: int
 ) -> list[Fit]:
     """Return fits of decreasing size, beginning with the start."""
     fits = [start]
-    while fits[-1].components.size > fewest:
+    while fits[-1].components.size > min_size:
         components = fits[-1].components
         size = components.size
         step = LARGE_STEP_SHARE if size > 1.5 * n_clusters else SMALL_STEP_SHARE
-        n_fewer = min(max(1, int(step * size)), size - fewest)
-        components = thinned(partition, likelihood, components, n_fewer)
+        n_fewer = min(max(1, int(step * size)), size - min_size)
+        components = remove_components(partition, likelihood, components, n_fewer)
         fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
     return fits
 
@@ -296,26 +298,31 @@ def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fi
 
 
 def search(
-    boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
+    boxes: Boxes, n_clusters: int, rng: np.random.Generator, min_size: int | None = None
 ) -> list[Fit]:
     """Return fits of all sizes over two paths, from more components if nearly all were needed."""
     partition = partition_of(boxes)
-    guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
-    if fewest is None:
-        fewest = max(1, int(MIN_SIZE_RATIO * n_clusters))
+    guess = np.maximum(significant_estimate(boxes, boxes.counts, boxes.variance, rng), 0.0)
+    if min_size is None:
+        min_size = max(1, int(MIN_SIZE_RATIO * n_clusters))
     fits: list[Fit] = []
     size = 3 * n_clusters + 2
     for _ in range(N_DOUBLINGS + 1):
         likelihood = likelihood_of(boxes, guess)
         starts = [
-            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_DESCENT_ITERATIONS)
+            fit(
+                partition,
+                likelihood,
+                initial_components(boxes, guess, size, rng),
+                FIRST_DESCENT_ITERATIONS,
+            )
             for _ in range(N_PATHS)
         ]
         guess = np.mean([start.expected for start in starts], axis=0)
         likelihood = likelihood_of(boxes, guess)
         fits = []
         for start in starts:
-            fits += follow(partition, likelihood, start, n_clusters, fewest)
+            fits += shrink(partition, likelihood, start, n_clusters, min_size)
         best = min(fits, key=criterion)
         if best.components.size <= MAX_NEEDED_SHARE * size or size >= boxes.n_boxes:
             break

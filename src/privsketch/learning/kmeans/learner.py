@@ -14,18 +14,18 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
-from privsketch.design.size import carried_clusters
+from privsketch.design.size import supported_clusters
 from privsketch.design.validity import require_features
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.decoder import kmeans_of_cells
-from privsketch.learning.concerns import beyond_carried
-from privsketch.learning.kmeans.density import Clusters, cluster_density, each_its_own
+from privsketch.learning.concerns import unsupported_clusters
+from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, cluster_density
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import Atoms, Problem, checked_sketch, cost, problem_of
-from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
+from privsketch.learning.uncertainty import Solution, assess_fit, uniform_deviations
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
@@ -91,7 +91,7 @@ def learn_kmeans(
         return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
     problem = problem_of(sketch)
     number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
-    warn_of(beyond_carried(number, design))
+    warn_of(unsupported_clusters(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
         n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
@@ -208,7 +208,7 @@ def _number_of_clusters(
         require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
         return int(n_clusters)
     if max_clusters is None:
-        carried = carried_clusters(design.dim, design.n_features)
+        carried = supported_clusters(design.dim, design.n_features)
         max_clusters = max(1, min(carried, 2 * design.n_components))
     else:
         require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
@@ -227,7 +227,7 @@ def _as_model(
         # Means of a mixture are not k-means centers if clusters overlap.
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
-        clusters = each_its_own(solution.atoms)
+        clusters = atoms_as_clusters(solution.atoms)
     expected = solution.expected_residual, solution.uncertainty.cost_spread
     return model_of(
         sketch,
@@ -260,4 +260,4 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     misfit = solution.residual / solution.expected_residual
     errors = errors * math.sqrt(max(misfit, 1.0))
     errors[clusters.records <= 0] = np.inf
-    return np.minimum(errors, no_knowledge(half_widths))
+    return np.minimum(errors, uniform_deviations(half_widths))

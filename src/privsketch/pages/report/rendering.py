@@ -131,7 +131,7 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
     return Markup(svg)  # noqa: S704 (matplotlib escapes the text of figures)
 
 
-def several(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return a count with its noun: "1 cluster", "2 clusters"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 

@@ -42,7 +42,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class FoundEngine:
+class NamedEngine:
     """An engine, its name, and the distribution that it comes from; None for this library."""
 
     name: str
@@ -80,7 +80,7 @@ def _known_names() -> str:
     return ", ".join(repr(name) for name in dict.fromkeys([*_OWN, *plugin_names("engines")]))
 
 
-def find_engine(engine: str | Engine | None, table: Table) -> FoundEngine:
+def find_engine(engine: str | Engine | None, table: Table) -> NamedEngine:
     """Return an engine by its name, as it is, or by the kind of the table if it is None.
 
     Tables of a cluster can only be read by it, arrays on a device only there.
@@ -102,9 +102,9 @@ def find_engine(engine: str | Engine | None, table: Table) -> FoundEngine:
     )
 
 
-def _named(name: str) -> FoundEngine:
+def _named(name: str) -> NamedEngine:
     if name in _OWN:
-        return FoundEngine(name, getattr(import_module(_PACKAGE), _OWN[name])())
+        return NamedEngine(name, getattr(import_module(_PACKAGE), _OWN[name])())
     plugin = find_plugin("engines", name)
     if plugin is None:
         raise ParameterError("engine", name, f"expected one of {_known_names()}")
@@ -114,10 +114,10 @@ def _named(name: str) -> FoundEngine:
             "method sums(table, work, progress)"
         )
     is_ours = plugin.distribution == "privsketch"
-    return FoundEngine(name, plugin.part(), None if is_ours else plugin.origin)
+    return NamedEngine(name, plugin.part(), None if is_ours else plugin.origin)
 
 
-def _of_object(engine: Engine) -> FoundEngine:
+def _of_object(engine: Engine) -> NamedEngine:
     kind = type(engine)
     if isinstance(engine, type) or not callable(getattr(kind, "sums", None)):
         raise ParameterError(
@@ -126,7 +126,7 @@ def _of_object(engine: Engine) -> FoundEngine:
             "like privsketch.engines.Pool(n_workers=4)"
         )
     is_ours = kind.__module__.startswith(f"{_PACKAGE}.")
-    return FoundEngine(
+    return NamedEngine(
         kind.__name__.lower() if is_ours else kind.__name__,
         engine,
         None if is_ours else find_origin("engines", kind),

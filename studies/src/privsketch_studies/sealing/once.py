@@ -33,7 +33,7 @@ _rehearsal_folder: ContextVar[Path | None] = ContextVar("privsketch_sealed_state
 
 
 @contextmanager
-def slots_in(folder: Path) -> Iterator[None]:
+def use_state_folder(folder: Path) -> Iterator[None]:
     """Use another folder for the state within this block, as a rehearsal does."""
     token = _rehearsal_folder.set(folder)
     try:
@@ -56,22 +56,22 @@ def state_folder() -> Path:
     return base / "privsketch" / "sealed"
 
 
-def teller_slot(key: str, name: str) -> Path:
+def teller_file(key: str, name: str) -> Path:
     """Return the file of a fact about a study key, by the key's fingerprint."""
     return state_folder() / "tellers" / f"{key}.{name}"
 
 
-def mark_born(key: str) -> None:
+def mark_made_here(key: str) -> None:
     """Record that a study key was made on this machine, before the key is used."""
-    keep_once(teller_slot(key, "born"), b"born")
+    write_once(teller_file(key, "born"), b"born")
 
 
-def require_born(key: str) -> None:
+def require_made_here(key: str) -> None:
     """Refuse a study key, by its fingerprint, that was not made on this machine.
 
     Without its complete state, a key could accept and tally a second time.
     """
-    if read_slot(teller_slot(key, "born")) is None:
+    if read_state(teller_file(key, "born")) is None:
         raise StudyError(
             "the key for this study was not made on this machine by this user, or its state is "
             "lost, so that it is unknown what it has signed. Use the machine where it was made "
@@ -80,22 +80,22 @@ def require_born(key: str) -> None:
         )
 
 
-def ballot_slot(study: str, holder: str) -> Path:
+def ballot_file(study: str, holder: str) -> Path:
     """Return the file of a holder's ballot, by the study's digest and the key's fingerprint."""
     return state_folder() / "ballots" / f"{study}.{holder}"
 
 
-def gone_slot(study: str, holder: str) -> Path:
+def destroyed_ballot_file(study: str, holder: str) -> Path:
     """Return the file of the digest of a holder's ballot that was destroyed."""
     return state_folder() / "ballots" / f"{study}.{holder}.gone"
 
 
-def entry_slot(study: str, ballot: str) -> Path:
+def entry_file(study: str, ballot: str) -> Path:
     """Return the file that names a ballot's ledger entry, by the ballot's digest."""
     return state_folder() / "ballots" / f"{study}.{ballot}.entry"
 
 
-def read_slot(path: Path) -> bytes | None:
+def read_state(path: Path) -> bytes | None:
     """Return the content of a state file; None if there is none. Refuse a damaged one."""
     if not os.path.lexists(path):
         return None
@@ -109,16 +109,16 @@ def read_slot(path: Path) -> bytes | None:
     return content
 
 
-def require_keepable(path: Path) -> None:
+def require_writable_state(path: Path) -> None:
     """Refuse a state file that cannot be written, before anything is spent."""
     folder = next(parent for parent in path.parents if os.path.lexists(parent))
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise AccessError(f"{folder}: not writable, but ballots must be stored there")
 
 
-def keep_once(path: Path, content: bytes) -> bytes:
+def write_once(path: Path, content: bytes) -> bytes:
     """Write a state file unless it exists, and return its content once it is on disk."""
-    content_on_disk = read_slot(path)
+    content_on_disk = read_state(path)
     try:
         if content_on_disk is not None:
             sync_folder(path.parent)  # the writer may have been stopped before that
@@ -127,7 +127,7 @@ def keep_once(path: Path, content: bytes) -> bytes:
         _write(path, content + hashlib.sha256(content).digest())
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
-    content_on_disk = read_slot(path)
+    content_on_disk = read_state(path)
     if content_on_disk is None:
         raise AccessError(f"{path}: it was written, but is missing")
     return content_on_disk
@@ -183,8 +183,8 @@ def require_teller(study: SealedStudy, key: Key) -> int:
 
 def require_accepted(study: SealedStudy, study_key: str) -> None:
     """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
-    require_born(study_key)
-    accepted = read_slot(teller_slot(study_key, "study"))
+    require_made_here(study_key)
+    accepted = read_state(teller_file(study_key, "study"))
     if accepted is None:
         raise StudyError(
             "this study was not accepted on this machine by this user, or the state of that is "
@@ -194,7 +194,7 @@ def require_accepted(study: SealedStudy, study_key: str) -> None:
         raise StudyError("this study key was accepted for another study")
 
 
-def use_of(closed_list: str) -> bytes:
+def list_use(closed_list: str) -> bytes:
     """Return the record of a study key's use for a list, by the list's digest."""
     return b"list " + closed_list.encode("ascii")
 
@@ -202,9 +202,9 @@ def use_of(closed_list: str) -> bytes:
 def mark_void(key: str) -> None:
     """Use up a study key without a tally; refuse a key that may have tallied."""
     has_tally = (
-        read_slot(teller_slot(key, "tally")) is not None
+        read_state(teller_file(key, "tally")) is not None
     )  # even if the record of its use is lost
-    if has_tally or keep_once(teller_slot(key, "use"), VOID) != VOID:
+    if has_tally or write_once(teller_file(key, "use"), VOID) != VOID:
         raise StudyError("this study key has tallied, or was about to; the study is not void")
 
 
@@ -213,26 +213,26 @@ def use_up(key: str, closed_list: str | None = None) -> None:
 
     The record is a list if there is a tally of the key, even one from another machine.
     """
-    if read_slot(teller_slot(key, "tally")) is None:
-        keep_once(teller_slot(key, "use"), VOID if closed_list is None else use_of(closed_list))
+    if read_state(teller_file(key, "tally")) is None:
+        write_once(teller_file(key, "use"), VOID if closed_list is None else list_use(closed_list))
 
 
 def record_path(key: str, file: str | os.PathLike[str]) -> None:
     """Record the path of a study key's file, before the key is given up."""
-    keep_once(teller_slot(key, "place"), os.fsencode(os.path.abspath(file)))
+    write_once(teller_file(key, "place"), os.fsencode(os.path.abspath(file)))
 
 
 def recorded_path(key: str) -> Path | None:
     """Return the recorded path of a study key's file; None if the key was never given up."""
-    path = read_slot(teller_slot(key, "place"))
+    path = read_state(teller_file(key, "place"))
     return None if path is None else Path(os.fsdecode(path))
 
 
 def mark_destroyed(key: str) -> None:
     """Record that the file of a study key was destroyed on this machine."""
-    keep_once(teller_slot(key, "destroyed"), b"destroyed")
+    write_once(teller_file(key, "destroyed"), b"destroyed")
 
 
 def is_destroyed(key: str) -> bool:
     """Whether the file of a study key was destroyed on this machine."""
-    return read_slot(teller_slot(key, "destroyed")) is not None
+    return read_state(teller_file(key, "destroyed")) is not None
