@@ -433,9 +433,9 @@ def test_a_row_for_each_nobody_would_be_caught(monkeypatch):
 
 
 def test_keeping_more_than_declared_is_caught(monkeypatch):
-    right = persons._reduced
+    right = persons._reduce
     monkeypatch.setattr(
-        persons, "_reduced", lambda words, texts, most: right(words, texts, most + 1)
+        persons, "_reduce", lambda words, texts, most: right(words, texts, most + 1)
     )
     with pytest.raises(AssertionError, match="more than a law declares"):
         require_private(SKETCHES[0], DROP, "add-remove", "equal rows")

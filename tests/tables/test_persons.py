@@ -87,7 +87,7 @@ def test_hashes_of_numbers_have_no_collisions():
     """A bijection: the steps undone, one by one."""
     mask = 2**64 - 1
     words = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
-    mixed = persons._mixed_words(words, KEY.word(1))
+    mixed = persons._mix(words, KEY.word(1))
 
     def unshift(value, shift):
         found = value
