@@ -137,7 +137,7 @@ def test_copies_of_an_estimator_name_the_same_method():
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ("broken", f"{ORIGIN} registers an object that cannot be called"),
+        ("broken", f"{ORIGIN} registers an object that is not callable"),
         ("missing", f"{ORIGIN} registers .*nothing_of_this_name, which cannot be imported"),
         ("unknown", "expected one of .*'lloyd'.*'quick'"),
     ],

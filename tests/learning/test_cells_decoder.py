@@ -404,7 +404,7 @@ def test_boxes_of_several_grids_are_summed_grid_by_grid(monkeypatch):
         np.ones(int((~heavy).sum()) + len(parts_low)),
         grids=cells.grids(along),
     )
-    monkeypatch.setattr(masses, "_LARGE_BLOCKS", 0)
+    monkeypatch.setattr(masses, "_MIN_BLOCK_BOXES", 0)
     fast = masses.partition_of(boxes)
     slow = replace(fast, blocks=())
     assert len(fast.blocks) == 1 + heavy.sum()

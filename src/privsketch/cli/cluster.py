@@ -404,7 +404,7 @@ def _learned(
             max_clusters=study.max_clusters,
             random_state=study.random_state,
         )
-        return replace(model, receipt=choice.receipt(model.receipt)), released
+        return replace(model, receipt=choice.annotate(model.receipt)), released
     facts = {
         "domain": study.domain,
         "budget": study.budget,

@@ -274,7 +274,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
         choices = {name: getattr(options, name) for name in OF_DESIGNS}
         design = self._planned("kmeans", number, domain, budget, n_records=n_records, **choices)
         released = self._released(table, design)
-        self.receipt_ = choice.receipt(released.receipt)
+        self.receipt_ = choice.annotate(released.receipt)
         model = learn_kmeans(
             released,
             self.n_clusters,
