@@ -316,7 +316,7 @@ def test_what_must_be_a_file_is_no_stream(folder, arguments):
     before = names(folder)
     result = run(*arguments)
     assert result.exit_code == USAGE
-    assert "give the name of a file" in result.stderr
+    assert "name a file" in result.stderr
     assert NOTHING in result.stderr
     assert names(folder) == before
 
