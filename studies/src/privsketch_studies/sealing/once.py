@@ -1,12 +1,12 @@
-"""State of this user: what may happen only once is written to a file that is never replaced.
+"""State of a user: files that are never replaced, each for something that may happen only once.
 
 A teller's study key is made on one machine, accepts one study there and is used up by one list; a
-holder casts one ballot in a study. Each of these is on disk before anything that depends on it
-leaves this machine. The first write stays, whoever tries again: another process, another list, or
-the same command after a crash. A machine that did not make a key cannot know what it has done.
+holder casts one ballot in a study. Each of these facts is on disk before anything that depends on
+it leaves this machine. The first write stays, whoever tries again: another process, another list,
+or the same command after a crash. Only the machine that made a key knows what the key has done.
 
-The folder belongs to the user, not to the file of a key: a copy of a key on the same machine has
-the same state. The folder must not be restored from a backup.
+The folder belongs to the user, not to a key file: a copy of a key on the same machine has the same
+state. The folder must not be restored from a backup.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from privsketch_studies.sealing.study import SealedStudy
 
 _DIGEST_BYTES = 32
-VOID = b"void"  # use of a study key that was given up
+VOID = b"void"  # content of the file "use" of a study key that was given up
 _rehearsal_folder: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
 
 
 @contextmanager
 def use_state_folder(folder: Path) -> Iterator[None]:
-    """Use another folder for the state within this block, as a rehearsal does."""
+    """Use another folder for the state within this block, for a rehearsal."""
     token = _rehearsal_folder.set(folder)
     try:
         yield
@@ -57,7 +57,7 @@ def state_folder() -> Path:
 
 
 def teller_file(key: str, name: str) -> Path:
-    """Return the file of a fact about a study key, by the key's fingerprint."""
+    """Return the file of a named fact about a study key, by the key's fingerprint."""
     return state_folder() / "tellers" / f"{key}.{name}"
 
 
@@ -74,7 +74,7 @@ def require_made_here(key: str) -> None:
     if read_state(teller_file(key, "born")) is None:
         raise StudyError(
             "the key for this study was not made on this machine by this user, or its state is "
-            "lost, so that it is unknown what it has signed. Use the machine where it was made "
+            "lost, so what it has signed is unknown. Use the machine where it was made "
             "(privsketch study enrol --teller). If that is gone, enrol again, which makes a new "
             "key, and have the study made anew"
         )
@@ -86,25 +86,25 @@ def ballot_file(study: str, holder: str) -> Path:
 
 
 def destroyed_ballot_file(study: str, holder: str) -> Path:
-    """Return the file of the digest of a holder's ballot that was destroyed."""
+    """Return the file with the digest of a holder's destroyed ballot."""
     return state_folder() / "ballots" / f"{study}.{holder}.gone"
 
 
 def entry_file(study: str, ballot: str) -> Path:
-    """Return the file that names a ballot's ledger entry, by the ballot's digest."""
+    """Return the file that names a ballot's ledger entry, by the digests of study and ballot."""
     return state_folder() / "ballots" / f"{study}.{ballot}.entry"
 
 
 def read_state(path: Path) -> bytes | None:
-    """Return the content of a state file; None if there is none. Refuse a damaged one."""
+    """Return the content of a state file, or None without a file; refuse a damaged file."""
     if not os.path.lexists(path):
         return None
     data = read_file(path)
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise FileError(
-            f"{path}: damaged, so that it is unknown what was done; it counts as done, and cannot "
-            "be done again"
+            f"{path}: damaged, so what it records is unknown; it counts as done, and cannot be "
+            "done again"
         )
     return content
 
@@ -121,7 +121,7 @@ def write_once(path: Path, content: bytes) -> bytes:
     content_on_disk = read_state(path)
     try:
         if content_on_disk is not None:
-            sync_folder(path.parent)  # the writer may have been stopped before that
+            sync_folder(path.parent)  # whoever wrote it may have been stopped before this
             return content_on_disk
         _make_folder(path.parent)
         _write(path, content + hashlib.sha256(content).digest())
@@ -143,7 +143,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file that appears complete, and never replaces another one."""
+    """Write a file, which appears only when complete and never replaces another file."""
     temporary = temporary_beside(path)
     try:
         _fill(temporary, data)
@@ -151,7 +151,7 @@ def _write(path: Path, data: bytes) -> None:
             os.link(temporary, path)
         except FileExistsError:
             pass
-        except OSError:  # no hard links; a partial file will be found damaged, and counts
+        except OSError:  # no hard links; a partial file reads as damaged, and counts
             with suppress(FileExistsError):
                 _fill(path, data)
     finally:
@@ -187,23 +187,22 @@ def require_accepted(study: SealedStudy, study_key: str) -> None:
     accepted = read_state(teller_file(study_key, "study"))
     if accepted is None:
         raise StudyError(
-            "this study was not accepted on this machine by this user, or the state of that is "
-            "lost; accept it first (privsketch study accept)"
+            "this study was not accepted on this machine by this user, or that state is lost; "
+            "accept it first (privsketch study accept)"
         )
     if accepted != study.digest.encode("ascii"):
         raise StudyError("this study key was accepted for another study")
 
 
 def list_use(closed_list: str) -> bytes:
-    """Return the record of a study key's use for a list, by the list's digest."""
+    """Return the content of the file "use" of a study key, for a list by its digest."""
     return b"list " + closed_list.encode("ascii")
 
 
 def mark_void(key: str) -> None:
     """Use up a study key without a tally; refuse a key that may have tallied."""
-    has_tally = (
-        read_state(teller_file(key, "tally")) is not None
-    )  # even if the record of its use is lost
+    # There may be a tally even if the record of the use is lost.
+    has_tally = read_state(teller_file(key, "tally")) is not None
     if has_tally or write_once(teller_file(key, "use"), VOID) != VOID:
         raise StudyError("this study key has tallied, or was about to; the study is not void")
 
@@ -211,7 +210,7 @@ def mark_void(key: str) -> None:
 def use_up(key: str, closed_list: str | None = None) -> None:
     """Record that a study key has no further use; an earlier record stays.
 
-    The record is a list if there is a tally of the key, even one from another machine.
+    `closed_list` is the digest of the list that the key has tallied, on this or another machine.
     """
     if read_state(teller_file(key, "tally")) is None:
         write_once(teller_file(key, "use"), VOID if closed_list is None else list_use(closed_list))
@@ -234,5 +233,5 @@ def mark_destroyed(key: str) -> None:
 
 
 def is_destroyed(key: str) -> bool:
-    """Whether the file of a study key was destroyed on this machine."""
+    """Return whether the file of a study key was destroyed on this machine."""
     return read_state(teller_file(key, "destroyed")) is not None
