@@ -25,7 +25,7 @@ import privsketch as ps
 from benchmarks.cells import cities, cost, spread_centers
 from benchmarks.common import parser_of
 from privsketch._base.types import Floats
-from privsketch.clustering.choose import chosen_method
+from privsketch.clustering.choose import choose_method
 
 KINDS = ("gauss", "tight", "uneq", "uniform", "blob", "skew", "cities")
 DIMS = (1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8, 12, 15, 20, 30, 40)
@@ -105,7 +105,7 @@ def measured(number: int) -> dict[str, Any]:
             random_state=number,
         ).fit(records)
         found[method] = cost(records, model.cluster_centers_) / max(plain.inertia_, 1e-12)
-    choice = chosen_method(
+    choice = choose_method(
         "auto", n_clusters=k, domain=ps.Box(-1, 1, dim=dim), budget=budget, n_records=n
     )
     return {**study, "auto": choice.method, "ratios": found}

@@ -16,7 +16,7 @@ from privsketch import AccessError, ClusterModel
 from privsketch.cli import cluster as command_file
 from privsketch.cli.shell import progress
 from privsketch.clustering import choose as methods
-from privsketch.clustering import cluster_by
+from privsketch.clustering import cluster_with
 from privsketch.clustering import medians as medians
 from tests import commands, seams
 from tests.commands import DATA, USAGE, contents
@@ -178,7 +178,7 @@ def test_files_of_any_kind_and_number_give_what_an_array_gives(folder, no_noise,
     else:  # columns are found by their names
         write(f"two.{kind}", records[1500:][:, ::-1], names="cba")
     clustered(f"one.{kind}", f"two.{kind}", *STUDY, "--method", "lloyd", "-o", "model.json")
-    expected = cluster_by(
+    expected = cluster_with(
         "lloyd",
         records,
         K,
@@ -210,7 +210,7 @@ def test_columns_and_box_and_missing_values_are_as_told(folder, no_noise):
     filled = np.nan_to_num(with_holes[:, [2, 1]], nan=0.0)
     domain = ps.Box([-4, -5], [4, 5])
     budget = ps.Budget(1.0, 0.0, "replace")
-    expected = cluster_by("lloyd", filled, K, domain=domain, budget=budget, random_state=3)
+    expected = cluster_with("lloyd", filled, K, domain=domain, budget=budget, random_state=3)
     found = ClusterModel.load("model.json")
     np.testing.assert_array_equal(found.centers, expected.centers)
     assert found.columns == ("c", "b")
@@ -219,13 +219,13 @@ def test_columns_and_box_and_missing_values_are_as_told(folder, no_noise):
 
 def test_the_choice_sees_public_facts_only(folder, monkeypatch):
     seen = []
-    chosen = methods.chosen_method
+    chosen = methods.choose_method
 
     def watched(method, **facts):
         seen.append((method, facts))
         return chosen("lloyd", **facts)
 
-    seams.set(monkeypatch, "choose.chosen_method", watched)
+    seams.set(monkeypatch, "choose.choose_method", watched)
     for n_records, seed in ((30, 0), (3000, 1)):
         write("data.parquet", some_records(n_records, seed))
         clustered("data.parquet", *PUBLIC, "-o", "model.json", "--force")

@@ -257,12 +257,12 @@ def test_a_dry_run_tells_the_noise_and_spends_nothing(folder, spent):
 def test_a_request_to_end_is_not_lost_in_a_library(number):
     before = signal.getsignal(number)
     with stoppable(None) as stop:
-        stop.require_going()
+        stop.raise_if_stopped()
         with suppress(BaseException):  # as some libraries do
             os.kill(os.getpid(), number)
             time.sleep(1)
         with pytest.raises(KeyboardInterrupt):
-            stop.require_going()
+            stop.raise_if_stopped()
     assert signal.getsignal(number) is before
 
 

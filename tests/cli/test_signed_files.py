@@ -14,7 +14,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli import given_passphrase
-from privsketch.signing import pinned_keys, spoken
+from privsketch.signing import digit_groups, pinned_keys
 from tests import seams
 from tests.answers import validated
 from tests.commands import DATA, INTEGRITY, USAGE, contents, run, succeeded
@@ -138,7 +138,7 @@ def test_keygen(folder, passphrase):
     assert ps.PublicKey.load("h3.pub") == key.public
     assert (folder / "h3.key").stat().st_mode & 0o777 == 0o600
     again = succeeded("key", "make", "h4.key")
-    assert spoken(ps.PublicKey.load("h4.pub").fingerprint) in again.stdout
+    assert digit_groups(ps.PublicKey.load("h4.pub").fingerprint) in again.stdout
     assert "site 3" in succeeded("inspect", "h3.pub").stdout.lower()
 
 
@@ -561,12 +561,12 @@ def test_a_collector_signs_for_all(study):
 
 def test_trust(study, home):
     key = ps.PublicKey.load("designer.pub")
-    told = answer("key", "trust", "designer.pub", "--expect", spoken(key.fingerprint))
+    told = answer("key", "trust", "designer.pub", "--expect", digit_groups(key.fingerprint))
     assert told["pinned"] == {"name": "designer", "fingerprint": key.fingerprint}
     assert told["folder"] == str(home / "trusted")
     assert answer("key", "trust", "--list")["keys"] == [told["pinned"]]
-    assert spoken(key.fingerprint) in succeeded("key", "trust", "--list").stdout
-    for name in ("designer", key.fingerprint, spoken(key.fingerprint)):
+    assert digit_groups(key.fingerprint) in succeeded("key", "trust", "--list").stdout
+    for name in ("designer", key.fingerprint, digit_groups(key.fingerprint)):
         answer("key", "verify", "study.json", "--trust", name)
         assert sketch(1, "--signed-by", name, "--force").exit_code == 0
     answer("key", "verify", "study.json")  # all pinned keys

@@ -187,8 +187,8 @@ def test_when_it_is_too_late_a_signal_changes_nothing():
         stop.finish()
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
-        stop.require_going()
-    assert not stop.was_asked
+        stop.raise_if_stopped()
+    assert not stop.was_signalled
 
 
 def test_the_last_moment_to_stop():
@@ -315,7 +315,7 @@ def test_what_must_be_a_file_is_no_stream(folder, arguments):
     before = names(folder)
     result = run(*arguments)
     assert result.exit_code == USAGE
-    assert "give the name of a file" in result.stderr
+    assert "name a file" in result.stderr
     assert NOTHING in result.stderr
     assert names(folder) == before
 
@@ -377,7 +377,7 @@ def test_an_interrupt_while_workers_start_comes_afterwards():
     with stoppable(None) as stop:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
-        assert stop.was_asked
+        assert stop.was_signalled
     assert seen == ["went on"]
 
 

@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 
 import privsketch as ps
 from privsketch import ClusterModel, FileError, ParameterError, RecordError
-from privsketch.clustering import Choice, cells, chosen_method, cluster_by, method_names
+from privsketch.clustering import Choice, cells, choose_method, cluster_with, method_names
 from privsketch.clustering import choose as methods
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import method as sparse_start
@@ -96,7 +96,7 @@ def unnamed(receipt):
 
 
 def choice(method="auto", *, dim=4, epsilon=1.0, delta=1e-6, n_records=1e5, **facts):
-    return chosen_method(
+    return choose_method(
         method,
         n_clusters=facts.pop("n_clusters", 3),
         domain=ps.Box(-1, 1, dim=dim),
@@ -108,7 +108,7 @@ def choice(method="auto", *, dim=4, epsilon=1.0, delta=1e-6, n_records=1e5, **fa
 
 def test_a_choice_is_told_public_facts_only():
     known = {"method", "n_clusters", "domain", "budget", "n_records", "n_nonzero"}
-    assert set(inspect.signature(chosen_method).parameters) == known
+    assert set(inspect.signature(choose_method).parameters) == known
 
 
 @pytest.mark.parametrize("method", NAMED)
@@ -183,7 +183,7 @@ def test_rules_of_auto(deltas, facts, method, words):
 def test_cells_are_expected_to_be_worse_the_less_there_is_to_see():
     def expected(n_clusters=5, n_records=1e5, epsilon=1.0):
         domain = ps.Box(-1, 1, dim=5)
-        return methods.expected_of_cells(n_clusters, domain, ps.Budget(epsilon, 1e-6), n_records)
+        return methods.expected_cell_excess(n_clusters, domain, ps.Budget(epsilon, 1e-6), n_records)
 
     assert expected() < 0.02
     assert expected(n_clusters=50) > expected() < expected(n_records=1e3)
@@ -198,7 +198,7 @@ def test_an_unknown_method_is_refused_with_those_there_are(method, spent):
         fitted(records(50), method=method)
     assert all(repr(known) in str(error.value) for known in METHODS)
     with pytest.raises(ParameterError, match="method="):
-        cluster_by("sketch", records(50), 3)
+        cluster_with("sketch", records(50), 3)
     assert spent == []
 
 
@@ -594,7 +594,7 @@ def test_a_choice_knows_the_number_of_records_if_it_is_public(neighbours, dim, m
         told.append(facts)
         return Choice("lloyd", "it is quick")
 
-    seams.set(monkeypatch, "kmeans.chosen_method", listening)
+    seams.set(monkeypatch, "kmeans.choose_method", listening)
     for n in (20, 70):
         fitted(np.zeros((n, dim)), n_records=None, neighbours=neighbours)
         fitted(np.zeros((n, dim)), n_records=5e6, neighbours=neighbours)

@@ -11,7 +11,7 @@ import privsketch as ps
 from privsketch import ParameterError
 from privsketch._base import plugins
 from privsketch.cli.main import main
-from privsketch.clustering import Method, chosen_method, cluster_by, method_names
+from privsketch.clustering import Method, choose_method, cluster_with, method_names
 from privsketch.clustering.baselines import lloyd
 from privsketch.testing import check_method, neighbouring_tables, replay
 from tests import seams
@@ -93,7 +93,7 @@ def test_a_registered_method_is_used_by_its_name():
     assert model.receipt_.plugins == (ORIGIN,)
     assert f"plugin      {ORIGIN}" in model.receipt_.describe()
     assert kmeans("lloyd").fit(records()).receipt_.plugins == ()
-    found = cluster_by("quick", records(), 2, domain=BOX, budget=ps.Budget(2.0))
+    found = cluster_with("quick", records(), 2, domain=BOX, budget=ps.Budget(2.0))
     assert found.receipt.plugins == (ORIGIN,)
 
 
@@ -116,7 +116,7 @@ def test_auto_never_chooses_a_registered_method(dim):
     box = ps.Box(-1, 1, dim=dim)
     facts = {"n_clusters": 3, "domain": box, "budget": ps.Budget(1.0)}
     for n_records in (None, 1e4):
-        assert chosen_method("auto", n_records=n_records, **facts).method in ("cells", "pipeline")
+        assert choose_method("auto", n_records=n_records, **facts).method in ("cells", "pipeline")
 
 
 def test_noise_can_be_chosen_where_the_function_has_the_parameter(spent):
@@ -138,7 +138,7 @@ def test_copies_of_an_estimator_name_the_same_method():
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ("broken", f"{ORIGIN} registers an object that cannot be called"),
+        ("broken", f"{ORIGIN} registers an object that is not callable"),
         ("missing", f"{ORIGIN} registers .*nothing_of_this_name, which cannot be imported"),
         ("unknown", "expected one of .*'lloyd'.*'quick'"),
     ],
@@ -147,7 +147,7 @@ def test_what_is_no_method_is_refused_before_anything_is_spent(method, words, sp
     with pytest.raises(ParameterError, match=words):
         kmeans(method).fit(records())
     with pytest.raises(ParameterError, match=words):
-        cluster_by(method, records(), 2, domain=BOX, budget=ps.Budget(2.0))
+        cluster_with(method, records(), 2, domain=BOX, budget=ps.Budget(2.0))
     assert spent == []
 
 

@@ -14,9 +14,9 @@ from privsketch.clustering import (
     SparseCenters,
     SparsePasses,
     TreeSettings,
-    cluster_by,
     cluster_by_tree,
     cluster_sparse,
+    cluster_with,
     clustered,
     merged,
     noise_reach,
@@ -125,7 +125,7 @@ def test_a_sketch_of_sparse_rows_is_that_of_dense_ones():
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree", "lloyd", "grid"])
 def test_every_method_reads_sparse_rows(method):
     table = sp.csr_array(dense(300, 3, 1))
-    found = cluster_by(
+    found = cluster_with(
         method, table, 2, domain=ps.Box(-2, 2, dim=3), budget=ps.Budget(5.0), n_records=300
     )
     assert found.centers.shape == (2, 3)

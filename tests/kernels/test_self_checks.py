@@ -250,13 +250,13 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
 
 
 def test_merges_that_forget_the_second_atom(monkeypatch):
-    right = pairs._MergeWriter.with_price
+    right = pairs._MergeWriter.add_cost
 
     def wrong(self, *arguments):
         self.routine.pointers["second"] = self.routine.pointers["first"]
         return right(self, *arguments)
 
-    seams.set(monkeypatch, "pairs.MergeWriter.with_price", wrong)
+    seams.set(monkeypatch, "pairs.MergeWriter.add_cost", wrong)
     for kind in ("float", "double"):
         refuses(pairs.compile_merges.__wrapped__, kind)
 

@@ -20,7 +20,7 @@ from privsketch.learning import (
     likelihood_of,
     partition_of,
     points_of,
-    significant,
+    significant_estimate,
     split_up,
     value_and_gradient,
 )
@@ -180,11 +180,11 @@ def test_the_law_of_counts_is_that_of_laplace_noise_and_sampling():
 def test_what_is_clear_is_believed_and_nothing_else():
     rng = np.random.default_rng(0)
     boxes = grid(discrete_laplace(0.1, (16, 16), rng), 0.1)
-    sparse = significant(boxes, boxes.counts, boxes.variance, rng, 0.05)
+    sparse = significant_estimate(boxes, boxes.counts, boxes.variance, rng, 0.05)
     # One of 256 boxes and their sums passes by chance about once in 20 tables, of 16 trees.
     assert np.ptp(sparse) < 40
     boxes.counts[100] += 1000
-    found = significant(boxes, boxes.counts, boxes.variance, rng, 0.05)
+    found = significant_estimate(boxes, boxes.counts, boxes.variance, rng, 0.05)
     assert found[100] > 800
     assert found.sum() == pytest.approx(boxes.counts.sum())
 

@@ -17,7 +17,6 @@ from privsketch.learning import (
     QuadraticProblem,
     Search,
     Spread,
-    carried_components,
     decode_pca,
     fit_convex,
     fit_factors,
@@ -30,6 +29,7 @@ from privsketch.learning import (
     signed,
     squares_of,
     summarise,
+    supported_components,
 )
 from privsketch.learning.pca import cost_and_gradient
 from tests.oracles import missed_variance
@@ -426,10 +426,10 @@ def test_what_a_sketch_carries():
     for dim in (1, 2, 5, 20):
         for size in (dim, 5 * dim, dim * (dim + 1) // 2):
             for per_unknown in (1.0, 2.0):
-                rank = carried_components(dim, size, per_unknown)
+                rank = supported_components(dim, size, per_unknown)
                 assert 1 <= rank <= dim
                 assert rank == 1 or per_unknown * pca_unknowns(rank, dim) <= size
-        assert carried_components(dim, dim * (dim + 1) // 2) == dim
+        assert supported_components(dim, dim * (dim + 1) // 2) == dim
 
 
 @pytest.mark.parametrize("dim", [1, 2, 6])

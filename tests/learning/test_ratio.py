@@ -92,7 +92,7 @@ def test_fewer_clusters_than_there_are_is_no_reason_by_itself(k):
 
 def test_clusters_beyond_what_a_sketch_carries_are_warned_of_by_name():
     records = clusters()
-    with pytest.warns(ps.PrivsketchWarning, match=r"n_clusters=30: .* carries about 13"):
+    with pytest.warns(ps.PrivsketchWarning, match=r"n_clusters=30: .* supports about 13"):
         model, _ = learned(records, 30, n_features=80)
     assert any("n_clusters=30" in text for text in model.concerns)
     _, sketch = learned(records[:300], 2, epsilon=0.1, feature_map="cells", planned=2)

@@ -108,7 +108,7 @@ def test_a_refusal_that_was_given_a_cost_is_found(book):
     told = {"what": "sketch", "source": None}
     with store.opened(book.path, write=True) as log:
         log.append("refuse", "visits", None, Amount(Fraction(1), Fraction(0), None), told)
-    assert book.check() == ["line 2: a refusal costs nothing"]
+    assert book.check() == ["line 2: a refusal has a charge, but must be free"]
 
 
 def test_lists_and_files_without_a_header(book, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import privsketch as ps
 from privsketch import ClusterModel, Receipt
 from privsketch._base import fingerprint
-from privsketch.clustering import cluster_by
+from privsketch.clustering import cluster_with
 from privsketch.noise import Account, Shares
 from privsketch.pages import report_page, save_report
 from tests import seams
@@ -300,9 +300,9 @@ def test_a_number_of_records_is_called_what_it_is(tmp_path):
             ("replace", None, "public"),
         ):
             budget = ps.Budget(1.0, 1e-6, neighbours)
-            model = cluster_by(method, table, 2, budget=budget, n_records=n_records, **options)
+            model = cluster_with(method, table, 2, budget=budget, n_records=n_records, **options)
             assert f"records ({words})" in report_page(model, None)
             model.save(tmp_path / "model.json")
             assert ClusterModel.load(tmp_path / "model.json").count == model.count
-    model = cluster_by("lloyd", table, 2, budget=ps.Budget(1.0, 1e-6), n_records=500, **options)
+    model = cluster_with("lloyd", table, 2, budget=ps.Budget(1.0, 1e-6), n_records=500, **options)
     assert "records (noisy)" in report_page(model, None)

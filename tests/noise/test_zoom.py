@@ -142,7 +142,7 @@ def test_heavy_cells_keep_their_closer_look_secret():
 def test_what_is_not_calibrated_or_does_not_fit_is_refused():
     law = zoom_law(2, 3, 1.0, "replace", NEVER)
     assert Fraction(law.scale) >= 2
-    with pytest.raises(ParameterError, match="3 of them"):
+    with pytest.raises(ParameterError, match="expected 3 counts"):
         draw_zoom(np.zeros(4, np.int64), law)
     object.__setattr__(law, "scale", 1.9)
     with pytest.raises(ParameterError, match="calibrated"):

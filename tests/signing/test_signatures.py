@@ -9,8 +9,9 @@ import privsketch as ps
 from privsketch import FileError, ParameterError, SignatureError
 from privsketch.signing import (
     Signature,
+    digit_groups,
     forget,
-    is_signature,
+    is_valid_signature,
     key_fingerprint,
     pin,
     pinned_keys,
@@ -19,7 +20,6 @@ from privsketch.signing import (
     sign_message,
     signature_path,
     signed_message,
-    spoken,
 )
 
 # RFC 8032, 7.1, tests 1 to 3 and SHA(abc): secret key, public key, message, signature.
@@ -82,8 +82,8 @@ def test_known_answers(secret, public, message, signature):
     message = bytes.fromhex(message)
     assert sign_message(bytes.fromhex(secret), message).hex() == signature
     assert ps.Key("test", {"ed25519": bytes.fromhex(secret)}).public.identity.hex() == public
-    assert is_signature(bytes.fromhex(public), bytes.fromhex(signature), message)
-    assert not is_signature(bytes.fromhex(public), bytes.fromhex(signature), message + b"\0")
+    assert is_valid_signature(bytes.fromhex(public), bytes.fromhex(signature), message)
+    assert not is_valid_signature(bytes.fromhex(public), bytes.fromhex(signature), message + b"\0")
 
 
 def test_a_signature_with_the_order_added_is_refused():
@@ -93,7 +93,7 @@ def test_a_signature_with_the_order_added_is_refused():
     whole = bytes.fromhex(signature)
     moved = int.from_bytes(whole[32:], "little") + order
     forged = whole[:32] + moved.to_bytes(32, "little")
-    assert not is_signature(bytes.fromhex(public), forged, bytes.fromhex(message))
+    assert not is_valid_signature(bytes.fromhex(public), forged, bytes.fromhex(message))
 
 
 def points_of_small_order():
@@ -148,7 +148,7 @@ def test_a_key_under_which_anybody_can_sign_is_none():
     for point in set(points_of_small_order()):
         for n in range(40):
             message = b"%d" % n
-            assert not is_signature(point, forged, message)
+            assert not is_valid_signature(point, forged, message)
             try:
                 Ed25519PublicKey.from_public_bytes(point).verify(forged, message)
                 accepted += 1
@@ -164,7 +164,7 @@ def test_what_is_signed_and_how_a_key_is_named():
     assert signed_message("design", b"{}") == b"privsketch design v1\0{}"
     public = bytes.fromhex(VECTORS[0][1])
     assert key_fingerprint(public) == "b0df6c8606578aa275aa595ddef3f837"
-    assert spoken("0123456789abcdef") == "0123 4567 89ab cdef"
+    assert digit_groups("0123456789abcdef") == "0123 4567 89ab cdef"
     for odd in ("", "de sign", "design\0", "Design", "x" * 61):
         with pytest.raises(ParameterError):
             signed_message(odd, b"")
@@ -296,7 +296,7 @@ def test_a_signature_of_one_kind_is_none_of_another(study, key):
 def test_another_key_is_refused_and_named_by_its_fingerprint(study, key):
     other = ps.Key.generate("designer")  # the same name
     other.sign("study.json", replace=True)
-    assert spoken(other.fingerprint) in refused("study.json", key)
+    assert digit_groups(other.fingerprint) in refused("study.json", key)
     assert ps.verify("study.json", [key.public, other.public]) == other.public
     with pytest.raises(SignatureError):
         ps.verify("study.json", [])
@@ -375,10 +375,10 @@ def test_pinned_keys_are_found_by_name_and_fingerprint(study, key, home):
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert pinned_keys() == [key.public]
     assert ps.verify("study.json") == key.public
-    for text in ("designer", key.fingerprint, spoken(key.fingerprint).upper()):
+    for text in ("designer", key.fingerprint, digit_groups(key.fingerprint).upper()):
         assert resolve_key(text) == key.public
         assert ps.verify("study.json", [text]) == key.public
-    assert forget(spoken(key.fingerprint)) == key.public
+    assert forget(digit_groups(key.fingerprint)) == key.public
     assert pinned_keys() == []
     with pytest.raises(ParameterError, match="no key is pinned"):
         forget("designer")
@@ -428,7 +428,7 @@ def test_a_file_does_not_stand_in_for_a_pinned_name(folder, key):
 
 def test_a_fingerprint_finds_no_key_by_its_name(key):
     """Else a key of that name would be trusted for one that is not pinned, or no longer."""
-    for name in (key.fingerprint, spoken(key.fingerprint), "0" * 32):
+    for name in (key.fingerprint, digit_groups(key.fingerprint), "0" * 32):
         with pytest.raises(ParameterError, match="no fingerprint"):
             ps.Key.generate(name)
     pin(key.public)

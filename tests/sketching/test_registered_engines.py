@@ -109,7 +109,7 @@ def test_engines_that_fail_quote_no_record_and_cost_nothing(register, make_desig
         assert SECRET not in str(caught.value)
         assert caught.value.__context__ is None
         assert caught.value.__cause__ is None
-    with pytest.raises(ps.ParameterError, match="returns no exact sums"):
+    with pytest.raises(ps.ParameterError, match="does not return exact sums"):
         ps.sketch(RECORDS, make_design(), engine="short")
     with pytest.raises(ps.ParameterError, match="registers no engine"):
         ps.sketch(RECORDS, make_design(), engine="none")

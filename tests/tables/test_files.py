@@ -17,7 +17,7 @@ import pytest
 
 import privsketch as ps
 from privsketch import MissingError, RecordError
-from privsketch.clustering import cluster_by
+from privsketch.clustering import cluster_with
 from privsketch.tables import RecordFiles, count_records, expanded
 from tests import seams
 from tests.commands import DATA, refused, run, succeeded
@@ -447,7 +447,7 @@ def test_methods_that_read_records_again_name_the_column(tmp_path, method, spent
         (holes(), 1),
     ):
         with pytest.raises(MissingError) as caught:
-            cluster_by(method, data, 2, **facts)
+            cluster_with(method, data, 2, **facts)
         assert str(caught.value).startswith(words_of(column))
     with pytest.raises(MissingError, match="column 'bmi'"):
         ps.PrivateKMeans(

@@ -10,10 +10,10 @@ import pytest
 import privsketch as ps
 from privsketch import RecordError
 from privsketch.tables import (
-    KeptRows,
     Key,
-    SelectedRows,
+    RowSelection,
     Spill,
+    StoredRows,
     persons,
     row_hashes,
     selected_blocks,
@@ -57,10 +57,10 @@ def in_order(rows):
 
 
 def selected(values, ids, most=1, cut=170, key=KEY, **options):
-    rows = SelectedRows(values.shape[1], most, key=key, **options)
+    rows = RowSelection(values.shape[1], most, key=key, **options)
     for first in range(0, len(values), cut):
         part = slice(first, first + cut)
-        rows.append(rows.sorted_chunk([(values[part], ids[part])]))
+        rows.append(rows.sort_chunk([(values[part], ids[part])]))
     return np.concatenate([np.empty((0, values.shape[1])), *rows.blocks(1)])
 
 
@@ -98,7 +98,7 @@ def test_hashes_of_numbers_have_no_collisions():
     """A bijection: the steps undone, one by one."""
     mask = 2**64 - 1
     words = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
-    mixed = persons._mixed_words(words, KEY.word(1))
+    mixed = persons._mix(words, KEY.word(1))
 
     def unshift(value, shift):
         found = value
@@ -268,7 +268,7 @@ def test_a_spill_gives_back_what_it_got(monkeypatch):
 
 
 def test_kept_rows_are_read_again_and_again():
-    kept = KeptRows(2, memory=40)
+    kept = StoredRows(2, memory=40)
     blocks = [np.random.default_rng(n).random((n, 2)) for n in (3, 0, 10, 1)]
     for block in blocks:
         kept.append(np.asfortranarray(block))

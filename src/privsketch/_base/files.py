@@ -1,11 +1,12 @@
 """Load any privsketch file by its kind: sketches, designs, schemas, models, keys, receipts.
 
 Other distributions add kinds of files in the entry-point group `privsketch.files`. The name of an
-entry point is the kind in the file's "format" field. Its object is a class with
+entry point is the kind in the file's "format" field. It refers to a class with
 `from_bytes(data, what)`, `describe()` and `facts()`, which `privsketch inspect --json` prints.
-Classes of binary files have a `MAGIC`; those whose files are read with others have `beside(path)`.
+Classes of binary files have a `MAGIC`; those with companion files have `beside(path)`, which reads
+them.
 
-Classes of this library are referred to by name, because this folder may not import theirs.
+Classes of this library are named by strings, because this folder may not import their modules.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NOT_LOADED = {  # kinds that cannot be loaded, and what to do instead
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a file of privsketch, whatever it contains.
+    """Load a privsketch file of any kind.
 
     Charges: nothing. Files are fully checked, and nothing in them is executed.
 
@@ -63,11 +64,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     ps.load(f"{folder}/study.json") == design
     True
     """
-    return with_neighbours(from_bytes(read_file(path), os.fspath(path)), path)
+    return with_companions(from_bytes(read_file(path), os.fspath(path)), path)
 
 
-def with_neighbours(content: Any, path: str | os.PathLike[str]) -> Any:
-    """Add what lies beside the file, such as signatures, if its class asks for it."""
+def with_companions(content: Any, path: str | os.PathLike[str]) -> Any:
+    """Add companion files, such as signatures, if the class of the content reads them."""
     return content.beside(path) if hasattr(content, "beside") else content
 
 
@@ -92,12 +93,14 @@ def kind_of(data: bytes, what: str) -> str | None:
     if data.startswith(SKETCH_MAGIC):
         return "sketch"
     if data.startswith(_BINARY):
-        for name in plugin_names("files"):  # JSON files have no MAGIC, and no file begins with \0
+        for name in plugin_names(
+            "files"
+        ):  # classes of JSON files have no MAGIC, and \0 matches none here
             if data.startswith(getattr(_class_of(name), "MAGIC", b"\0")):
                 return name
         return None
     kind = document_kind(data, what)
-    # Schemas are JSON that people write, without a "format" field.
+    # Schemas are JSON written by hand, without a "format" field.
     return "schema" if kind is None and b'"columns"' in data else kind
 
 

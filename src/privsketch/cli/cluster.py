@@ -34,9 +34,9 @@ from privsketch.cli.shell.options import (
 )
 from privsketch.cli.shell.output import (
     note,
-    require_apart,
+    require_available,
+    require_distinct,
     require_file,
-    require_free,
     required_output,
     say,
     say_cautions,
@@ -265,7 +265,7 @@ def _run(
     with pass_bars(table) as advance:
 
         def progress(name: str, done: int) -> None:
-            spending.stop.require_going()
+            spending.stop.raise_if_stopped()
             advance(name, done)
 
         model, released = _learned(table, study, loss, choice, progress, options)
@@ -338,7 +338,7 @@ def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
 
 def _choice(method: str, loss: str, study: _Study) -> Choice:
     """Return a method, and the reason if it was chosen here."""
-    from privsketch.clustering.choose import Choice, chosen_method
+    from privsketch.clustering.choose import Choice, choose_method
 
     if study.n_clusters == "auto":
         _require_sketch(method, loss)
@@ -349,7 +349,7 @@ def _choice(method: str, loss: str, study: _Study) -> Choice:
         raise click.UsageError(f"--method {method} does not go with --loss {loss}; use {known}")
     if loss == "distances":
         return Choice("rounds" if method == "auto" else method)
-    return chosen_method(
+    return choose_method(
         method,
         n_clusters=int(study.n_clusters),
         domain=study.box,
@@ -385,7 +385,7 @@ def _learned(
     Charges: the budget, once.
     """
     import privsketch as ps
-    from privsketch.clustering.choose import cluster_by
+    from privsketch.clustering.choose import cluster_with
     from privsketch.clustering.medians import cluster_medians
     from privsketch.clustering.run import clustered
 
@@ -404,7 +404,7 @@ def _learned(
             max_clusters=study.max_clusters,
             random_state=study.random_state,
         )
-        return replace(model, receipt=choice.receipt(model.receipt)), released
+        return replace(model, receipt=choice.annotate(model.receipt)), released
     facts = {
         "domain": study.domain,
         "budget": study.budget,
@@ -417,7 +417,7 @@ def _learned(
         return clustered(
             cluster_medians, table, int(study.n_clusters), method=choice.method, **facts
         ), None
-    return cluster_by(choice, table, int(study.n_clusters), **facts), None
+    return cluster_with(choice, table, int(study.n_clusters), **facts), None
 
 
 def _forecast(
@@ -485,5 +485,5 @@ def _require_outputs(stated: TableOptions, output: Path, report: Path | None, fo
     require_file(report, "a report is a page of its own")
     outputs = [path for path in (output, report) if path is not None]
     for path in outputs:
-        require_free(path, force, _AGAIN)
-    require_apart(stated, outputs)
+        require_available(path, force, _AGAIN)
+    require_distinct(stated, outputs)

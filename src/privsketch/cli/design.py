@@ -12,14 +12,21 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, choice, listed_numbers, study_options
-from privsketch.cli.shell.output import filled, require_free, say, say_cautions, say_written, write
+from privsketch.cli.shell.output import (
+    require_available,
+    say,
+    say_cautions,
+    say_written,
+    wrap_text,
+    write,
+)
 from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, signing_key
 
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, DesignComparison
 
 _LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal")
-_WIDE = (
+_WIDE_HEADINGS = (
     "",
     "alternative",
     "map",
@@ -34,15 +41,15 @@ _WIDE = (
     "size",
 )
 # For narrow terminals: the name states what differs from the planned design, and is wrapped.
-_NARROW = ("", "alternative", "features", "error, %", "verdict", "time", "size")
+_NARROW_HEADINGS = ("", "alternative", "features", "error, %", "verdict", "time", "size")
 _SHOWN_IN_NAMES = ("map", "frequencies", "masks", "noise")
 _NARROW_NOTE = (
-    "Time is that of a million records. Noise-to-signal and all choices of every alternative are "
-    "in a wider table (COLUMNS=200), and in --json."
+    "Times are for a million records. A wider terminal (COLUMNS=200) and --json also show "
+    "noise-to-signal and all options of every alternative."
 )
 _NUMBERS = {"features", "noise-to-signal", "time per million", "time", "size"}
 _MIN_WIDTH = 80
-_INDENT = 13  # of reasons, beside the heading "recommended"
+_INDENT = 13  # width of the heading "recommended" and its margin
 _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 
 
@@ -71,14 +78,14 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
     "--masks",
     metavar="MASKS",
     help="Secret subsampling, such as uniform:100, block:512, poisson:0.1 or records:0.5; join "
-    "several by +.",
+    "several with +.",
 )
 @click.option(
     "--frequencies",
     type=click.Choice(_LAWS),
     metavar="LAW",
-    help=f"Law of the frequencies: {', '.join(_LAWS)}. The first and structured need no scale; the "
-    "last two are for quadratic features.",
+    help=f"Law of the frequencies: {', '.join(_LAWS)}. multi-scale and structured need no scale; "
+    "orthobases and normal are for quadratic features.",
 )
 @click.option(
     "--scale",
@@ -97,7 +104,7 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
     "--mean",
     ["released", "omitted"],
     help="For pca: whether the sketch contains a noisy mean, which centers the components. It "
-    "takes 3 % more Gaussian or 25 % more Laplace noise. The default is omitted.",
+    "needs 3 % more Gaussian or 25 % more Laplace noise. The default is omitted.",
     open=True,
 )
 @click.option(
@@ -144,16 +151,16 @@ def design(
     from privsketch.design.cautions import describe_design
     from privsketch.design.plan import plan_design
 
-    require_free(output, force, "a new design would not fit the sketches of the old one")
+    require_available(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
     if choices["n_holders"] is not None and choices["sharing"] is None:
         choices["sharing"] = "holders" if study["budget"].delta > 0 else "tellers"
     planned = plan_design(**study, frequency_scale=scale, **choices)
-    said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
+    cautions = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
     signatures = sign_result(signer, output, planned.to_bytes(), "design")
-    say(describe_design(planned, shown=said), output)
+    say(describe_design(planned, shown=cautions), output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import design_facts
@@ -177,8 +184,8 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     Nothing is read and nothing is spent. The expected error is the excess of the k-means cost
     (squared distances of records to their centers) over that without privacy. For principal
     components it is the share of their variance that is lost. Noise-to-signal is the squared error
-    of the whole sketch over its squared norm. The time is that of one core for a million records,
-    by a model that is the same everywhere; `privsketch sketch --dry-run` measures it on your
+    of the whole sketch over its squared norm. The time is for a million records on one core,
+    by a model that is the same on every machine; `privsketch sketch --dry-run` measures it on your
     machine.
 
     \b
@@ -188,25 +195,25 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     from privsketch.design.alternatives import alternatives
     from privsketch.sketching.cost import design_cost
 
-    given = {name: value for name, value in choices.items() if value is not None}
+    options = {name: value for name, value in choices.items() if value is not None}
     with spinner("comparing designs"):
-        found = alternatives({**study, **given}, design_cost, rate=rate)
+        comparison = alternatives({**study, **options}, design_cost, rate=rate)
     budget, names = study["budget"], study["columns"]
-    said = say_cautions(
+    cautions = say_cautions(
         study["domain"], budget, choices.get("n_records"), names, width=_terminal_width()
     )
     if wants_json():
-        answer(**plan_to_json(found))
+        answer(**plan_to_json(comparison))
         return
-    _show(found, said)
+    _show(comparison, cautions)
 
 
-def plan_to_json(found: DesignComparison) -> dict[str, Any]:
+def plan_to_json(comparison: DesignComparison) -> dict[str, Any]:
     """Return a plan as plain JSON values."""
     return {
-        "recommended": found.recommended.name,
-        "reasons": list(found.reasons),
-        "alternatives": [one.to_json() for one in found.alternatives],
+        "recommended": comparison.recommended.name,
+        "reasons": list(comparison.reasons),
+        "alternatives": [alternative.to_json() for alternative in comparison.alternatives],
     }
 
 
@@ -215,15 +222,16 @@ def _terminal_width() -> int:
     return max(_MIN_WIDTH, get_terminal_size((_MIN_WIDTH, 24)).columns)
 
 
-def _show(found: DesignComparison, said: Sequence[str]) -> None:
-    """Print the table and the reasons, without cautions that were printed before."""
+def _show(comparison: DesignComparison, cautions: Sequence[str]) -> None:
+    """Print the table and the reasons, except for cautions that were already printed."""
     from rich.console import Console
 
     width = _terminal_width()
-    rows = [_row(one, one is found.recommended) for one in found.alternatives]
-    widths = _widths(_WIDE, rows)
+    recommended = comparison.recommended
+    rows = [_row(item, item is recommended) for item in comparison.alternatives]
+    widths = _widths(_WIDE_HEADINGS, rows)
     is_wide = sum(widths) + 2 * (len(widths) - 1) <= width
-    headings = _WIDE if is_wide else _NARROW
+    headings = _WIDE_HEADINGS if is_wide else _NARROW_HEADINGS
     if not is_wide:
         rows = [_narrow_row(row, rows[0]) for row in rows]
         widths = _widths(headings, rows)
@@ -232,11 +240,13 @@ def _show(found: DesignComparison, said: Sequence[str]) -> None:
     for row in [headings, *rows]:
         _print_row(console, headings, row, widths)
     console.print()
-    recommended = f"{found.recommended.name}: {found.recommended.options()}"
-    reasons = [text for text in found.reasons if not any(one in text for one in said)]
+    choice_text = f"{recommended.name}: {recommended.options()}"
+    reasons = [
+        text for text in comparison.reasons if not any(caution in text for caution in cautions)
+    ]
     notes = [] if is_wide else [_NARROW_NOTE]
-    for place, text in enumerate([recommended, *reasons, *notes]):
-        say(filled(text, "" if place else "recommended", _INDENT, width), None)
+    for index, text in enumerate([choice_text, *reasons, *notes]):
+        say(wrap_text(text, "" if index else "recommended", _INDENT, width), None)
 
 
 def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -249,63 +259,63 @@ def _print_row(
     """Print a row of the table; the name of the alternative may take several lines."""
     from rich.text import Text
 
-    name, *more = wrap(row[1], widths[1], subsequent_indent="  ", break_on_hyphens=False)
+    name, *continuation = wrap(row[1], widths[1], subsequent_indent="  ", break_on_hyphens=False)
     line = Text(style="bold" if row[0] or row is headings else "")
     for heading, cell, width in zip(headings, (row[0], name, *row[2:]), widths, strict=True):
         text = cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
         line.append(text + "  ", style=_COLOURS.get(cell))
     indent = " " * (widths[0] + 2)
-    for each in (line, *(Text(indent + part, style=line.style) for part in more)):
-        each.rstrip()
-        console.print(each, soft_wrap=True)
+    for text_line in (line, *(Text(indent + part, style=line.style) for part in continuation)):
+        text_line.rstrip()
+        console.print(text_line, soft_wrap=True)
 
 
 def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:
     """Return the cells of a narrow row; the name includes what differs from the planned design."""
-    cells = dict(zip(_WIDE, row, strict=True))
-    others = [
+    cells = dict(zip(_WIDE_HEADINGS, row, strict=True))
+    differences = [
         cells[heading].replace("+", " + ")
-        for heading, usual in zip(_WIDE, planned, strict=True)
+        for heading, planned_cell in zip(_WIDE_HEADINGS, planned, strict=True)
         if heading in _SHOWN_IN_NAMES
-        and (cells[heading] != usual or row is planned)
+        and (cells[heading] != planned_cell or row is planned)
         and cells[heading] != "none"
         and cells[heading] not in cells["alternative"]
     ]
-    name = cells["alternative"] + (f" ({', '.join(others)})" if others else "")
+    name = cells["alternative"] + (f" ({', '.join(differences)})" if differences else "")
     error = cells["expected error"].removesuffix(" %")
-    told = (cells["features"], error, cells["verdict"], cells["time per million"], cells["size"])
-    return (row[0], name, *told)
+    time, size = cells["time per million"], cells["size"]
+    return (row[0], name, cells["features"], error, cells["verdict"], time, size)
 
 
-def _row(one: Alternative, recommended: bool) -> tuple[str, ...]:
+def _row(alternative: Alternative, is_recommended: bool) -> tuple[str, ...]:
     from privsketch.design.alternatives import percent
 
-    facts = one.to_json()
+    facts = alternative.to_json()
     return (
-        "->" if recommended else "",
-        one.name,
+        "->" if is_recommended else "",
+        alternative.name,
         facts["feature_map"],
         facts["frequencies"],
         f"{facts['n_features']}",
         facts["masks"],
         facts["noise"],
-        f"{one.noise.total:.2g}",
-        f"{percent(one.low)} to {percent(one.high)} %",
-        one.verdict,
-        _time(one.nanoseconds),
-        _size(one.size),
+        f"{alternative.noise.total:.2g}",
+        f"{percent(alternative.low)} to {percent(alternative.high)} %",
+        alternative.verdict,
+        _time_text(alternative.nanoseconds),
+        _size_text(alternative.size),
     )
 
 
-def _time(nanoseconds: float) -> str:
-    """Return the time of a million records on one core."""
+def _time_text(nanoseconds: float) -> str:
+    """Return the time for a million records, from that for one record."""
     seconds = nanoseconds / 1000
     if seconds < 120:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _size(n_bytes: int) -> str:
+def _size_text(n_bytes: int) -> str:
     if n_bytes < 1000:
         return f"{n_bytes} B"
     return f"{n_bytes / 1000:.1f} kB" if n_bytes < 1e6 else f"{n_bytes / 1e6:.1f} MB"

@@ -23,7 +23,7 @@ def inspect(file: Path) -> None:
     \b
     privsketch inspect study.json
     """
-    from privsketch._base.files import from_bytes, kind_of, with_neighbours
+    from privsketch._base.files import from_bytes, kind_of, with_companions
     from privsketch.cli.shell.signing import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
@@ -35,7 +35,7 @@ def inspect(file: Path) -> None:
     data, signer = checked_bytes(file)
     if signer is not None:
         click.echo(f"signed by   {signer.name}", err=True)
-    content = with_neighbours(from_bytes(data, str(file)), file)
+    content = with_companions(from_bytes(data, str(file)), file)
     say(content.describe(), None)
     if isinstance(content, Model):
         say("\n" + content.receipt.describe(), None)

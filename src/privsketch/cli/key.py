@@ -106,7 +106,7 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import read_file, require_writable
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.signing.signature import kind_of_file, signature_path, spoken
+    from privsketch.signing.signature import digit_groups, kind_of_file, signature_path
 
     data = read_file(file)
     kind = kind_of_file(data, str(file))  # before the prompt for a passphrase
@@ -117,7 +117,7 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     signer = opened_key(key_file, passphrase_file)
     signer.signature(data, kind).save(target)
     say(f"signed      {file}, a {kind}")
-    say(f"by          {signer.name}, {spoken(signer.fingerprint)}")
+    say(f"by          {signer.name}, {digit_groups(signer.fingerprint)}")
     say_written(target)
     facts = key_facts(signer.public)
     answer(written=[target], file=file, signature_file=target, kind=kind, signer=facts)
@@ -146,7 +146,7 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     """
     from privsketch._base.errors import AccessError, PrivsketchError, SignatureError
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.signing.signature import kind_of_file, spoken
+    from privsketch.signing.signature import digit_groups, kind_of_file
     from privsketch.signing.trusted import pinned_keys, resolve_key, verified_bytes
 
     if file_kind(files[0]) == "study":
@@ -166,7 +166,7 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
             kind = kind_of_file(data, str(file))
             result.update(is_valid=True, kind=kind, signer=key_facts(signer))
             say(f"valid       {file}, a {kind}")
-            say(f"signed by   {signer.name}, {spoken(signer.fingerprint)}")
+            say(f"signed by   {signer.name}, {digit_groups(signer.fingerprint)}")
         except PrivsketchError as error:
             result["problem"] = str(error)
             refusals.append(error)
@@ -203,7 +203,7 @@ def trust(public_file: Path | None, expect: str | None, is_list: bool, forget: s
     from privsketch._base.errors import SignatureError
     from privsketch.cli.shell.facts import key_facts
     from privsketch.signing.keys import PublicKey
-    from privsketch.signing.signature import spoken
+    from privsketch.signing.signature import digit_groups
     from privsketch.signing.trusted import forget as forget_key
     from privsketch.signing.trusted import is_fingerprint_of, pin, pinned_keys, pins_folder
 
@@ -216,21 +216,22 @@ def trust(public_file: Path | None, expect: str | None, is_list: bool, forget: s
         pinned = PublicKey.load(public_file)
         if expect is not None and not is_fingerprint_of(expect, pinned):
             raise SignatureError(
-                f"{public_file}: its fingerprint is {spoken(pinned.fingerprint)}, not {expect}"
+                f"{public_file}: its fingerprint is {digit_groups(pinned.fingerprint)}, "
+                f"not {expect}"
             )
         pin(pinned)
     if forget is not None:
         forgotten = forget_key(forget)
     keys = pinned_keys()
     if pinned is not None:
-        say(f"pinned      {pinned.name}, {spoken(pinned.fingerprint)}")
+        say(f"pinned      {pinned.name}, {digit_groups(pinned.fingerprint)}")
         if expect is None:
             note("compare the fingerprint with its holder, by phone, before you rely on it", None)
     if forgotten is not None:
-        say(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
+        say(f"forgotten   {forgotten.name}, {digit_groups(forgotten.fingerprint)}")
     if is_list:
         for item in keys:
-            say(f"{spoken(item.fingerprint)}  {item.name}")
+            say(f"{digit_groups(item.fingerprint)}  {item.name}")
         if not keys:
             say("no key is pinned")
     answer(

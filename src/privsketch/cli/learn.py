@@ -12,8 +12,8 @@ from privsketch.cli.shell.options import PATH, NumberOrAuto, choice, with_option
 from privsketch.cli.shell.output import (
     file_kind,
     is_standard,
+    require_available,
     require_file,
-    require_free,
     say,
     say_written,
     write,
@@ -101,7 +101,7 @@ def learn(
         if path is not None:
             if path.exists() and not is_standard(path) and not is_replaceable(path):
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
-            require_free(path, force, "it would be replaced")
+            require_available(path, force, "it would be replaced")
     sketch = load_sketch(sketch_file)
     require_possible(sketch)
     task = task or sketch.design.task

@@ -17,12 +17,12 @@ from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH, choice
 from privsketch.cli.shell.output import (
     STANDARD_OUTPUT,
-    filled,
+    count_text,
     note,
+    require_available,
     require_file,
-    require_free,
     say_written,
-    several,
+    wrap_text,
     write,
 )
 from privsketch.cli.shell.spending import shown_warnings
@@ -159,7 +159,7 @@ def show(
     """
     if report is not None:
         require_file(report, "a report is a page of its own")
-        require_free(report, force, "it would be replaced")
+        require_available(report, force, "it would be replaced")
     book = _opened(file)
     entries = book.entries(name)  # refuses an unknown name
     data_sets = [data_set for data_set in book.datasets() if name in (None, data_set.name)]
@@ -234,7 +234,7 @@ def check(file: Path, head: str | None) -> None:
     if problems:
         raise FileError(f"{file}: not a whole ledger; do not use it, and bring back a copy")
     remark = "" if head is None else "; the earlier head is the hash of one of them"
-    say(f"whole       {several(n_lines, 'line')}, all hashes, sums and limits hold{remark}")
+    say(f"whole       {count_text(n_lines, 'line')}, all hashes, sums and limits hold{remark}")
     say(f"head        {last}")
 
 
@@ -255,7 +255,7 @@ def export(file: Path, output: Path | None, force: bool) -> None:
     from privsketch._base.formats import write_file
 
     if output is not None:
-        require_free(output, force, "it would be replaced")
+        require_available(output, force, "it would be replaced")
     content = _opened(file).export()
     target = STANDARD_OUTPUT if output is None else output
     if output is not None or not wants_json():
@@ -333,7 +333,7 @@ def _description(data_set: DataSet) -> list[str]:
 
 
 def _line(heading: str, text: str) -> str:
-    return filled(text, heading, 12, _WIDTH)
+    return wrap_text(text, heading, 12, _WIDTH)
 
 
 def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
@@ -353,8 +353,8 @@ def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
     if data_set.alone.n_entries:
         spent = data_set.limit.spent_text(data_set.alone)
         text = (
-            f"{spent} of {several(data_set.alone.n_entries, 'ballot')} instead of what they count "
-            "above, if everyone else in their studies colludes"
+            f"{spent} of {count_text(data_set.alone.n_entries, 'ballot')} instead of what they "
+            "count above, if everyone else in their studies colludes"
         )
         lines.insert(1, _line("alone", text))
     steps = spending(data_set, entries)

@@ -8,7 +8,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import note, require_free, say, say_written, write
+from privsketch.cli.shell.output import note, require_available, say, say_written, write
 from privsketch.cli.shell.signing import SIGNED_BY
 
 _ALLOW_WEIGHTS = click.option(
@@ -60,7 +60,7 @@ def merge(
             factors = [int(item) for item in weights.split(",")]
         except ValueError:
             raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
-    require_free(output, force, "it would be replaced")
+    require_available(output, force, "it would be replaced")
     parts = load_sketches(sketches, signed_by)
     total = ps.merge(parts, same_records=same_records, weights=factors, allow_weights=allow_weights)
     write(total.save, output)
@@ -107,7 +107,7 @@ def compare(
     if len(sketches) < 2:
         raise click.UsageError("give two sketches or more: one is compared with the others")
     if report is not None:
-        require_free(report, force, "it would be replaced")
+        require_available(report, force, "it would be replaced")
     comparison = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
     if report is not None:  # before any text, because its reader may close standard output
         from privsketch.pages.comparison.page import save_comparison

@@ -27,9 +27,9 @@ from privsketch.cli.shell.options import (
     with_unreadable,
 )
 from privsketch.cli.shell.output import (
-    require_apart,
+    require_available,
+    require_distinct,
     require_file,
-    require_free,
     required_output,
     say,
     say_cautions,
@@ -195,7 +195,7 @@ def release(
         with record_bar(table, "releasing") as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
-                spending.stop.require_going()
+                spending.stop.raise_if_stopped()
                 advance(done)
 
             description, n_rows = release_files(
@@ -240,8 +240,8 @@ def _require_outputs(
             raise AccessError(f"{matrix_file}: a matrix is written as .npy")
         outputs.append(matrix_file)
     for path in outputs:
-        require_free(path, force, "choose another name" if path is matrix_file else _AGAIN)
-    require_apart(stated, outputs)
+        require_available(path, force, "choose another name" if path is matrix_file else _AGAIN)
+    require_distinct(stated, outputs)
 
 
 def _forecast(projection: Any, records: Any) -> str:

@@ -15,7 +15,7 @@ from privsketch.cli.shell.answer import JSON, answer, remark
 from privsketch.cli.shell.failure import shell_words
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH, TableOptions, choice, file_options
-from privsketch.cli.shell.output import require_free, say, say_written, write
+from privsketch.cli.shell.output import require_available, say, say_written, write
 
 if TYPE_CHECKING:
     from privsketch._base.errors import PrivsketchError
@@ -61,7 +61,7 @@ def draft(stated: TableOptions, output: Path, neighbours: Neighbours, force: boo
     from privsketch._base.formats import write_file
     from privsketch.tables.survey.draft import drafted
 
-    require_free(output, force, "what was written in it would be lost")
+    require_available(output, force, "what was written in it would be lost")
     found = drafted(stated.table, neighbours)
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     write(lambda path: write_file(path, text.encode()), output)

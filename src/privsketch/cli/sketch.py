@@ -24,8 +24,8 @@ from privsketch.cli.shell.options import (
     with_options,
 )
 from privsketch.cli.shell.output import (
-    require_apart,
-    require_free,
+    require_available,
+    require_distinct,
     required_output,
     say,
     say_source,
@@ -138,8 +138,8 @@ def sketch(
             return
         # Learn it before the budget is spent.
         output = required_output(output)
-        require_free(output, force, "sketching its records again would spend the budget again")
-        require_apart(stated, [output])
+        require_available(output, force, "sketching its records again would spend the budget again")
+        require_distinct(stated, [output])
         if output.resolve() == design_file.resolve():
             raise AccessError(f"{output}: given twice; designs and results need a file each")
         signer = signing_key(key_file, passphrase_file, output)
@@ -148,7 +148,7 @@ def sketch(
         with record_bar(stated.table) as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
-                spending.stop.require_going()
+                spending.stop.raise_if_stopped()
                 advance(done)
 
             released = ps.sketch(

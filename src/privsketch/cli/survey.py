@@ -57,7 +57,7 @@ def check(
     with record_bar(stated.table, "looking") as advance:
 
         def progress(done: int) -> None:
-            stop.require_going()
+            stop.raise_if_stopped()
             advance(done)
 
         found = ps.check(stated.table, wanted, progress=progress)
@@ -158,7 +158,7 @@ def bounds(
         with record_bar(stated.table, "counting") as advance:
 
             def progress(done: int) -> None:
-                spending.stop.require_going()
+                spending.stop.raise_if_stopped()
                 advance(done)
 
             found = ps.private_bounds(stated.table, progress=progress, **options)

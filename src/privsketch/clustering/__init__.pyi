@@ -7,8 +7,8 @@ from .cells import Grid as Grid
 from .cells import HeavyCells as HeavyCells
 from .choose import Choice as Choice
 from .choose import Method as Method
-from .choose import chosen_method as chosen_method
-from .choose import cluster_by as cluster_by
+from .choose import choose_method as choose_method
+from .choose import cluster_with as cluster_with
 from .choose import method_names as method_names
 from .edge import EDGE_FALSE_ALARM as EDGE_FALSE_ALARM
 from .edge import Means as Means

@@ -1,9 +1,10 @@
-"""The clustering methods for the records of one holder, and the choice of "auto".
+"""Clustering methods for the records of one holder, and how "auto" chooses one.
 
 A sketch (design, sketch, learn) is one of the methods; all others read the records themselves.
-Methods that are not in `_OWN_METHODS` are registered as entry points of the group
-`privsketch.methods`, our own baselines among them. "auto" chooses by public facts only: the numbers
-of clusters, columns and records, the budget and the domain. It never chooses a registered method.
+Methods that are not in `_BUILT_IN` are registered as entry points of the group
+`privsketch.methods`, this library's baselines among them. "auto" chooses by public facts only: the
+numbers of clusters, columns and records, the budget and the domain. It never chooses a registered
+method.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from privsketch.facts.domain import Domain, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 
-_OWN_METHODS: dict[str, Callable[..., ClusterModel]] = {
+_BUILT_IN: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,
     "cells": cells.cluster,
     "partition-tree": cluster_by_tree,
@@ -38,17 +39,17 @@ _OWN_METHODS: dict[str, Callable[..., ClusterModel]] = {
 _SPARSE_STARTS: dict[str, SparseStart] = {"pipeline": "sketch", "partition-tree": "trees"}
 # Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
 # benchmarks/regret). The factors are average errors over those of the best method of each study.
-CELL_COLUMNS = 2  # up to here cells have a factor of 1.03; sketches and pipelines 1.6
-FORECAST_COLUMNS = 8  # up to here: cells 1.12, pipelines 1.2, the better forecast 1.02
-FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # limits of cells without a number of records
+CELL_COLUMNS = 2  # up to which cells have a factor of 1.03, sketches and pipelines 1.6
+FORECAST_COLUMNS = 8  # up to which: cells 1.12, pipelines 1.2, the better forecast 1.02
+FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # limits of cells if the number of records is unknown
 # Forecasts are for touching clusters; for many other kinds a sketch is worse than cells. In 185
-# studies, factors of 3 to 5 had the smallest error, with a delta and without.
+# studies, factors of 3 to 5 had the smallest error, for delta > 0 and delta = 0.
 _CELLS_ADVANTAGE = 4.0
 
 
 def method_names() -> tuple[str, ...]:
-    """Return the names of all methods: "auto", "sketch", our own and registered ones."""
-    return tuple(dict.fromkeys(["auto", "sketch", *_OWN_METHODS, *plugin_names("methods")]))
+    """Return the names of all methods: "auto", "sketch", built-in and registered methods."""
+    return tuple(dict.fromkeys(["auto", "sketch", *_BUILT_IN, *plugin_names("methods")]))
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Method:
     cluster : callable
         `cluster(run, n_clusters, ...)`, which returns a `ClusterModel`.
     origin : str or None
-        Distribution and version of another package; None for our own methods.
+        Distribution and version of another package; None for methods of this library.
     """
 
     name: str
@@ -72,12 +73,12 @@ class Method:
     def find(cls, name: str) -> Method:
         """Return the method of this name, and import the package that registers it."""
         require_one_of("method", name, method_names()[2:])
-        plugin = None if name in _OWN_METHODS else find_plugin("methods", name)
+        plugin = None if name in _BUILT_IN else find_plugin("methods", name)
         if plugin is None:
-            return cls(name, _OWN_METHODS[name])
+            return cls(name, _BUILT_IN[name])
         if not callable(plugin.part):
             raise ParameterError(
-                f"`method={name!r}`: {plugin.origin} registers an object that cannot be called; "
+                f"`method={name!r}`: {plugin.origin} registers an object that is not callable; "
                 "expected a function cluster(run, n_clusters, ...)"
             )
         is_ours = plugin.distribution == "privsketch"
@@ -104,7 +105,7 @@ class Choice:
     method: str
     reason: str = ""
 
-    def receipt(self, receipt: Receipt) -> Receipt:
+    def annotate(self, receipt: Receipt) -> Receipt:
         """Return a receipt with the reason for the method, if there is one."""
         if not self.reason:
             return receipt
@@ -112,7 +113,7 @@ class Choice:
         return replace(receipt, mechanism=f"{receipt.mechanism}; {choice}")
 
 
-def chosen_method(
+def choose_method(
     method: str,
     *,
     n_clusters: int,
@@ -121,7 +122,7 @@ def chosen_method(
     n_records: float | None,
     n_nonzero: int | None = None,
 ) -> Choice:
-    """Return the named method, or for "auto" the one of smallest error in many random studies.
+    """Return the named method, or for "auto" the one with the smallest error in random studies.
 
     Charges: nothing. No record is read.
     """
@@ -130,7 +131,7 @@ def chosen_method(
     if n_records is not None:
         n_records = require_records(n_records)
     if n_nonzero is not None and method not in ("auto", *_SPARSE_STARTS):
-        raise _no_sparse_centers(n_nonzero, method)
+        raise _sparse_error(n_nonzero, method)
     if method not in ("auto", "sketch"):
         Method.find(method)  # raises an error before anything is spent
     if method != "auto":
@@ -145,18 +146,20 @@ def chosen_method(
     if n_records is None and dim <= (FEW_COLUMNS if budget.delta > 0 else PURE_FEW_COLUMNS):
         return Choice("cells", f"the table has {columns}, and the number of records is not stated")
     if n_records is not None and dim <= FORECAST_COLUMNS:
-        by_cells = expected_of_cells(n_clusters, domain, budget, n_records)
-        by_sketch = plan_pipeline(n_clusters, dim, budget, n_records).excess
-        if by_cells < _CELLS_ADVANTAGE * by_sketch:
+        cell_excess = expected_cell_excess(n_clusters, domain, budget, n_records)
+        pipeline_excess = plan_pipeline(n_clusters, dim, budget, n_records).excess
+        if cell_excess < _CELLS_ADVANTAGE * pipeline_excess:
             return Choice("cells", f"cells have the smaller expected error for {columns}")
         return Choice("pipeline", f"a pipeline has the smaller expected error for {columns}")
     return Choice("pipeline", f"the table has {columns}")
 
 
-def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> float:
+def expected_cell_excess(
+    n_clusters: int, domain: Domain, budget: Budget, n_records: float
+) -> float:
     """Return the expected excess error of cells, for touching clusters.
 
-    It is the squared error over that of k-means without privacy, less 1.
+    It is the squared error over that of k-means without privacy, minus 1.
     """
     half_widths = enclosing_box(domain).half_widths
     try:
@@ -174,13 +177,13 @@ def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records
     return expected.excess
 
 
-def _no_sparse_centers(n_nonzero: object, method: str) -> ParameterError:
+def _sparse_error(n_nonzero: object, method: str) -> ParameterError:
     names = " or ".join(map(repr, _SPARSE_STARTS))
     return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {names}")
 
 
-def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
-    """Cluster records by a method that reads them itself; `options` are those of `clustered`.
+def cluster_with(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
+    """Cluster records with a method that reads them itself; `options` are those of `clustered`.
 
     Charges: the budget, once.
     """
@@ -192,6 +195,6 @@ def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any)
         sparse = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
         method = replace(method, cluster=sparse)
     else:
-        raise _no_sparse_centers(options["n_nonzero"], choice.method)
+        raise _sparse_error(options["n_nonzero"], choice.method)
     model = clustered(method, data, n_clusters, **options)
-    return replace(model, reason=choice.reason, receipt=choice.receipt(model.receipt))
+    return replace(model, reason=choice.reason, receipt=choice.annotate(model.receipt))

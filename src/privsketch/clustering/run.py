@@ -35,7 +35,7 @@ from privsketch.sketching.engines.threads import stated_threads
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
-from privsketch.tables.persons import kept_rows
+from privsketch.tables.persons import store_rows
 from privsketch.tables.reading import names_persons, naming_columns, read_blocks
 from privsketch.tables.table import OnSpark, Table
 
@@ -180,7 +180,7 @@ class Run:
                 n_threads=self.n_threads,
                 progress=lambda count: tell(PERSONS, count),
             )
-            self._encoded = Table(kept_rows(blocks, selection.dim))
+            self._encoded = Table(store_rows(blocks, selection.dim))
         return self._encoded
 
     @property

@@ -32,8 +32,6 @@ from .plan import plan_design as plan_design
 from .request import enough_records as enough_records
 from .size import COVARIANCE_TYPES as COVARIANCE_TYPES
 from .size import band_share as band_share
-from .size import carried_clusters as carried_clusters
-from .size import carried_gaussians as carried_gaussians
 from .size import center_error as center_error
 from .size import energy_share as energy_share
 from .size import harmonic_variance as harmonic_variance
@@ -41,4 +39,6 @@ from .size import kmeans_unknowns as kmeans_unknowns
 from .size import mixture_unknowns as mixture_unknowns
 from .size import noise_variance as noise_variance
 from .size import squared_band_share as squared_band_share
+from .size import supported_clusters as supported_clusters
+from .size import supported_gaussians as supported_gaussians
 from .validity import pca_unknowns as pca_unknowns

@@ -18,12 +18,12 @@ from privsketch._base.formats import as_line
 from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
-    carried_clusters,
-    carried_gaussians,
     choose_size,
     kmeans_unknowns,
     largest_size,
     relative_error,
+    supported_clusters,
+    supported_gaussians,
 )
 from privsketch.facts.budget import Budget, delta_caution, epsilon_caution
 from privsketch.facts.domain import Box, Domain
@@ -175,10 +175,10 @@ def kmeans_cost(design: Design) -> float:
 def _capacity(design: Design) -> str:
     """Return a line about the number of components that the sketch can carry."""
     dim, size = design.dim, design.n_values // 2  # a feature has two numbers
-    full = carried_gaussians(dim, size, "full")
+    full = supported_gaussians(dim, size, "full")
     line = (
-        f"carries up to {carried_clusters(dim, size)} clusters, "
-        f"{carried_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
+        f"supports up to {supported_clusters(dim, size)} clusters, "
+        f"{supported_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
     )
     if design.task == "kmeans":
         return line

@@ -299,12 +299,12 @@ def richest_shape(n_components: int, dim: int, n_features: int) -> CovarianceTyp
     return "spherical"
 
 
-def carried_clusters(dim: int, n_features: int) -> int:
+def supported_clusters(dim: int, n_features: int) -> int:
     """Return the largest number of clusters with two features for every unknown."""
     return max(0, (n_features // MIN_PER_UNKNOWN - 1) // (dim + 1))
 
 
-def carried_gaussians(dim: int, n_features: int, covariance_type: CovarianceType) -> int:
+def supported_gaussians(dim: int, n_features: int, covariance_type: CovarianceType) -> int:
     """Return the largest number of Gaussians with two features for every unknown."""
     fixed = mixture_unknowns(0, dim, covariance_type)
     per_gaussian = mixture_unknowns(1, dim, covariance_type) - fixed

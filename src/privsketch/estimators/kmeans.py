@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.choose import Choice, Method, chosen_method, cluster_by, method_names
+from privsketch.clustering.choose import Choice, Method, choose_method, cluster_with, method_names
 from privsketch.estimators.base import PredictsLabels, PrivateLearner, centers_of, documented
 from privsketch.estimators.validation import validated
 from privsketch.facts.budget import Budget
@@ -190,7 +190,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
             model = self._from_sketch(table, domain, budget, n_records, choice, largest)
         else:
             own = {} if options.noise is None else {"noise": options.noise}
-            model = cluster_by(
+            model = cluster_with(
                 choice,
                 table,
                 int(self.n_clusters),
@@ -245,7 +245,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
                 f"it out, or use `method='sketch'`{others if [*given] == ['noise'] else ''}"
             )
         number = 1 if isinstance(self.n_clusters, str) else self.n_clusters
-        return chosen_method(
+        return choose_method(
             self.method,
             n_clusters=number,
             domain=domain.box if isinstance(domain, Schema) else domain,
@@ -269,7 +269,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
         choices = {name: getattr(options, name) for name in OF_DESIGNS}
         design = self._planned("kmeans", number, domain, budget, n_records=n_records, **choices)
         released = self._released(table, design)
-        self.receipt_ = choice.receipt(released.receipt)
+        self.receipt_ = choice.annotate(released.receipt)
         model = learn_kmeans(
             released,
             self.n_clusters,

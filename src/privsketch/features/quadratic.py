@@ -3,28 +3,29 @@
 Records are quantised to integer vectors of norm at most 2^15 - 1, the radius of the ball;
 vectors w_j are 16-bit integers, short enough that |w_j.x| < 2^31, so a square fits 64 bits.
 The shift is the least that keeps a feature below 2^21, so that 2^40 records fit 64 bits.
-Floors, not roundings: the sum of floors is at most the floor of the sum, so every bound on
-the real features holds for the integers.
+Features are floored, not rounded: the sum of floors is at most the floor of the sum, so every
+bound on the real features holds for the integers.
 
 The vectors come from a public stream, by one of two laws:
 
-- "orthobases": unions of orthonormal bases (CLP section 3.4), least noise;
+- "orthobases": unions of orthonormal bases, with the least noise (CLP section 3.4; CLP is
+  Chatalic et al., the paper that docs/theory.md follows);
 - "normal": independent normal vectors of mean squared norm 1.
 
 How far one record can move the sums follows from the vectors and the radius of the ball, by
 certified bounds on norms of the features. Gaussian noise is calibrated to S4, their largest L2 norm
 (CLP section 3.4):
 
-    S4^2 = max over |x| = 1 of sum_j (w_j.x)^4
+    S4^2 = max over |x| = 1 of sum_j (w_j.x)^4, W the matrix with rows w_j
 
 It is hard to compute: local maximisation finds a lower bound, and noise calibrated to that
-would be too small. Each upper bound below holds for every matrix of vectors w_j, so the least
-of them does (docs/theory.md has the proofs):
+would be too small. Each upper bound below holds for every W, so the least of them does
+(docs/theory.md has the proofs):
 
 - B1: largest eigenvalue of the squared Gram matrix;
 - B3: longest vector times largest singular value;
-- B2: x x' split into I / d and a traceless rest;
-- B5: the same with the multiplier t of the trace left free: S4^2 <= t + lambda_max(A A' - t i i')
+- B2: x x' split into I / d and a traceless remainder;
+- B5: the same with a free multiplier t of the trace: S4^2 <= t + lambda_max(A A' - t i i')
   with A the columns svec(w_j w_j') and i = svec(I), for any t.
 
 Eigenvalues come from dense symmetric solvers, whose error is far below the margin that
@@ -55,7 +56,7 @@ MAX_VECTOR_NORM_SQUARED = 2**32  # |w_j| <= 2^16: the product with a record stay
 QUADRATIC_LAWS = ("orthobases", "normal")
 VECTOR_BITS = 14  # binary digits of a vector of length 1
 MAX_COORDINATE = 0.99 * (2**15 - 1)  # rounding lengthens vectors a little
-MAX_MASKS, MAX_WORK = 2000, 10**9  # masks that are enumerated; beyond, the worst one counts
+MAX_MASKS, MAX_WORK = 2000, 10**9  # for enumerating masks; otherwise the worst mask counts
 
 
 def squared_norms(vectors: npt.NDArray[Any]) -> list[int]:
@@ -79,7 +80,7 @@ def quadratic_values(
 
 
 def value_unit(vector_bits: int, shift: int) -> float:
-    """Return the integer for (w.x)^2 = 1, with x in half-widths and vectors w 2^vector_bits."""
+    """Return the integer feature of (w.x)^2 = 1, with x in half-widths, w in 2^-vector_bits."""
     return math.ldexp(1.0, 2 * (vector_bits + RECORD_BITS) - shift)
 
 
@@ -90,12 +91,12 @@ def unrounded_vectors(
     even = dim * dim + dim % 2  # an even number of normals for each block
     for start in range(0, n_features, dim):
         block = stream.normal(even)[: dim * dim].reshape(dim, dim)
-        block = _orthonormal(block) if law == "orthobases" else block / np.sqrt(float(dim))
+        block = _orthonormalise(block) if law == "orthobases" else block / np.sqrt(float(dim))
         yield block[: n_features - start]
 
 
 def vector_resolution(law: str, blocks: Iterable[Floats]) -> int:
-    """Return the number of bits with which coordinates fit 16 bits, and norms 17."""
+    """Return the number of fractional bits for which coordinates fit 16 bits, and norms 17."""
     if law == "orthobases":
         return VECTOR_BITS  # coordinates of unit vectors
     largest = max(
@@ -108,8 +109,8 @@ def vector_resolution(law: str, blocks: Iterable[Floats]) -> int:
     return bits
 
 
-def _orthonormal(rows: Floats) -> Floats:
-    """Make rows orthonormal one after the other (Gram and Schmidt, modified).
+def _orthonormalise(rows: Floats) -> Floats:
+    """Make rows orthonormal one after the other (modified Gram-Schmidt).
 
     Sums are accumulated in a fixed order: those of a linear algebra library depend on the
     machine, and every holder must get the same integers.
@@ -127,7 +128,7 @@ class QuadraticContribution(Contribution):
     """Contribution of quadratic features: integer vectors (m, dim), records up to RECORD_MAX.
 
     `shift` is the number of bits dropped from a square, `per_feature` the largest value of each
-    feature: (|w_j| |x|)^2 by Cauchy and Schwarz.
+    feature: (|w_j| |x|)^2 by Cauchy-Schwarz.
     """
 
     signed = False
@@ -148,7 +149,7 @@ class QuadraticContribution(Contribution):
         return quartic_bounds(self.vectors.astype(np.float64))
 
     def l1(self, masks: Masks | None) -> int:
-        """Bound |Om_h|_2^2 R^2 over masks h by all features, or by the longest vectors."""
+        """Bound |W_h|_2^2 R^2 over masks h, by all features or by the longest vectors."""
         bound = self._floor(self._spectral)
         if masks is None or masks.kept is None:
             return bound
@@ -159,7 +160,7 @@ class QuadraticContribution(Contribution):
         return bound
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Bound S4 over masks, which only lower it; r features reach sqrt(r) times the longest."""
+        """Bound S4^2 over masks, which only lower it; r features reach r times the largest^2."""
         bound = self._floor_squared(self.bounds.s4**2)
         if masks is not None and masks.features != "all":
             if masks.kept is not None:
@@ -167,10 +168,10 @@ class QuadraticContribution(Contribution):
             return bound if neighbours == "add-remove" else 2 * bound
         if neighbours == "add-remove":
             return bound
-        # Floors move a difference by less than 1 each way; two floored records have no
-        # negative values, so twice the squared norm holds without that.
-        apart = math.sqrt(self._floor_squared(self.bounds.replace_squared) + 1)
-        return min(2 * bound, math.ceil((apart + math.sqrt(self.n_values)) ** 2))
+        # Floors change a difference by less than 1 per feature. Floored values are not negative,
+        # so twice the squared norm is a bound without that.
+        distance = math.sqrt(self._floor_squared(self.bounds.replace_squared) + 1)
+        return min(2 * bound, math.ceil((distance + math.sqrt(self.n_values)) ** 2))
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest value for both relations: values are not negative."""
@@ -190,7 +191,7 @@ class QuadraticContribution(Contribution):
 
     @cached_property
     def _spectral(self) -> float:
-        """|Om|_2^2 alone, without the costly bounds on S4."""
+        """Bound on |W|_2^2 alone, without the costly bounds on S4."""
         return spectral_bound(self.vectors)
 
     @cached_property
@@ -210,11 +211,11 @@ class QuadraticContribution(Contribution):
         return math.floor(quartic * float(RECORD_MAX**4) * 4.0**-self.shift)
 
 
-# Rows of the matrices up to which B2, and B5 and B1 as well, are computed in seconds: python -m
-# benchmarks constants features. Beyond them, or with more entries of A (1 GB), only B3 is.
+# Largest numbers of rows for which B2, and B1 and B5 as well, take seconds: python -m benchmarks
+# constants features. Above MAX_SPLIT, or above MAX_SVEC entries of A (1 GB), only B3 is computed.
 MAX_SPLIT, MAX_DUAL = 2500, 300
 MAX_SVEC = 2**27
-EIGENVALUE_MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
+EIGENVALUE_MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, far below what matters
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ class QuarticBounds:
     Attributes
     ----------
     spectral : float
-        |Om|_2^2, the largest sum of (w_j.x)^2: the L1 norm of quadratic features.
+        |W|_2^2, the largest sum of (w_j.x)^2: the L1 norm of quadratic features.
     b1, b2, b3, b5 : float
         Upper bounds on S4; b5 is infinite where it was not computed.
     traceless : float
@@ -255,10 +256,10 @@ class QuarticBounds:
 
 
 def quartic_bounds(vectors: Floats) -> QuarticBounds:
-    """Bound vectors (m, dim) in their own units.
+    """Return the bounds for vectors (m, dim), in their own units.
 
-    They are computed for vectors of length at most 1, because svec(I) is compared with their fourth
-    powers. They are rounded up to six digits, so that processors agree on them.
+    Vectors are scaled to length at most 1, because svec(I) is compared with their fourth powers.
+    Bounds are rounded up to six digits, so that processors agree on them.
     """
     longest = float(np.sqrt(np.square(vectors).sum(axis=1).max(initial=0.0)))
     if longest == 0:
@@ -279,7 +280,7 @@ def round_up(bound: float) -> float:
 
 
 def spectral_bound(vectors: npt.NDArray[Any]) -> float:
-    """Bound |Om|_2^2 of integer vectors (m, dim), equally on every processor."""
+    """Bound |W|_2^2 for integer vectors (m, dim), identically on every processor."""
     wide = vectors.astype(np.float64)
     return round_up(_largest(wide.T @ wide) * EIGENVALUE_MARGIN)
 
@@ -289,11 +290,11 @@ def _unit_bounds(vectors: Floats) -> QuarticBounds:
     norms = np.einsum("jk,jk->j", vectors, vectors)
     spectral = _largest(vectors.T @ vectors)
     b3 = math.sqrt(float(norms.max()) * spectral) * EIGENVALUE_MARGIN
-    if min(len(vectors), _size(dim)) > MAX_SPLIT or len(vectors) * _size(dim) > MAX_SVEC:
+    if min(len(vectors), _svec_size(dim)) > MAX_SPLIT or len(vectors) * _svec_size(dim) > MAX_SVEC:
         return QuarticBounds(
             spectral * EIGENVALUE_MARGIN, math.inf, math.inf, b3, math.inf, math.inf
         )
-    form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
+    form = _gram_form(vectors, norms) if len(vectors) <= _svec_size(dim) else _svec_form(vectors)
     traceless = max(_largest(form.traceless), 0.0)
     weighted = (vectors * norms[:, None]).T @ vectors
     total = float(norms @ norms)
@@ -330,7 +331,7 @@ def _is_tight(vectors: Floats, norms: Floats) -> bool:
 class _Form:
     """Matrices with the nonzero eigenvalues of A A' and of P A A' P, where P removes the trace.
 
-    `span` is A A' in an orthonormal basis of the span of A and i, `direction` is i in it.
+    `span` is A A' in an orthonormal basis of the span of A and i, `direction` is i in this basis.
     """
 
     quartic: Floats
@@ -344,30 +345,30 @@ class _Form:
         Any t is valid, so the minimiser need not be exact.
         """
 
-        def at(t: float) -> tuple[float, float]:
-            """Bound and its slope."""
+        def bound_at(t: float) -> tuple[float, float]:
+            """Return the bound and its slope."""
             shifted = self.span - t * np.outer(self.direction, self.direction)
             values, vectors = np.linalg.eigh(shifted)
             largest = max(float(values[-1]), 0.0)
             slope = 1.0 - float(self.direction @ vectors[:, -1]) ** 2 if largest else 1.0
             return t + largest, slope
 
-        best, _ = at(0.0)
-        low, high = 0.0, best  # beyond t = the bound at 0, the bound exceeds that one
+        best, _ = bound_at(0.0)
+        low, high = 0.0, best  # for t above the bound at 0, the bound is larger
         while high - low > 1e-5 * best:
             t = (low + high) / 2
-            value, slope = at(t)
+            value, slope = bound_at(t)
             best = min(best, value)
             low, high = (t, high) if slope < 0 else (low, t)
         return math.sqrt(best)
 
 
-def _size(dim: int) -> int:
+def _svec_size(dim: int) -> int:
     return dim * (dim + 1) // 2
 
 
 def _gram_form(vectors: Floats, norms: Floats) -> _Form:
-    """Return the form of few vectors: A'A, squares of their inner products; A'i is n.
+    """Return the form of few vectors, by their squared inner products A'A and norms A'i.
 
     The span of A and i has coordinates R with R'R the inner products of [A, i], so that A A'
     becomes R_A R_A' there.

@@ -1,9 +1,9 @@
-"""Loops over pairs of atoms, compiled: costs of merges, and phases between two centers.
+"""Compiled loops over pairs of atoms: costs of merges, and phases between two centers.
 
-To reduce the number of atoms, `learning/pruning.py` tries to merge pairs of neighbours. The code
-here adds up the change of the residual by each merge without storing it. Inner products of
-derivatives (`learning/uncertainty.py`) are sums over cosines and sines of phases between two
-centers, which follow from cosines and sines of the centers.
+To reduce the number of atoms, `learning/pruning.py` tries to merge pairs of neighbours. The cost
+of a merge is the change of the squared residual, which is added up without being stored. Inner
+products of derivatives (`learning/uncertainty.py`) are sums over cosines and sines of phases
+between two centers, which follow from cosines and sines of the centers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MERGE_INPUTS: Axes = {
     "taper": ("features",),
     "residual": (2, "features"),  # times the taper
     "atoms": ("atoms", 2, "features"),  # times the taper
-    "weights": ("merges", 3),  # of the new atom, of the first and of the second one
+    "weights": ("merges", 3),  # of the new, the first and the second atom
     "centers": ("merges", "dim"),  # of the new atoms
     "variances": ("merges", "widths"),  # of the new atoms
 }
@@ -49,11 +49,11 @@ _PHASE_INPUTS = (
 
 @cache
 def compile_merges(kind: str) -> Evaluation:
-    """Compile the function `price_merges` for numbers of a kind, "float" or "double".
+    """Compile the function `merge_costs` for numbers of type "float" or "double".
 
-    Its arguments are the numbers of tiles, of pairs over ATOMS, of columns and of widths, the
-    inputs above, the (pairs,) indices of the first and of the second atoms, and an output of
-    (pairs, lanes). The growth of the squared residual is added to the output lane by lane.
+    Its arguments are the numbers of tiles, of groups of ATOMS pairs, of columns and of widths, the
+    inputs above, the (pairs,) indices of the first and the second atoms, and an output of
+    (pairs, lanes), to which the change of the squared residual is added lane by lane.
     """
     shape = shape_of(kind)
     merges = Evaluation(machine.compile_routine(_MergeWriter(shape).write()), shape)
@@ -69,17 +69,17 @@ def _check_merges(merges: Evaluation) -> None:
     numbers = public_inputs(PublicStream(1, Purpose.CHECK_PAIRS), sizes)
     arrays = {name: machine.aligned(numbers[name].astype(shape.dtype)) for name in sizes}
     members = np.arange(2 * n_merges).reshape(2, n_merges) * 3 % n_atoms
-    prices = np.zeros((n_merges, shape.lanes), shape.dtype)
+    costs = np.zeros((n_merges, shape.lanes), shape.dtype)
     merges.code.function(
         *(tiles, n_merges // ATOMS, dim, widths),
-        *(array.ctypes.data for array in (*arrays.values(), *members, prices)),
+        *(array.ctypes.data for array in (*arrays.values(), *members, costs)),
     )
     inputs = {name: array.astype(np.float64) for name, array in arrays.items()}
-    merges.require_agreement(prices, merge_definition(inputs, *members))
+    merges.require_agreement(costs, merge_definition(inputs, *members))
 
 
 def merge_definition(inputs: dict[str, Floats], first: Indices, second: Indices) -> Floats:
-    """Return the (pairs,) growth of the squared residual by each merge, in plain NumPy."""
+    """Return the (pairs,) changes of the squared residual by each merge, in plain NumPy."""
     phases = 2 * np.pi * inputs["centers"] @ inputs["frequencies"]
     new = np.stack([np.cos(phases), np.sin(phases)], axis=1)
     new *= np.exp2(inputs["variances"] @ inputs["exponents"])[:, None]
@@ -94,9 +94,9 @@ def merge_definition(inputs: dict[str, Floats], first: Indices, second: Indices)
 def compile_phases() -> Evaluation:
     """Compile the function `phases_between`, in single precision.
 
-    Its arguments are the number of atoms, that of vectors per atom, the inputs above, and two
-    outputs of the shape of the first. They are the real and the imaginary part of each atom's
-    features times the complex conjugate of the reference's.
+    Its arguments are the number of atoms, the number of vectors per atom, the inputs above, and two
+    outputs shaped like `real`: the real and the imaginary part of each atom's features times the
+    complex conjugate of the reference's.
     """
     shape = shape_of("float")
     phases = Evaluation(machine.compile_routine(_phases_routine(shape)), shape)
@@ -138,12 +138,12 @@ def _check_phases(phases: Evaluation) -> None:
 
 
 class _MergeWriter(AtomWriter):
-    """Writer of the function `price_merges`."""
+    """Writer of the function `merge_costs`."""
 
     def __init__(self, shape: Shape) -> None:
         inputs: dict[str, Kind | None] = dict.fromkeys(_MERGE_INPUTS)
         super().__init__(
-            "price_merges", shape, {**inputs, "first": I64, "second": I64, "prices": None}
+            "merge_costs", shape, {**inputs, "first": I64, "second": I64, "costs": None}
         )
 
     def write(self) -> Routine:
@@ -160,7 +160,7 @@ class _MergeWriter(AtomWriter):
                     pointers["exponents"] + first, variances, self.widths, n_features
                 )
                 totals = [
-                    (pointers["prices"] + m * self.shape.lanes).to(self.vector) for m in merges
+                    (pointers["costs"] + m * self.shape.lanes).to(self.vector) for m in merges
                 ]
                 sums = [total.load() for total in totals]
                 for k, (atom, v) in enumerate(self.entries):
@@ -169,17 +169,17 @@ class _MergeWriter(AtomWriter):
                     envelope = self.power_of_two(damping[k]) * taper
                     phasor = [part * envelope for part in self.cosine_sine(phases[k])]
                     for part, new in enumerate(phasor):
-                        sums[atom] = self.with_price(
+                        sums[atom] = self.add_cost(
                             sums[atom], merges[atom], new, offset + n_features * part, n_features
                         )
                 for total, value in zip(totals, sums, strict=True):
                     total.store(value)
         return routine.finish()
 
-    def with_price(
+    def add_cost(
         self, total: Value, merge: Value, new: Value, offset: Value, n_features: Value
     ) -> Value:
-        """Add the price of a merge for one vector of the new atom's features to a total."""
+        """Add the cost of a merge over one vector of the new atom's features to a total."""
         pointers, lanes = self.routine.pointers, self.shape.lanes
         weights = [(pointers["weights"] + merge * 3 + k).load().splat(lanes) for k in range(3)]
         change = weights[0] * new

@@ -11,7 +11,7 @@ from .cells.fit import Components as Components
 from .cells.fit import expected_counts as expected_counts
 from .cells.fit import likelihood_of as likelihood_of
 from .cells.fit import value_and_gradient as value_and_gradient
-from .cells.path import significant as significant
+from .cells.path import significant_estimate as significant_estimate
 from .cells.path import split_up as split_up
 from .concerns import on_the_edge as on_the_edge
 from .kmeans.density import cluster_density as cluster_density
@@ -65,8 +65,8 @@ from .pca.problem import QuadraticProblem as QuadraticProblem
 from .pca.problem import observations_of as observations_of
 from .pca.problem import problem_of_pca as problem_of_pca
 from .pca.search import Search as Search
-from .pca.search import carried_components as carried_components
 from .pca.search import noise_edge as noise_edge
+from .pca.search import supported_components as supported_components
 from .problem import Atoms as Atoms
 from .problem import Problem as Problem
 from .problem import best_weights as best_weights

@@ -9,7 +9,7 @@ import numpy as np
 from privsketch._base.types import Bits, Floats
 from privsketch.design.forecast import HOPELESS_NOISE
 from privsketch.design.recipe import Design
-from privsketch.design.size import carried_clusters
+from privsketch.design.size import supported_clusters
 from privsketch.facts.columns import Date, Number
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.labels import Labelled
@@ -140,17 +140,17 @@ def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
     return texts
 
 
-def beyond_carried(n_clusters: int, design: Design) -> list[str]:
+def unsupported_clusters(n_clusters: int, design: Design) -> list[str]:
     """Return a concern if `n_clusters` is more than the numbers of a sketch support."""
     if design.cells is None:
-        carried, noun = carried_clusters(design.dim, design.n_features), "features"
+        supported, noun = supported_clusters(design.dim, design.n_features), "features"
     else:
-        carried, noun = max(design.n_features // CELLS_PER_CLUSTER, 1), "cells"
-    if n_clusters <= carried:
+        supported, noun = max(design.n_features // CELLS_PER_CLUSTER, 1), "cells"
+    if n_clusters <= supported:
         return []
     return [
         f"n_clusters={n_clusters}: a sketch of {design.n_features} {noun} in {design.dim} columns "
-        f"carries about {carried}; plan a design for as many clusters as are asked for"
+        f"supports about {supported}; plan a design for as many clusters as are asked for"
     ]
 
 
@@ -169,7 +169,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
         )
     if ratio is not None:
         texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else []
-    texts += beyond_carried(model.n_clusters, design)
+    texts += unsupported_clusters(model.n_clusters, design)
     on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
     texts += on_edge
     texts += missing_records(model.n_records, sketch)

@@ -392,7 +392,7 @@ class Solution:
         return self.uncertainty.expected_cost
 
 
-def no_knowledge(half_widths: Floats) -> Floats:
+def uniform_deviations(half_widths: Floats) -> Floats:
     """Return standard deviations of a point that may be anywhere in the domain."""
     return np.asarray(half_widths / math.sqrt(3))
 

@@ -34,10 +34,10 @@ from privsketch.ledger.contents import (
     Quote,
     Reservation,
     charge,
+    data_set_of,
     entries_of,
     refusal_text,
     require_not_negative,
-    stated,
     total_alone,
 )
 from privsketch.ledger.cost import Cost
@@ -445,7 +445,7 @@ class Ledger:
 
         This is the part of `check` that is fast enough for every release.
         """
-        for _, faults in log.chained():
+        for _, faults in log.checked_lines():
             if faults:
                 raise FileError(
                     f"{self._path}: {faults[0]}; not a whole ledger: do not use it, restore a copy"
@@ -476,7 +476,7 @@ class Ledger:
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
         amounts = log.amounts(line.data_set)
         return replace(
-            stated(line, self._accounting),
+            data_set_of(line, self._accounting),
             spent=Total.of(amounts.values()),
             n_entries=len(amounts),
             n_open=len(amounts) - log.count(line.data_set, "commit"),

@@ -174,7 +174,7 @@ class Quote:
     words: str
 
 
-def stated(line: store.Line, accounting: Accounting) -> DataSet:
+def data_set_of(line: store.Line, accounting: Accounting) -> DataSet:
     """Return a data set as it was added, from its line."""
     content = store.content_of(line)
     epsilon, delta, _ = store.amount_of(line.epsilon, line.delta, None)

@@ -163,7 +163,7 @@ class Log:
         for row in self._connection.execute(query, tuple(conditions.values())):
             yield Line(*row)
 
-    def chained(self) -> Iterator[tuple[Line, list[str]]]:
+    def checked_lines(self) -> Iterator[tuple[Line, list[str]]]:
         """Yield all lines, each with the faults of its number, its hash and its signs."""
         previous_hash, number = self.beginning, 0
         for line in self.lines():

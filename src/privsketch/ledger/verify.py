@@ -1,29 +1,29 @@
-"""Verification of a ledger: all lines are replayed from the first, and nothing is trusted.
+"""Verification of a ledger: all lines are replayed from the first, and none is trusted.
 
-Hashes reveal damage and edits by hand. They do not reveal that somebody recomputed them for the
-whole file, or removed lines from its end, as in an older copy. A head that was kept elsewhere
-reveals this, because it stays the hash of a line.
+Hashes reveal damage and edits by hand. They do not reveal that somebody recomputed all of them, or
+removed the last lines, as an older copy does. A head that was kept elsewhere reveals this: in an
+intact ledger it remains the hash of a line.
 """
 
 from __future__ import annotations
 
 from privsketch._base.errors import PrivsketchError
 from privsketch.ledger.accounting import Amount, Total
-from privsketch.ledger.contents import DataSet, charge, stated
+from privsketch.ledger.contents import DataSet, charge, data_set_of
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
 from privsketch.ledger.store import MARKS_KEY_BYTES, Line, Log, amount_of, content_of
 
 
 def problems(log: Log, head: str | None = None) -> list[str]:
-    """Return all problems, in sentences; `head` is the hash of the last line at an earlier time."""
+    """Return all problems as sentences; `head` is the hash of the last line at an earlier time."""
     texts = log.faults()
     if texts:
-        return texts  # pages are damaged: further checks would mean nothing
+        return texts  # pages are damaged: further checks are meaningless
     if not isinstance(log.key, bytes) or len(log.key) != MARKS_KEY_BYTES:
-        texts.append("the key has an impossible length")
+        texts.append("the key has an invalid length")
     replay, is_known = _Replay(log), head in (None, log.beginning)
-    for line, faults in log.chained():
+    for line, faults in log.checked_lines():
         texts += faults
         is_known |= line.hash == head
         try:
@@ -51,7 +51,7 @@ def problems(log: Log, head: str | None = None) -> list[str]:
 
 
 class _Replay:
-    """The state of a ledger after each of its lines."""
+    """State of a ledger after each of its lines."""
 
     def __init__(self, log: Log) -> None:
         self._accounting = log.accounting
@@ -62,13 +62,14 @@ class _Replay:
         self._committed: set[str] = set()
 
     def faults(self, line: Line) -> list[str]:
+        """Apply a line to the state, and return its faults."""
         if line.kind == "add":
             return self._add(line)
         if line.data_set not in self.data_sets or (line.entry is None) != (line.kind == "refuse"):
             return ["its data set was never added"]
         if line.kind == "refuse":
             is_free = not any(amount_of(line.epsilon, line.delta, line.rho))
-            return [] if is_free else ["a refusal costs nothing"]
+            return [] if is_free else ["a refusal has a charge, but must be free"]
         if line.kind == "reserve":
             return self._reserve(line)
         if line.kind == "commit":
@@ -78,7 +79,7 @@ class _Replay:
     def _add(self, line: Line) -> list[str]:
         if line.data_set in self.data_sets:
             return ["the data set was added before"]
-        self.data_sets[line.data_set] = stated(line, self._accounting)
+        self.data_sets[line.data_set] = data_set_of(line, self._accounting)
         self._amounts[line.data_set] = {}
         self.totals[line.data_set] = Total()
         return []
@@ -91,7 +92,7 @@ class _Replay:
         cost = Cost.from_json(content_of(line)["cost"])
         amount = amount_of(line.epsilon, line.delta, line.rho)
         if amount != charge(cost, data_set):
-            faults.append("what is charged is not what the cost comes to")
+            faults.append("the charge is not that of the stated cost")
         self._reserved[str(line.entry)] = cost
         self._amounts[line.data_set][str(line.entry)] = amount
         self.totals[line.data_set] = self.totals[line.data_set].plus(amount)

@@ -1,4 +1,4 @@
-"""Two noisy counts of disjoint cells, with a closer count of the parts of heavy cells.
+"""Two noisy counts of disjoint cells, of which the heavy ones are divided and counted again.
 
 With noise of scale t for epsilon = 1 / t, a cell of c records has
 
@@ -14,10 +14,10 @@ epsilon / 2, and the parts, of which a record is in one, the other half. Which c
 function of what was released.
 
 The law of E. Discrete Laplace noise of parameter q = exp(-1 / scale) has the generating function
-(1 - q)^2 / ((1 - q z)(1 - q / z)). With b = exp(-1 / (2 t)) and a = b^2, the quotient of that for b
-and that for a is p + (1 - p) times that for b, p = b / (1 + b)^2: E is 0 with probability p, and
-discrete Laplace of scale 2 t otherwise. Since p is the probability that such a number is positive
-and odd, the coin needs no arithmetic of its own: it is a further draw of the same noise.
+G_q(z) = (1 - q)^2 / ((1 - q z)(1 - q / z)). With b = exp(-1 / (2 t)), a = b^2 and
+p = b / (1 + b)^2, G_b / G_a = p + (1 - p) G_b: E is 0 with probability p, and discrete Laplace of
+scale 2 t otherwise. Since p is the probability that such a number is positive and odd, the coin is
+a further draw of the same noise.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import discrete_laplace
 
 
-def _no_cell(first: Integers) -> Bits:
-    return np.zeros(len(first), dtype=np.bool_)
+def _no_cell(y1: Integers) -> Bits:
+    return np.zeros(len(y1), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class ZoomLaw(NoiseLaw):
-    """Two noisy counts for `n_components` cells; `is_heavy` sees all y1 and selects heavy cells.
+    """Two noisy counts for `n_components` cells; `is_heavy` selects the heavy cells.
 
-    `is_heavy` is public and sees nothing else. `variance` is that of y.
+    `is_heavy` is a public function of all y1 alone. `variance` is that of y.
     """
 
     is_heavy: Callable[[Integers], Bits] = _no_cell
 
     @property
     def reach(self) -> float:
-        """Magnitude of the noise of y1: a sum of three, two of them twice as large."""
+        """Magnitude that the draws for y1 hardly exceed together: 50 (1 + 2 + 2) scales."""
         return 250 * self.scale
 
     def words(self) -> tuple[str, str, str]:
-        """Return mechanism, norm and calibration, as receipts state them."""
+        """Return the mechanism, the norm and the calibration for receipts."""
         return (
             f"discrete Laplace noise on {self.n_components} cells, and on parts of those that are "
             "heavy",
@@ -70,20 +70,20 @@ def zoom_law(
     neighbours: Neighbours,
     is_heavy: Callable[[Integers], Bits],
 ) -> ZoomLaw:
-    """Return two noisy counts for cells that one unit moves by `l1_sensitivity` in all."""
+    """Return the law of two noisy counts, for cells that a unit moves by `l1_sensitivity`."""
     return ZoomLaw.pure("zoom", n_cells, l1_sensitivity, epsilon, neighbours, is_heavy=is_heavy)
 
 
 def draw_zoom(counts: Integers, law: ZoomLaw) -> Integers:
     """Return (2, n) integers: all y1; then y of light cells, and y1 again of heavy ones."""
     if counts.shape != (law.n_components,):
-        raise ParameterError(f"counts: expected {law.n_components} of them")
+        raise ParameterError(f"counts: expected {law.n_components} counts")
     if Fraction(law.sensitivity) > Fraction(law.scale) * exact(law.epsilon):
         raise ParameterError("zoom: noise not calibrated to its epsilon")
-    near = discrete_laplace(len(counts), law.scale)
-    # Twice a float is exact, as the relation of both laws has to be.
-    coin, far = (discrete_laplace(len(counts), 2 * law.scale) for _ in range(2))
+    noise = discrete_laplace(len(counts), law.scale)
+    # Doubling a float is exact: the two scales must have exactly this ratio.
+    coin, further = (discrete_laplace(len(counts), 2 * law.scale) for _ in range(2))
     is_zero = (coin > 0) & (coin % 2 == 1)
-    closer = counts + near
-    first = closer + np.where(is_zero, 0, far)
-    return np.stack([first, np.where(law.is_heavy(first), first, closer)])
+    y = counts + noise
+    y1 = y + np.where(is_zero, 0, further)
+    return np.stack([y1, np.where(law.is_heavy(y1), y1, y)])

@@ -51,17 +51,17 @@ from privsketch.signing.encryption import (
 )
 from privsketch.signing.signature import (
     KEY_BYTES,
-    OWN_KINDS,
     SEALED_KINDS,
     SIGNATURE_BYTES,
+    SIGNING_KINDS,
     Signature,
-    is_signature,
+    digit_groups,
+    is_valid_signature,
     key_fingerprint,
     kind_of_file,
     sign_message,
     signature_path,
     signed_message,
-    spoken,
 )
 
 _PUBLIC_FIELDS = ("name", "keys", "fingerprint", "signature")
@@ -133,7 +133,7 @@ class PublicKey:
             if not isinstance(value, bytes) or len(value) != _KEY_KINDS[kind].n_public:
                 raise ParameterError(f"keys: {kind!r} has {_KEY_KINDS[kind].n_public} bytes")
         statement = _statement(self.name, self.keys)
-        if not is_signature(self.identity, self.signature, statement):
+        if not is_valid_signature(self.identity, self.signature, statement):
             raise ParameterError("signature: it does not bind this name to these keys")
 
     def __hash__(self) -> int:
@@ -166,7 +166,7 @@ class PublicKey:
     def describe(self) -> str:
         """Describe the key."""
         whose = f"{self.name}, for one study" if self.for_study else self.name
-        return f"key         {whose}\nfingerprint {spoken(self.fingerprint)}"
+        return f"key         {whose}\nfingerprint {digit_groups(self.fingerprint)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the key as plain JSON values."""
@@ -345,7 +345,7 @@ class Key:
 
 def signature_within_rules(key: Key, data: bytes, kind: str) -> Signature:
     """Sign a file for code that enforces the rules of its kind (see `sealing`)."""
-    if kind in OWN_KINDS:  # names and further keys are bound by signatures of these kinds
+    if kind in SIGNING_KINDS:  # names and further keys are bound by signatures of these kinds
         raise ParameterError("kind", kind, "files of keys and signatures are not signed")
     signature = sign_message(key._secrets[_IDENTITY], signed_message(kind, data))
     return Signature(kind, key.name, key.public.identity, signature)

@@ -1,4 +1,4 @@
-"""Ed25519 signatures (RFC 8032) of files, each in a file of its own beside the signed file.
+"""Ed25519 signatures (RFC 8032) of files, each in its own file beside the signed file.
 
 The signed message is a prefix that names the kind of file, and the bytes of the file: a signature
 of a design is not valid for a sketch with the same bytes. It is checked before the file is parsed.
@@ -30,18 +30,22 @@ from privsketch.signing.documents import (
 )
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
-OWN_KINDS = ("key", "public-key", "signature")  # they sign, or are signed by themselves
+SIGNING_KINDS = (
+    "key",
+    "public-key",
+    "signature",
+)  # files of signing itself, which no signature file signs
 # Files that may be signed only once, or only after checks: `sealing` enforces the rules.
 SEALED_KINDS = ("card", "study", "ballot", "checked-ballots", "closed-list", "tally", "void-study")
 _SIGNATURE_FIELDS = ("kind", "name", "key", "signature")
 _KIND = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
-_PRIME = 2**255 - 19  # y coordinates are numbers modulo this one
+_PRIME = 2**255 - 19  # modulus of the coordinates
 _EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826  # y of order 8
 _SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH))
 
 
 def signature_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file's signature: the file's own path and .sig."""
+    """Return the path of a file's signature: the path of the file and .sig."""
     return Path(f"{os.fspath(path)}.sig")
 
 
@@ -60,10 +64,10 @@ def sign_message(secret: bytes, message: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
 
 
-def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
+def is_valid_signature(public: bytes, signature: bytes, message: bytes) -> bool:
     """Return whether the holder of a public key signed this message."""
     require_library()
-    if not is_proper(public):
+    if not is_secure(public):
         return False
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -75,22 +79,22 @@ def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
     return True
 
 
-def is_proper(public: bytes) -> bool:
-    """Return whether a public key can have a secret.
+def is_secure(public: bytes) -> bool:
+    """Return whether signatures of a public key need a secret key.
 
-    With one of the eight points of small order, or another encoding of them, anybody can sign
-    anything without a secret. Libraries accept them, as RFC 8032 does.
+    For the eight points of small order, in any encoding, anybody can sign anything. Libraries
+    accept them, as RFC 8032 does.
     """
     y = int.from_bytes(public, "little") & (2**255 - 1)  # the highest bit is the sign of x
     return y < _PRIME and y not in _SMALL_ORDER
 
 
 def key_fingerprint(public: bytes) -> str:
-    """Return the 32 hex digits that name an Ed25519 key; fewer could be found by search."""
+    """Return the 32 hex digits that name an Ed25519 key, too many to find another key for."""
     return hashlib.sha256(b"privsketch fingerprint v1\0" + public).hexdigest()[:32]
 
 
-def spoken(fingerprint: str) -> str:
+def digit_groups(fingerprint: str) -> str:
     """Return a fingerprint in groups of four digits, for reading aloud."""
     return " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
 
@@ -101,7 +105,7 @@ def kind_of_file(data: bytes, what: str) -> str:
         unpack_sketch(data, what)
         return "sketch"
     kind = document_kind(data, what)
-    if kind is None or kind in OWN_KINDS:
+    if kind is None or kind in SIGNING_KINDS:
         raise FileError(
             f"{what}: not a file of privsketch that can be signed; designs, sketches, models and "
             "receipts of released rows can"
@@ -114,7 +118,7 @@ def kind_of_file(data: bytes, what: str) -> str:
 class Signature:
     """Content of a .sig file.
 
-    The name is that of the signer's key. It is only a claim unless a trusted key has it.
+    The name is that of the signer's key, and only a claim unless a trusted key has it.
     """
 
     kind: str
@@ -124,7 +128,7 @@ class Signature:
 
     def fits(self, data: bytes) -> bool:
         """Return whether the holder of the key signed these bytes as a file of this kind."""
-        return is_signature(self.key, self.signature, signed_message(self.kind, data))
+        return is_valid_signature(self.key, self.signature, signed_message(self.kind, data))
 
     @property
     def fingerprint(self) -> str:

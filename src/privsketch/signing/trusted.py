@@ -15,7 +15,7 @@ from privsketch._base.errors import AccessError, FileError, ParameterError, Sign
 from privsketch._base.formats import read_file, write_file
 from privsketch.signing.documents import alike, fingerprint_digits
 from privsketch.signing.keys import PublicKey
-from privsketch.signing.signature import Signature, kind_of_file, signature_path, spoken
+from privsketch.signing.signature import Signature, digit_groups, kind_of_file, signature_path
 
 
 def verify(
@@ -70,7 +70,8 @@ def verified_bytes(
     signer = signer_of(data, signature, trusted, os.fspath(path), kind=kind)
     if signer is None:
         raise SignatureError(
-            f"{path}: signed by a key that is not trusted here, {spoken(signature.fingerprint)}"
+            f"{path}: signed by a key that is not trusted here, "
+            f"{digit_groups(signature.fingerprint)}"
         )
     return data, signer
 
@@ -144,8 +145,8 @@ def pin(key: PublicKey) -> Path:
             )
         if other.identity != key.identity and alike(other.name) == alike(key.name):
             raise SignatureError(
-                f"another key is pinned as {other.name!r}, {spoken(other.fingerprint)}; if its "
-                "holder has a new one, forget the old one first"
+                f"another key is pinned as {other.name!r}, {digit_groups(other.fingerprint)}; if "
+                "its holder has a new one, forget the old one first"
             )
     folder = pins_folder()
     try:

@@ -5,15 +5,15 @@ from .device import is_device_table as is_device_table
 from .files import expanded as expanded
 from .memory import Selection as Selection
 from .persons import Key as Key
-from .persons import SelectedRows as SelectedRows
+from .persons import RowSelection as RowSelection
 from .persons import row_hashes as row_hashes
 from .persons import selected_blocks as selected_blocks
 from .persons import text_hashes as text_hashes
 from .reading import count_records as count_records
 from .reading import read_blocks as read_blocks
 from .reading import read_parts as read_parts
-from .spill import KeptRows as KeptRows
 from .spill import Spill as Spill
+from .spill import StoredRows as StoredRows
 from .survey.bounds import FALSE_ALARM as FALSE_ALARM
 from .survey.bounds import N_CELLS as N_CELLS
 from .survey.bounds import cells_of as cells_of

@@ -72,7 +72,7 @@ class Spill:
             self._file = None
 
 
-class KeptRows:
+class StoredRows:
     """Blocks of records (n, dim) that can be gone through again and again, in their order."""
 
     def __init__(self, dim: int, memory: int | None = None) -> None:

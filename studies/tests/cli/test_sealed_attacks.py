@@ -18,7 +18,7 @@ from privsketch_studies.sealing import (
     make_ballot,
     signed_json,
     state_folder,
-    teller_slot,
+    teller_file,
     words_to_bytes,
 )
 from studies.tests.cli.test_sealed_commands import (
@@ -102,7 +102,7 @@ def test_a_state_from_before_the_study_does_not_accept_it_again(study):
     The teller's own signature lies beside the study.
     """
     for card in studies.SealedStudy.load("s.study").tellers:
-        teller_slot(card.study_key.fingerprint, "study").unlink()
+        teller_file(card.study_key.fingerprint, "study").unlink()
     told = refused(study, "study", "accept", "s.study", "--key", "a.key", code=INTEGRITY)
     assert "your signature is beside this study" in told
     assert "have the study made anew" in told

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch_studies.sealing import teller_slot
+from privsketch_studies.sealing import teller_file
 from tests import seams
 from tests.commands import BUDGET, INTEGRITY, USAGE, refused, run, succeeded
 
@@ -362,7 +362,7 @@ def test_one_list_for_a_study_key(study):
     assert Path("a.tally").read_bytes() == data
     key = ps.Key.load("a.study.key").fingerprint
     for name in ("use", "tally"):  # a restored backup
-        teller_slot(key, name).unlink()
+        teller_file(key, name).unlink()
     Path("s.closed").unlink()
     succeeded(*close(*(f"{name}.ballot" for name in HOLDERS[:3])))
     assert "has tallied another list" in refused(study, *tally("a", "--force"), code=INTEGRITY)

@@ -256,7 +256,7 @@ def test_the_page_of_a_study_says_what_is_expected_and_who_has_reported(world, n
     assert "There is nothing for you to do now" in text
     assert "epsilon = 1, delta = 1e-06" in text
     answer = north.post("/studies/heart/uploads", files=file)
-    assert answer.headers["location"].endswith("done=there")
+    assert answer.headers["location"].endswith("done=duplicate")
     total = north.get("/studies/heart/total.sketch")
     assert total.content == world.ask("north", "GET", "/studies/heart/total").content
     assert north.get("/studies/heart/design.json").content == DESIGN.to_bytes()

@@ -234,7 +234,7 @@ def seal_at_once(people, study, ledgers, monkeypatch):
     from privsketch_studies.sealing import seal as module
 
     drawn, is_kept, ballots = threading.Barrier(2), threading.Event(), {}
-    draw, keep = module.sealed_sums, module.keep_once
+    draw, keep = module.sealed_sums, module.write_once
 
     def late_draw(*arguments):
         found = draw(*arguments)
@@ -242,7 +242,7 @@ def seal_at_once(people, study, ledgers, monkeypatch):
         return found
 
     def late_keep(path, content):
-        if path == module.ballot_slot(study.digest, people.holders[0].fingerprint):
+        if path == module.ballot_file(study.digest, people.holders[0].fingerprint):
             if threading.current_thread().name == "1":
                 is_kept.wait(60)
             found = keep(path, content)
@@ -254,7 +254,7 @@ def seal_at_once(people, study, ledgers, monkeypatch):
         ballots[number] = sealed_with(people, study, ledgers[number]).to_bytes()
 
     seams.set(monkeypatch, "seal.sealed_sums", late_draw)
-    seams.set(monkeypatch, "seal.keep_once", late_keep)
+    seams.set(monkeypatch, "seal.write_once", late_keep)
     threads = [threading.Thread(target=work, args=(n,), name=str(n)) for n in range(2)]
     for thread in threads:
         thread.start()

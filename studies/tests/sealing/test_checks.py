@@ -19,10 +19,10 @@ from privsketch_studies.sealing import (
     last_share,
     lists,
     make_ballot,
-    read_slot,
+    read_state,
     signed_json,
     splitting,
-    teller_slot,
+    teller_file,
     total_values,
     verdict_of,
     with_checks,
@@ -209,7 +209,7 @@ def test_what_is_no_ballot_is_named_before_a_key_is_used(people, study, ballots,
     for key in people.study_keys:  # whatever level it would add up
         with pytest.raises(StudyError, match=r"ballot of 'site 001'.*this ballot or a teller"):
             studies.tally(study, given, closed, key=key, checked=checked)
-        assert read_slot(teller_slot(key.fingerprint, "use")) is None
+        assert read_state(teller_file(key.fingerprint, "use")) is None
     closed = people.closed(study, given)
     assert list(closed.ballots) == [one.holder for one in (ballots[0], *ballots[2:])]
     total = total_values(study, people.tallies(study, given, closed))
@@ -225,7 +225,7 @@ def test_without_the_check_one_holder_ends_a_study(people, study, ballots, monke
     tallies = people.tallies(study, given, people.closed(study, given))
     with pytest.raises(MergeError, match="do not add up"):
         total_values(study, tallies)
-    assert all(read_slot(teller_slot(key.fingerprint, "use")) for key in people.study_keys)
+    assert all(read_state(teller_file(key.fingerprint, "use")) for key in people.study_keys)
 
 
 def test_a_single_large_word_with_right_check_words_passes(people, study, ballots):

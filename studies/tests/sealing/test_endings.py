@@ -13,8 +13,8 @@ from privsketch_studies import StudyError
 from privsketch_studies.sealing import (
     destroy,
     is_destroyed,
-    read_slot,
-    teller_slot,
+    read_state,
+    teller_file,
     total_values,
     void_study,
 )
@@ -172,7 +172,7 @@ def test_a_tally_that_is_kept_counts_though_its_use_is_lost(people, study, mailb
     """Part of the state is lost: no void is signed, and no other list gets the first one's."""
     closed, key = people.closed(study, [mailbox]), people.study_keys[0]
     first = people.tally(study, mailbox, closed, 0)
-    teller_slot(key.fingerprint, "use").unlink()
+    teller_file(key.fingerprint, "use").unlink()
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
     assert (tmp_path / "0.key").exists()
@@ -186,9 +186,9 @@ def test_a_key_whose_tally_was_brought_is_not_marked_void(people, study, mailbox
     tallies = tallied(people, study, mailbox)
     key = people.study_keys[0].fingerprint
     for name in ("use", "tally"):
-        teller_slot(key, name).unlink()
+        teller_file(key, name).unlink()
     destroy(study, study_key_files=[tmp_path / "0.key"], tallies=tallies)
-    assert read_slot(teller_slot(key, "use")) == b"list " + tallies[0].closed_list.encode()
+    assert read_state(teller_file(key, "use")) == b"list " + tallies[0].closed_list.encode()
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=None)
 

@@ -9,7 +9,13 @@ import pytest
 import privsketch_studies as studies
 from privsketch import AccessError, FileError
 from privsketch_studies import StudyError
-from privsketch_studies.sealing import keep_once, read_slot, slots_in, state_folder, teller_slot
+from privsketch_studies.sealing import (
+    read_state,
+    state_folder,
+    teller_file,
+    use_state_folder,
+    write_once,
+)
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
 from tests import seams
 
@@ -21,20 +27,20 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_first_one_stays():
-    slot = teller_slot("0" * 32, "use")
-    assert read_slot(slot) is None
-    assert keep_once(slot, b"first") == keep_once(slot, b"second") == read_slot(slot) == b"first"
+    slot = teller_file("0" * 32, "use")
+    assert read_state(slot) is None
+    assert write_once(slot, b"first") == write_once(slot, b"second") == read_state(slot) == b"first"
     assert slot.stat().st_mode & 0o777 == 0o600
     assert slot.parent.stat().st_mode & 0o077 == 0
     assert list(slot.parent.iterdir()) == [slot]
 
 
 def test_threads_agree_on_one():
-    slot, start, found = teller_slot("0" * 32, "use"), threading.Barrier(16), []
+    slot, start, found = teller_file("0" * 32, "use"), threading.Barrier(16), []
 
     def write(number):
         start.wait()
-        found.append(keep_once(slot, b"%d" % number))
+        found.append(write_once(slot, b"%d" % number))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(16)]
     for thread in threads:
@@ -73,40 +79,40 @@ def test_file_systems_without_links(monkeypatch):
         raise OSError("no links here")
 
     seams.set(monkeypatch, "once.os.link", refuse)
-    slot = teller_slot("0" * 32, "use")
-    assert keep_once(slot, b"first") == keep_once(slot, b"second") == b"first"
+    slot = teller_file("0" * 32, "use")
+    assert write_once(slot, b"first") == write_once(slot, b"second") == b"first"
 
 
 def test_half_a_file_counts():
-    slot = teller_slot("0" * 32, "use")
-    keep_once(slot, b"first")
+    slot = teller_file("0" * 32, "use")
+    write_once(slot, b"first")
     for damaged in (b"", b"fi", slot.read_bytes()[:-1], b"x" + slot.read_bytes()):
         slot.write_bytes(damaged)
         with pytest.raises(FileError, match="counts as done"):
-            keep_once(slot, b"second")
+            write_once(slot, b"second")
 
 
 def test_a_folder_that_cannot_be_written(home):
     home.mkdir()
     (home / "sealed").write_text("a file in the way")
     with pytest.raises(AccessError):
-        keep_once(teller_slot("0" * 32, "use"), b"first")
+        write_once(teller_file("0" * 32, "use"), b"first")
 
 
 def test_names_of_new_folders_are_on_disk_too(monkeypatch, home):
     """A file in a folder whose name is lost with the power would be lost with it."""
     synced = []
     seams.set(monkeypatch, "once.sync_folder", lambda folder: synced.append(folder))
-    slot = teller_slot("0" * 32, "use")
-    keep_once(slot, b"first")
+    slot = teller_file("0" * 32, "use")
+    write_once(slot, b"first")
     assert synced == [home.parent, home, home / "sealed", slot.parent]
-    keep_once(teller_slot("1" * 32, "use"), b"first")
+    write_once(teller_file("1" * 32, "use"), b"first")
     assert synced[4:] == [slot.parent]
 
 
 def test_where_it_is_kept(monkeypatch, tmp_path, home):
     assert state_folder() == home / "sealed"
-    with slots_in(tmp_path):
+    with use_state_folder(tmp_path):
         assert state_folder() == tmp_path
     monkeypatch.delenv("PRIVSKETCH_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -135,13 +141,13 @@ def test_a_holder_that_trusts_nobody_becomes_a_teller():
 
 def test_a_name_that_is_found_is_on_disk_before_anything_depends_on_it(monkeypatch):
     """Whoever wrote it may have been stopped before the folder was; or is about to write it."""
-    slot = teller_slot("0" * 32, "use")
-    keep_once(slot, b"first")
+    slot = teller_file("0" * 32, "use")
+    write_once(slot, b"first")
     synced = []
     seams.set(monkeypatch, "once.sync_folder", synced.append)
-    assert keep_once(slot, b"second") == b"first"
+    assert write_once(slot, b"second") == b"first"
     assert synced == [slot.parent]
     found = iter([None, b"first"])  # another process comes in between
-    seams.set(monkeypatch, "once.read_slot", lambda path: next(found))
-    assert keep_once(slot, b"second") == b"first"
+    seams.set(monkeypatch, "once.read_state", lambda path: next(found))
+    assert write_once(slot, b"second") == b"first"
     assert synced == [slot.parent] * 2

@@ -17,11 +17,11 @@ from privsketch_studies.sealing import (
     ShareId,
     as_words,
     last_share,
-    read_slot,
+    read_state,
     splitting,
     state_folder,
     teller_card,
-    teller_slot,
+    teller_file,
     total_values,
     words_from_bytes,
 )
@@ -155,7 +155,7 @@ def test_a_second_tally_would_show_two_ballots():
         people.tallies(study, ballots, lists[1])
     for key in people.study_keys:
         for name in ("use", "tally"):
-            teller_slot(key.fingerprint, name).unlink()
+            teller_file(key.fingerprint, name).unlink()
     totals.append(total_values(study, people.tallies(study, ballots, lists[1])).values)
     level = study.sharing.level_of(3)
     with np.errstate(over="ignore"):
@@ -192,9 +192,11 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
         check_ballots(study, ballots, key=people.study_keys[0])
     # Another card for the same key is no birth either.
     teller_card(GAUSSIAN, people.tellers[0], people.study_keys[0].public)
-    assert read_slot(teller_slot(people.study_keys[0].fingerprint, "born")) is None
+    assert read_state(teller_file(people.study_keys[0].fingerprint, "born")) is None
     for module in ("study", "once"):
-        monkeypatch.setattr(f"privsketch_studies.sealing.{module}.require_born", lambda key: None)
+        monkeypatch.setattr(
+            f"privsketch_studies.sealing.{module}.require_made_here", lambda key: None
+        )
     with pytest.raises(StudyError, match="your signature is beside this study"):
         study.accept(people.tellers[0])
     again = studies.SealedStudy.from_bytes(study.to_bytes())

@@ -135,7 +135,7 @@ class StudyMachine(RuleBasedStateMachine):
     def other_use(self, teller, chosen):
         """Whether a file says that the key is used, and not for this list."""
         key = self.people.study_keys[teller].fingerprint
-        use = once.read_slot(once.teller_slot(key, "use"))
+        use = once.read_state(once.teller_file(key, "use"))
         return use is not None and use != b"list " + self.lists[chosen].digest.encode()
 
     @precondition(lambda self: self.n_tallies >= 4)  # else there is nothing left to do
@@ -247,7 +247,7 @@ def test_a_process_that_is_killed_leaves_one_list_at_most(
             os._exit(0)
     os.waitpid(child, 0)
     published = output.read_bytes() if output.exists() else None
-    use = once.read_slot(once.teller_slot(terms["key"].fingerprint, "use"))
+    use = once.read_state(once.teller_file(terms["key"].fingerprint, "use"))
     assert (use is None) == (which == 0 and lines <= 0)
     if use is None:
         assert published is None

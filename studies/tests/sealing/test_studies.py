@@ -19,7 +19,7 @@ from privsketch_studies.sealing import (
     settle,
     signed_json,
     teller_card,
-    teller_slot,
+    teller_file,
     total_values,
     void_study,
     with_checks,
@@ -506,7 +506,7 @@ def test_the_list_is_on_disk_before_words_are_added_up(people, study, ballots, m
     summed = module._add_up
 
     def spy(*arguments):
-        seen.append(once.read_slot(once.teller_slot(key.fingerprint, "use")))
+        seen.append(once.read_state(once.teller_file(key.fingerprint, "use")))
         return summed(*arguments)
 
     seams.set(monkeypatch, "sealing.tally.add_up", spy)
@@ -581,7 +581,7 @@ def test_a_teller_looks_into_the_mailbox_first(people, study, ballots, tmp_path,
     first.save(tmp_path / "a.tally")
     (tmp_path / "junk.tally").write_bytes(b"junk")
     for name in ("use", "tally"):
-        teller_slot(key.fingerprint, name).unlink()
+        teller_file(key.fingerprint, name).unlink()
     with pytest.raises(StudyError, match="has tallied another list"):
         studies.tally(study, ballots, other, key=key, mailbox=tmp_path)
     again = studies.tally(study, [], closed, key=key, mailbox=tmp_path)
@@ -590,7 +590,7 @@ def test_a_teller_looks_into_the_mailbox_first(people, study, ballots, tmp_path,
 
 def test_damaged_state_counts_as_used(people, study, ballots):
     key = people.study_keys[0]
-    teller_slot(key.fingerprint, "use").write_bytes(b"half a fi")
+    teller_file(key.fingerprint, "use").write_bytes(b"half a fi")
     with pytest.raises(FileError, match="counts as done"):
         people.tally(study, ballots, people.closed(study, ballots), 0)
 
@@ -881,7 +881,7 @@ def test_a_teller_finds_its_own_tally_before_it_says_void(people, study, ballots
     """Planted: a state that has forgotten the tally."""
     people.tally(study, ballots, people.closed(study, ballots), 0).save(tmp_path / "a.tally")
     for name in ("use", "tally"):
-        teller_slot(people.study_keys[0].fingerprint, name).unlink()
+        teller_file(people.study_keys[0].fingerprint, name).unlink()
     with pytest.raises(StudyError, match=r"a\.tally: a tally of this study key"):
         void_study(study, key=people.tellers[0], study_key_file=None, mailbox=tmp_path)
 
@@ -892,7 +892,7 @@ def test_a_teller_finds_its_own_tally_under_any_name(people, study, ballots, tmp
     first = people.tally(study, ballots, closed, 0)
     first.save(tmp_path / "a.tally.txt")
     for name in ("use", "tally"):
-        teller_slot(people.study_keys[0].fingerprint, name).unlink()
+        teller_file(people.study_keys[0].fingerprint, name).unlink()
     void = {"key": people.tellers[0], "study_key_file": None}
     with pytest.raises(StudyError, match=r"a\.tally\.txt: a tally of this study key"):
         void_study(study, **void, mailbox=tmp_path)

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from privsketch.cli.shell.answer import readable
-from privsketch.cli.shell.stopping import NOTHING, Stop
+from privsketch.cli.shell.stopping import NOTHING_SPENT, Stop
 
 EXIT_CODES = {
     "interrupted": 1,
@@ -51,15 +51,15 @@ class Failure:
         from privsketch._base.errors import PrivsketchError
 
         spending = stop.spending
-        sentence = NOTHING if spending is None else spending.sentence()
+        sentence = NOTHING_SPENT if spending is None else spending.sentence()
         counts = spending is not None and spending.counts
         click_error = None
-        if stop.was_asked or isinstance(error, KeyboardInterrupt | click.Abort):
+        if stop.was_signalled or isinstance(error, KeyboardInterrupt | click.Abort):
             # A library may have turned the interrupt into another error.
             kind, message = "interrupted", "interrupted"
         elif isinstance(error, PrivsketchError):
             kind, message = error.kind, error.rendered(shell_words(command))
-            message = message.removesuffix(f"; {NOTHING}")  # `sentence` says so for all errors
+            message = message.removesuffix(f"; {NOTHING_SPENT}")  # `sentence` says so
         elif isinstance(error, click.ClickException):
             kind, message, click_error = "usage", error.format_message(), error
         elif isinstance(error, OSError) and error.errno is not None:

@@ -32,12 +32,12 @@ def is_standard(path: Path | None) -> bool:
 
 
 def source_name(source: str | None, output: Path) -> str | None:
-    """Return the name of the records: `source`, or that of the output; None for neither."""
+    """Return `source`, or else the stem of the output file; None for standard output."""
     return source or (None if is_standard(output) else output.stem)
 
 
 def say(text: str, output: Path | None) -> None:
-    """Print text on standard output, or on standard error if the result goes there."""
+    """Print text to standard output, or to standard error if the result goes there."""
     answer.say(text, err=is_standard(output))
 
 
@@ -49,9 +49,9 @@ def say_cautions(
     *,
     width: int | None = None,
 ) -> list[str]:
-    """Print cautions about what was stated on standard error, and return them.
+    """Print cautions about the stated facts to standard error, and return them.
 
-    Lines are wrapped at `width`, if that is stated.
+    Lines are wrapped at `width`, if it is given.
     """
     from privsketch.design.cautions import stated_cautions
 
@@ -62,13 +62,13 @@ def say_cautions(
 
 
 def caution(text: str, *, width: int | None = None) -> None:
-    """Print a caution on standard error, and add it to the answer."""
-    line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
+    """Print a caution to standard error, and add it to the answer."""
+    line = f"careful     {text}" if width is None else wrap_text(text, "careful", 12, width)
     click.echo(answer.readable(line), err=True)
     answer.remark("cautions", text)
 
 
-def filled(text: str, heading: str, indent: int, width: int) -> str:
+def wrap_text(text: str, heading: str, indent: int, width: int) -> str:
     """Wrap text beside a heading, in lines of at most `width` characters."""
     return textwrap.fill(
         text,
@@ -79,17 +79,20 @@ def filled(text: str, heading: str, indent: int, width: int) -> str:
     )
 
 
-def say_source(source: str | None, output: Path, what: str) -> None:
-    """Note how the source was named, if the caller did not name it."""
+def say_source(source: str | None, output: Path, release: str) -> None:
+    """Print a note on the source's name, if the caller did not choose it.
+
+    `release` is the beginning of a phrase that these records end: "sketch of".
+    """
     if source is None and is_standard(output):
         note(
-            f"the source has a random name: another {what} these records costs again, and nobody "
-            "can tell; name them with --source",
+            f"the source has a random name: another {release} these records costs again, and "
+            "nobody can see that; name them with --source",
             output,
         )
     elif source is None:
         note(
-            f"the source is named after the output, {output.stem}: another {what} "
+            f"the source is named after the output, {output.stem}: another {release} "
             "these records, whatever its name, costs again",
             output,
         )
@@ -107,10 +110,10 @@ def write(
     """Save a result to its file, or write it to standard output.
 
     `begin` is called before the first byte goes to standard output: from then on someone may have
-    read it, even if the rest fails.
+    read it, even if writing the rest fails.
     """
     if not is_standard(output):
-        _forget_signature(output)
+        _remove_signature(output)
         save(output)
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -126,18 +129,20 @@ def write(
         sys.stdout.buffer.flush()
 
 
-def _forget_signature(output: Path) -> None:
-    """Remove the signature of the file that a result replaces; it would not fit the new one."""
+def _remove_signature(output: Path) -> None:
+    """Remove the signature of a file that a result replaces; it does not match the result."""
     from privsketch._base.errors import AccessError
     from privsketch.signing.signature import signature_path
 
     try:
         signature_path(output).unlink(missing_ok=True)
     except OSError as error:
-        raise AccessError(f"{signature_path(output)}: {error.strerror or 'in the way'}") from None
+        raise AccessError(
+            f"{signature_path(output)}: {error.strerror or 'cannot be removed'}"
+        ) from None
 
 
-def several(number: int, noun: str, plural: str | None = None) -> str:
+def count_text(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, in the plural unless the number is 1."""
     if number == 1:
         return f"1 {noun}"
@@ -149,7 +154,7 @@ def say_written(output: Path) -> None:
     say(f"written to {'standard output' if is_standard(output) else output}", output)
 
 
-def require_free(path: Path, force: bool, reason: str) -> None:
+def require_available(path: Path, force: bool, reason: str) -> None:
     """Refuse an output that cannot be written or would replace a file."""
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import require_writable
@@ -165,16 +170,16 @@ def require_free(path: Path, force: bool, reason: str) -> None:
         return
     require_writable(path)
     if path.exists() and not force:
-        raise AccessError(f"{path} exists; {reason} (--force if that is meant)")
+        raise AccessError(f"{path} exists; {reason} (--force replaces it)")
     signature = signature_path(path)
     if os.path.lexists(signature):
         require_writable(signature)  # it will be removed
         if not force:
-            raise AccessError(f"{signature} exists; it signs another file (--force to lose it)")
+            raise AccessError(f"{signature} exists; it signs another file (--force removes it)")
 
 
 def file_kind(path: Path) -> str | None:
-    """Return the kind of a file of privsketch; None for other files, pipes, and no file."""
+    """Return the kind of a privsketch file; None for other files, pipes and missing files."""
     from privsketch._base.errors import FileError
     from privsketch._base.files import kind_of
     from privsketch._base.formats import MAX_JSON_BYTES, beginning_of
@@ -193,8 +198,8 @@ def require_empty(folder: Path, reason: str) -> None:
         raise AccessError(f"{folder}: not empty; {reason}, so use a new folder")
 
 
-def require_apart(stated: TableOptions, outputs: Sequence[Path]) -> None:
-    """Refuse an output that is one of the inputs, lies among them, or is another output."""
+def require_distinct(stated: TableOptions, outputs: Sequence[Path]) -> None:
+    """Refuse an output that is also an input or another output, or in a folder of inputs."""
     from privsketch._base.errors import AccessError
 
     all_files = [path.resolve() for path in (*stated.table.all_files, *outputs)]
@@ -203,9 +208,9 @@ def require_apart(stated: TableOptions, outputs: Sequence[Path]) -> None:
         if is_standard(path):
             continue
         if all_files.count(path.resolve()) > 1:
-            raise AccessError(f"{path}: given twice; records and results need a file each")
+            raise AccessError(f"{path}: given twice; every input and output needs its own file")
         if path.resolve().parent in folders:
-            raise AccessError(f"{path}: in a folder of records, of which it would be one next time")
+            raise AccessError(f"{path}: in a folder of records; the next run would read it as one")
 
 
 def required_output(output: Path | None) -> Path:
@@ -215,9 +220,9 @@ def required_output(output: Path | None) -> Path:
     return output
 
 
-def require_file(path: Path | None, why: str) -> None:
+def require_file(path: Path | None, reason: str) -> None:
     """Refuse standard output for a result that must be a file."""
     from privsketch._base.errors import ParameterError
 
     if is_standard(path):
-        raise ParameterError(f"-: {why}; give the name of a file")
+        raise ParameterError(f"-: {reason}; name a file")

@@ -138,7 +138,7 @@ def checked_bytes(
     If there are `keys`, one of them must have signed the file.
     """
     from privsketch._base.formats import read_file
-    from privsketch.signing.signature import Signature, signature_path, spoken
+    from privsketch.signing.signature import Signature, digit_groups, signature_path
     from privsketch.signing.trusted import pinned_keys, signer_of, verified_bytes
 
     if keys:
@@ -150,7 +150,8 @@ def checked_bytes(
         return data, None
     signer = signer_of(data, signature, pinned, str(path), kind=kind)
     if signer is None:
-        caution(f"{path} is signed by a key that is not pinned, {spoken(signature.fingerprint)}")
+        fingerprint = digit_groups(signature.fingerprint)
+        caution(f"{path} is signed by a key that is not pinned, {fingerprint}")
     return data, signer
 
 

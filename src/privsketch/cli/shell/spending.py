@@ -18,7 +18,7 @@ import click
 
 from privsketch.cli.shell.answer import answer, readable, wants_json
 from privsketch.cli.shell.output import note
-from privsketch.cli.shell.stopping import NOTHING, Stop
+from privsketch.cli.shell.stopping import NOTHING_SPENT, Stop
 
 _COUNTS = "the budget counts as spent"
 
@@ -74,7 +74,7 @@ class Spending:
             return f"nothing was written, but a ledger may have an entry for it: {_COUNTS}"
         if self.counts:
             return f"nothing was written, but noisy numbers may have been made: {_COUNTS}"
-        return NOTHING
+        return NOTHING_SPENT
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTHING = "nothing was spent"
-_EARLY = (
+NOTHING_SPENT = "nothing was spent"
+_EARLY_ANSWER = (
     '{"command": null, "error": {"kind": "interrupted", "exit_code": 1, '
     '"message": "interrupted", "spent": "nothing"}}\n'
 )
@@ -27,44 +27,44 @@ _EARLY = (
 class Stop:
     """Signal handler of a process, whose reaction depends on the phase of the command.
 
-    "early": nothing was begun, and the process exits at once. "working": KeyboardInterrupt.
-    "ending": signals are ignored, and the command finishes.
+    "early": nothing has begun, and the process exits at once. "working": KeyboardInterrupt is
+    raised. "ending": signals are ignored, and the command finishes.
     """
 
     def __init__(self, phase: Literal["early", "working"] = "working") -> None:
         self.phase: Literal["early", "working", "ending"] = phase
-        self.was_asked = False
+        self.was_signalled = False
         self.spending: Any = None  # `Spending` of a command that can spend
 
     def __call__(self, number: int, frame: Any) -> None:
         """Handle a signal."""
         if self.phase == "ending":
             return
-        self.was_asked = True
+        self.was_signalled = True
         if self.phase == "early":
-            # Half-done imports cannot handle an exception.
-            os.write(sys.stderr.fileno(), f"Aborted! {NOTHING}\n".encode())
+            # An import in progress cannot handle an exception.
+            os.write(sys.stderr.fileno(), f"Aborted! {NOTHING_SPENT}\n".encode())
             if "--json" in sys.argv:
-                os.write(sys.stdout.fileno(), _EARLY.encode())
+                os.write(sys.stdout.fileno(), _EARLY_ANSWER.encode())
             os._exit(1)
         raise KeyboardInterrupt
 
-    def require_going(self) -> None:
-        """Raise KeyboardInterrupt if a signal arrived whose first exception was lost."""
-        if self.was_asked:
+    def raise_if_stopped(self) -> None:
+        """Raise KeyboardInterrupt if a signal has arrived; its first exception may be lost."""
+        if self.was_signalled:
             raise KeyboardInterrupt
 
     def finish(self) -> None:
-        """Stop here or not at all: from now on the result is written, and signals are ignored."""
+        """Ignore signals from now on; raise KeyboardInterrupt if one has already arrived."""
         self.phase = "ending"
-        self.require_going()
+        self.raise_if_stopped()
 
     def install(self) -> dict[signal.Signals, Any]:
         """Install the handler, and return the previous ones by signal. Main thread only.
 
         Signals that the shell told the job to ignore stay ignored.
         """
-        handled = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         return {number: signal.signal(number, self) for number in handled}
 
 
@@ -79,11 +79,11 @@ def stoppable(stop: Stop | None) -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = stop.install()
+    previous = stop.install()
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
@@ -104,7 +104,7 @@ def run() -> None:
         main(obj=stop)
     finally:
         # At shutdown Python restores the default handlers. A signal would then end the process with
-        # an exit code of failure, though its result was written.
+        # a failure exit code, although the result was written.
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         _discard_stderr()

@@ -1,6 +1,6 @@
 """Disjoint boxes that fill a domain, with noisy counts of records, and Gaussian masses in them.
 
-A record touches one box, so one noisy histogram suffices as the release of a table of few columns
+A record is in one box, so one noisy histogram suffices as the release of a table of few columns
 (docs/theory.md describes the mechanism). Boxes are the cells of a regular grid, or of a grid whose
 heavy cells were divided further.
 
@@ -8,7 +8,7 @@ The mass of an axis-parallel Gaussian in a box is a product over axes of differe
 functions. Boxes share intervals: a grid of g^d cells has d g of them. Masses of all cells are
 therefore products of few numbers, and sums over cells are computed axis by axis. The outermost
 intervals reach to infinity, because they count the records outside the domain: all masses of a
-component add up to one. Rows are components; the last one is the even background.
+component add up to one. Rows are components; the last row is the uniform background.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from privsketch._base.types import Floats, Indices
 from privsketch.features.cells import axis_edges
 from privsketch.sketching.sketch import Sketch
 
-_LIKE_GAUSSIAN = 100  # draws of Laplace noise whose sum is practically Gaussian
+_GAUSSIAN_DRAWS = 100  # of Laplace noise, whose sum is practically Gaussian
 _ROOT = 1 / math.sqrt(2 * math.pi)
 MAX_STANDARDISED = 40.0  # widths from the center at which densities are zero
-_LARGE_BLOCKS = 200  # boxes of an average grid from which on a loop over grids is faster
+_MIN_BLOCK_BOXES = 200  # mean number per grid above which a loop over grids is faster
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class Boxes:
 
     @property
     def centers(self) -> Floats:
-        """(n_boxes, dim) middles of the boxes."""
+        """(n_boxes, dim) centers of the boxes."""
         return np.asarray((self.low + self.high) / 2)
 
     @property
     def shares(self) -> Floats:
-        """(n_boxes,) volumes, as shares of the domain's."""
+        """(n_boxes,) volumes, as shares of the volume of the domain."""
         extent = self.high.max(axis=0) - self.low.min(axis=0)
         return np.asarray(np.prod((self.high - self.low) / extent, axis=1))
 
@@ -91,7 +91,7 @@ def grid_corners(edges: Sequence[Floats]) -> tuple[Floats, Floats]:
     """Return lower and upper corners, (n_boxes, dim), of the cells of a grid in C order."""
     low, high = (
         np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(edges))
-        for ends in ([along[:-1] for along in edges], [along[1:] for along in edges])
+        for ends in ([values[:-1] for values in edges], [values[1:] for values in edges])
     )
     return low, high
 
@@ -107,7 +107,7 @@ def boxes_of(sketch: Sketch) -> Boxes:
         high,
         counts,
         np.full(len(counts), sketch.noise_variance),
-        n_noises=len(sketch.ids) if design.noise == "laplace" else _LIKE_GAUSSIAN,
+        n_noises=len(sketch.ids) if design.noise == "laplace" else _GAUSSIAN_DRAWS,
         shape=shape,
         total=None if design.count == "omitted" else sketch.n_records,
     )
@@ -124,16 +124,16 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Partition:
-    """Boxes by the different intervals they have along each axis.
+    """Boxes as products of distinct intervals along the axes.
 
-    Intervals and edges of all axes come one after the other, so that one call serves all axes.
+    Intervals and edges of all axes are concatenated, so that one call serves all axes.
 
     Attributes
     ----------
     low, high : (dim,) float64
         The domain.
     edges : (n_edges,) float64
-        Ends of intervals; those at the edge of the domain are infinite.
+        Ends of intervals; those at the border of the domain are infinite.
     edge_axis : (n_edges,) intp
         Axis of each edge.
     first, last : (n_intervals,) intp
@@ -177,11 +177,11 @@ class Partition:
         """Return the columns of the intervals of each axis."""
         return [values[:, i:j] for i, j in pairwise(self.begins)]
 
-    def along_axes(self, values: Floats) -> Floats:
+    def axis_sums(self, values: Floats) -> Floats:
         """Return (rows, dim) sums over the intervals of each axis."""
         return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
 
-    def _even(self) -> Floats:
+    def _uniform(self) -> Floats:
         """Return the share of every interval in the domain, (n_intervals,)."""
         extent = np.repeat(self.high - self.low, np.diff(self.begins))
         return (self.upper - self.lower) / extent
@@ -195,7 +195,7 @@ class Partition:
         masses = np.empty((len(centers) + 1, len(self.first)))
         below = ndtr(self._standardised(centers, widths))
         np.subtract(below[:, self.last], below[:, self.first], out=masses[:-1])
-        masses[-1] = self._even()
+        masses[-1] = self._uniform()
         return masses
 
     def slopes(self, centers: Floats, widths: Floats) -> Slopes:
@@ -204,13 +204,13 @@ class Partition:
         density = _ROOT * np.exp(-0.5 * z * z)
         by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
         masses = np.zeros((3, len(centers) + 1, len(self.first)))
-        for kind, values in enumerate(by_edge):
-            np.subtract(values[:, self.last], values[:, self.first], out=masses[kind, :-1])
-        masses[0, -1] = self._even()
+        for index, values in enumerate(by_edge):
+            np.subtract(values[:, self.last], values[:, self.first], out=masses[index, :-1])
+        masses[0, -1] = self._uniform()
         return Slopes(*masses)
 
     def first_moments(self, centers: Floats, widths: Floats) -> Floats:
-        """Return integrals of the coordinate over intervals; clipped mass counts at the edge."""
+        """Return integrals of the coordinate over intervals; clipped mass counts at the border."""
         axis = np.repeat(np.arange(len(self.low)), np.diff(self.begins))
         mean, width = centers[:, axis], widths[:, axis]
         begin, end = (self.lower - mean) / width, (self.upper - mean) / width
@@ -222,7 +222,7 @@ class Partition:
         integrals[:-1] += np.where(outermost, below * self.lower, 0.0)
         outermost = np.isposinf(self.edges[self.last])
         integrals[:-1] += np.where(outermost, above * self.upper, 0.0)
-        integrals[-1] = self._even() * (self.lower + self.upper) / 2
+        integrals[-1] = self._uniform() * (self.lower + self.upper) / 2
         return integrals
 
     def rows(self, factors: Floats) -> Floats:
@@ -230,7 +230,7 @@ class Partition:
         parts = self.by_axis(factors)
         if self.shape is not None:
             return _products(parts)
-        return reduce(np.multiply, self._at_boxes(parts)).T
+        return reduce(np.multiply, self._box_factors(parts)).T
 
     def sums(self, weights: Floats, factors: Floats) -> Floats:
         """Return the mass of all components together in every box, (n_boxes,)."""
@@ -238,10 +238,10 @@ class Partition:
         if self.shape is not None:
             return _sums_of_grid(weights, parts)
         if not self.blocks:
-            return np.asarray(reduce(np.multiply, self._at_boxes(parts)) @ weights)
+            return np.asarray(reduce(np.multiply, self._box_factors(parts)) @ weights)
         masses = np.empty(self.n_boxes)
         for block in self.blocks:
-            masses[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.cells]
+            masses[block.boxes] = _sums_of_grid(weights, block.columns(parts))[block.cells]
         return masses
 
     def gram(self, information: Floats, factors: Floats) -> Floats:
@@ -258,7 +258,7 @@ class Partition:
             return np.asarray((rows * information) @ rows.T)
         products = np.zeros((len(factors), len(factors)))
         for block in self.blocks:
-            products += _gram_of_grid(block.table(information), block.of(parts))
+            products += _gram_of_grid(block.table(information), block.columns(parts))
         return products
 
     def contract(self, values: Floats, factors: Floats) -> Floats:
@@ -272,15 +272,15 @@ class Partition:
             return np.hstack(_contract_grid(values, parts))
         if self.blocks:
             return self._contract_blocks(values, parts)
-        at_boxes = self._at_boxes(parts)
+        box_factors = self._box_factors(parts)
         sums = []
-        for d, members in enumerate(self._members):
-            other_axes = [factor for e, factor in enumerate(at_boxes) if e != d]
-            product = np.broadcast_to(values[:, None], at_boxes[0].shape)
-            sums.append((members @ reduce(np.multiply, other_axes, product)).T)
+        for d, incidence in enumerate(self._incidence):
+            other_axes = [factor for e, factor in enumerate(box_factors) if e != d]
+            product = np.broadcast_to(values[:, None], box_factors[0].shape)
+            sums.append((incidence @ reduce(np.multiply, other_axes, product)).T)
         return np.hstack(sums)
 
-    def _at_boxes(self, parts: list[Floats]) -> list[Floats]:
+    def _box_factors(self, parts: list[Floats]) -> list[Floats]:
         """Return the factors of the boxes along each axis, (n_boxes, rows)."""
         return [
             np.ascontiguousarray(part.T)[interval]
@@ -288,8 +288,8 @@ class Partition:
         ]
 
     @cached_property
-    def _members(self) -> list[csr_array]:
-        """For each axis (n_intervals, n_boxes) ones where a box has the interval."""
+    def _incidence(self) -> list[csr_array]:
+        """Incidence matrix (n_intervals, n_boxes) of each axis: 1 where a box has the interval."""
         boxes = np.arange(self.n_boxes)
         return [
             csr_array((np.ones(self.n_boxes), (interval, boxes)), shape=(int(size), self.n_boxes))
@@ -300,9 +300,9 @@ class Partition:
         """Return the sums of `contract`, computed grid by grid."""
         totals = [np.zeros_like(part) for part in parts]
         for block in self.blocks:
-            sums = _contract_grid(block.table(values), block.of(parts))
-            for axis, (along, values_along) in enumerate(zip(block.intervals, sums, strict=True)):
-                totals[axis][:, along] += values_along  # no grid has an interval twice
+            sums = _contract_grid(block.table(values), block.columns(parts))
+            for axis, (intervals, axis_sums) in enumerate(zip(block.intervals, sums, strict=True)):
+                totals[axis][:, intervals] += axis_sums  # no grid has an interval twice
         return np.hstack(totals)
 
 
@@ -331,14 +331,14 @@ class Block:
         entries[self.cells] = values[self.boxes]
         return entries
 
-    def of(self, parts: list[Floats]) -> list[Floats]:
+    def columns(self, parts: list[Floats]) -> list[Floats]:
         """Return the columns of the grid's intervals."""
-        return [part[:, along] for part, along in zip(parts, self.intervals, strict=True)]
+        return [part[:, columns] for part, columns in zip(parts, self.intervals, strict=True)]
 
 
 def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
     """Return the grids of the boxes if a loop over grids is faster than one over boxes."""
-    if boxes.dim == 1 or boxes.n_boxes < _LARGE_BLOCKS * len(boxes.grids):
+    if boxes.dim == 1 or boxes.n_boxes < _MIN_BLOCK_BOXES * len(boxes.grids):
         return ()
     return tuple(_block(grid, index) for grid in boxes.grids)
 
@@ -346,20 +346,20 @@ def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
 def _block(grid: Indices, index: list[Indices]) -> Block:
     cells = np.flatnonzero(grid.reshape(-1) >= 0)
     intervals = []
-    for axis, along in enumerate(index):
+    for axis, box_intervals in enumerate(index):
         rows = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
-        # Any box of a slice gives its interval; a slice without boxes may have any free one.
+        # Any box of a slice gives its interval; a slice without boxes may have any free interval.
         slice_box = rows.max(axis=1)
-        interval = np.where(slice_box >= 0, along[slice_box], -1)
+        interval = np.where(slice_box >= 0, box_intervals[slice_box], -1)
         missing = np.flatnonzero(interval < 0)
-        free = np.setdiff1d(np.arange(along.max() + 1), interval)
+        free = np.setdiff1d(np.arange(box_intervals.max() + 1), interval)
         interval[missing] = free[: len(missing)]
         intervals.append(interval)
     return Block(tuple(intervals), grid.reshape(-1)[cells], cells, grid.size)
 
 
 def partition_of(boxes: Boxes) -> Partition:
-    """Return boxes by their intervals along each axis."""
+    """Return the distinct intervals of boxes along each axis."""
     low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
     columns, edges, index = [], [], []
     begins, edge_begins = [0], [0]
@@ -435,7 +435,7 @@ def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
 
 
 def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
-    """Return the sums of `_contract_grid` where each row has values of its own."""
+    """Return the sums of `_contract_grid`, where each row has its own values."""
     if len(factors) == 1:
         return [values]
     half = len(factors) // 2

@@ -33,12 +33,12 @@ from privsketch.learning.cells.fit import (
     criterion,
     likelihood_of,
 )
-from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant
-from privsketch.learning.concerns import beyond_carried
+from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
+from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.lloyd import assign
 from privsketch.learning.problem import Atoms
-from privsketch.learning.uncertainty import no_knowledge
+from privsketch.learning.uncertainty import uniform_deviations
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
@@ -64,7 +64,7 @@ def kmeans_of_cells(
         require_cells(max_clusters, design.n_features, "max_clusters")
         n_clusters = choose_number(boxes, max_clusters, rng)
     require_cells(int(n_clusters), design.n_features, "n_clusters")
-    warn_of(beyond_carried(int(n_clusters), design))
+    warn_of(unsupported_clusters(int(n_clusters), design))
     solution = decode_cells(boxes, int(n_clusters), rng)
     half_widths = design.domain.half_widths
     errors = solution.standard_errors
@@ -73,7 +73,7 @@ def kmeans_of_cells(
         centers=solution.centers,
         records=solution.records,
         density=density_of(solution, half_widths),
-        errors=None if errors is None else np.minimum(errors, no_knowledge(half_widths)),
+        errors=None if errors is None else np.minimum(errors, uniform_deviations(half_widths)),
         residual=(solution.residual, solution.expected_residual, solution.residual_spread),
         decoder="cells",
     )
@@ -87,7 +87,7 @@ def density_of(solution: CellSolution, half_widths: Floats) -> Atoms:
     return Atoms(
         np.append(atoms.weights, max(solution.background, 0.0)),
         np.vstack([atoms.centers, np.zeros(len(half_widths))]),
-        np.vstack([atoms.axis_variances(), no_knowledge(half_widths) ** 2]),
+        np.vstack([atoms.axis_variances(), uniform_deviations(half_widths) ** 2]),
     )
 
 
@@ -176,7 +176,7 @@ def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> 
     A smaller number is as good if its criterion is worse by no more than chance explains.
     """
     with one_thread():
-        fits = search(boxes, max_clusters, rng, fewest=1)
+        fits = search(boxes, max_clusters, rng, min_size=1)
     scores = np.array([criterion(fit) for fit in fits])
     sizes = np.array([fit.components.size for fit in fits])
     explains = scores <= scores.min() + CRITERION_MARGIN
@@ -194,7 +194,7 @@ def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -
     """Return estimated records of each box, (n_boxes,): expected ones, corrected by the counts."""
     misses = boxes.counts - expected
     variance = boxes.variance + expected
-    clear = significant(boxes, misses, variance, rng, FALSE_SHARE)
+    clear = significant_estimate(boxes, misses, variance, rng, FALSE_SHARE)
     if misses.sum() ** 2 <= 2 * MIN_LOG_CHANCE * variance.sum():
         clear -= float(misses.sum()) * boxes.shares  # the fits' total is kept
     mean = np.maximum(expected + clear, 0.0)
@@ -297,7 +297,7 @@ def standard_errors(
     errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
     errors[records <= 0] = np.inf
     half_widths = (boxes.high.max(axis=0) - boxes.low.min(axis=0)) / 2
-    return np.asarray(np.minimum(errors, no_knowledge(half_widths)))
+    return np.asarray(np.minimum(errors, uniform_deviations(half_widths)))
 
 
 def shares_of_clusters(

@@ -133,8 +133,8 @@ def value_and_gradient(
     along = slice(0, partition.begins[1])  # any axis will do
     by_weight = np.einsum("ij,ij->i", sums[:, along], slopes.values[:, along])
     weights = components.weights[:-1, None]
-    by_center = weights * partition.along_axes(sums * slopes.by_center)[:-1]
-    by_log_width = weights * partition.along_axes(sums * slopes.by_log_width)[:-1]
+    by_center = weights * partition.axis_sums(sums * slopes.by_center)[:-1]
+    by_log_width = weights * partition.axis_sums(sums * slopes.by_log_width)[:-1]
     charge, slope = _shape_charge(np.log(components.widths / (partition.high - partition.low)))
     return value + charge, Components(by_weight, by_center, by_log_width + slope)
 
@@ -167,8 +167,8 @@ def _units(partition: Partition, likelihood: Likelihood, components: Components)
     of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[:, along], squares[:, along]) + tiny)
     # The center of a component without records is undetermined: noise gives it some.
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
-    centers = partition.along_axes(sums * slopes.by_center**2)[:-1]
-    widths = partition.along_axes(sums * slopes.by_log_width**2)[:-1]
+    centers = partition.axis_sums(sums * slopes.by_center**2)[:-1]
+    widths = partition.axis_sums(sums * slopes.by_log_width**2)[:-1]
     shortest = MAX_LOG_STEP * components.widths
     of_centers = inverse / np.sqrt(np.maximum(centers, (inverse / shortest) ** 2))
     of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / MAX_LOG_STEP) ** 2))

@@ -23,12 +23,10 @@ from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
 from privsketch.models.base import nearest
 
-MIN_LOG_CHANCE = 4.5  # -log of the chance of a noise of 3 deviations: larger differences count
-MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
-FIRST_DESCENT_ITERATIONS, DESCENT_ITERATIONS = (
-    60,
-    30,
-)  # iterations of the first descent, and of those after a step
+MIN_LOG_CHANCE = 4.5  # -log of the chance of noise of 3 deviations; more is significant
+MAX_TREES, MIN_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
+FIRST_DESCENT_ITERATIONS = 60
+DESCENT_ITERATIONS = 30  # after each step
 # Share of the components that a step removes, far from the requested number and near it.
 LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
 N_PATHS = 2  # paths from different starts
@@ -36,23 +34,24 @@ GUESS_ROUNDS = 5  # rounds of k-means for a start, which need not be exact
 MIN_SIZE_RATIO = 0.6  # components of the last fit over requested clusters
 # If the best fit needs a larger share of the first components, twice as many are tried.
 MAX_NEEDED_SHARE, N_DOUBLINGS = 0.75, 1
-# Components that are split at the end, each in turn, and rounds of it. Over 30 data sets, d = 2,
-# epsilon = 0.1, splits changed the log cost of equal Gaussians by -0.012 +- 0.010, of unequal ones
-# by +0.011 +- 0.007, of cities by +0.000 +- 0.003: python -m benchmarks constants learning N_SPLITS
+# Numbers of components that are split at the end, one at a time, and of such rounds. Over 30 data
+# sets, d = 2, epsilon = 0.1, splits changed the log cost of equal Gaussians by -0.012 +- 0.010, of
+# unequal ones by +0.011 +- 0.007, of cities by +0.000 +- 0.003: python -m benchmarks constants
+# learning N_SPLITS
 N_SPLITS = 3
 SPLIT_ROUNDS = 3  # a guard: python -m benchmarks constants learning SPLIT_ROUNDS
 # Offset and width of the halves in widths of the component: together they have its variance.
 SPLIT_OFFSET, SPLIT_WIDTH = 0.8, 0.6
 
 
-def significant(
+def significant_estimate(
     boxes: Boxes,
     values: Floats,
     variance: Floats,
     rng: np.random.Generator,
     false_share: float | None = None,
 ) -> Floats:
-    """Return a piecewise even estimate of values, (n_boxes,), that keeps significant differences.
+    """Return a piecewise uniform estimate of values, (n_boxes,), with significant differences only.
 
     The noise of many boxes together is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
     about exp(-x). The noise of a few is Laplace, and exceeds x times its scale with this chance.
@@ -61,14 +60,14 @@ def significant(
     `false_share` is the expected share of noise among the significant differences of a tree
     (Benjamini and Hochberg 1995). Without it, all of them have a chance below exp(-MIN_LOG_CHANCE).
     """
-    n_trees = int(np.clip(TREE_BOXES // len(values), FEWEST_TREES, MOST_TREES))
+    n_trees = int(np.clip(TREE_BOXES // len(values), MIN_TREES, MAX_TREES))
     totals = np.zeros(len(values))
     for _ in range(n_trees):
-        totals += _one_tree(boxes, values, variance, rng, false_share)
+        totals += _tree_estimate(boxes, values, variance, rng, false_share)
     return totals / n_trees
 
 
-def _one_tree(
+def _tree_estimate(
     boxes: Boxes,
     values: Floats,
     variance: Floats,
@@ -90,12 +89,12 @@ def _one_tree(
         scale *= np.maximum(share, 1 - share) ** 2
         levels.append((begin, cut, end, share, detail, _log_chances(detail, spread, scale)))
         begin, end, _ = _parts(begin, cut, end, detail, detail)
-    least = MIN_LOG_CHANCE
+    threshold = MIN_LOG_CHANCE
     if false_share is not None and levels:
-        least = _threshold(np.concatenate([level[-1] for level in levels]), false_share)
+        threshold = _threshold(np.concatenate([level[-1] for level in levels]), false_share)
     estimates = np.array([values.sum()])
     for begin, cut, end, share, detail, log_chance in levels:
-        first = estimates * share + np.where(log_chance > least, detail, 0.0)
+        first = estimates * share + np.where(log_chance > threshold, detail, 0.0)
         _, _, estimates = _parts(begin, cut, end, first, estimates - first)
     result = np.empty(len(values))
     result[order] = estimates
@@ -113,21 +112,22 @@ def _threshold(log_chances: Floats, false_share: float) -> float:
     """Return the -log chance beyond which about `false_share` of the differences are noise."""
     tested = np.sort(log_chances[log_chances > 0])[::-1]
     n = len(tested)
-    enough = np.flatnonzero(tested > np.log(n / (false_share * np.arange(1, n + 1))))
-    return math.log(n / (false_share * (enough[-1] + 1))) if len(enough) else np.inf
+    passing = np.flatnonzero(tested > np.log(n / (false_share * np.arange(1, n + 1))))
+    return math.log(n / (false_share * (passing[-1] + 1))) if len(passing) else np.inf
 
 
 def _parts(
     begin: Indices, cut: Indices, end: Indices, first: Floats, second: Floats
 ) -> tuple[Indices, Indices, Floats]:
-    """Return both parts of every run of boxes, in their order, without empty ones."""
+    """Return the two parts of every run of boxes, in order, without empty parts."""
     begins, ends = np.stack([begin, cut], axis=1).ravel(), np.stack([cut, end], axis=1).ravel()
-    full = ends > begins
-    return begins[full], ends[full], np.stack([first, second], axis=1).ravel()[full]
+    is_filled = ends > begins
+    values = np.stack([first, second], axis=1).ravel()
+    return begins[is_filled], ends[is_filled], values[is_filled]
 
 
 def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Indices]]:
-    """Return an order in which every part of a tree is a run of boxes, and cuts by level."""
+    """Return an order in which every part of a random tree is a run of boxes, and its cuts."""
     n, dim = boxes.low.shape
     positions = boxes.centers / (boxes.high - boxes.low).max(axis=0)
     positions = positions + 1e-6 * rng.random(dim) * positions[:, ::-1]  # another axis breaks ties
@@ -148,7 +148,9 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
     return order, cuts
 
 
-def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) -> Components:
+def initial_components(
+    boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator
+) -> Components:
     """Return components by k-means of a guess, each with the moments of its boxes.
 
     Distances are relative to the extents of the domain: units of axes differ.
@@ -179,29 +181,31 @@ def initial(boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator) ->
     return Components(start, centers * unit, widths * unit)
 
 
-def thinned(
+def remove_components(
     partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
 ) -> Components:
     """Remove `n_fewer` components by the deletions and merges that change the counts least."""
     size, weights = components.size, components.weights
-    first, second = _neighbours(components)
+    first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
     factors = partition.factors(components.centers, components.widths)
     pair_factors = partition.factors(merged.centers, merged.widths)[:-1]
     gram = partition.gram(likelihood.information, np.vstack([factors, pair_factors]))
-    deletion = _deletions(gram[: size + 1, : size + 1], weights)[:-1]
-    # Change of the weights by each merge, (pairs, components and pairs); its length is the price.
+    deletion_costs = _deletion_costs(gram[: size + 1, : size + 1], weights)[:-1]
+    # Change of the weights by each merge, (pairs, components and pairs), and its squared norm.
     pair = np.arange(len(first))
     change = np.zeros((len(first), len(gram)))
     change[pair, size + 1 + pair] = merged.weights[:-1]
     change[pair, first] -= weights[first]
     change[pair, second] -= weights[second]
-    merging = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
-    every = np.arange(size)
-    members = np.concatenate([np.stack([every, every], axis=1), np.stack([first, second], axis=1)])
-    order = np.argsort(np.concatenate([deletion, merging]), kind="stable")
+    merge_costs = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
+    indices = np.arange(size)
+    members = np.concatenate(
+        [np.stack([indices, indices], axis=1), np.stack([first, second], axis=1)]
+    )
+    order = np.argsort(np.concatenate([deletion_costs, merge_costs]), kind="stable")
     options = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
-    keep = np.delete(every, members[options].ravel())
+    keep = np.delete(indices, members[options].ravel())
     remaining, new = components.subset(keep), merged.subset(options[options >= size] - size)
     return Components(
         np.concatenate([remaining.weights[:-1], new.weights[:-1], components.weights[-1:]]),
@@ -210,20 +214,20 @@ def thinned(
     )
 
 
-def _deletions(gram: Floats, weights: Floats) -> Floats:
-    """Return the rise of -2 log p without each component, the other weights refitted."""
+def _deletion_costs(gram: Floats, weights: Floats) -> Floats:
+    """Return the rise of -2 log p if a component is deleted and the other weights refitted."""
     scale = np.sqrt(np.maximum(gram.diagonal(), 1e-300))
     inner = gram / scale / scale[:, None]
     inner[np.diag_indices_from(inner)] += 1e-6
     return (weights * scale) ** 2 / np.linalg.inv(inner).diagonal()
 
 
-def _neighbours(components: Components) -> tuple[Indices, Indices]:
-    """Return pairs of components that are close in units of their widths."""
+def _neighbouring_pairs(components: Components) -> tuple[Indices, Indices]:
+    """Return pairs of components that are close, relative to their widths."""
     size = components.size
     if size < 2:
-        none = np.zeros(0, dtype=np.intp)
-        return none, none
+        empty = np.zeros(0, dtype=np.intp)
+        return empty, empty
     variances = components.widths**2
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
@@ -243,17 +247,17 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
     return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances))
 
 
-def follow(
-    partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, fewest: int
+def shrink(
+    partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, min_size: int
 ) -> list[Fit]:
     """Return fits of decreasing size, beginning with the start."""
     fits = [start]
-    while fits[-1].components.size > fewest:
+    while fits[-1].components.size > min_size:
         components = fits[-1].components
         size = components.size
         step = LARGE_STEP_SHARE if size > 1.5 * n_clusters else SMALL_STEP_SHARE
-        n_fewer = min(max(1, int(step * size)), size - fewest)
-        components = thinned(partition, likelihood, components, n_fewer)
+        n_fewer = min(max(1, int(step * size)), size - min_size)
+        components = remove_components(partition, likelihood, components, n_fewer)
         fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
     return fits
 
@@ -296,26 +300,31 @@ def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fi
 
 
 def search(
-    boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
+    boxes: Boxes, n_clusters: int, rng: np.random.Generator, min_size: int | None = None
 ) -> list[Fit]:
-    """Return fits of all sizes over two paths, from more components if nearly all were needed."""
+    """Return the fits along both paths; if nearly all components were needed, restart with more."""
     partition = partition_of(boxes)
-    guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
-    if fewest is None:
-        fewest = max(1, int(MIN_SIZE_RATIO * n_clusters))
+    guess = np.maximum(significant_estimate(boxes, boxes.counts, boxes.variance, rng), 0.0)
+    if min_size is None:
+        min_size = max(1, int(MIN_SIZE_RATIO * n_clusters))
     fits: list[Fit] = []
     size = 3 * n_clusters + 2
     for _ in range(N_DOUBLINGS + 1):
         likelihood = likelihood_of(boxes, guess)
         starts = [
-            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_DESCENT_ITERATIONS)
+            fit(
+                partition,
+                likelihood,
+                initial_components(boxes, guess, size, rng),
+                FIRST_DESCENT_ITERATIONS,
+            )
             for _ in range(N_PATHS)
         ]
         guess = np.mean([start.expected for start in starts], axis=0)
         likelihood = likelihood_of(boxes, guess)
         fits = []
         for start in starts:
-            fits += follow(partition, likelihood, start, n_clusters, fewest)
+            fits += shrink(partition, likelihood, start, n_clusters, min_size)
         best = min(fits, key=criterion)
         if best.components.size <= MAX_NEEDED_SHARE * size or size >= boxes.n_boxes:
             break

@@ -137,7 +137,7 @@ def information_criterion(
     return float(n_values * np.log(variance) + n_parameters * np.log(n_values))
 
 
-def each_its_own(atoms: Atoms) -> Clusters:
+def atoms_as_clusters(atoms: Atoms) -> Clusters:
     """Return every atom as a cluster."""
     means = np.repeat(atoms.centers[None], atoms.size, axis=0)
     return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)

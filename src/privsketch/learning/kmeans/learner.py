@@ -14,25 +14,25 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
-from privsketch.design.size import carried_clusters
+from privsketch.design.size import supported_clusters
 from privsketch.design.validity import require_features
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.decoder import kmeans_of_cells
-from privsketch.learning.concerns import beyond_carried
-from privsketch.learning.kmeans.density import Clusters, cluster_density, each_its_own
+from privsketch.learning.concerns import unsupported_clusters
+from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, cluster_density
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import Atoms, Problem, checked_sketch, cost, problem_of
-from privsketch.learning.uncertainty import Solution, assess_fit, no_knowledge
+from privsketch.learning.uncertainty import Solution, assess_fit, uniform_deviations
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-# A guard: the first search that explains the sketch is the last.
+# Rarely reached: the searches stop at the first that explains the sketch.
 # python -m benchmarks constants learning MAX_KMEANS_SEARCHES
 MAX_KMEANS_SEARCHES = 6
-LARGE_SEARCH = 10**7  # clusters x features x columns from which on a search takes many seconds
+LARGE_SEARCH = 10**7  # clusters x features x columns above which a search takes many seconds
 Decoder = Callable[..., Any]
 DEFAULT_MAX_CLUSTERS = 20  # benchmarks/trust.py measures n_clusters="auto" with it
 
@@ -51,23 +51,23 @@ def learn_kmeans(
     Parameters
     ----------
     sketch : Sketch
-        One holder's sketch, or several merged.
+        Sketch of one holder, or the merged sketches of several.
     n_clusters : int or "auto", optional
-        The number that the design was planned for if left out. "auto" estimates the smallest number
-        that explains the sketch, at no cost.
+        Number of clusters; by default, the number that the design was planned for. "auto" estimates
+        the smallest number that explains the sketch, at no cost.
     max_clusters : int, optional
-        Largest number to consider with "auto". If left out, the number that the sketch can carry,
+        Largest number that "auto" considers. By default, the number that the sketch supports, but
         at most twice the planned one.
     decoder : {"joint", "cl-ompr"} or str
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy search of the
-        papers, with clusters of no width. Sketches of cells have a decoder of their own. Other
+        papers, for clusters without width. Sketches of cells have their own decoder. Other
         names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
     n_init : int, optional
-        Maximum number of independent searches; a search that explains the sketch up to noise and
-        sampling is the last. Six if left out, two for very large sketches. Sketches of cells ignore
-        it.
+        Maximum number of independent searches, which stop at the first that explains the sketch up
+        to noise and sampling. The default is 6, or 2 for very large sketches. Sketches of cells
+        ignore it.
     random_state : int, optional
-        Public seed of the searches; the design's own if left out.
+        Public seed of the searches; by default, that of the design.
 
     Examples
     --------
@@ -87,16 +87,16 @@ def learn_kmeans(
     rng = public_generator(seed, Purpose.KMEANS_DECODER)
     if design.cells is not None:
         if decoder != "joint":
-            raise ParameterError("decoder", decoder, "a sketch of cells has one of its own")
+            raise ParameterError("decoder", decoder, "a sketch of cells has its own decoder")
         return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
     problem = problem_of(sketch)
     number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
-    warn_of(beyond_carried(number, design))
+    warn_of(unsupported_clusters(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
         n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
     decode, origin = find_decoder(decoder)
-    # The matrix products are small: threads would cost more than they bring.
+    # The matrix products are small: threads would cost more than they gain.
     with one_thread():
         solution = decode(problem, number, rng, n_init=int(n_init))
         if origin is not None:
@@ -105,9 +105,9 @@ def learn_kmeans(
 
 
 def find_decoder(name: str) -> tuple[Decoder, str | None]:
-    """Return a decoder by name, and the distribution that registers it, if it is not ours.
+    """Return a decoder by name, and the distribution that registers it; None for this library.
 
-    A package registers a decoder in its pyproject.toml; names of this library come first::
+    A package registers a decoder in its pyproject.toml; names of this library take precedence::
 
         [project.entry-points."privsketch.decoders"]
         hierarchical = "my_package.decoders:decode_hierarchical"
@@ -154,14 +154,14 @@ def find_decoder(name: str) -> tuple[Decoder, str | None]:
 def _checked_solution(
     problem: Problem, n_clusters: int, result: Any, name: str, rng: np.random.Generator
 ) -> Solution:
-    """Return the result of another package's decoder with its residual and uncertainty."""
+    """Check the result of another package's decoder; add its residual and uncertainty."""
     shape = (n_clusters, len(problem.low))
     try:
         centers = np.array(result.centers, dtype=np.float64).reshape(shape)
         weights = np.array(result.weights, dtype=np.float64).reshape(n_clusters)
         widths = np.array(getattr(result, "axis_widths", 0.0), dtype=np.float64)
         widths = np.broadcast_to(widths, shape) if widths.any() else np.zeros((1, 1))
-        is_valid = all(np.isfinite(each).all() for each in (centers, weights, widths))
+        is_valid = all(np.isfinite(array).all() for array in (centers, weights, widths))
     except (AttributeError, TypeError, ValueError):
         is_valid = False
     if not is_valid or (weights < 0).any() or (widths < 0).any():
@@ -185,7 +185,7 @@ def check_choices(
     decoder: str = "joint",
     n_init: int | None = None,
 ) -> None:
-    """Raise for choices that fit no sketch, before one is made."""
+    """Raise an error for options that suit no sketch, before one is made."""
     if not isinstance(n_clusters, str) or n_clusters != "auto":
         require_count("n_clusters", n_clusters, "an integer of at least 1, or 'auto'")
         if max_clusters is not None:
@@ -208,8 +208,8 @@ def _number_of_clusters(
         require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
         return int(n_clusters)
     if max_clusters is None:
-        carried = carried_clusters(design.dim, design.n_features)
-        max_clusters = max(1, min(carried, 2 * design.n_components))
+        n_supported = supported_clusters(design.dim, design.n_features)
+        max_clusters = max(1, min(n_supported, 2 * design.n_components))
     else:
         require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
     return best_size(compare_sizes(problem, int(max_clusters), rng))
@@ -227,7 +227,7 @@ def _as_model(
         # Means of a mixture are not k-means centers if clusters overlap.
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
-        clusters = each_its_own(solution.atoms)
+        clusters = atoms_as_clusters(solution.atoms)
     expected = solution.expected_residual, solution.uncertainty.cost_spread
     return model_of(
         sketch,
@@ -242,7 +242,7 @@ def _as_model(
 
 
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
-    """Return standard errors of the centers, (k, dim); None for fits too large to tell.
+    """Return standard errors of the centers, (k, dim); None if a fit is too large for them.
 
     A center is the mean of its cluster's shares of the mixture's components. It moves with their
     means, and with their weights if their means differ from it. A misfit of the mixture counts as
@@ -260,4 +260,4 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     misfit = solution.residual / solution.expected_residual
     errors = errors * math.sqrt(max(misfit, 1.0))
     errors[clusters.records <= 0] = np.inf
-    return np.minimum(errors, no_knowledge(half_widths))
+    return np.minimum(errors, uniform_deviations(half_widths))

@@ -1,9 +1,9 @@
-"""The papers' decoder: orthogonal matching pursuit with replacement, Dirac atoms.
+"""CL-OMPR, the decoder of the papers: orthogonal matching pursuit with replacement, Dirac atoms.
 
-CL-OMPR (Keriven, Tremblay, Traonmilin, Gribonval, "Compressive K-means", 2017):
-2k times, ascend a new atom on its correlation with the residual, keep the k best
-atoms by non-negative least squares, refit the weights and refine everything
-jointly. Kept for comparison: clusters have width, Dirac atoms have none.
+2k times, it adds an atom at a maximum of the correlation with the residual, keeps the k heaviest
+atoms by non-negative least squares, and refines all of them jointly (Keriven, Tremblay,
+Traonmilin, Gribonval, "Compressive K-means", 2017). It serves comparison: clusters have width,
+Dirac atoms have none.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from privsketch.learning.uncertainty import Solution, assess_fit
 DIRAC = np.zeros((1, 1))
 N_CANDIDATES = 20  # random points compared before the ascent of a new atom
 # The search is for comparison, and more iterations hardly help it:
-# python -m benchmarks constants learning STEP_ITERATIONS moves all three.
+# python -m benchmarks constants learning STEP_ITERATIONS varies all three together.
 ASCENT_ITERATIONS = 100  # of a new atom
 STEP_ITERATIONS = 50  # of all atoms together, after each new one
 LAST_ITERATIONS = 300  # of the last refinement, in double precision
@@ -47,7 +47,7 @@ def decode_ompr(
         overview = find_overview(problem, rng)
         unit = overview.weight
         target = problem.target(unit)
-        atoms, cost = keep_best([run_start(target, n_clusters, rng) for _ in range(n_init)])
+        atoms, cost = keep_best([run_search(target, n_clusters, rng) for _ in range(n_init)])
     atoms = atoms.in_order().scaled(unit)
     return Solution(
         atoms=atoms,
@@ -58,10 +58,10 @@ def decode_ompr(
 
 
 def keep_best(runs: Sequence[tuple[Atoms, float]]) -> tuple[Atoms, float]:
-    """Return the run (atoms, cost) of least cost; the first of equals.
+    """Return the run (atoms, cost) of least cost; of equal runs, the first.
 
-    Runs that end in the same minimum differ by rounding, and so does the order of their atoms. A
-    later run has to be better by more than rounding.
+    Runs that end in the same minimum differ by rounding and in the order of their atoms. A later
+    run must be better by more than rounding.
     """
     best = runs[0]
     for run in runs[1:]:
@@ -70,7 +70,7 @@ def keep_best(runs: Sequence[tuple[Atoms, float]]) -> tuple[Atoms, float]:
     return best
 
 
-def run_start(target: Target, n_clusters: int, rng: np.random.Generator) -> tuple[Atoms, float]:
+def run_search(target: Target, n_clusters: int, rng: np.random.Generator) -> tuple[Atoms, float]:
     """Run one search that begins without atoms; return atoms and their cost."""
     single = target.astype(np.float32)
     atoms = Atoms(np.zeros(0), np.zeros((0, len(target.low))), DIRAC)
@@ -82,7 +82,7 @@ def run_start(target: Target, n_clusters: int, rng: np.random.Generator) -> tupl
 
 
 def add_atom(target: Target, atoms: Atoms, rng: np.random.Generator) -> Atoms:
-    """Add the atom that an ascent of the correlation with the residual leads to."""
+    """Add an atom at a local maximum of the correlation with the residual."""
     low, high = target.low, target.high
     residual = -residual_vector(target, atoms)
     m = target.n_features
@@ -93,14 +93,14 @@ def add_atom(target: Target, atoms: Atoms, rng: np.random.Generator) -> Atoms:
     scale = float(np.sqrt(np.mean(target.squared_norms))) or 1.0
     height = float(np.linalg.norm(residual)) * np.sqrt(m) or 1.0
 
-    def descent(x: Floats) -> tuple[float, Floats]:
+    def objective(x: Floats) -> tuple[float, Floats]:
         row = features(target, x[None] / scale, DIRAC)[0]
-        turned = row * rotated
-        gradient = (turned[:m] + turned[m:]) @ target.frequencies
+        products = row * rotated
+        gradient = (products[:m] + products[m:]) @ target.frequencies
         return -float(row @ residual) / height, -gradient.astype(np.float64) / (height * scale)
 
     result = minimize(
-        descent,
+        objective,
         start * scale,
         jac=True,
         method="L-BFGS-B",
@@ -113,11 +113,11 @@ def add_atom(target: Target, atoms: Atoms, rng: np.random.Generator) -> Atoms:
 
 
 def keep_heaviest(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
-    """Refit the weights; beyond `n_atoms` atoms, drop the lightest and refit again."""
+    """Refit the weights; drop the lightest atoms in excess of `n_atoms`, and refit again."""
     atoms = replace(atoms, weights=best_weights(target, atoms.centers, DIRAC))
     if atoms.size <= n_atoms:
         return atoms
-    # Dirac atoms all have the same norm: their weights compare as they are.
+    # Dirac atoms all have the same norm: their weights are comparable.
     keep = np.sort(np.argsort(-atoms.weights, kind="stable")[:n_atoms])
     atoms = atoms.subset(keep)
     return replace(atoms, weights=best_weights(target, atoms.centers, DIRAC))

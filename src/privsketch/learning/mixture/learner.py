@@ -34,7 +34,7 @@ from privsketch.learning.mixture.decoder import (
     decode_mixture,
 )
 from privsketch.learning.problem import Problem, checked_sketch, dither_of, problem_of
-from privsketch.learning.uncertainty import no_knowledge, with_label_errors
+from privsketch.learning.uncertainty import uniform_deviations, with_label_errors
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 
@@ -159,7 +159,7 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
         covariance_type=gaussians.covariance_type,
         standard_errors=np.minimum(
             with_label_errors(solution.standard_errors, sketch.design.schema),
-            no_knowledge(sketch.design.domain.half_widths),
+            uniform_deviations(sketch.design.domain.half_widths),
         ),
         residual=solution.chi_square,
         expected_residual=float(solution.degrees_of_freedom),

@@ -35,7 +35,7 @@ from privsketch.learning.pca.problem import (
     QuadraticMeasurements,
     observations_of,
 )
-from privsketch.learning.pca.search import Search, carried_components
+from privsketch.learning.pca.search import Search, supported_components
 
 PCA_METHODS = ("auto", "burer-monteiro", "convex")
 SAFE_RATIO = 2.0  # values per unknown of a well determined fit
@@ -95,7 +95,7 @@ def decode_pca(
         observations = observations_of(problem)
         dim, size = observations.measurements.dim, observations.measurements.size
         planned = planned_components if n_components is None else n_components
-        limit = min(carried_components(dim, size), max(2 * planned, planned + 3))
+        limit = min(supported_components(dim, size), max(2 * planned, planned + 3))
         search = Search(observations, planned, rng)
         standing = search.standing_out(max(limit, planned))
         k = max(standing, 1) if n_components is None else n_components
@@ -104,7 +104,7 @@ def decode_pca(
         # unknown they are safer as a remainder.
         rank = max(k, standing)
         if not isinstance(observations.measurements, EntryMeasurements):
-            rank = max(k, min(standing, carried_components(dim, size, SAFE_RATIO)))
+            rank = max(k, min(standing, supported_components(dim, size, SAFE_RATIO)))
         fit, name = _fit(search, rank, method)
         factors, matrix = fit.factors, fit.matrix
         eigenvalues, axes = np.linalg.eigh(matrix)

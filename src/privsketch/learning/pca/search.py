@@ -123,7 +123,7 @@ class Search:
         return bool(factors.isotropic * np.linalg.norm(whitened) > LAST_DEVIATIONS)
 
 
-def carried_components(dim: int, n_values: int, per_unknown: float = 1.0) -> int:
+def supported_components(dim: int, n_values: int, per_unknown: float = 1.0) -> int:
     """Return the largest rank with `per_unknown` values for every unknown, at least 1."""
     ranks = range(1, dim + 1)
     return max((r for r in ranks if per_unknown * pca_unknowns(r, dim) <= n_values), default=1)

@@ -24,7 +24,7 @@ from privsketch.models.drawing.centers import (
 )
 from privsketch.pages.report.cost import protected_thing
 from privsketch.pages.report.fields import parts_of
-from privsketch.pages.report.rendering import Content, Plots, several, svg_of
+from privsketch.pages.report.rendering import Content, Plots, count_text, svg_of
 from privsketch.pages.report.tables import tables_of
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def center_facts(model: ClusterModel) -> str:
     schema = model.schema
     n_columns = model.dim if schema is None else len(schema.columns)
     facts = {
-        "problem": f"{model.task}, {several(model.n_clusters, 'cluster')}, "
-        f"{several(n_columns, 'column')}",
+        "problem": f"{model.task}, {count_text(model.n_clusters, 'cluster')}, "
+        f"{count_text(n_columns, 'column')}",
         "method": model.receipt.mechanism,
         "reason": model.reason,
         "domain": "" if model.domain is None or schema is not None else model.domain.describe(),

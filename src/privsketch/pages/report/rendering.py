@@ -29,10 +29,10 @@ _FOLDER = Path(__file__).parent / "templates"
 _RULES, _FOLDING = (
     (_FOLDER / name).read_text(encoding="utf-8").strip() for name in ("style.css", "folding.css")
 )
-# Tables of class "folding" are always folded, and all tables of parts are folded on phones.
+# Tables of class "folding" always fold, those of class "parts" on phones.
 _FOLDING_ON_PHONES = _FOLDING.replace(".folding", ".parts")
 STYLE_SHEET = f"{_RULES}\n{_FOLDING}\n@media (max-width:640px) {{\n{_FOLDING_ON_PHONES}\n}}"
-# Colours of plots that follow the page into dark mode.
+# Plot colours that the page replaces in dark mode.
 _CSS_VARIABLES = {axes.INK: "var(--ink)", axes.FAINT: "var(--faint)"}
 
 
@@ -60,12 +60,12 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the page that a template makes of these values."""
+    """Return a template rendered with these values."""
     return _environment().get_template(template).render(values)
 
 
 def render_macro(template: str, macro: str, *values: Any) -> Markup:
-    """Return the HTML that one macro of a template makes of these values."""
+    """Return the HTML of one macro of a template, called with these values."""
     html: Markup = getattr(_environment().get_template(template).module, macro)(*values)
     return html
 
@@ -80,13 +80,13 @@ class Content:
         Name of the template.
     title : str
     cards : list of three (str, str)
-        Numbers with their meanings.
+        Headline numbers with their labels.
     remark : str
-        Sentence of the page if there are no concerns.
+        Sentence that is shown if there are no concerns.
     public_fact : str
-        Example of a fact that a private model reveals all the same.
+        Example of a fact that even a private model reveals.
     values : dict
-        Tables and plots by their names in the template.
+        Tables and plots, by their names in the template.
     """
 
     template: str
@@ -99,7 +99,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Plots:
-    """Plots below one heading; `is_row` puts as many beside each other as fit."""
+    """Plots under one heading; `is_row` puts as many side by side as fit."""
 
     heading: str
     svgs: tuple[Markup, ...]
@@ -109,7 +109,7 @@ class Plots:
 def svg_of(figure: Any, name: str, title: str) -> Markup:
     """Return a figure as an `<svg>` element that follows the page's colours.
 
-    `name` starts all ids of the element, so that those of two plots never collide.
+    `name` prefixes all ids of the element, so that two plots on a page never share one.
     """
     import matplotlib
     from markupsafe import Markup
@@ -131,7 +131,7 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
     return Markup(svg)  # noqa: S704 (matplotlib escapes the text of figures)
 
 
-def several(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return a count with its noun: "1 cluster", "2 clusters"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 

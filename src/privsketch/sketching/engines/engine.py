@@ -1,8 +1,8 @@
-"""What an engine is, and the engine that a caller asks for.
+"""The interface of engines, and their lookup by name, object or table.
 
 Engines of other packages are registered in the group `privsketch.engines`: a class whose objects
-have a method `sums`. Our own `cuda` is registered in the same way. What an engine returns is
-private; noise is added once, to its total, by whoever asked.
+have a method `sums`. This library's `cuda` is registered in the same way. What an engine returns is
+private; its caller adds noise once, to the total.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from privsketch.sketching.engines.work import Progress, Work, foreign_error
 from privsketch.sketching.sums import ExactSums
 from privsketch.tables.table import Table
 
-_OWN = {"threads": "Threads", "pool": "Pool", "dask": "Dask", "spark": "Spark"}
-_FOR_TABLES = ("dask", "spark", "cuda")  # engines that have tables of their own
+_BUILT_IN = {"threads": "Threads", "pool": "Pool", "dask": "Dask", "spark": "Spark"}
+_TABLE_ENGINES = ("dask", "spark", "cuda")  # each has its own kind of table
 _PACKAGE = "privsketch.sketching.engines"
 
 
 class Engine(Protocol):
-    """Where exact sums are computed; a small frozen dataclass whose fields are its options."""
+    """Place where exact sums are computed: a small frozen dataclass of options."""
 
     def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
         """Return the exact sums of a table.
@@ -34,15 +34,15 @@ class Engine(Protocol):
         ----------
         table : Table
         work : Work
-            The design, and what is read for a record. `part_sums(work, part)` computes a part of
+            The design, and what is read of a record. `part_sums(work, part)` computes a part of
             `privsketch.tables.reading.read_parts(table, work.selection)`, on any machine.
         progress : callable, optional
-            To be called with numbers of records done.
+            Called with numbers of further records that were summed.
         """
 
 
 @dataclass(frozen=True)
-class FoundEngine:
+class NamedEngine:
     """An engine, its name, and the distribution that it comes from; None for this library."""
 
     name: str
@@ -50,7 +50,7 @@ class FoundEngine:
     origin: str | None = None
 
     def sums(self, table: Table, work: Work, progress: Progress | None = None) -> ExactSums:
-        """Return the exact sums; errors of engines of others quote no record either."""
+        """Return the exact sums; errors of other packages' engines do not quote records."""
         if self.origin is None:
             return self.engine.sums(table, work, progress)
         failure: PrivsketchError | None = None
@@ -63,48 +63,48 @@ class FoundEngine:
         if failure is not None:
             raise failure
         sums = getattr(exact, "sums", None)
-        nothing = work.nothing
+        expected = work.nothing.sums
         if not (
             isinstance(exact, ExactSums)
             and isinstance(sums, np.ndarray)
-            and (sums.shape, sums.dtype) == (nothing.sums.shape, nothing.sums.dtype)
+            and (sums.shape, sums.dtype) == (expected.shape, expected.dtype)
         ):
             raise ParameterError(
-                f"`engine={self.name!r}`: {self.origin} returns no exact sums of the design"
+                f"`engine={self.name!r}`: {self.origin} does not return exact sums of the design"
             )
         return replace(exact, origin=self.origin)
 
 
 def _known_names() -> str:
-    """Return the names of all engines, our own and registered ones, for errors."""
-    return ", ".join(repr(name) for name in dict.fromkeys([*_OWN, *plugin_names("engines")]))
+    """Return the names of all built-in and registered engines, for errors."""
+    return ", ".join(repr(name) for name in dict.fromkeys([*_BUILT_IN, *plugin_names("engines")]))
 
 
-def find_engine(engine: str | Engine | None, table: Table) -> FoundEngine:
-    """Return an engine by its name, as it is, or by the kind of the table if it is None.
+def find_engine(engine: str | Engine | None, table: Table) -> NamedEngine:
+    """Return an engine by name, or an engine object with its name, or for None that of the table.
 
-    Tables of a cluster can only be read by it, arrays on a device only there.
+    Only a cluster can read its tables, and only a device its arrays.
     """
-    home = "cuda" if table.is_on_device else table.kind if table.kind in _FOR_TABLES else None
+    native = "cuda" if table.is_on_device else table.kind if table.kind in _TABLE_ENGINES else None
     if engine is None:
-        return _named(home or "threads")
-    found = _named(engine) if isinstance(engine, str) else _of_object(engine)
-    if home is None or found.name == home or found.origin is not None:
-        return found
-    if home == "cuda":
+        return _engine_by_name(native or "threads")
+    named = _engine_by_name(engine) if isinstance(engine, str) else _engine_of(engine)
+    if native is None or named.name == native or named.origin is not None:
+        return named
+    if native == "cuda":
         raise ParameterError(
-            f"`engine={found.name!r}` with an array on a device: leave engine out, use "
+            f"`engine={named.name!r}` with an array on a device: leave engine out, use "
             "`engine='cuda'`, or copy the array to the host"
         )
     raise ParameterError(
-        f"`engine={found.name!r}` with a {home.title()} {type(table.data).__name__}: leave engine "
-        f"out, or use `engine={home!r}`"
+        f"`engine={named.name!r}` with a {native.title()} {type(table.data).__name__}: leave "
+        f"engine out, or use `engine={native!r}`"
     )
 
 
-def _named(name: str) -> FoundEngine:
-    if name in _OWN:
-        return FoundEngine(name, getattr(import_module(_PACKAGE), _OWN[name])())
+def _engine_by_name(name: str) -> NamedEngine:
+    if name in _BUILT_IN:
+        return NamedEngine(name, getattr(import_module(_PACKAGE), _BUILT_IN[name])())
     plugin = find_plugin("engines", name)
     if plugin is None:
         raise ParameterError("engine", name, f"expected one of {_known_names()}")
@@ -114,10 +114,10 @@ def _named(name: str) -> FoundEngine:
             "method sums(table, work, progress)"
         )
     is_ours = plugin.distribution == "privsketch"
-    return FoundEngine(name, plugin.part(), None if is_ours else plugin.origin)
+    return NamedEngine(name, plugin.part(), None if is_ours else plugin.origin)
 
 
-def _of_object(engine: Engine) -> FoundEngine:
+def _engine_of(engine: Engine) -> NamedEngine:
     kind = type(engine)
     if isinstance(engine, type) or not callable(getattr(kind, "sums", None)):
         raise ParameterError(
@@ -126,7 +126,7 @@ def _of_object(engine: Engine) -> FoundEngine:
             "like privsketch.engines.Pool(n_workers=4)"
         )
     is_ours = kind.__module__.startswith(f"{_PACKAGE}.")
-    return FoundEngine(
+    return NamedEngine(
         kind.__name__.lower() if is_ours else kind.__name__,
         engine,
         None if is_ours else find_origin("engines", kind),

@@ -31,7 +31,13 @@ from privsketch.sketching.engines.work import Progress, Work, block_sums, files_
 from privsketch.sketching.sums import ExactSums, add_exact
 from privsketch.tables.files import FilePart
 from privsketch.tables.memory import Selection, selected_names
-from privsketch.tables.persons import CHUNK_BYTES, Key, SelectedRows, mixed_persons, sorted_chunks
+from privsketch.tables.persons import (
+    CHUNK_BYTES,
+    Key,
+    RowSelection,
+    mixed_persons_error,
+    sort_chunks,
+)
 from privsketch.tables.reading import names_persons, part_persons, read_blocks
 from privsketch.tables.table import OnSpark, Table
 
@@ -106,7 +112,7 @@ class SparkRecords(OnSpark):
             raise outcomes  # here, where no foreign error is its context
         kinds = {is_text for _, _, is_text in outcomes} - {None}
         if len(kinds) > 1:
-            raise mixed_persons()
+            raise mixed_persons_error()
         noter = reading.selection.noter
         if noter is not None:
             for _, marks, _ in outcomes:
@@ -192,7 +198,7 @@ class _Sorting:
         reading, selection = self.reading, self.reading.selection
         tables = reading.tables(batches)
         pieces = chain.from_iterable(part_persons(each, selection) for each in tables)
-        chunks = sorted_chunks(pieces, selection.dim, reading.max_records, self.key)
+        chunks = sort_chunks(pieces, selection.dim, reading.max_records, self.key)
         kinds = pa.int32(), pa.binary(), pa.binary(), pa.binary()
         while True:
             chunk = quietly(reading.version, lambda: next(chunks, None))
@@ -232,7 +238,7 @@ class _Joining:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         def outcome() -> Any:
             dim = self.reading.selection.dim
-            rows = SelectedRows(dim, self.reading.max_records, key=self.key)
+            rows = RowSelection(dim, self.reading.max_records, key=self.key)
             kinds = set()
             for words, texts in _rows_together(batches, dim + 2):
                 kinds.add(texts is not None)
@@ -258,7 +264,7 @@ def _rows_together(batches: Iterable[Any], width: int) -> Iterator[tuple[Any, An
         words = np.frombuffer(b"".join(packed.to_pylist()), dtype=np.uint64)
         persons = table.column("person").chunk(0)
         if 0 < persons.null_count < len(persons):
-            raise mixed_persons()
+            raise mixed_persons_error()
         texts = None if persons.null_count else persons.cast(pa.large_binary())
         return words.reshape(-1, width).copy(), texts
 

@@ -18,7 +18,7 @@ from privsketch.design.recipe import Design
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.files import FilePart
 from privsketch.tables.memory import Selection
-from privsketch.tables.persons import Key, cut_by_persons, joined_by_persons
+from privsketch.tables.persons import Key, cut_by_persons, join_by_persons
 from privsketch.tables.reading import file_pieces, part_persons, read_blocks
 from privsketch.tables.table import Table
 
@@ -85,7 +85,7 @@ def persons_sums(work: Work, cut: int, parts: list[Any]) -> Outcome:
         if isinstance(part, PrivsketchError):
             return part
     return quietly(
-        work.version, lambda: block_sums(work, joined_by_persons(parts, cut, work.max_records))
+        work.version, lambda: block_sums(work, join_by_persons(parts, cut, work.max_records))
     )
 
 

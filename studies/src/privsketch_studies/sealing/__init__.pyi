@@ -9,11 +9,11 @@ from .join import fits_checks as fits_checks
 from .join import total_values as total_values
 from .lists import verdict_of as verdict_of
 from .once import is_destroyed as is_destroyed
-from .once import keep_once as keep_once
-from .once import read_slot as read_slot
-from .once import slots_in as slots_in
+from .once import read_state as read_state
 from .once import state_folder as state_folder
-from .once import teller_slot as teller_slot
+from .once import teller_file as teller_file
+from .once import use_state_folder as use_state_folder
+from .once import write_once as write_once
 from .seal import earlier_ballot as earlier_ballot
 from .seal import sealed_sums as sealed_sums
 from .splitting import ShareId as ShareId

@@ -20,7 +20,7 @@ from privsketch.facts.receipt import Receipt
 from privsketch.noise.mechanism import OWN_SAMPLER, REPLACED
 from privsketch.signing.encryption import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.signature import spoken
+from privsketch.signing.signature import digit_groups
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import MAX_HOLDERS, Card
 from privsketch_studies.sealing.files import BinaryFile, Fields, integer, items, packed
@@ -120,8 +120,8 @@ class Ballot(BinaryFile):
 
     def _lines(self) -> list[tuple[str, str]]:
         return [
-            ("ballot", f"of {spoken(self.holder)}, {len(self._data)} bytes"),
-            ("study", spoken(self.study[:32])),
+            ("ballot", f"of {digit_groups(self.holder)}, {len(self._data)} bytes"),
+            ("study", digit_groups(self.study[:32])),
             ("digest", self.digest),
         ]
 

@@ -17,7 +17,7 @@ from privsketch.design.recipe import Design
 from privsketch.facts.budget import number_text
 from privsketch.signing.documents import alike, document_bytes
 from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.signature import spoken
+from privsketch.signing.signature import digit_groups
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.files import (
     Fields,
@@ -26,7 +26,7 @@ from privsketch_studies.sealing.files import (
     read_signed_json,
     signed_json,
 )
-from privsketch_studies.sealing.once import mark_born
+from privsketch_studies.sealing.once import mark_made_here
 
 MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 Role = Literal["holder", "teller"]
@@ -102,7 +102,7 @@ class Card(SealedFile):
         """
         study_key = Key.generate(key.name, for_study=True)
         card = teller_card(design, key, study_key.public)
-        mark_born(study_key.fingerprint)
+        mark_made_here(study_key.fingerprint)
         return card, study_key
 
     @classmethod
@@ -147,13 +147,13 @@ class Card(SealedFile):
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         yield "card", f"{self.name}, a {self.role}"
-        yield "fingerprint", spoken(self.key.fingerprint)
+        yield "fingerprint", digit_groups(self.key.fingerprint)
         yield "design", self.design[:32]
         if self.accept_alone is not None:
             epsilon = number_text(self.accept_alone)
             yield "accepts", f"epsilon = {epsilon} if everyone else colludes"
         if self.study_key is not None:
-            yield "study key", spoken(self.study_key.fingerprint)
+            yield "study key", digit_groups(self.study_key.fingerprint)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as plain JSON values, with its signature."""

@@ -33,10 +33,10 @@ from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import (
     KEY_BYTES,
     SIGNATURE_BYTES,
-    is_signature,
+    digit_groups,
+    is_valid_signature,
     key_fingerprint,
     signed_message,
-    spoken,
 )
 from privsketch_studies.errors import StudyError
 
@@ -124,12 +124,12 @@ class SealedFile:
 
     def _lines(self) -> Iterable[tuple[str, str]]:
         """Return the lines of `describe`: a name and a text each."""
-        return [(self.LABEL, self.digest), ("study", spoken(self.study[:32]))]
+        return [(self.LABEL, self.digest), ("study", digit_groups(self.study[:32]))]
 
     def _require_study(self, study: SealedStudy, what: str) -> None:
         """Refuse a file of another study."""
         if self.study != study.digest:
-            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+            raise StudyError(f"{what}: of another study, {digit_groups(self.study[:32])}")
 
     def _require_teller(self, study: SealedStudy, what: str) -> int:
         """Return the number of the teller whose study key signed the file of this study."""
@@ -217,7 +217,7 @@ def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
     if match is None:
         raise SignatureError(f"{what}: not signed, or not a privsketch {kind} file")
     signer, signature = (bytes.fromhex(text.decode("ascii")) for text in match.groups())
-    if not is_signature(signer, signature, signed_message(kind, data[:-_UNSIGNED_BYTES])):
+    if not is_valid_signature(signer, signature, signed_message(kind, data[:-_UNSIGNED_BYTES])):
         raise SignatureError(f"{what}: the signature is wrong; the file was altered")
     return signer
 
@@ -268,7 +268,7 @@ def unpacked(
     if len(data) < _PREAMBLE.size + _TRAILER:
         raise FileError(f"{what}: truncated")
     signer = bytes(view[-_TRAILER:-SIGNATURE_BYTES])
-    if not is_verified and not is_signature(
+    if not is_verified and not is_valid_signature(
         signer, data[-SIGNATURE_BYTES:], signed_message(kind, data[:-SIGNATURE_BYTES])
     ):
         raise SignatureError(f"{what}: the signature is wrong; the file was altered")

@@ -21,7 +21,7 @@ from privsketch._base.formats import canonical_json
 from privsketch.noise.mechanism import REPLACED, is_replaced
 from privsketch.signing.documents import hex_bytes
 from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch.signing.signature import digit_groups, key_fingerprint
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import (
     Ballot,
@@ -318,7 +318,7 @@ class ClosedList(JsonFile):
     def _lines(self) -> list[tuple[str, str]]:
         return [
             ("closed list", f"{len(self.ballots)} ballots"),
-            ("study", spoken(self.study[:32])),
+            ("study", digit_groups(self.study[:32])),
             ("digest", self.digest),
         ]
 

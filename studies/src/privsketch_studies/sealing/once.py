@@ -1,12 +1,12 @@
-"""State of this user: what may happen only once is written to a file that is never replaced.
+"""State of a user: files that are never replaced, each for something that may happen only once.
 
 A teller's study key is made on one machine, accepts one study there and is used up by one list; a
-holder casts one ballot in a study. Each of these is on disk before anything that depends on it
-leaves this machine. The first write stays, whoever tries again: another process, another list, or
-the same command after a crash. A machine that did not make a key cannot know what it has done.
+holder casts one ballot in a study. Each of these facts is on disk before anything that depends on
+it leaves this machine. The first write stays, whoever tries again: another process, another list,
+or the same command after a crash. Only the machine that made a key knows what the key has done.
 
-The folder belongs to the user, not to the file of a key: a copy of a key on the same machine has
-the same state. The folder must not be restored from a backup.
+The folder belongs to the user, not to a key file: a copy of a key on the same machine has the same
+state. The folder must not be restored from a backup.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from privsketch_studies.sealing.study import SealedStudy
 
 _DIGEST_BYTES = 32
-VOID = b"void"  # use of a study key that was given up
+VOID = b"void"  # content of the file "use" of a study key that was given up
 _rehearsal_folder: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
 
 
 @contextmanager
-def slots_in(folder: Path) -> Iterator[None]:
-    """Use another folder for the state within this block, as a rehearsal does."""
+def use_state_folder(folder: Path) -> Iterator[None]:
+    """Use another folder for the state within this block, for a rehearsal."""
     token = _rehearsal_folder.set(folder)
     try:
         yield
@@ -56,78 +56,78 @@ def state_folder() -> Path:
     return base / "privsketch" / "sealed"
 
 
-def teller_slot(key: str, name: str) -> Path:
-    """Return the file of a fact about a study key, by the key's fingerprint."""
+def teller_file(key: str, name: str) -> Path:
+    """Return the file of a named fact about a study key, by the key's fingerprint."""
     return state_folder() / "tellers" / f"{key}.{name}"
 
 
-def mark_born(key: str) -> None:
+def mark_made_here(key: str) -> None:
     """Record that a study key was made on this machine, before the key is used."""
-    keep_once(teller_slot(key, "born"), b"born")
+    write_once(teller_file(key, "born"), b"born")
 
 
-def require_born(key: str) -> None:
+def require_made_here(key: str) -> None:
     """Refuse a study key, by its fingerprint, that was not made on this machine.
 
     Without its complete state, a key could accept and tally a second time.
     """
-    if read_slot(teller_slot(key, "born")) is None:
+    if read_state(teller_file(key, "born")) is None:
         raise StudyError(
             "the key for this study was not made on this machine by this user, or its state is "
-            "lost, so that it is unknown what it has signed. Use the machine where it was made "
+            "lost, so what it has signed is unknown. Use the machine where it was made "
             "(privsketch study enrol --teller). If that is gone, enrol again, which makes a new "
             "key, and have the study made anew"
         )
 
 
-def ballot_slot(study: str, holder: str) -> Path:
+def ballot_file(study: str, holder: str) -> Path:
     """Return the file of a holder's ballot, by the study's digest and the key's fingerprint."""
     return state_folder() / "ballots" / f"{study}.{holder}"
 
 
-def gone_slot(study: str, holder: str) -> Path:
-    """Return the file of the digest of a holder's ballot that was destroyed."""
+def destroyed_ballot_file(study: str, holder: str) -> Path:
+    """Return the file with the digest of a holder's destroyed ballot."""
     return state_folder() / "ballots" / f"{study}.{holder}.gone"
 
 
-def entry_slot(study: str, ballot: str) -> Path:
-    """Return the file that names a ballot's ledger entry, by the ballot's digest."""
+def entry_file(study: str, ballot: str) -> Path:
+    """Return the file that names a ballot's ledger entry, by the digests of study and ballot."""
     return state_folder() / "ballots" / f"{study}.{ballot}.entry"
 
 
-def read_slot(path: Path) -> bytes | None:
-    """Return the content of a state file; None if there is none. Refuse a damaged one."""
+def read_state(path: Path) -> bytes | None:
+    """Return the content of a state file, or None without a file; refuse a damaged file."""
     if not os.path.lexists(path):
         return None
     data = read_file(path)
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise FileError(
-            f"{path}: damaged, so that it is unknown what was done; it counts as done, and cannot "
-            "be done again"
+            f"{path}: damaged, so what it records is unknown; it counts as done, and cannot be "
+            "done again"
         )
     return content
 
 
-def require_keepable(path: Path) -> None:
+def require_writable_state(path: Path) -> None:
     """Refuse a state file that cannot be written, before anything is spent."""
     folder = next(parent for parent in path.parents if os.path.lexists(parent))
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise AccessError(f"{folder}: not writable, but ballots must be stored there")
 
 
-def keep_once(path: Path, content: bytes) -> bytes:
+def write_once(path: Path, content: bytes) -> bytes:
     """Write a state file unless it exists, and return its content once it is on disk."""
-    content_on_disk = read_slot(path)
+    content_on_disk = read_state(path)
     try:
         if content_on_disk is not None:
-            sync_folder(path.parent)  # the writer may have been stopped before that
+            sync_folder(path.parent)  # whoever wrote it may have been stopped before this
             return content_on_disk
         _make_folder(path.parent)
         _write(path, content + hashlib.sha256(content).digest())
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
-    content_on_disk = read_slot(path)
+    content_on_disk = read_state(path)
     if content_on_disk is None:
         raise AccessError(f"{path}: it was written, but is missing")
     return content_on_disk
@@ -143,7 +143,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file that appears complete, and never replaces another one."""
+    """Write a file, which appears only when complete and never replaces another file."""
     temporary = temporary_beside(path)
     try:
         _fill(temporary, data)
@@ -151,7 +151,7 @@ def _write(path: Path, data: bytes) -> None:
             os.link(temporary, path)
         except FileExistsError:
             pass
-        except OSError:  # no hard links; a partial file will be found damaged, and counts
+        except OSError:  # no hard links; a partial file reads as damaged, and counts
             with suppress(FileExistsError):
                 _fill(path, data)
     finally:
@@ -183,56 +183,55 @@ def require_teller(study: SealedStudy, key: Key) -> int:
 
 def require_accepted(study: SealedStudy, study_key: str) -> None:
     """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
-    require_born(study_key)
-    accepted = read_slot(teller_slot(study_key, "study"))
+    require_made_here(study_key)
+    accepted = read_state(teller_file(study_key, "study"))
     if accepted is None:
         raise StudyError(
-            "this study was not accepted on this machine by this user, or the state of that is "
-            "lost; accept it first (privsketch study accept)"
+            "this study was not accepted on this machine by this user, or that state is lost; "
+            "accept it first (privsketch study accept)"
         )
     if accepted != study.digest.encode("ascii"):
         raise StudyError("this study key was accepted for another study")
 
 
-def use_of(closed_list: str) -> bytes:
-    """Return the record of a study key's use for a list, by the list's digest."""
+def list_use(closed_list: str) -> bytes:
+    """Return the content of the file "use" of a study key, for a list by its digest."""
     return b"list " + closed_list.encode("ascii")
 
 
 def mark_void(key: str) -> None:
     """Use up a study key without a tally; refuse a key that may have tallied."""
-    has_tally = (
-        read_slot(teller_slot(key, "tally")) is not None
-    )  # even if the record of its use is lost
-    if has_tally or keep_once(teller_slot(key, "use"), VOID) != VOID:
+    # There may be a tally even if the record of the use is lost.
+    has_tally = read_state(teller_file(key, "tally")) is not None
+    if has_tally or write_once(teller_file(key, "use"), VOID) != VOID:
         raise StudyError("this study key has tallied, or was about to; the study is not void")
 
 
 def use_up(key: str, closed_list: str | None = None) -> None:
     """Record that a study key has no further use; an earlier record stays.
 
-    The record is a list if there is a tally of the key, even one from another machine.
+    `closed_list` is the digest of the list that the key has tallied, on this or another machine.
     """
-    if read_slot(teller_slot(key, "tally")) is None:
-        keep_once(teller_slot(key, "use"), VOID if closed_list is None else use_of(closed_list))
+    if read_state(teller_file(key, "tally")) is None:
+        write_once(teller_file(key, "use"), VOID if closed_list is None else list_use(closed_list))
 
 
 def record_path(key: str, file: str | os.PathLike[str]) -> None:
     """Record the path of a study key's file, before the key is given up."""
-    keep_once(teller_slot(key, "place"), os.fsencode(os.path.abspath(file)))
+    write_once(teller_file(key, "place"), os.fsencode(os.path.abspath(file)))
 
 
 def recorded_path(key: str) -> Path | None:
     """Return the recorded path of a study key's file; None if the key was never given up."""
-    path = read_slot(teller_slot(key, "place"))
+    path = read_state(teller_file(key, "place"))
     return None if path is None else Path(os.fsdecode(path))
 
 
 def mark_destroyed(key: str) -> None:
     """Record that the file of a study key was destroyed on this machine."""
-    keep_once(teller_slot(key, "destroyed"), b"destroyed")
+    write_once(teller_file(key, "destroyed"), b"destroyed")
 
 
 def is_destroyed(key: str) -> bool:
-    """Whether the file of a study key was destroyed on this machine."""
-    return read_slot(teller_slot(key, "destroyed")) is not None
+    """Return whether the file of a study key was destroyed on this machine."""
+    return read_state(teller_file(key, "destroyed")) is not None

@@ -22,7 +22,7 @@ from privsketch.sketching.sums import exact_sums
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.join import join
 from privsketch_studies.sealing.lists import ClosedList, check_ballots
-from privsketch_studies.sealing.once import slots_in
+from privsketch_studies.sealing.once import use_state_folder
 from privsketch_studies.sealing.seal import sealed_sums
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import tally
@@ -74,7 +74,7 @@ def rehearse(
     study.sharing.level_of(n_ballots)  # refuses an impossible turnout
     with (
         tempfile.TemporaryDirectory() as folder,
-        slots_in(Path(folder)),
+        use_state_folder(Path(folder)),
         entered_noise(lambda: None),  # nothing is released from real records
     ):
         return _run(study, n_ballots, report)

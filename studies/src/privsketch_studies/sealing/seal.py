@@ -32,12 +32,12 @@ from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import Ballot, combined_sampler, make_ballot, samplers_of
 from privsketch_studies.sealing.cards import checked_alone
 from privsketch_studies.sealing.once import (
-    ballot_slot,
-    entry_slot,
-    gone_slot,
-    keep_once,
-    read_slot,
-    require_keepable,
+    ballot_file,
+    destroyed_ballot_file,
+    entry_file,
+    read_state,
+    require_writable_state,
+    write_once,
 )
 from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.study import SealedStudy
@@ -99,15 +99,15 @@ def seal(
         Ballot to publish for the tellers; nothing in it is secret.
     """
     holder = require_sealable(study, key, accept_alone, trusted, max_epsilon, max_delta)
-    slot = ballot_slot(study.digest, key.fingerprint)
+    slot = ballot_file(study.digest, key.fingerprint)
     earlier = earlier_ballot(study, key.public, mailbox)
     if earlier is not None:
         warn_of(["a ballot was cast in this study before: it is returned, and nothing is read"])
         _enter_earlier(study, holder, ledger)
-        return Ballot.from_bytes(keep_once(slot, earlier.to_bytes()), str(slot))
+        return Ballot.from_bytes(write_once(slot, earlier.to_bytes()), str(slot))
     if study.is_late():
         raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
-    require_keepable(slot)
+    require_writable_state(slot)
     if entries_of_ballot(study, holder, ledger, "reserved"):
         warn_of([_LOST])  # callers may turn the warning into an error before anything is spent
     design = study.design
@@ -128,8 +128,8 @@ def seal(
             entry.set_marks_source(noter)
         ballot = sealed_sums(study, sums, key, holder)
         if entry.reserved is not None:
-            keep_once(entry_slot(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
-        stands = Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))
+            write_once(entry_file(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
+        stands = Ballot.from_bytes(write_once(slot, ballot.to_bytes()), str(slot))
         if stands.digest != ballot.digest and entry.reserved is not None:
             _take_back(study, holder, ledger, entry.reserved, stands)
     return stands
@@ -187,10 +187,10 @@ def earlier_ballot(
     study: SealedStudy, key: PublicKey, mailbox: str | PathLike[str] | None = None
 ) -> Ballot | None:
     """Return the earlier ballot of a holder, from this machine or a mailbox; None if none."""
-    if read_slot(gone_slot(study.digest, key.fingerprint)) is not None:
+    if read_state(destroyed_ballot_file(study.digest, key.fingerprint)) is not None:
         raise StudyError("a ballot was cast in this study, and destroyed after its end")
-    slot = ballot_slot(study.digest, key.fingerprint)
-    stored = read_slot(slot)
+    slot = ballot_file(study.digest, key.fingerprint)
+    stored = read_state(slot)
     if stored is not None:
         return Ballot.from_bytes(stored, str(slot))
     return None if mailbox is None else _own_ballot(study, Path(mailbox), key)
@@ -234,7 +234,7 @@ def _take_back(
     Two processes have sealed at once, and the other one was first. If its entry is in another
     ledger or in none, this entry counts for it.
     """
-    other = read_slot(entry_slot(study.digest, stored.digest))
+    other = read_state(entry_file(study.digest, stored.digest))
     data_set = named(ledger)
     ids = [entry.id for entry in entries_of_ballot(study, holder, ledger, "reserved")]
     if data_set is not None and other is not None and other.decode("ascii") in ids:

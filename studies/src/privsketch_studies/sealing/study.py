@@ -25,11 +25,11 @@ from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
 from privsketch.signing.documents import document_bytes, read_small
 from privsketch.signing.keys import Key, PublicKey, signature_within_rules
-from privsketch.signing.signature import Signature, signed_message, spoken
+from privsketch.signing.signature import Signature, digit_groups, signed_message
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import MAX_HOLDERS, Card, require_roster, roster_order
 from privsketch_studies.sealing.files import Fields, SealedFile, altered, digits, items, read_json
-from privsketch_studies.sealing.once import keep_once, read_slot, require_born, teller_slot
+from privsketch_studies.sealing.once import read_state, require_made_here, teller_file, write_once
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 
 NAME_DIGITS = 32
@@ -304,17 +304,17 @@ class SealedStudy(SealedFile):
         card = self.tellers[number]
         if card.key.identity != key.public.identity or card.study_key is None:
             raise StudyError("a study is accepted with the teller's long-lived key")
-        require_born(card.study_key.fingerprint)
-        slot = teller_slot(card.study_key.fingerprint, "study")
-        if read_slot(slot) is None and number in self._signers():
+        require_made_here(card.study_key.fingerprint)
+        slot = teller_file(card.study_key.fingerprint, "study")
+        if read_state(slot) is None and number in self._signers():
             raise StudyError(
                 "your signature is beside this study, but the state of its key on this machine is "
                 "lost, so that it is unknown whether the key has tallied. Enrol again, which makes "
                 "a new key, and have the study made anew"
             )
-        accepted = keep_once(slot, self.digest.encode("ascii"))
+        accepted = write_once(slot, self.digest.encode("ascii"))
         if accepted != self.digest.encode("ascii"):
-            other = spoken(accepted.decode("ascii")[:32])
+            other = digit_groups(accepted.decode("ascii")[:32])
             raise StudyError(
                 f"the study key of this card was used for another study, {other}; a key is for one "
                 "study: enrol with a new one"
@@ -452,7 +452,7 @@ class SealedStudy(SealedFile):
         closer = "every teller" if self.owner is None else self.owner.name
         until = "until the list is closed" if self.last_day is None else f"until {self.last_day}"
         lines = [
-            f"study       {spoken(self.fingerprint)}",
+            f"study       {digit_groups(self.fingerprint)}",
             f"holders     {len(self.holders)}, of whom {self.min_holders} or more must take part",
             f"tellers     {', '.join(card.name for card in self.tellers)}",
             f"ballots     {until}; the list is closed by {closer}",

@@ -20,7 +20,7 @@ from privsketch._base.errors import AccessError, PrivsketchError
 from privsketch._base.formats import beginning_of
 from privsketch.noise.mechanism import OWN_SAMPLER
 from privsketch.signing.keys import Key
-from privsketch.signing.signature import spoken
+from privsketch.signing.signature import digit_groups
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import (
     Ballot,
@@ -53,11 +53,11 @@ from privsketch_studies.sealing.lists import (
 )
 from privsketch_studies.sealing.once import (
     VOID,
-    keep_once,
-    read_slot,
+    list_use,
+    read_state,
     require_teller,
-    teller_slot,
-    use_of,
+    teller_file,
+    write_once,
 )
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
@@ -138,8 +138,8 @@ class Tally(BinaryFile):
 
     def _lines(self) -> list[tuple[str, str]]:
         return [
-            ("tally", f"of {spoken(self.teller)}, over {len(self.holders)} ballots"),
-            ("study", spoken(self.study[:32])),
+            ("tally", f"of {digit_groups(self.teller)}, over {len(self.holders)} ballots"),
+            ("study", digit_groups(self.study[:32])),
             ("list", self.closed_list),
         ]
 
@@ -182,24 +182,24 @@ def tally(
     sources: list[BallotSource] = [ballots] if is_one else list(ballots)  # type: ignore[list-item,arg-type]
     number = require_teller(study, key)
     closed.require_of(study)
-    use, slot = (teller_slot(key.fingerprint, name) for name in ("use", "tally"))
-    _require_unused(read_slot(use), closed)
-    stored = read_slot(slot)
+    use, slot = (teller_file(key.fingerprint, name) for name in ("use", "tally"))
+    _require_unused(read_state(use), closed)
+    stored = read_state(slot)
     if stored is None and mailbox is not None:
         stored = _own_tally(study, Path(mailbox), key, closed)
         if stored is not None:
-            _require_unused(keep_once(use, use_of(closed.digest)), closed)
-            stored = keep_once(slot, stored)
+            _require_unused(write_once(use, list_use(closed.digest)), closed)
+            stored = write_once(slot, stored)
     if stored is not None:
         earlier = Tally.from_bytes(stored, str(slot))
-        _require_unused(use_of(earlier.closed_list), closed)  # the record of use may be lost
+        _require_unused(list_use(earlier.closed_list), closed)  # the record of use may be lost
         return earlier
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
     if checked is None:
         checked = [] if mailbox is None else checked_files_in(study, mailbox)
     sampler = _open_all(study, sources, closed, key, published_shares(study, checked))
-    _require_unused(keep_once(use, use_of(closed.digest)), closed)
+    _require_unused(write_once(use, list_use(closed.digest)), closed)
     words = _add_up(study, sources, closed, key, number)
     if study.noise == "tellers":
         noise, receipt = study.sharing.draw_teller()
@@ -220,12 +220,12 @@ def tally(
         "holders": holders,
         "sampler": sampler,
     }
-    return Tally(keep_once(slot, packed(Tally.KIND, header, words_to_bytes(words), key)))
+    return Tally(write_once(slot, packed(Tally.KIND, header, words_to_bytes(words), key)))
 
 
 def _require_unused(use: bytes | None, closed: ClosedList) -> None:
     """Refuse a key that was used for another list, or given up."""
-    if use is None or use == use_of(closed.digest):
+    if use is None or use == list_use(closed.digest):
         return
     if use == VOID:
         raise StudyError("this study key was given up: the study is void")

@@ -37,17 +37,17 @@ from privsketch_studies.sealing.ballots import Ballot, study_key
 from privsketch_studies.sealing.files import Fields, JsonFile, digits, kind_of_bytes
 from privsketch_studies.sealing.join import TallySource, all_tallies
 from privsketch_studies.sealing.once import (
-    ballot_slot,
-    gone_slot,
+    ballot_file,
+    destroyed_ballot_file,
     is_destroyed,
-    keep_once,
     mark_destroyed,
     mark_void,
-    read_slot,
+    read_state,
     record_path,
     recorded_path,
     require_accepted,
     use_up,
+    write_once,
 )
 from privsketch_studies.sealing.seal import entries_of_ballot
 from privsketch_studies.sealing.study import SealedStudy
@@ -414,12 +414,14 @@ def _forget_kept(study: SealedStudy) -> int:
     """Replace ballots in this user's state by their digests, and return their number."""
     count = 0
     for card in study.holders:
-        slot = ballot_slot(study.digest, card.key.fingerprint)
-        data = read_slot(slot)
+        slot = ballot_file(study.digest, card.key.fingerprint)
+        data = read_state(slot)
         if data is None:
             continue
         digest = hashlib.sha256(data).hexdigest()
-        keep_once(gone_slot(study.digest, card.key.fingerprint), digest.encode("ascii"))
+        write_once(
+            destroyed_ballot_file(study.digest, card.key.fingerprint), digest.encode("ascii")
+        )
         _remove(slot)
         count += 1
     return count

@@ -12,7 +12,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import caution, require_free, say_written, several
+from privsketch.cli.shell.output import caution, count_text, require_available, say_written
 
 if TYPE_CHECKING:
     from privsketch_studies.collector.store.engine import Store
@@ -156,7 +156,7 @@ def add_member(
     if known and (study is None or key_file is not None or makes_studies or token_file is not None):
         raise click.UsageError("--known goes with --study and --role only")
     if token_file is not None:
-        require_free(token_file, False, "a token is never replaced")
+        require_available(token_file, False, "a token is never replaced")
     key = None if key_file is None else PublicKey.load(key_file)
     with _open_store(store) as database:
         token = None
@@ -184,7 +184,7 @@ def renew_token(name: str, token_file: Path | None, store: str) -> None:
     from privsketch_studies.collector import members
 
     if token_file is not None:
-        require_free(token_file, False, "a token is never replaced")
+        require_available(token_file, False, "a token is never replaced")
     with _open_store(store) as database:
         token = members.renew_token(database, name)
     say(f"member      {name}")
@@ -275,7 +275,7 @@ def show(store: str) -> None:
         for study in list_studies(database):
             progress = progress_of(database, study)
             n_sites, n_reported = len(progress.sites), progress.n_reported
-            reported = f"{n_reported} of {several(n_sites, 'site')} reported"
+            reported = f"{n_reported} of {count_text(n_sites, 'site')} reported"
             say(f"study       {study.name}: {progress.state}, {reported}")
             row = {"name": study.name, "title": study.title, "is_sealed": study.is_sealed}
             counts = {"n_sites": n_sites, "n_reported": n_reported}
@@ -344,8 +344,8 @@ def restore_store(file: Path, store: str) -> None:
 
 def _answer_verified(word: str, verified: Any, **facts: Any) -> None:
     """Report what a check of a store has covered."""
-    chains = f"{several(verified.n_events, 'event')} in {several(verified.n_chains, 'chain')}"
-    say(f"{word:<11} {several(verified.n_uploads, 'upload')}, {chains}")
+    chains = f"{count_text(verified.n_events, 'event')} in {count_text(verified.n_chains, 'chain')}"
+    say(f"{word:<11} {count_text(verified.n_uploads, 'upload')}, {chains}")
     answer(**facts, **vars(verified))
 
 

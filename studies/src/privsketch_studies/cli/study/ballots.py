@@ -24,11 +24,11 @@ from privsketch.cli.shell.options import (
 )
 from privsketch.cli.shell.output import (
     caution,
-    require_apart,
-    require_free,
+    count_text,
+    require_available,
+    require_distinct,
     required_output,
     say_written,
-    several,
 )
 from privsketch.cli.shell.signing import PASSPHRASE_FILE, opened_key
 from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
@@ -112,7 +112,7 @@ def seal(
         import privsketch_studies as studies
         from privsketch.cli.shell.progress import record_bar
         from privsketch.ledger.entry import writing_to
-        from privsketch.signing.signature import spoken
+        from privsketch.signing.signature import digit_groups
         from privsketch.sketching.build import cost_of_design
         from privsketch_studies.sealing.seal import earlier_ballot, require_sealable
 
@@ -123,7 +123,7 @@ def seal(
         holder = require_sealable(study, key, accept_alone, trusted or None, max_epsilon, max_delta)
         folder = mailbox or study_file.parent
         is_repeat = earlier_ballot(study, key.public, folder) is not None
-        say(f"study       {spoken(study.fingerprint)}: compare it with the others by phone")
+        say(f"study       {digit_groups(study.fingerprint)}: compare it with the others by phone")
         _say_risks(study)
         table = stated.table
         if dry_run:
@@ -134,13 +134,13 @@ def seal(
             end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
             return
         output = required_output(output)
-        require_free(output, False, "a ballot is never replaced")
-        require_apart(stated, [output])
+        require_available(output, False, "a ballot is never replaced")
+        require_distinct(stated, [output])
 
         with record_bar(table) as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
-                spending.stop.require_going()
+                spending.stop.raise_if_stopped()
                 advance(done)
 
             ballot = studies.seal(
@@ -217,7 +217,7 @@ def close(
     from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, unopened_words, verdict_of
 
     study = studies.SealedStudy.load(study_file)
-    require_free(output, False, "tellers may have tallied it")
+    require_available(output, False, "tellers may have tallied it")
     checked = [CheckedBallots.load(file) for file in checked_files]
     checked = checked or _checked_beside(study, ballots)
     key = opened_key(key_file, passphrase_file)
@@ -231,7 +231,7 @@ def close(
     unopened = unopened_facts(verdict, owners, but={*counted, *left_out})
     missing = [card.name for card in study.holders if card.name not in counted]
     never = [name for name in missing if name not in owners.values()]
-    say(f"closed      {several(len(counted), 'ballot')} of {len(study.holders)} holders")
+    say(f"closed      {count_text(len(counted), 'ballot')} of {len(study.holders)} holders")
     if never:
         say(f"missing     {', '.join(never)}")
     for ballot in unopened:
@@ -317,7 +317,7 @@ def tally(
     import privsketch_studies as studies
 
     study = studies.SealedStudy.load(study_file)
-    require_free(output, force, "it would be replaced")
+    require_available(output, force, "it would be replaced")
     key = opened_key(key_file, passphrase_file)
     folder = mailbox or (ballots[0] if ballots[0].is_dir() else ballots[0].parent)
     checked = list(checked_files) or _checked_beside(study, ballots)
@@ -358,7 +358,7 @@ def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool)
     from privsketch.cli.shell.facts import sketch_facts
 
     study = studies.SealedStudy.load(study_file)
-    require_free(output, force, "it would be replaced")
+    require_available(output, force, "it would be replaced")
     total = studies.join(study, list(tallies))
     total.save(output)
     say(total.receipt.describe())

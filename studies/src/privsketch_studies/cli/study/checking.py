@@ -11,7 +11,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import note, require_free, say_written
+from privsketch.cli.shell.output import note, require_available, say_written
 from privsketch.cli.shell.signing import PASSPHRASE_FILE, opened_key
 from privsketch_studies.cli.study.making import STUDY
 
@@ -57,7 +57,7 @@ class Checker:
     def check_study(self, file: Path, trusted: tuple[str, ...]) -> None:
         """Check that all tellers have signed the study, and that one of them is trusted."""
         from privsketch._base.errors import PrivsketchError
-        from privsketch.signing.signature import spoken
+        from privsketch.signing.signature import digit_groups
         from privsketch.signing.trusted import pinned_keys, resolve_key
         from privsketch_studies.errors import StudyError
 
@@ -71,7 +71,7 @@ class Checker:
         except PrivsketchError as error:
             self.refuse(file, error)
         else:
-            name = spoken(self.study.fingerprint)
+            name = digit_groups(self.study.fingerprint)
             self.accept(file, "study", tellers[0], f"a study: {name}")
 
     def check(self, file: Path) -> None:
@@ -212,7 +212,7 @@ def check(
     from privsketch_studies.sealing.study import SealedStudy
 
     if output is not None:
-        require_free(output, False, "it would be replaced")
+        require_available(output, False, "it would be replaced")
     study = SealedStudy.load(study_file)
     key = None if key_file is None else opened_key(key_file, passphrase_file)
     checker = Checker(study, key)

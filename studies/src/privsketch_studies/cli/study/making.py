@@ -10,7 +10,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH, choice, ledger_options
-from privsketch.cli.shell.output import caution, note, require_free, say_written, several
+from privsketch.cli.shell.output import caution, count_text, note, require_available, say_written
 from privsketch.cli.shell.signing import PASSPHRASE_FILE, given_passphrase, opened_key
 
 STUDY = click.argument("study_file", metavar="STUDY", type=PATH)
@@ -90,7 +90,7 @@ def enrol(
     if study_key_file is not None and not teller:
         raise click.UsageError("--study-key goes with --teller")
     design = load_design(design_file, ())
-    require_free(output, False, "a card is never replaced")
+    require_available(output, False, "a card is never replaced")
     if not teller:
         key = opened_key(key_file, passphrase_file)
         card = Card.holder(design, key=key, accept_alone=float(accept_alone or 0.0))
@@ -133,7 +133,7 @@ def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> No
     \b
     privsketch study accept s.study --key a.key
     """
-    from privsketch.signing.signature import spoken
+    from privsketch.signing.signature import digit_groups
     from privsketch_studies.sealing.study import SealedStudy, acceptance_path
 
     study = SealedStudy.load(study_file)
@@ -141,7 +141,7 @@ def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> No
     signature = study.accept(key)
     path = acceptance_path(study_file, signature.fingerprint)
     signature.save(path)
-    say(f"accepted    study {spoken(study.fingerprint)}, as teller {key.name}")
+    say(f"accepted    study {digit_groups(study.fingerprint)}, as teller {key.name}")
     missing = [card.name for card in study.tellers if card.name not in study.accepted]
     say(f"missing     {', '.join(missing)}" if missing else "open        all tellers have accepted")
     say(f"next        put {path.name} beside the study, where everyone finds it")
@@ -202,7 +202,7 @@ def make(
     from privsketch.signing.keys import PublicKey
     from privsketch_studies.sealing.study import SealedStudy
 
-    require_free(output, False, "ballots may have been cast in it")
+    require_available(output, False, "ballots may have been cast in it")
     study = SealedStudy(
         load_design(design_file, ()),
         cards=list(cards),
@@ -247,7 +247,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     closed = "closed" if files["is_closed"] else "open"
     void = f", void by the statement of {', '.join(files['voids'])}" if files["voids"] else ""
     n_ballots, n_tallies = len(files["ballots"]), len(files["tallies"])
-    counts = f"{several(n_ballots, 'ballot')}, list {closed}, {several(n_tallies, 'tally')}"
+    counts = f"{count_text(n_ballots, 'ballot')}, list {closed}, {count_text(n_tallies, 'tally')}"
     say(f"mailbox     {counts}{void}")
     for name in files["unfit"]:
         caution(f"the ballot of {name}: {UNFIT}; privsketch study close leaves it out")
@@ -289,17 +289,17 @@ def void(
     \b
     privsketch study void s.study --key a.key --study-key a.study.key -o a.void
     """
-    from privsketch.signing.signature import spoken
+    from privsketch.signing.signature import digit_groups
     from privsketch_studies.sealing.study import SealedStudy
     from privsketch_studies.sealing.void import void_study
 
     study = SealedStudy.load(study_file)
-    require_free(output, False, "a statement is never replaced")
+    require_available(output, False, "a statement is never replaced")
     key = opened_key(key_file, passphrase_file)
     folder = mailbox or study_file.parent
     statement = void_study(study, key=key, study_key_file=study_key_file, mailbox=folder)
     statement.save(output)
-    say(f"void        study {spoken(study.fingerprint)}, by the statement of {key.name}")
+    say(f"void        study {digit_groups(study.fingerprint)}, by the statement of {key.name}")
     say(f"destroyed   {study_key_file}")
     say_written(output)
     answer(written=[output], fingerprint=study.fingerprint, teller=key.name)
@@ -353,8 +353,8 @@ def destroy(
     )
     for path in destroyed.study_keys:
         say(f"destroyed   {path}: overwritten and removed; it can open nothing now")
-    copies = several(destroyed.n_kept, "copy of a holder", "copies of holders")
-    say(f"removed     {several(len(destroyed.ballots), 'ballot')}, {copies} here")
+    copies = count_text(destroyed.n_kept, "copy of a holder", "copies of holders")
+    say(f"removed     {count_text(len(destroyed.ballots), 'ballot')}, {copies} here")
     if destroyed.study_keys:
         caution(
             "destroy copies of the key yourself: in backups, snapshots, synchronised folders. A "
@@ -444,7 +444,7 @@ def settle(
     cost = "the receipt of the total"
     if settled.is_free:
         cost = "no cost" if settled.is_alone_free else 'no cost but "alone", which stays'
-    entries = several(settled.n_entries, "entry")
+    entries = count_text(settled.n_entries, "entry")
     say(f"settled     {entries} of {holder}, now with {cost}")
     answer(
         fingerprint=study.fingerprint,

@@ -1,4 +1,4 @@
-"""Routes of the forms: signing in and out, uploads, learning, and the work of owners.
+"""Routes of the forms: signing in and out, uploads, learning, and administration.
 
 Every form must come from a page of the same session. Afterwards the browser is redirected to a
 page that can be reloaded without repeating anything.
@@ -42,7 +42,7 @@ _MAX_SIGNATURE = 8 * 1024  # bytes of a signature or of a public key
 
 
 def _redirect(address: str, done: str | None = None) -> Response:
-    """Redirect to a page, which says what was done if `done` names it (`words.DONE`)."""
+    """Redirect to a page, which reports the action that `done` names (`words.DONE`)."""
     return RedirectResponse(address + ("" if done is None else f"?done={done}"), 303)
 
 
@@ -95,7 +95,7 @@ async def upload_file(request: Request, study: StudyName, visit: CurrentVisit) -
     receipt = await run_in_threadpool(
         uploads.submit, visit.store, visit.member, study, data, signature or None
     )
-    return _redirect(f"/studies/{study}", "handed-in" if receipt.is_new else "there")
+    return _redirect(f"/studies/{study}", "handed-in" if receipt.is_new else "duplicate")
 
 
 @forms.post("/studies/{study}/uploads/{digest}/set-aside")
@@ -115,7 +115,7 @@ async def set_aside(
 
 @forms.post("/studies/{study}/models")
 async def learn(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
-    """Submit jobs that learn from the current total, for one number or several."""
+    """Submit jobs that learn from the current total, for one model size or several."""
     visit.member.require_role(study)
     form = await read_form(request, visit)
     task = text_of(form, "task")
@@ -142,11 +142,11 @@ def _numbers(form: FormData, task: str) -> list[int | str | None]:
     if first == "auto" and task == "kmeans":
         return ["auto"]
     if not (first.isascii() and first.isdigit()) or not 1 <= int(first) <= MAX_NUMBER:
-        raise ParameterError(f"number: expected one from 1 to {MAX_NUMBER}")
+        raise ParameterError(f"number: expected a whole number from 1 to {MAX_NUMBER}")
     if not last:
         return [int(first)]
     if not (last.isascii() and last.isdigit()) or not int(first) <= int(last) <= MAX_NUMBER:
-        raise ParameterError(f"up to: expected a number from the first one to {MAX_NUMBER}")
+        raise ParameterError(f"up to: expected a whole number from the first to {MAX_NUMBER}")
     if int(last) - int(first) >= MAX_AT_ONCE:
         raise ParameterError(f"up to: at most {MAX_AT_ONCE} numbers at once")
     return list(range(int(first), int(last) + 1))
@@ -154,7 +154,7 @@ def _numbers(form: FormData, task: str) -> list[int | str | None]:
 
 @forms.post("/studies/{study}/sources")
 async def compare(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
-    """Submit a job that compares the sites, for members who may see single sketches."""
+    """Submit a job that compares the sites, for members who may see individual sketches."""
     visit.member.require_role(study, "owner", "reader")
     await read_form(request, visit)
     head = await run_in_threadpool(views.head_of, visit.collector, visit.member, study)
@@ -170,7 +170,7 @@ async def compare(request: Request, study: StudyName, visit: CurrentVisit) -> Re
     return _redirect(f"/studies/{study}/sources")
 
 
-# ---------------------------------------------------------------- work of owners
+# ---------------------------------------------------------------- administration
 
 
 @forms.post("/studies/{study}/close")
@@ -189,22 +189,22 @@ async def add_member(request: Request, study: StudyName, visit: CurrentVisit) ->
     """Add a member; the answer shows the token, which cannot be shown again."""
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit, _MAX_SIGNATURE)
-    name, file = text_of(form, "name"), await file_of(form, "key")
+    name, key_file = text_of(form, "name"), await file_of(form, "key")
     roles = [str(value) for value in form.getlist("role")]
-    key = PublicKey.from_bytes(file) if file else None
+    key = PublicKey.from_bytes(key_file) if key_file else None
     if text_of(form, "known") == "yes":
         await run_in_threadpool(
             members.give_roles, visit.store, name, study, roles, by=visit.member
         )
         return _redirect(f"/studies/{study}/people", "gave-roles")
 
-    def work() -> Response:
+    def add() -> Response:
         token = members.add_member(
             visit.store, name, study=study, as_roles=roles, key=key, by=visit.member
         )
         return people_page(request, visit, study, (name, token))
 
-    return await run_in_threadpool(work)
+    return await run_in_threadpool(add)
 
 
 @forms.post("/studies/{study}/people/{act}")
@@ -216,11 +216,11 @@ async def change_member(
     name = text_of(await read_form(request, visit), "name")
     if act == "renew":
 
-        def work() -> Response:
+        def renew() -> Response:
             token = members.renew_token(visit.store, name, by=visit.member)
             return people_page(request, visit, study, (name, token))
 
-        return await run_in_threadpool(work)
+        return await run_in_threadpool(renew)
     if act == "revoke":
         await run_in_threadpool(members.revoke_token, visit.store, name, by=visit.member)
         return _redirect(f"/studies/{study}/people", "revoked")
@@ -240,7 +240,7 @@ async def create_study(request: Request, visit: CurrentVisit) -> Response:
     if not design:
         raise ParameterError("no design file was chosen")
 
-    def work() -> studies.Study:
+    def create() -> studies.Study:
         return studies.make_study(
             visit.store,
             text_of(form, "name"),
@@ -252,5 +252,5 @@ async def create_study(request: Request, visit: CurrentVisit) -> Response:
             by=visit.member,
         )
 
-    created = await run_in_threadpool(work)
-    return _redirect(f"/studies/{created.name}/people", "made")
+    new_study = await run_in_threadpool(create)
+    return _redirect(f"/studies/{new_study.name}/people", "made")

@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from privsketch import __version__
-from privsketch.pages.report.rendering import STYLE_SHEET, several
+from privsketch.pages.report.rendering import STYLE_SHEET, count_text
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.pages.access import Visit, address_within
 
@@ -59,7 +59,7 @@ def templates() -> Environment:
         "words": words,
         "version": __version__,
         "style": f"/style.css?{style_digest()[:16]}",
-        "several": several,
+        "count_text": count_text,
     }
     return environment
 

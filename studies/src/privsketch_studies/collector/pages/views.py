@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from privsketch._base.errors import FileError
 from privsketch.pages.report.cost import receipt_words, release_details, several_records
-from privsketch.pages.report.rendering import several
+from privsketch.pages.report.rendering import count_text
 from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
@@ -80,7 +80,7 @@ def outlooks(head: Head) -> list[Outlook]:
     forecasts = []
     if n_now:
         forecasts.append(
-            _outlook(f"Now, with {several(n_now, 'site')}", design.forecast(n_holders=n_now))
+            _outlook(f"Now, with {count_text(n_now, 'site')}", design.forecast(n_holders=n_now))
         )
     if n_sites > n_now:
         label = f"When all {n_sites} have reported" if n_sites > 1 else "When it has reported"

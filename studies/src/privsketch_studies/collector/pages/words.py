@@ -46,7 +46,7 @@ KIND_NAMES = {
 }
 DONE = {
     "handed-in": "Your file is uploaded and stored on the collector's disk.",
-    "there": "The collector already has this file; nothing has changed.",
+    "duplicate": "The collector already has this file; nothing has changed.",
     "closed": "The study is closed. No more sketches are taken.",
     "aside": "The upload is set aside. Its member may upload another file.",
     "gave-roles": "The member now has these roles.",
