@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.cli.story import _GROUPS, SCHEMA
+from privsketch.cli.demo_steps import _GROUPS, SCHEMA
 from privsketch.facts.units import field_values
 from tests.chance import fixed_noise
 from tests.commands import run, succeeded

@@ -9,7 +9,7 @@ import privsketch as ps
 from privsketch.clustering.cells import Grid, HeavyCells, _reconcile, cluster
 from privsketch.clustering.run import Run, clustered
 from privsketch.noise.calibration import discrete_laplace_variance
-from privsketch.noise.mechanism import watched_noise
+from privsketch.noise.mechanism import watch_noise
 from privsketch.testing import questions, without_noise
 
 BOX = ps.Box([-1, 0, -3], [1, 4, 3])
@@ -135,7 +135,7 @@ def test_hardly_any_records(n, dim):
 
 
 def test_many_columns_are_refused_before_anything_is_spent():
-    with watched_noise(pytest.fail), pytest.raises(ps.PrivsketchError, match="at most 8"):
+    with watch_noise(pytest.fail), pytest.raises(ps.PrivsketchError, match="at most 8"):
         ps.PrivateKMeans(2, epsilon=1.0, delta=0.0, domain=ps.Box(-1, 1), method="cells").fit(
             np.zeros((20, 9))
         )

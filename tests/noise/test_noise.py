@@ -27,7 +27,7 @@ from privsketch.noise.mechanism import (
     cube_law,
     gaussian_law,
     laplace_law,
-    watched_noise,
+    watch_noise,
 )
 from privsketch.noise.samplers import _coin, _geometric, draw_cube
 
@@ -301,7 +301,7 @@ def test_watchers_are_told_before_noise_is_drawn():
         seen.append("drawn")
         return values, law.scale
 
-    with watched_noise(lambda: seen.append("told")), _insecure_sampler(sampler):
+    with watch_noise(lambda: seen.append("told")), _insecure_sampler(sampler):
         add_noise(np.zeros(1, dtype=np.int64), law, source=None)
     add_noise(np.zeros(1, dtype=np.int64), law, source=None)
     assert seen == ["told", "drawn"]

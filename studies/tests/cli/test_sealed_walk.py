@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privsketch.cli.story import SCHEMA, write_tables
+from privsketch.cli.demo_steps import SCHEMA, write_tables
 from privsketch.signing import encryption
 from tests.commands import run
 
