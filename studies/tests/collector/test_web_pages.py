@@ -14,7 +14,7 @@ from privsketch_studies.collector.members import (
     renew_token,
     revoke_token,
 )
-from privsketch_studies.collector.pages.access import address_within
+from privsketch_studies.collector.pages.access import local_address
 from privsketch_studies.collector.store.tables import events, sessions
 from privsketch_studies.collector.studies import make_study
 from studies.tests.server import DESIGN, sketch_of
@@ -137,7 +137,7 @@ def test_no_session_without_a_valid_token(world, token):
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil", "", "/a?b=c"])
 def test_nobody_is_sent_elsewhere_after_signing_in(world, to):
-    assert address_within(to) == "/"
+    assert local_address(to) == "/"
     answer = Browser(world).post("/sign-in", token=world.tokens["north"], next=to)
     assert answer.headers["location"] == "/"
 
