@@ -35,7 +35,7 @@ from privsketch.clustering.tree import cubes as tree
 from privsketch.clustering.tree import swap
 from privsketch.clustering.tree import swap as recovery
 from privsketch.clustering.tree.cubes import RADIUS, Projected
-from privsketch.clustering.tree.swap import Recovered
+from privsketch.clustering.tree.swap import ReleasedClusters
 from privsketch.features.stream import PublicStream
 from privsketch.noise import account as accounts
 from privsketch.noise import mechanism
@@ -478,7 +478,7 @@ def test_the_choice_among_trials(neighbours):
         ball = Passes(table_of(rows, 1), ps.Ball(dim=1, radius=1.0), n_threads=1)
         limit = float(ball.limits[0])
         trials = [
-            Recovered(np.array([[a * limit], [b * limit]]), np.ones(2))
+            ReleasedClusters(np.array([[a * limit], [b * limit]]), np.ones(2))
             for a, b in ((1, 1), (-1, -1), (0, 5))  # one center is beyond the edge
         ]
         account = account_of(0.8, neighbours, "best")

@@ -204,7 +204,7 @@ class TestOnADevice:
 
         coefficients = (*features.COSINE_COEFFICIENTS[:-1], features.COSINE_COEFFICIENTS[-1] + 1)
         monkeypatch.setattr(features, "COSINE_COEFFICIENTS", coefficients)
-        shape = sums.shape_for(10, 33, 5, listed=False)
+        shape = sums.shape_for(10, 33, 5, has_lists=False)
         function = sums._loaded.__wrapped__("fourier", shape)
         assert not sums._agrees("fourier", shape, function)
         monkeypatch.undo()

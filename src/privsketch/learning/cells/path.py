@@ -20,7 +20,7 @@ from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
 from privsketch.learning.lloyd import Points, means, weighted_sums
-from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
+from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
 
 MIN_LOG_CHANCE = 4.5  # -log of the chance of a noise of 3 deviations: larger differences count
@@ -200,7 +200,7 @@ def thinned(
     every = np.arange(size)
     members = np.concatenate([np.stack([every, every], axis=1), np.stack([first, second], axis=1)])
     order = np.argsort(np.concatenate([deletion, merging]), kind="stable")
-    options = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
+    options = choose_disjoint(order, needs=members, touches=members, n_options=n_fewer)
     keep = np.delete(every, members[options].ravel())
     remaining, new = components.subset(keep), merged.subset(options[options >= size] - size)
     return Components(
@@ -227,7 +227,7 @@ def _neighbours(components: Components) -> tuple[Indices, Indices]:
     variances = components.widths**2
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
-    pairs = neighbour_pairs(nearest_columns(distance, 2))
+    pairs = neighbour_pairs(nearest_by_distance(distance, 2))
     return pairs[:, 0], pairs[:, 1]
 
 
