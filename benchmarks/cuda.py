@@ -141,7 +141,7 @@ def same_bits(n: int) -> str:
         kept = np.random.default_rng(0).random((m // dim, n)) < 0.25
         counts = kept.sum(axis=1)
         rows = (np.flatnonzero(kept) - np.repeat(np.arange(m // dim) * n, counts)).astype(np.int32)
-        kernel = DeviceKernel(definition(name, dim, m), block=dim, listed=True)
+        kernel = DeviceKernel(definition(name, dim, m), block=dim, has_lists=True)
         places = to_device(rows), to_device(kernel.ranges(counts))
         kernel.add(Stream(), records.address, n, (places[0].address, places[1].address, counts))
         expected = BlockKernel.of(definition(name, dim, m), dim).sums(x, kept)

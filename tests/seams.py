@@ -22,7 +22,7 @@ SEAMS = {
     "progress.pass_bars": "privsketch.cli.shell.progress:pass_bars",
     "signing.checked_bytes": "privsketch.cli.shell.signing:checked_bytes",
     "signing.load_design": "privsketch.cli.shell.signing:load_design",
-    "story.GROUPS": "privsketch.cli.story:_GROUPS",
+    "story.GROUPS": "privsketch.cli.demo_steps:_GROUPS",
     "aggregate.drawn_words": "privsketch.clustering.baselines.aggregate:drawn_words",
     "aggregate.os": "privsketch.clustering.baselines.aggregate:os",
     "aggregate.start_centers": "privsketch.clustering.baselines.aggregate:start_centers",

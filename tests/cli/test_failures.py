@@ -245,7 +245,7 @@ def test_bounds_that_nobody_could_read_may_have_been_read(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_a_demo_has_sketches_to_pay_for(folder, monkeypatch):
-    breaking(monkeypatch, "privsketch.cli.story.save_report", errors.AccessError("full"))
+    breaking(monkeypatch, "privsketch.cli.demo_steps.save_report", errors.AccessError("full"))
     result = run("demo", "--records", 100, "-o", "demo", "--json")
     assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
     assert COUNTS in result.stderr
@@ -253,11 +253,11 @@ def test_a_demo_has_sketches_to_pay_for(folder, monkeypatch):
 
 def test_an_entry_of_a_ledger_counts_whatever_follows():
     spending = Spending(Stop())
-    assert (spending.counts, spending.sentence()) == (False, NOTHING)
-    spending.noise_drawn()
-    assert not spending.counts
-    spending.reserved()
-    assert spending.counts
+    assert (spending.is_spent, spending.sentence()) == (False, NOTHING)
+    spending.mark_noise_drawn()
+    assert not spending.is_spent
+    spending.mark_reserved()
+    assert spending.is_spent
     assert spending.sentence().endswith(f"a ledger may have an entry for it: {COUNTS}")
 
 

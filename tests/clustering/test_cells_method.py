@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch.clustering import Grid, HeavyCells, Run, clustered
 from privsketch.clustering.cells import cluster
-from privsketch.noise import discrete_laplace_variance, watched_noise
+from privsketch.noise import discrete_laplace_variance, watch_noise
 from privsketch.testing import questions, without_noise
 from tests import seams
 
@@ -138,7 +138,7 @@ def test_hardly_any_records(n, dim):
 
 
 def test_many_columns_are_refused_before_anything_is_spent():
-    with watched_noise(pytest.fail), pytest.raises(ps.PrivsketchError, match="at most 8"):
+    with watch_noise(pytest.fail), pytest.raises(ps.PrivsketchError, match="at most 8"):
         ps.PrivateKMeans(2, epsilon=1.0, delta=0.0, domain=ps.Box(-1, 1), method="cells").fit(
             np.zeros((20, 9))
         )

@@ -23,7 +23,7 @@ from privsketch.clustering import (
     Projected,
     cluster_medians,
     clustered,
-    l1_norm,
+    max_l1_norm,
     median_sums,
     medians,
     path_losses,
@@ -33,7 +33,7 @@ from privsketch.clustering import (
     release_round,
     release_swaps,
     sensitivities,
-    shrunk,
+    shrink_steps,
     start_losses,
     steps_of,
     swap_losses,
@@ -508,7 +508,7 @@ def test_the_length_is_a_small_quantile(fixed_noise):
 
 def test_noise_alone_makes_no_long_step():
     rng = np.random.default_rng(0)
-    law = laplace_law(l1_norm(20) + UNIT_WEIGHT, 6 * 21, 0.1, "add-remove")
+    law = laplace_law(max_l1_norm(20) + UNIT_WEIGHT, 6 * 21, 0.1, "add-remove")
     noise = rng.laplace(size=(500, 6, 21)) * law.scale
     steps = [steps_of(some, law.variance, 1000) for some in noise]
     lengths = np.linalg.norm(np.concatenate(steps), axis=1)
@@ -520,13 +520,13 @@ def test_shrinkage_is_that_of_james_and_stein():
     rng = np.random.default_rng(0)
     truth = np.zeros((4000, 12))
     truth[2000:] = 10.0
-    found = shrunk(truth + rng.normal(size=truth.shape), np.ones(4000))
+    found = shrink_steps(truth + rng.normal(size=truth.shape), np.ones(4000))
     errors = np.square(found - truth).sum(axis=1)
     # At 0 the risk of James and Stein's estimate is 2, less if its factor is cut at 0, not 12.
     assert errors[:2000].mean() < 2
     assert errors[2000:].mean() == pytest.approx(12, abs=1)
     few = rng.normal(size=(3, 2))
-    np.testing.assert_array_equal(shrunk(few, np.ones(3)), few)
+    np.testing.assert_array_equal(shrink_steps(few, np.ones(3)), few)
 
 
 # --- the whole ---

@@ -17,7 +17,7 @@ from privsketch.clustering import (
     WIDTH,
     Passes,
     Projected,
-    Recovered,
+    ReleasedClusters,
     Tree,
     TreeSettings,
     candidate_centers,
@@ -105,7 +105,9 @@ def test_loss_of_the_choice_among_trials(neighbours):
     epsilon, records = 0.6, [[0.0, 0.1], [-0.5, 0.0], [0.0, 1.0]]
     largest = passes_of(records).limits.max()
     # One of them is beyond the edge, as rounding may leave it, and far beyond.
-    trials = [Recovered(np.array([[0.0, place * largest]]), np.ones(1)) for place in (1, -1, 0, 5)]
+    trials = [
+        ReleasedClusters(np.array([[0.0, place * largest]]), np.ones(1)) for place in (1, -1, 0, 5)
+    ]
 
     def law(table, stretch=1.0):
         passes = passes_of(table, n_threads=1)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import privsketch as ps
 from privsketch import FileError, ParameterError
-from privsketch.design import cell_error, count_of_cells, noise_of_cells, plan_cells
+from privsketch.design import cell_error, cell_noise_std, grid_count_mode, plan_cells
 from privsketch.features import CellContribution, Quantiser, axis_edges, cell_counts, checked_cells
 from privsketch.testing import without_noise
 
@@ -121,8 +121,8 @@ def test_a_count_beside_cells_has_a_share_of_epsilon():
     assert len(receipt.parts) == 2
     assert planned().count == "omitted"
     assert planned(epsilon=0.001).count == "released"  # the sum of all cells says nothing then
-    assert count_of_cells(100, 1000, 10.0) == "omitted"
-    assert count_of_cells(100, 999, 10.0) == "released"
+    assert grid_count_mode(100, 1000, 10.0) == "omitted"
+    assert grid_count_mode(100, 999, 10.0) == "released"
 
 
 REFUSED = {
@@ -234,7 +234,7 @@ def test_grids_are_cubes_whatever_the_widths():
 def test_noise_of_cells_is_that_of_the_design():
     for budget in (ps.Budget(0.3), ps.Budget(0.3, 0.0, "replace")):
         design = planned(epsilon=0.3, neighbours=budget.neighbours)
-        assert noise_of_cells(budget, "laplace") == pytest.approx(design.noise_std)
+        assert cell_noise_std(budget, "laplace") == pytest.approx(design.noise_std)
 
 
 def test_errors_are_those_of_the_fisher_information():

@@ -215,14 +215,14 @@ def test_the_device_quantises_as_the_definition_does(code, is_ball):
     assert len(np.unique(found)) > 2  # not all at the edges
 
 
-@pytest.mark.parametrize("listed", [False, True])
-def test_sums_of_columns(listed):
+@pytest.mark.parametrize("has_lists", [False, True])
+def test_sums_of_columns(has_lists):
     rng = np.random.default_rng(0)
     x = rng.integers(-(2**15), 2**15, (1000, 7)).astype(np.int16)
     rows = np.flatnonzero(rng.random(1000) < 0.3).astype(np.int32)
-    wanted = x[rows] if listed else x
+    wanted = x[rows] if has_lists else x
     out = np.zeros(7, np.int64)
-    host = Host(columns_routine(listed), "columns", 6)
+    host = Host(columns_routine(has_lists), "columns", 6)
     arrays = out.ctypes.data, rows.ctypes.data
     host.launch(2, x.ctypes.data, wanted.size, 7, 7 * 60, *arrays)
     np.testing.assert_array_equal(out, wanted.sum(axis=0, dtype=np.int64))
@@ -234,7 +234,7 @@ def test_sums_of_columns(listed):
 @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (12, 0)])
 @pytest.mark.parametrize("name", FEATURES)
 def test_ptx_is_written_for_every_map_and_device(name, capability):
-    shape = shape_for(10, 64, 4, listed=False)
+    shape = shape_for(10, 64, 4, has_lists=False)
     ptx = ptx_of(sums_routine(name, shape), capability)
     assert f".target sm_{90 if capability >= (9, 0) else 80}" in ptx
     assert ptx.count(".visible .entry sums(") == 1

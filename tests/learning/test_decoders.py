@@ -11,12 +11,12 @@ import pytest
 from scipy.optimize import approx_fprime, nnls
 
 from privsketch.learning import (
+    AtomPool,
     Atoms,
     Evaluator,
     Points,
     Problem,
     Solution,
-    Stock,
     Uncertainty,
     best_weights,
     cluster_density,
@@ -187,9 +187,9 @@ def test_pruning_merges_twins_and_deletes_idle_atoms():
 
 
 def removed(target, atoms, n_remove):
-    stock = Stock(target, atoms)
-    stock.remove_cheapest(n_remove)
-    return stock.atoms
+    pool = AtomPool(target, atoms)
+    pool.remove_cheapest(n_remove)
+    return pool.atoms
 
 
 def test_of_two_twins_only_one_is_removed_at_a_time():
@@ -237,30 +237,30 @@ def test_price_of_a_merge_is_the_growth_of_the_cost(shape, precision, tolerance)
             atoms.variances if atoms.shared else variances,
         )
         growths.append(cost(target, after) - before)
-    prices = Stock(target.astype(precision), atoms).merge_prices(pairs, merged)
+    prices = AtomPool(target.astype(precision), atoms).merge_prices(pairs, merged)
     np.testing.assert_allclose(prices, growths, atol=tolerance * before)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (12, 3)])
 def test_pruning_in_rounds_is_pruning_afresh(shape):
-    # What a stock keeps of atoms that stay is what it would compute of them anew.
+    # What a pool keeps of atoms that stay is what it would compute of them anew.
     rng = np.random.default_rng(29)
     frequencies = rng.standard_normal((150, 3))
     moments = rng.standard_normal(150) + 1j * rng.standard_normal(150)
     target = make_target(frequencies, moments)
     atoms = random_atoms(rng, 12, 3, shape)
-    stock = Stock(target, atoms)
+    pool = AtomPool(target, atoms)
     for n_remove in (3, 2, 1, 1):
-        afresh = Stock(target, stock.atoms)
-        for each in (stock, afresh):
+        afresh = AtomPool(target, pool.atoms)
+        for each in (pool, afresh):
             each.remove_cheapest(n_remove)
             each.refit_weights()
         for name in ("weights", "centers", "variances"):
-            found, right = getattr(stock.atoms, name), getattr(afresh.atoms, name)
+            found, right = getattr(pool.atoms, name), getattr(afresh.atoms, name)
             np.testing.assert_allclose(found, right, atol=1e-9)
-        right = best_weights(target, stock.atoms.centers, stock.atoms.variances)
-        np.testing.assert_allclose(stock.atoms.weights, right, atol=1e-9)
-    assert 5 <= stock.atoms.size < 12
+        right = best_weights(target, pool.atoms.centers, pool.atoms.variances)
+        np.testing.assert_allclose(pool.atoms.weights, right, atol=1e-9)
+    assert 5 <= pool.atoms.size < 12
 
 
 @pytest.mark.parametrize("size", [1, 2, 9, 40])

@@ -19,8 +19,8 @@ from privsketch import BudgetError, ParameterError
 from privsketch.clustering import clustered
 from privsketch.clustering.baselines import lloyd
 from privsketch.facts import exact
-from privsketch.ledger import named, writing_to
-from privsketch.noise import add_noise, laplace_law, watched_noise
+from privsketch.ledger import named_data_set, writing_to
+from privsketch.noise import add_noise, laplace_law, watch_noise
 from privsketch.projection import release_files
 from privsketch.tables import RecordFiles
 from tests import seams
@@ -212,7 +212,7 @@ def test_above_the_limit_nothing_is_drawn(path, name):
     relation = "replace" if name in REPLACED else "add-remove"
     ledger.add("records", epsilon=0.4999, delta=1e-2, neighbours=relation)
     drawn = []
-    with watched_noise(lambda: drawn.append(1)), pytest.raises(BudgetError, match="left are"):
+    with watch_noise(lambda: drawn.append(1)), pytest.raises(BudgetError, match="left are"):
         (WAYS | REPLACED)[name]((path, "records"))
     assert not drawn
     assert ledger.entries() == []
@@ -279,7 +279,7 @@ def test_a_run_that_fails_after_the_first_noise_counts(path):
         if len(count) == 3:
             raise KeyboardInterrupt
 
-    with watched_noise(third), pytest.raises(KeyboardInterrupt):
+    with watch_noise(third), pytest.raises(KeyboardInterrupt):
         kmeans("lloyd")((path, "records"))
     (entry,) = ledger.entries()
     assert (entry.state, entry.receipt) == ("reserved", None)
@@ -601,10 +601,10 @@ def test_a_killed_process_has_spent(path, tmp_path):
         """
         import os, signal, sys
         import numpy as np, privsketch as ps
-        from privsketch.ledger.entry import watched_entries
+        from privsketch.ledger.entry import watch_entries
         domain = ps.Box(-1, 1, dim=2)
         plan = ps.Design.plan(n_components=2, domain=domain, budget=ps.Budget(1.0, 1e-6))
-        with watched_entries(lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        with watch_entries(lambda: os.kill(os.getpid(), signal.SIGKILL)):
             ps.sketch(np.zeros((10, 2)), plan, ledger=(sys.argv[1], "records"))
         """
     )
@@ -620,7 +620,7 @@ def test_what_is_no_name_of_a_ledger_is_told(tmp_path):
     ledger = ps.Ledger.create(tmp_path / "l.ledger")
     for empty in ("", ("", "visits")):
         with pytest.raises(ParameterError, match="expected the file of a ledger; None is for none"):
-            named(empty)
+            named_data_set(empty)
     for given in (ledger, (ledger, "visits")):
         with pytest.raises(ParameterError, match=r"give its file: \(ledger.path, 'name'\)"):
-            named(given)
+            named_data_set(given)

@@ -26,7 +26,7 @@ from privsketch.noise import (
     gaussian_law,
     laplace_law,
     mechanism,
-    watched_noise,
+    watch_noise,
 )
 from tests import seams
 
@@ -305,7 +305,7 @@ def test_watchers_are_told_before_noise_is_drawn():
         seen.append("drawn")
         return values, law.scale
 
-    with watched_noise(lambda: seen.append("told")), _insecure_sampler(sampler):
+    with watch_noise(lambda: seen.append("told")), _insecure_sampler(sampler):
         add_noise(np.zeros(1, dtype=np.int64), law, source=None)
     add_noise(np.zeros(1, dtype=np.int64), law, source=None)
     assert seen == ["told", "drawn"]

@@ -25,7 +25,7 @@ from privsketch.clustering import (
     Bins,
     Passes,
     Projected,
-    Recovered,
+    ReleasedClusters,
     clustered,
     residual_lengths,
     residual_sums,
@@ -481,7 +481,7 @@ def test_the_choice_among_trials(neighbours):
         ball = Passes(table_of(rows, 1), ps.Ball(dim=1, radius=1.0), n_threads=1)
         limit = float(ball.limits[0])
         trials = [
-            Recovered(np.array([[a * limit], [b * limit]]), np.ones(2))
+            ReleasedClusters(np.array([[a * limit], [b * limit]]), np.ones(2))
             for a, b in ((1, 1), (-1, -1), (0, 5))  # one center is beyond the edge
         ]
         account = account_of(0.8, neighbours, "best")

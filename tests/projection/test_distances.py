@@ -196,7 +196,7 @@ def test_a_description_read_from_a_file_says_enough(tmp_path):
         Distances(Released(values, description)).matrix(),
         Distances(Released(values, projection)).matrix(),
     )
-    with pytest.raises(ParameterError, match="released columns only"):
+    with pytest.raises(ParameterError, match="only the released columns"):
         Released(np.column_stack([values, np.arange(4)]), description)
 
 
@@ -562,8 +562,8 @@ def test_no_row_is_its_own_neighbour_where_the_queries_are_named(small_tiles):
         (lambda: Distances(Released([[1.0]], None)), "exact points"),
         (lambda: Distances(table(3)).pairs([0, 1], [2]), "not pairs"),
         (lambda: Distances(table(3)).pairs([3], [0]), "3 rows"),
-        (lambda: Distances(table(3)).pairs([[0, 1]], [[1, 2]]), "list of numbers"),
-        (lambda: Distances(table(3)).pairs([0.5], [1]), "list of numbers"),
+        (lambda: Distances(table(3)).pairs([[0, 1]], [[1, 2]]), "list of indices"),
+        (lambda: Distances(table(3)).pairs([0.5], [1]), "list of indices"),
         (lambda: Distances(table(3)).block([[0], [1, 2]]), "rows: expected"),
         (lambda: Distances(table(3)).block(slice("secret")), "rows: expected"),
         (lambda: Distances(table(3)).block(columns=np.eye(3, dtype=int)), "columns: expected"),

@@ -157,7 +157,7 @@ def test_subsampled_gaussian_noise_is_known_for_one_record(options, neighbours):
     assert epsilon <= math.nextafter(0.3, 1)
     assert Fraction(delta) >= Fraction(1, 10**6)
     assert delta <= math.nextafter(1e-6, 1)
-    with pytest.raises(dp.OpenDPException, match="only 0 and 1 are known"):
+    with pytest.raises(dp.OpenDPException, match="only distances of 0 and 1"):
         measurement.map(2)
 
 
@@ -341,7 +341,7 @@ def test_replaced_records_and_a_sum_of_a_public_size():
     odometer(total)
     expected = sketch.map(1) + 2**2 / (2 * 4**2)  # a number moves by at most 2
     assert odometer.privacy_loss(1) == pytest.approx(expected, rel=1e-9)
-    with pytest.raises(dp.OpenDPException, match="not the public number of records"):
+    with pytest.raises(dp.OpenDPException, match="not have the public number of records"):
         total(TABLE[1:])
 
 

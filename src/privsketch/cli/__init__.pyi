@@ -1,5 +1,7 @@
 # Names of this folder that others may use; `__init__.py` imports one when it is first used.
 from .cluster import methods_of as methods_of
+from .demo_steps import SCHEMA as SCHEMA
+from .demo_steps import write_tables as write_tables
 from .ledger import chart as chart
 from .shell.answer import plain as plain
 from .shell.failure import EXIT_CODES as EXIT_CODES
@@ -7,5 +9,3 @@ from .shell.signing import given_passphrase as given_passphrase
 from .shell.spending import Spending as Spending
 from .shell.stopping import Stop as Stop
 from .shell.stopping import stoppable as stoppable
-from .story import SCHEMA as SCHEMA
-from .story import write_tables as write_tables

@@ -45,7 +45,7 @@ from privsketch.cli.shell.output import (
     source_name,
     write,
 )
-from privsketch.cli.shell.spending import Spending, end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import Spending, end_dry_run, say_remaining, track_spending
 from privsketch.facts.budget import checked_source
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def cluster(
     privsketch cluster data.parquet -k auto --max-clusters 15 --epsilon 1 \\
         --delta 1e-6 --ball 13 -o model.json
     """
-    with reported_spending(adaptive=True) as spending:
+    with track_spending(adaptive=True) as spending:
         import privsketch as ps
         from privsketch._base.formats import write_file
         from privsketch.facts.schema import schema_of
@@ -224,11 +224,11 @@ def cluster(
             model, released = _run(table, study, loss, choice, options, spending)
         page = None if report is None else _page(model, released, title)
         spending.stop.finish()
-        write(model.save, output, spending.begin)
-        spending.wrote(output)
+        write(model.save, output, spending.mark_begun)
+        spending.mark_written(output)
         say(model.describe(), output)
         say_source(source, output, "run on")
-        say_left(ledger, output)
+        say_remaining(ledger, output)
         if files.selection.is_found:
             note(
                 "names in the header of a text file are not published: state them with --columns "

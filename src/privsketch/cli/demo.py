@@ -1,4 +1,4 @@
-"""`privsketch demo`: the command; `story` has its steps."""
+"""`privsketch demo`: the command; `demo_steps` has its steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON
 from privsketch.cli.shell.options import demo_options
-from privsketch.cli.shell.spending import reported_spending
+from privsketch.cli.shell.spending import track_spending
 
 
 @click.command()
@@ -21,7 +21,7 @@ def demo(output: Path, records: int, sealed: bool, collector: bool) -> None:
     for flag, name in ((sealed, "study"), (collector, "collector")):
         if flag:
             raise click.UsageError(f"this demo is now `privsketch {name} demo`")
-    with reported_spending() as spending:
-        from privsketch.cli.story import run_demo
+    with track_spending() as spending:
+        from privsketch.cli.demo_steps import run_demo
 
         run_demo(output, records, spending)

@@ -25,7 +25,7 @@ from privsketch.cli.shell.output import (
     wrap_text,
     write,
 )
-from privsketch.cli.shell.spending import shown_warnings
+from privsketch.cli.shell.spending import echo_warnings
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import Ledger
@@ -273,7 +273,7 @@ def _opened(file: Path) -> Ledger:
     """Open a ledger; warn its holder if others may read it."""
     from privsketch.ledger.book import Ledger
 
-    with shown_warnings():
+    with echo_warnings():
         return Ledger(file)
 
 

@@ -35,7 +35,7 @@ from privsketch.cli.shell.output import (
     say_cautions,
     say_source,
 )
-from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, say_remaining, track_spending
 
 _AGAIN = "releasing its records again would spend the budget again"
 
@@ -152,7 +152,7 @@ def release(
     privsketch release data.parquet --epsilon 4 --components 10 --protect row \\
         --ball 3 -o released.parquet
     """
-    with reported_spending() as spending:
+    with track_spending() as spending:
         import privsketch as ps
         from privsketch.cli.shell.progress import record_bar
         from privsketch.facts.schema import require_rows, schema_of
@@ -209,10 +209,10 @@ def release(
                 finish=spending.stop.finish,
                 ledger=ledger,
             )
-        spending.wrote(output)
+        spending.mark_written(output)
         say(description.describe(), None)
         say_source(source, output, "release of")
-        say_left(ledger, output)
+        say_remaining(ledger, output)
         say(f"written to {output}, {n_rows} rows, and {receipt_path(output)}", None)
         if matrix_file is not None:
             _write_matrix(matrix_file, projection)

@@ -34,7 +34,7 @@ from privsketch.cli.shell.output import (
     write,
 )
 from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
-from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, say_remaining, track_spending
 
 _MIN_DIGITS = 16  # eight are found by trying designs for an hour
 _PERSONS = (
@@ -97,7 +97,7 @@ def sketch(
     privsketch sketch study.json data.parquet -o site-3.sketch --key site-3.key \\
                --signed-by designer.pub --max-epsilon 0.5 --max-delta 1e-6
     """
-    with reported_spending() as spending:
+    with track_spending() as spending:
         import privsketch as ps
         from privsketch._base.errors import AccessError, FileError
         from privsketch.cli.shell.progress import record_bar
@@ -160,12 +160,12 @@ def sketch(
                 ledger=ledger,
             )
         spending.stop.finish()
-        write(released.save, output, spending.begin)
-        spending.wrote(output)
+        write(released.save, output, spending.mark_begun)
+        spending.mark_written(output)
         signatures = sign_result(signer, output, released.to_bytes(), "sketch")
         say(released.receipt.describe(), output)
         say_source(source, output, "sketch of")
-        say_left(ledger, output)
+        say_remaining(ledger, output)
         say_written(output)
         if wants_json():
             from privsketch.cli.shell.facts import sketch_facts

@@ -19,7 +19,7 @@ from privsketch.cli.shell.options import (
     file_options,
     ledger_options,
 )
-from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, say_remaining, track_spending
 
 if TYPE_CHECKING:
     from privsketch import Check
@@ -148,7 +148,7 @@ def bounds(
     \b
     privsketch bounds data.csv --columns income,weight --epsilon 0.1
     """
-    with reported_spending() as spending:
+    with track_spending() as spending:
         import privsketch as ps
         from privsketch.cli.shell.progress import record_bar
 
@@ -163,10 +163,10 @@ def bounds(
 
             found = ps.private_bounds(stated.table, progress=progress, **options)
         spending.stop.finish()
-        spending.begin()
+        spending.mark_begun()
         with standard_output():
             say(found.describe())
-            say_left(options["ledger"], None)
+            say_remaining(options["ledger"], None)
         if wants_json():
             from privsketch.cli.shell.facts import receipt_facts
 

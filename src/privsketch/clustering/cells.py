@@ -15,10 +15,10 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._base.errors import ParameterError, require_count
-from privsketch._base.types import Bits, Floats, Indices, Integers, Whole
+from privsketch._base.types import Bits, Floats, Indices, Integers, WholeFloats
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
-from privsketch.design.cells import noise_of_cells, plan_cells
+from privsketch.design.cells import cell_noise_std, plan_cells
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
@@ -51,7 +51,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     run.without_delta()
     passes = run.read(box)
     n_records = run.number(passes)
-    noise = noise_of_cells(run.left, "laplace")
+    noise = cell_noise_std(run.left, "laplace")
     grid = Grid(passes, plan_cells(box.half_widths, n_clusters, n_records, noise))
     account = run.share({"cells": Fraction(1)})
     rule = HeavyCells(grid.n_cells, passes.dim, noise / math.sqrt(2))
@@ -164,7 +164,7 @@ class Grid:
             for g, limit in zip(shape, passes.limits, strict=True)
         ]
 
-    def _cells(self, records: Whole) -> list[Integers]:
+    def _cells(self, records: WholeFloats) -> list[Integers]:
         """Return the cell of each record along each axis."""
         return [
             (records[:, axis].astype(np.int64) + int(limit)) * g // (2 * int(limit) + 1)
@@ -174,7 +174,7 @@ class Grid:
     def counts(self) -> Integers:
         """Count the records of every cell, (n_cells,), in one pass; first column slowest."""
 
-        def work(records: Whole) -> tuple[Integers, ...]:
+        def work(records: WholeFloats) -> tuple[Integers, ...]:
             number = np.ravel_multi_index(self._cells(records), self.shape)
             return (np.bincount(number, minlength=self.n_cells),)
 
@@ -185,7 +185,7 @@ class Grid:
         n_parts = np.where(per_axis > 1, per_axis ** len(self.shape), 0)
         ends = np.cumsum(n_parts)
 
-        def work(records: Whole) -> tuple[Integers, ...]:
+        def work(records: WholeFloats) -> tuple[Integers, ...]:
             cells = self._cells(records)
             number = np.ravel_multi_index(cells, self.shape)
             in_heavy = per_axis[number] > 1

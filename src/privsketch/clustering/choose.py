@@ -24,7 +24,7 @@ from privsketch.clustering.pipeline.plan import plan_pipeline
 from privsketch.clustering.run import Run, clustered
 from privsketch.clustering.sparse.method import SparseStart, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch.design.cells import cell_error, noise_of_cells, plan_cells
+from privsketch.design.cells import cell_error, cell_noise_std, plan_cells
 from privsketch.design.forecast import references
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain, enclosing_box
@@ -163,7 +163,7 @@ def expected_cell_excess(
     """
     half_widths = enclosing_box(domain).half_widths
     try:
-        noise = noise_of_cells(replace(budget, delta=0.0), "laplace")
+        noise = cell_noise_std(replace(budget, delta=0.0), "laplace")
     except ParameterError:  # noise of that size cannot be drawn
         return math.inf
     expected = cell_error(

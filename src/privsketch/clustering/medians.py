@@ -28,15 +28,21 @@ import numpy as np
 
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Block, Floats, Integers, Whole
+from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.plan import DIRECTION_COUNTS, MAX_SKETCH_COLUMNS
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
-from privsketch.clustering.tree.medians import UNIT_NORM, l1_norm, shrunk, unit_vectors, whole_sums
+from privsketch.clustering.tree.medians import (
+    UNIT_NORM,
+    max_l1_norm,
+    shrink_steps,
+    sum_members,
+    unit_vectors,
+)
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch.clustering.tree.swap import WIDTH, members, moved_into_ball, nearest_losses
+from privsketch.clustering.tree.swap import WIDTH, members, move_into_ball, nearest_losses
 from privsketch.facts.domain import Ball
 from privsketch.kernels.nearest import nearest
 from privsketch.learning.kmeans.learner import learn_kmeans
@@ -101,10 +107,10 @@ def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     }
 
 
-def cluster_counts(passes: Passes, centers: Whole) -> Integers:
+def cluster_counts(passes: Passes, centers: WholeFloats) -> Integers:
     """Count the records nearest to each center, (k,), in one pass."""
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         return (np.bincount(nearest(records, centers), minlength=len(centers)),)
 
     return passes.sums(work, "cluster sizes")[0]
@@ -132,18 +138,18 @@ def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
 
 def release_start(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
-) -> Whole:
+) -> WholeFloats:
     """Release start centers (k, dim), whole numbers in the ball of the passes.
 
     Charges: the shares of `start_weights`.
     """
     searches = _search_centers(run, passes, n_clusters, account, n_records)
     center = passes.domain.center_vector
-    starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in searches]
+    starts = [move_into_ball((centers - center) / passes.unit, passes) for centers in searches]
     return starts[account.choice("starts", start_losses(passes, starts), MAX_DISTANCE)]
 
 
-def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
+def start_losses(passes: Passes, starts: Sequence[WholeFloats]) -> Integers:
     """Sum the distances to the nearest center of each start, in whole numbers, in one pass."""
     return nearest_losses(passes, starts, "losses of starts", MAX_DISTANCE, "distances")
 
@@ -188,7 +194,7 @@ MIN_WEIGHT = 0.02  # smallest weight of a cluster, as a share of the average one
 UNIT_WEIGHT = UNIT_NORM // 4  # a larger one has more noise in the vectors, less in the weights
 
 
-def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:
+def release_least(passes: Passes, centers: WholeFloats, account: Account, name: str) -> int:
     """Release l, the length below which a record counts less, in whole numbers.
 
     Charges: the share `name`.
@@ -200,16 +206,20 @@ def release_least(passes: Passes, centers: Whole, account: Account, name: str) -
 
 
 def median_sums(
-    passes: Passes, centers: Whole, least: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT
+    passes: Passes,
+    centers: WholeFloats,
+    least: int,
+    one: int = UNIT_NORM,
+    weight: int = UNIT_WEIGHT,
 ) -> Integers:
     """Sum the vectors and weights of each cluster, (k, dim + 1), in one pass."""
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         label = nearest(records, centers)
         vectors, lengths = unit_vectors(records - centers[label], least, one)
         weights = np.trunc(weight * (least / lengths))
         terms = np.concatenate([vectors, weights[:, np.newaxis]], axis=1)
-        return (whole_sums(members(label, len(centers)), terms),)
+        return (sum_members(members(label, len(centers)), terms),)
 
     return passes.sums(work, "steps to medians")[0]
 
@@ -219,17 +229,19 @@ def sensitivities(dim: int, one: int = UNIT_NORM, weight: int = UNIT_WEIGHT) -> 
 
     Vectors are residuals cut to the radius `one` in L2, so `round_sensitivities` holds for L2.
     """
-    return {**round_sensitivities(one, weight), "l1": l1_norm(dim, one) + weight}
+    return {**round_sensitivities(one, weight), "l1": max_l1_norm(dim, one) + weight}
 
 
-def release_round(passes: Passes, centers: Whole, least: int, account: Account, name: str) -> Whole:
+def release_round(
+    passes: Passes, centers: WholeFloats, least: int, account: Account, name: str
+) -> WholeFloats:
     """Release new centers, whole numbers in the ball.
 
     Charges: the share `name`.
     """
     sums = median_sums(passes, centers, least)
     noisy, variance = account.noisy(name, sums, **sensitivities(passes.dim))
-    return moved_into_ball(centers + steps_of(noisy, variance, least), passes)
+    return move_into_ball(centers + steps_of(noisy, variance, least), passes)
 
 
 def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
@@ -239,4 +251,4 @@ def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
     mean = float(np.maximum(weights, 0.0).mean())
     floor = max(MIN_WEIGHT * mean, 2 * variance**0.5 / UNIT_WEIGHT)
     reach = least / np.maximum(weights, floor) / UNIT_NORM
-    return shrunk(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)
+    return shrink_steps(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.threads import chunks, in_threads
-from privsketch._base.types import Block, Integers, Whole
+from privsketch._base.types import Block, Integers, WholeFloats
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.features.fixedpoint import FAR
+from privsketch.features.fixedpoint import CLIP_HALF_WIDTHS
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.noise.mechanism import saturating_add
 from privsketch.tables.memory import Selection
@@ -30,8 +30,8 @@ from privsketch.tables.reading import read_blocks
 from privsketch.tables.table import OnSpark, Table
 
 Progress = Callable[[str, int], None]
-Work = Callable[[Whole], tuple[Integers, ...]]
-BlockWork = Callable[[Iterable[Whole]], tuple[Integers, ...]]
+Work = Callable[[WholeFloats], tuple[Integers, ...]]
+BlockWork = Callable[[Iterable[WholeFloats]], tuple[Integers, ...]]
 _MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
 _CHANGED_ROWS = 4096  # records at a time: 32 KB of float64 for each column
 _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
@@ -71,7 +71,7 @@ class Passes:
         self._n_threads, self._progress = n_threads, progress or _no_progress
         self._n_records: int | None = None  # counted by the first pass
         # Squared norms stay exact in float64, and products of two records too.
-        bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
+        bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(CLIP_HALF_WIDTHS))
         self.bits = min(_MAX_BITS if max_bits is None else max_bits, bits)
         self._quantise = CompiledQuantiser(
             domain, missing_to_center=self._selection.to_center, bits=self.bits, common_unit=True
@@ -209,14 +209,14 @@ class Passes:
             selection = replace(selection, noter=None)
         return read_blocks(self._table, selection)
 
-    def quantised(self, block: npt.NDArray[Any]) -> Whole:
+    def quantised(self, block: npt.NDArray[Any]) -> WholeFloats:
         """Quantise records (n, dim) to whole numbers."""
         return self._in_box(self._quantise.whole_numbers(block))
 
-    def _small_blocks(self, block: npt.NDArray[Any]) -> Iterator[Whole]:
+    def _small_blocks(self, block: npt.NDArray[Any]) -> Iterator[WholeFloats]:
         return map(self._in_box, self._quantise.blocks_of_whole_numbers(block))
 
-    def _in_box(self, records: Whole) -> Whole:
+    def _in_box(self, records: WholeFloats) -> WholeFloats:
         if self._box_limits is not None:  # this shortens records: they stay in the ball
             np.clip(records, -self._box_limits, self._box_limits, out=records)
         return records

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from privsketch._base.errors import ParameterError, require_records
-from privsketch._base.types import Block, Floats, Integers, Whole
+from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.design.plan import plan_design
 from privsketch.facts.budget import Budget
@@ -31,7 +31,7 @@ from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.sketching.build import sketch
-from privsketch.sketching.engines.threads import stated_threads
+from privsketch.sketching.engines.threads import threads_or_default
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
@@ -209,7 +209,7 @@ class Run:
         if self.n_records is not None:
             return self.n_records
 
-        def work(records: Whole) -> tuple[Integers, ...]:
+        def work(records: WholeFloats) -> tuple[Integers, ...]:
             return (np.array([records.shape[0]], dtype=np.int64),)
 
         exact = passes.sums(work, COUNT)[0]
@@ -262,7 +262,7 @@ class Run:
             feature_map="fourier",
             noise=None if account.shares.is_pure else "gaussian",  # its rho is charged
         )
-        engine = stated_threads(self.n_threads)
+        engine = threads_or_default(self.n_threads)
         released = sketch(Table(blocks, missing=missing), design, engine=engine, ledger=STEP)
         account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
         return released

@@ -9,8 +9,8 @@ from .cautions import kmeans_cost as kmeans_cost
 from .cautions import stated_cautions as stated_cautions
 from .cautions import uneven_columns as uneven_columns
 from .cells import cell_error as cell_error
-from .cells import count_of_cells as count_of_cells
-from .cells import noise_of_cells as noise_of_cells
+from .cells import cell_noise_std as cell_noise_std
+from .cells import grid_count_mode as grid_count_mode
 from .cells import plan_cells as plan_cells
 from .forecast import GOOD_RSSE as GOOD_RSSE
 from .forecast import excess as excess

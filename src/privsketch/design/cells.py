@@ -26,15 +26,14 @@ from privsketch.noise.sums import CountMode, plan_sum_noise
 MAX_LEARNED_CELLS = 60_000  # learning from as many takes a second or two
 # Cells per cluster along an axis, and what is subtracted before rounding up. A cluster is visible
 # if it covers about two cells; more cells have more noise. Both numbers come from prototypes on
-# three families of data: 0.8 to 1.25 times as many cells change little, 0.6 times lose clusters.
+# three families of data: 0.8 to 1.25 times as many cells change little; 0.6 times lose clusters.
 _CELLS_PER_CLUSTER, _CELL_ROUNDING = 1.7, 0.3
-# Relative error of the sum of all cells above which a share of epsilon buys a better number of
-# records.
+# Relative error of the sum of all cells above which a separate count is worth its share of epsilon.
 _MAX_COUNT_ERROR = 0.1
-_N_RADII = 64  # distances from a cluster center: their mean is accurate to a percent
+_N_RADII = 64  # distances from a cluster center: means over them are accurate to a percent
 
 
-def noise_of_cells(budget: Budget, kind: NoiseKind) -> float:
+def cell_noise_std(budget: Budget, kind: NoiseKind) -> float:
     """Return the standard deviation of the noise of a cell, which all grids share."""
     count: CountMode = "public" if budget.neighbours == "replace" else "omitted"
     noise = plan_sum_noise(CellContribution(1, 1), budget, kind=kind, count=count, n_records=1.0)
@@ -52,10 +51,10 @@ def plan_cells(
     dim = len(half_widths)
     if dim > MAX_CELL_COLUMNS:
         raise ParameterError(
-            f"`feature_map='cells'` with {dim} columns: expected at most {MAX_CELL_COLUMNS}, "
-            "cells multiply with every column"
+            f"`feature_map='cells'` with {dim} columns: expected at most {MAX_CELL_COLUMNS}; "
+            "each column multiplies the number of cells"
         )
-    axes = list(range(dim))  # those that are cut: narrow ones have one cell
+    axes = list(range(dim))  # axes that are divided: narrow axes have one cell
     while True:
         n_cells = float(size or _number_of_cells(len(axes), n_clusters, n_records, noise_std))
         volume = math.prod(2 * float(half_widths[axis]) for axis in axes)
@@ -75,18 +74,18 @@ def plan_cells(
 
 
 def _number_of_cells(dim: int, n_clusters: int, n_records: float, noise_std: float) -> int:
-    """Return the number of cells for a cube."""
+    """Return the number of cells of a cube."""
     signal = n_records / n_clusters * math.sqrt(2) / noise_std  # epsilon is sqrt 2 / noise_std
     ideal = _CELLS_PER_CLUSTER * n_clusters ** (1 / dim) * signal ** (1 / (dim + 2))
     return int(min(max(2, math.ceil(ideal - _CELL_ROUNDING)) ** dim, MAX_LEARNED_CELLS))
 
 
 def plan_grid(request: Request) -> Design:
-    """Plan counts of a grid, with Laplace noise: the least even if delta > 0 (docs/theory.md)."""
+    """Plan counts of a grid; Laplace noise is smallest even if delta > 0 (docs/theory.md)."""
     budget, kind = request.budget, request.noise or "laplace"
     n_records = request.public_size(request.largest_size[0])
     total = n_records * (request.n_holders or 1)
-    noise_std = noise_of_cells(budget, kind) * math.sqrt(request.noise_ratio)
+    noise_std = cell_noise_std(budget, kind) * math.sqrt(request.noise_ratio)
     half_widths, size = request.domain.half_widths, request.n_features
     cells = plan_cells(half_widths, request.n_components, total, noise_std, size)
     n_cells = math.prod(cells)
@@ -97,14 +96,14 @@ def plan_grid(request: Request) -> Design:
         feature_map="cells",
         frequencies=request.draw(NO_LAW, n_cells),
         noise=kind,
-        count=count or count_of_cells(n_cells, total, noise_std),
+        count=count or grid_count_mode(n_cells, total, noise_std),
         n_records=n_records,
         cells=cells,
     )
 
 
-def count_of_cells(n_cells: int, n_records: float, noise_std: float) -> CountMode:
-    """Return whether to release a number of records beside the cells, whose sum estimates it."""
+def grid_count_mode(n_cells: int, n_records: float, noise_std: float) -> CountMode:
+    """Return "released" if the sum of the cells is too noisy a count, else "omitted"."""
     error = math.sqrt(n_cells) * noise_std / n_records
     return "released" if error > _MAX_COUNT_ERROR else "omitted"
 
@@ -139,20 +138,20 @@ def cell_error(
     A cell of volume V at distance u s from the center has l = a V f(u) of the cluster's records,
     where f is its Gaussian density. Its information is the squared derivative of l over the
     variance of its count, v + l for noise of variance v. Summed over cells, the information about a
-    coordinate is (a / (d s^2)) E[u^2 l / (v + l)], u from the standard normal law in d columns.
+    coordinate is (a / (d s^2)) E[u^2 l / (v + l)], u standard normal in d columns.
     Records spread over their cells, which widens s^2 by h^2 / 12 for cells of side h. A cluster
-    much narrower than its cell does not show where in the cell it lies: the rest of the aliases,
-    exp(-2 pi^2 s^2 / h^2), is in error by h^2 / 12.
+    much narrower than its cell does not show where in the cell it lies: this adds
+    exp(-2 pi^2 s^2 / h^2) h^2 / 12 to its squared error.
 
-    The cluster has a signal-to-noise ratio of q^2 = a E[l / (v + l)]. It competes with all places
-    where another cluster could lie: noise alone reaches sqrt(2 ln places) there.
+    The cluster has a signal-to-noise ratio of q^2 = a E[l / (v + l)]. It competes with all n places
+    where another cluster could lie: noise alone reaches sqrt(2 ln n) there.
     """
     sides = [2 * float(half) / g for half, g in zip(half_widths, cells, strict=True)]
     dim = len(sides)
     squares = [side**2 / 12 for side in sides]
     spread = width**2 + math.fsum(squares) / dim  # along an axis, on average
     cluster, volume = n_records / n_components, math.prod(sides)
-    # Radii by the quantiles of chi-square, in the middle of equal shares.
+    # Squared radii: the chi-square quantiles in the middle of equal shares.
     u_squared = 2 * gammaincinv(dim / 2, (np.arange(_N_RADII) + 0.5) / _N_RADII)
     peak = cluster * volume / (2 * math.pi * spread) ** (dim / 2)
     records = np.minimum(peak, cluster) * np.exp(-u_squared / 2)
@@ -166,6 +165,6 @@ def cell_error(
     excess += alias / dim / width**2
     signal = math.sqrt(cluster * float(np.mean(share)))
     distance = 2 * math.sqrt(spread)
-    places = math.prod(max(1.0, 2 * float(half) / distance) for half in half_widths)
-    noise_alone = math.sqrt(2 * math.log(max(places / n_components, math.e)))
-    return CellError(excess, float(ndtr(noise_alone - signal)))
+    n_places = math.prod(max(1.0, 2 * float(half) / distance) for half in half_widths)
+    largest_noise = math.sqrt(2 * math.log(max(n_places / n_components, math.e)))
+    return CellError(excess, float(ndtr(largest_noise - signal)))

@@ -35,7 +35,7 @@ from privsketch.facts.units import field_values
 from privsketch.ledger.entry import Counted, LedgerName, counted_refusals
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.build import sketch
-from privsketch.sketching.engines.threads import stated_threads
+from privsketch.sketching.engines.threads import threads_or_default
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.reading import read_points
 from privsketch.tables.table import Table, checked_missing
@@ -213,7 +213,7 @@ class PrivateLearner(PrivateEstimator):
                 f"`n_threads={self.n_threads}` with a Spark DataFrame: its workers use one thread "
                 "each; leave it out"
             )
-        engine = stated_threads(self.n_threads)
+        engine = threads_or_default(self.n_threads)
         released = sketch(table, design, engine=engine, ledger=Counted(self.ledger))
         # Keep what was paid for, even if learning is interrupted.
         self.sketch_: Sketch | None = released

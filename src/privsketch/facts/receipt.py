@@ -36,7 +36,7 @@ INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
 @dataclass(frozen=True)
 class Receipt:
-    """Cost of one release: a plain record kept with the release.
+    """Cost of one release, as plain data kept with the release.
 
     Attributes
     ----------
@@ -59,15 +59,15 @@ class Receipt:
     calibration : str
         How the scale follows from sensitivity and cost.
     rho : float or None
-        The release is rho-zCDP: rho of Gaussian noise, epsilon^2 / 2 of a pure release. None where
-        no rho is known, as for masks and for random matrices.
+        The release satisfies rho-zCDP: rho of Gaussian noise, epsilon^2 / 2 of a pure release. None
+        if no rho is known, as for masks and for random matrices.
     sampler : str
         Sampler that drew the noise.
     unit : str
         What is protected.
     composition : {"single", "sequential", "parallel", "concentrated"}
         How `parts` compose: their costs add, the largest cost counts, or the rho of Gaussian parts
-        add. The largest counts if each record is in one part only, which `assumption` states.
+        add. The largest counts only if no record is in two parts, which `assumption` states.
     assumption : str
         Conditions under which the cost holds.
     parts : tuple of Receipt
@@ -119,13 +119,13 @@ class Receipt:
         return replace(self, plugins=tuple(dict.fromkeys(names))) if names else self
 
     def protecting(self, unit: Unit) -> Receipt:
-        """Return this cost for another unit, whose records the noise was made for."""
+        """Return this cost for another unit, for whose records the noise was calibrated."""
         if unit == ONE_RECORD:
             return self
         text, assumption = self.unit, self.assumption
         if text.startswith(RECORD):
             text = text.replace(RECORD, unit.text, 1)
-        elif text.startswith(PERSON):  # a part made for as many records of any person
+        elif text.startswith(PERSON):  # a part calibrated for as many records of any person
             text, assumption = unit.text, ""
         assumptions = [text for text in (assumption, unit.assumption) if text]
         return replace(
@@ -139,18 +139,18 @@ class Receipt:
         """Add the cost of another release about the same records."""
         if not isinstance(other, Receipt):
             return NotImplemented
-        parts = [*self._added(), *other._added()]
-        require_alike(parts)
+        parts = [*self._summands(), *other._summands()]
+        require_summable(parts)
         sources = {part.source for part in parts}
-        return compose_sequential(_ADDED, parts, sources.pop() if len(sources) == 1 else None)
+        return compose_sequential(_SUM_NAME, parts, sources.pop() if len(sources) == 1 else None)
 
     def __radd__(self, other: object) -> Receipt:
         """Support `sum`, which starts with 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
-    def _added(self) -> tuple[Receipt, ...]:
+    def _summands(self) -> tuple[Receipt, ...]:
         """Return the receipts that `+` added up, or this one."""
-        is_sum = self.mechanism == _ADDED and self.composition == "sequential"
+        is_sum = self.mechanism == _SUM_NAME and self.composition == "sequential"
         return self.parts if is_sum else (self,)
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Receipt:
 
         Gaussian noise is a `ZCDpEvent`, because a privacy loss distribution is not proven for
         discrete Gaussian vectors; a pure release is two-valued randomised response, which
-        dominates all that cost its epsilon. Parts that add up are a `ComposedDpEvent`.
+        dominates every mechanism of the same epsilon. Parts that add up are a `ComposedDpEvent`.
         """
         try:
             import dp_accounting
@@ -181,11 +181,11 @@ class Receipt:
         if is_sum(self):
             return dp_accounting.ComposedDpEvent([part.dp_event() for part in self.parts])
         if self.delta == 0:
-            return dp_accounting.RandomizedResponseDpEvent(_flip_chance(self.epsilon), 2)
+            return dp_accounting.RandomizedResponseDpEvent(_flip_probability(self.epsilon), 2)
         if self.rho is None:
             raise ParameterError(
-                f"dp_event: {self.mechanism!r} is known to cost epsilon and delta, which "
-                "dp-accounting has no event for; privsketch.compose adds them"
+                f"dp_event: the cost of {self.mechanism!r} is known only as epsilon and delta, for "
+                "which dp-accounting has no event; privsketch.compose adds them"
             )
         return dp_accounting.ZCDpEvent(self.rho)
 
@@ -197,7 +197,7 @@ class Receipt:
     def describe(self) -> str:
         """Describe the receipt in several lines."""
         has_rho = self.rho is not None and self.delta > 0
-        parts = f"{len(self.parts)}, {self.composition}: {_HOW.get(self.composition, '')}"
+        parts = f"{len(self.parts)}, {self.composition}: {_RULES.get(self.composition, '')}"
         facts = [
             ("mechanism", self.mechanism),
             ("unit", self.unit),
@@ -221,7 +221,7 @@ class Receipt:
         return described("Receipt", self.describe().splitlines())
 
     def _part_lines(self, indent: str) -> Iterator[str]:
-        """Yield a line for each part, with its own parts indented below."""
+        """Yield a line for each part, with the parts of the part indented below."""
         for part in self.parts:
             where = f"{part.source}: " if part.source else ""
             yield f"{indent}- {where}{part.mechanism}, {cost_text(part.epsilon, part.delta)}"
@@ -231,8 +231,8 @@ class Receipt:
                 yield from part._part_lines(f"{indent}  ")
 
 
-_ADDED = "several releases"
-_HOW = {
+_SUM_NAME = "several releases"
+_RULES = {
     "sequential": "costs add",
     "parallel": "the largest counts",
     "concentrated": "their rho add, which is less than their costs would",
@@ -246,9 +246,9 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         parts,
         source,
         **_combined_costs(parts, exact_sum),
-        unit=_shared([part.unit for part in parts]) or RECORD,
+        unit=_shared_text([part.unit for part in parts]) or RECORD,
         composition="sequential",
-        assumption=_shared([part.assumption for part in parts]),
+        assumption=_shared_text([part.assumption for part in parts]),
     )
 
 
@@ -270,7 +270,7 @@ def _composed(
 def compose_concentrated(
     mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
 ) -> Receipt:
-    """Compose Gaussian releases about the same records, whose rho fit the budget's."""
+    """Compose Gaussian releases about the same records; the sum of their rho fits the budget."""
     return _composed(
         mechanism,
         parts,
@@ -287,7 +287,7 @@ def compose_concentrated(
 def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
     """Compose releases about disjoint sets of records: the largest cost counts.
 
-    Adding or removing a record changes one part only, so all parts together cost what the
+    Adding or removing a record changes only one part, so all parts together cost what the
     most expensive one does, also for delta > 0. Under "replace" the number of records of
     every part is public, and the statement is about replacing a record by another one of
     the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
@@ -329,14 +329,14 @@ def _combined_costs(
     }
 
 
-def require_alike(receipts: Sequence[Receipt]) -> None:
-    """Refuse costs that are not about the same change of a table: they have no sum."""
+def require_summable(receipts: Sequence[Receipt]) -> None:
+    """Refuse receipts that are not about the same change of a table: their costs have no sum."""
     for name, words in (("neighbours", "neighbours"), ("unit", "units")):
         values = sorted({getattr(receipt, name) for receipt in receipts})
         if len(values) > 1:
             raise ParameterError(
-                f"receipts: {words} differ ({', '.join(map(repr, values))}); costs add up for one "
-                "and the same change of a table"
+                f"receipts: {words} differ ({', '.join(map(repr, values))}); costs add up only "
+                "for the same change of a table"
             )
 
 
@@ -348,7 +348,7 @@ def is_sum(receipt: Receipt) -> bool:
     )
 
 
-def _flip_chance(epsilon: float) -> float:
+def _flip_probability(epsilon: float) -> float:
     """Return the p of a two-valued `RandomizedResponseDpEvent` that costs epsilon or barely more.
 
     Its loss is ln((2 - p) / p).
@@ -356,16 +356,16 @@ def _flip_chance(epsilon: float) -> float:
     return 2 / (math.exp(epsilon) + 1) * (1 - 2**-50)
 
 
-def _shared(texts: Sequence[str]) -> str:
+def _shared_text(texts: Sequence[str]) -> str:
     """Return the text that all parts share, or an empty one."""
     return texts[0] if len(set(texts)) == 1 else ""
 
 
 def _common_unit(parts: Sequence[Receipt]) -> str:
-    """Return what all parts protect, which sketches of one design share."""
+    """Return the unit that all parts protect; sketches of one design share it."""
     unit = parts[0].unit
-    stays = ", staying with its holder"
-    return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
+    suffix = ", staying with its holder"
+    return unit if parts[0].neighbours == "add-remove" or unit.endswith(suffix) else unit + suffix
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:
@@ -376,14 +376,14 @@ def _common_sampler(parts: Sequence[Receipt]) -> str:
 
 
 _COST_LIMIT = 1e100  # beyond any cost; its square is a float
-_MAX_NESTING = 8  # twice the depth of a partition tree, the deepest; files cannot exhaust the stack
+_MAX_NESTING = 8  # twice that of partition trees, the deepest; files cannot exhaust the stack
 
 
 def _receipt_from_json(value: Any, depth: int) -> Receipt:
     """Rebuild a receipt that is part of `depth` others."""
     if not isinstance(value, dict):
         raise ParameterError("receipt: unknown or missing fields")
-    plugins = value.get("plugins", ["none"])  # written only where there are some
+    plugins = value.get("plugins", ["none"])  # written only if there are any
     is_list = isinstance(plugins, list) and len(plugins) > 0
     if not is_list or not all(type(name) is str for name in plugins):
         raise ParameterError("receipt: plugins must be a list of texts")
@@ -392,14 +392,14 @@ def _receipt_from_json(value: Any, depth: int) -> Receipt:
         raise ParameterError("receipt: unknown or missing fields")
     texts = ("mechanism", "law", "norm", "calibration", "sampler", "unit", "assumption")
     if not all(isinstance(value[name], str) for name in texts):
-        raise ParameterError("receipt: a text is missing")
+        raise ParameterError("receipt: a text field has the wrong type")
     if not isinstance(value["source"], str | None):
         raise ParameterError("receipt: source has the wrong type")
     for name in ("scale", "sensitivity", "rho"):
         number = value[name]
         if number is not None and not (type(number) is float and 0 <= number < math.inf):
             raise ParameterError(f"receipt: {name} must be a number or null")
-    if value["composition"] not in ("single", *_HOW):
+    if value["composition"] not in ("single", *_RULES):
         raise ParameterError("receipt: unknown composition")
     if value["neighbours"] not in NEIGHBOURS:
         raise ParameterError("receipt: unknown neighbours")

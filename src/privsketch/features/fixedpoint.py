@@ -1,11 +1,10 @@
-"""From a record to a 16-bit phase in integers: the definition.
+"""Definition of the integer arithmetic that turns a record into a 16-bit phase.
 
-A record is clipped and quantised to 16-bit integers in units of its domain; the
-frequencies are 16-bit integers; the phase is their dot product modulo 2^32 in units
-of 2^-turn_bits turns; its 16 bits just below one turn, rounded, index a table of
-features. Between the quantised record and the sum no float occurs, so what a record
-adds depends on that record alone: not on its neighbours in a block, on the order of
-rows, on the number of threads or on the machine.
+A record is clipped and quantised to 16-bit integers in units of its domain; the frequencies are
+16-bit integers; the phase is their dot product modulo 2^32, in units of 2^-turn_bits turns; its 16
+bits just below one turn, rounded, index a table of features. There are no floats between the
+quantised record and the sum, so what a record adds depends on that record alone: not on other
+records of its block, the order of rows, the number of threads or the machine.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain
 RECORD_MAX = 2**RECORD_BITS - 1  # so that a coordinate fits in a signed 16-bit integer
 # Coordinates are clipped to this many half-widths first. Squares of at most 2^38 add up exactly in
 # float64 for up to 2^15 columns, so the norm of a record does not depend on summation order.
-FAR = 16.0
-INDEX_BITS = 16  # a step is 2^-16 of a turn: at most pi units of a table of amplitude 2^15
+CLIP_HALF_WIDTHS = 16.0
+INDEX_BITS = 16  # an index step is 2^-16 of a turn: at most pi units in a table of amplitude 2^15
 TABLE_SIZE = 2**INDEX_BITS
 MIN_TURN_BITS, MAX_TURN_BITS = 17, 32  # one bit below the index to round by; 32-bit phases
 
@@ -42,7 +41,7 @@ class Quantiser:
     columns, and `limits` are the numbers of units.
     """
 
-    CHUNK_VALUES = 2**15  # float64 values of a chunk, which stays in the second-level cache
+    CHUNK_VALUES = 2**15  # float64 values of a chunk, which stays in the L2 cache
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class Quantiser:
         self.missing_to_center = missing_to_center
         half = domain.half_widths
         self.dim = len(half)
-        if self.is_ball and self.dim * (FAR * 2.0**bits) ** 2 > 2.0**53:
+        if self.is_ball and self.dim * (CLIP_HALF_WIDTHS * 2.0**bits) ** 2 > 2.0**53:
             raise ParameterError(f"`bits={bits}`: squared norms would not be exact")
         self.largest = 2.0**bits - 1  # of a coordinate, and of the norm in a ball
         self.center = domain.center_vector
@@ -83,7 +82,7 @@ class Quantiser:
     def __call__(self, records: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
         """Quantise records of any number type, (n, dim), at the default resolution."""
         if self.largest > RECORD_MAX:
-            raise too_fine()
+            raise resolution_error()
         out = np.empty(records.shape, dtype=np.int16)
         for first in range(0, len(records), self.rows_at_once):
             rows = slice(first, first + self.rows_at_once)
@@ -100,34 +99,34 @@ class Quantiser:
             units *= self._units[:count]
             np.rint(units, out=units)
             if self.is_ball:
-                # Sums of integers are exact in any order, or beyond the largest norm despite any
-                # rounding. NaN counts as outside.
+                # The sum is exact in any order, or so large that rounding cannot bring it back
+                # inside. NaN counts as outside.
                 squared_norm = np.vecdot(units, units)
                 outside = np.flatnonzero(~(squared_norm <= self.largest * self.largest))
                 if len(outside):
-                    complete = self._completed(units[outside], records[outside])
-                    units[outside] = self.cut_to_ball(complete)
+                    filled = self._fill_missing(units[outside], records[outside])
+                    units[outside] = self.cut_to_ball(filled)
                 return units
-            if not np.isfinite(units.sum()):  # a quick test; `_completed` has the exact one
-                units = self._completed(units, records)
+            if not np.isfinite(units.sum()):  # a quick test; `_fill_missing` has the exact test
+                units = self._fill_missing(units, records)
         np.clip(units, -self._limits, self._limits, out=units)
         return units
 
-    def _completed(
+    def _fill_missing(
         self, units: npt.NDArray[np.float64], records: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64]:
-        """Put missing values at the center, or raise."""
+        """Set missing values to the center, or raise."""
         # Finite values whose product overflows are outside the domain, not missing.
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
         if bad.any() and not self.missing_to_center:
-            raise missing_value(records)
+            raise missing_value_error(records)
         units[bad] = 0.0
-        units[np.isnan(units)] = 0.0  # unreachable as far as known
+        units[np.isnan(units)] = 0.0  # believed to be unreachable
         return units
 
     def cut_to_ball(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Move rows outside of the ball to its edge."""
-        far = FAR * (self.largest + 1)
+        far = CLIP_HALF_WIDTHS * (self.largest + 1)
         units = np.clip(units, -far, far)
         squared_norm = np.vecdot(units, units)
         shrink = self.largest / np.sqrt(np.maximum(squared_norm, 1.0))
@@ -136,12 +135,12 @@ class Quantiser:
         return units
 
 
-def too_fine() -> ParameterError:
-    """Return the error for a resolution that 16 bits do not hold."""
+def resolution_error() -> ParameterError:
+    """Return the error for a resolution that 16 bits cannot hold."""
     return ParameterError("bits: 16-bit integers are too small for this resolution")
 
 
-def missing_value(records: npt.NDArray[Any] | None = None) -> MissingError:
+def missing_value_error(records: npt.NDArray[Any] | None = None) -> MissingError:
     """Return the error for records (n, dim) with a value that is not finite."""
     column = None
     if records is not None:
@@ -158,8 +157,8 @@ def table_index(
 ) -> npt.NDArray[np.int64]:
     """Return the table index, (n, n_features), 0 to 65,535, in plain 64-bit integers.
 
-    With at most 2^15 columns the dot product stays below 2^45, so int64 holds it
-    exactly; only its low `turn_bits` bits matter, hence 32-bit arithmetic agrees.
+    With at most 2^15 columns the dot product stays below 2^45, so int64 holds it exactly; only its
+    low `turn_bits` bits matter, so 32-bit arithmetic agrees.
     """
     phase = quantised.astype(np.int64) @ frequencies.astype(np.int64).T
     phase += start_phase(offsets, turn_bits)

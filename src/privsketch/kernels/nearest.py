@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import RecordError
 from privsketch._base.threads import cached_once
-from privsketch._base.types import Integers, Whole
+from privsketch._base.types import Integers, WholeFloats
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import Pointer, Routine, Value, select
@@ -58,14 +58,14 @@ _CLUSTER_ARRAYS = (
 _NEVER = math.inf  # score of the padding of the last group: not below any other
 
 
-def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
+def nearest(records: WholeFloats, centers: WholeFloats) -> npt.NDArray[np.intp]:
     """Return the index of the nearest center, the first of equals; exact for integers."""
     scores = records @ (-2 * centers.T)
     scores += np.vecdot(centers, centers)
     return np.asarray(scores.argmin(axis=1))
 
 
-def lengths(points: Whole, norm: Norm) -> Whole:
+def lengths(points: WholeFloats, norm: Norm) -> WholeFloats:
     """Return L1 lengths, or squared L2 lengths, of integers (n, dim)."""
     if norm == 1:
         return np.asarray(np.abs(points).sum(axis=1))
@@ -80,16 +80,16 @@ class ReferenceClusters:
     them in all. Coordinates of records and centers are below 2^20.
     """
 
-    centers: Whole
+    centers: WholeFloats
 
-    def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
+    def sums(self, blocks: Iterable[WholeFloats]) -> tuple[Integers, Integers]:
         """Return the sum of the records of each cluster, (k, dim), and their number, (k,)."""
         records = np.concatenate(list(blocks))
         member = self._member(nearest(records, self.centers))
         return (member @ records).astype(np.int64), member.sum(axis=1).astype(np.int64)
 
     def residuals(
-        self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
+        self, blocks: Iterable[WholeFloats], radius: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
         """Return the sum of cut residuals of each cluster, (k, dim), and of weights, (k,).
 
@@ -112,7 +112,7 @@ class ReferenceClusters:
         member = self._member(label)
         return (member @ residuals).astype(np.int64), (member @ weights).astype(np.int64)
 
-    def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
+    def lengths(self, blocks: Iterable[WholeFloats], edges: WholeFloats, norm: Norm) -> Integers:
         """Count residuals in bins, by their L1 lengths or squared L2 lengths.
 
         A bin holds lengths above the previous edge, up to its own edge. The first bin has no lower
@@ -123,7 +123,7 @@ class ReferenceClusters:
         bins = np.searchsorted(edges, length, side="left")
         return np.bincount(np.minimum(bins, len(edges) - 1), minlength=len(edges))
 
-    def _member(self, label: npt.NDArray[np.intp]) -> Whole:
+    def _member(self, label: npt.NDArray[np.intp]) -> WholeFloats:
         """Return a (k, n) matrix with a one for each record in the row of its cluster."""
         member = np.zeros((len(self.centers), len(label)))
         member[label, np.arange(len(label))] = 1.0
@@ -133,7 +133,7 @@ class ReferenceClusters:
 class CompiledClusters:
     """Compiled equivalent of `ReferenceClusters`; safe to call from several threads."""
 
-    def __init__(self, centers: Whole) -> None:
+    def __init__(self, centers: WholeFloats) -> None:
         centers = np.asarray(centers, dtype=np.float64)
         self._k, self._dim = centers.shape
         groups = -(-self._k // CENTERS)
@@ -149,28 +149,30 @@ class CompiledClusters:
     def __reduce__(self) -> tuple[Any, ...]:
         return CompiledClusters, (np.array(self._centers),)  # addresses belong to one process
 
-    def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
+    def sums(self, blocks: Iterable[WholeFloats]) -> tuple[Integers, Integers]:
         """See `ReferenceClusters`."""
         return self._clusters(compile_clusters("sums", 2), blocks)
 
     def residuals(
-        self, blocks: Iterable[Whole], radius: int, weight: int, norm: Norm
+        self, blocks: Iterable[WholeFloats], radius: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
         """See `ReferenceClusters`."""
         return self._clusters(compile_clusters("residuals", norm), blocks, radius, weight)
 
-    def lengths(self, blocks: Iterable[Whole], edges: Whole, norm: Norm) -> Integers:
+    def lengths(self, blocks: Iterable[WholeFloats], edges: WholeFloats, norm: Norm) -> Integers:
         """See `ReferenceClusters`."""
         return self._histogram(compile_clusters("lengths", norm), blocks, edges)
 
     def _clusters(
-        self, code: machine.Code, blocks: Iterable[Whole], radius: int = 0, weight: int = 1
+        self, code: machine.Code, blocks: Iterable[WholeFloats], radius: int = 0, weight: int = 1
     ) -> tuple[Integers, Integers]:
         sums, counts = np.zeros((self._k, self._dim)), np.zeros(self._k)
         self._run(code, blocks, np.zeros(0), sums, counts, radius, weight)
         return sums.astype(np.int64), counts.astype(np.int64)  # below 2^53
 
-    def _histogram(self, code: machine.Code, blocks: Iterable[Whole], edges: Whole) -> Integers:
+    def _histogram(
+        self, code: machine.Code, blocks: Iterable[WholeFloats], edges: WholeFloats
+    ) -> Integers:
         counts = np.zeros(len(edges))
         self._run(code, blocks, np.ascontiguousarray(edges[:-1]), np.zeros(0), counts)
         return counts.astype(np.int64)
@@ -178,10 +180,10 @@ class CompiledClusters:
     def _run(
         self,
         code: machine.Code,
-        blocks: Iterable[Whole],
-        edges: Whole,
-        sums: Whole,
-        counts: Whole,
+        blocks: Iterable[WholeFloats],
+        edges: WholeFloats,
+        sums: WholeFloats,
+        counts: WholeFloats,
         radius: int = 0,
         weight: int = 1,
     ) -> None:
@@ -211,7 +213,7 @@ def _check(code: machine.Code, mode: Mode, norm: Norm) -> None:
     """
     stream = PublicStream(0, Purpose.CHECK_NEAREST)
 
-    def integers(n: int, dim: int, largest: int) -> Whole:
+    def integers(n: int, dim: int, largest: int) -> WholeFloats:
         return np.rint((stream.uniform(n * dim) * 2 - 1) * largest).reshape(n, dim)
 
     for n, dim, k, largest in ((37, 2, 3, 2), (50, 11, 9, 2**18), (16, 8, 1, 2**15), (3, 3, 6, 1)):

@@ -23,9 +23,15 @@ import numpy.typing as npt
 
 from privsketch._base.errors import RecordError
 from privsketch._base.threads import cached_once
-from privsketch._base.types import Block, Floats, Whole
+from privsketch._base.types import Block, Floats, WholeFloats
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.features.fixedpoint import FAR, RECORD_MAX, Quantiser, missing_value, too_fine
+from privsketch.features.fixedpoint import (
+    CLIP_HALF_WIDTHS,
+    RECORD_MAX,
+    Quantiser,
+    missing_value_error,
+    resolution_error,
+)
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import Pointer, Routine, Value, select
@@ -61,7 +67,7 @@ class CompiledQuantiser:
         self.rows_at_once = definition.rows_at_once
         limits = definition.limits.astype(np.float64)
         if definition.is_ball:
-            limits = np.full(self.dim, FAR * (definition.largest + 1))
+            limits = np.full(self.dim, CLIP_HALF_WIDTHS * (definition.largest + 1))
         tables = np.stack([definition.center, definition.unit, -limits, limits])
         # A line has as many rows as fill whole vectors; long rows are a line each.
         filling = LANES // math.gcd(LANES, self.dim)
@@ -78,7 +84,7 @@ class CompiledQuantiser:
     def __call__(self, records: Block) -> Quantised:
         """Quantise records of any number type, (n, dim), at the default resolution."""
         if self.definition.largest > RECORD_MAX:
-            raise too_fine()
+            raise resolution_error()
         n = len(records)
         integers = _buffer(n, self.dim, np.int16)
         if self.definition.is_ball:
@@ -89,11 +95,11 @@ class CompiledQuantiser:
             self._quantise(records, integers, None)
         return integers
 
-    def whole_numbers(self, records: Block) -> Whole:
+    def whole_numbers(self, records: Block) -> WholeFloats:
         """Return the integers as float64, at any resolution and for any number of records."""
         return self._whole_numbers(records, _buffer(len(records), self.dim, np.float64))
 
-    def blocks_of_whole_numbers(self, records: Block) -> Iterator[Whole]:
+    def blocks_of_whole_numbers(self, records: Block) -> Iterator[WholeFloats]:
         """Yield the integers as float64 in blocks that stay in the cache.
 
         Each block overwrites the one before it.
@@ -101,7 +107,7 @@ class CompiledQuantiser:
         for rows, wholes in self._cached_blocks(len(records)):
             yield self._whole_numbers(records[rows], wholes)
 
-    def _cached_blocks(self, n: int) -> Iterator[tuple[slice, Whole]]:
+    def _cached_blocks(self, n: int) -> Iterator[tuple[slice, WholeFloats]]:
         """Yield ranges of n rows with memory for their numbers, always the same memory."""
         step = max(1, _CACHED_FLOATS // self.dim)
         buffer = _buffer(min(n, step), self.dim, np.float64)
@@ -109,13 +115,15 @@ class CompiledQuantiser:
             rows = slice(first, min(first + step, n))
             yield rows, buffer[: rows.stop - first]
 
-    def _whole_numbers(self, records: Block, wholes: Whole) -> Whole:
+    def _whole_numbers(self, records: Block, wholes: WholeFloats) -> WholeFloats:
         self._quantise(records, None, wholes)
         if self.definition.is_ball:
             self._cut(None, wholes)
         return wholes
 
-    def _quantise(self, records: Block, integers: Quantised | None, wholes: Whole | None) -> None:
+    def _quantise(
+        self, records: Block, integers: Quantised | None, wholes: WholeFloats | None
+    ) -> None:
         """Write to one of the outputs or to both; records outside of a ball stay outside."""
         if records.shape[1:] != (self.dim,):
             raise RecordError(f"blocks: expected tables of {self.dim} columns")
@@ -145,7 +153,7 @@ class CompiledQuantiser:
         layout: Layout,
         records: Block,
         integers: Quantised | None,
-        wholes: Whole | None,
+        wholes: WholeFloats | None,
     ) -> None:
         if code is None:
             output: Output = "integers" if wholes is None else "both"
@@ -177,10 +185,10 @@ class CompiledQuantiser:
                 )
                 function(1, n_left * dim, 0, 0, *addresses, *tables, flag)
         if missing.value and not self.definition.missing_to_center:
-            raise missing_value(records)
+            raise missing_value_error(records)
 
     def _cut(
-        self, integers: Quantised | None, wholes: Whole, code: machine.Code | None = None
+        self, integers: Quantised | None, wholes: WholeFloats, code: machine.Code | None = None
     ) -> None:
         """Move rows outside of the ball to its edge."""
         code = code or compile_cut(integers is not None)
@@ -245,7 +253,7 @@ def _check(code: machine.Code, number: str, layout: Layout, output: Output) -> N
         half = 1 + 3 * stream.uniform(dim) if dim < 67 else np.full(dim, 4.0)
         domain = Box(low=0.25 - half, high=half + 0.25)
         integers: Quantised | None = None if output == "wholes" else _buffer(n, dim, np.int16)
-        wholes: Whole | None = None if output == "integers" else _buffer(n, dim, np.float64)
+        wholes: WholeFloats | None = None if output == "integers" else _buffer(n, dim, np.float64)
 
         def raises(records: Block, quantise: CompiledQuantiser) -> bool:
             block = np.asfortranarray(records) if layout == "columns" else records
@@ -293,7 +301,7 @@ def _check_cut(code: machine.Code, with_integers: bool) -> None:
         wholes = np.rint((stream.uniform(n * dim).reshape(n, dim) * 4 - 2) * reach[:, np.newaxis])
         wholes[:2] = 0.0
         wholes[0, -1], wholes[1, 0] = largest, -largest - 1
-        far = FAR * (largest + 1)
+        far = CLIP_HALF_WIDTHS * (largest + 1)
         wholes = np.clip(wholes, -far, far)
         expected = quantise.definition.cut_to_ball(wholes.copy())
         integers = wholes.astype(np.int16) if with_integers else None

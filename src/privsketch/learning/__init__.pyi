@@ -76,7 +76,7 @@ from .problem import make_target as make_target
 from .problem import nonnegative_solution as nonnegative_solution
 from .problem import problem_of as problem_of
 from .problem import tapered_features as tapered_features
-from .pruning import Stock as Stock
+from .pruning import AtomPool as AtomPool
 from .pruning import deletion_prices as deletion_prices
 from .pruning import nearest_neighbours as nearest_neighbours
 from .pruning import prune as prune

@@ -1,4 +1,4 @@
-"""Lloyd's algorithm on weighted points, which stand for the records of a public density."""
+"""Lloyd's algorithm on weighted points that represent a public density."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privsketch.models.base import nearest
 
 @dataclass(frozen=True)
 class Points:
-    """Weighted points, (n, dim), and the component or the box that each one comes from."""
+    """Weighted points, (n, dim), and the component or box that each point comes from."""
 
     positions: Floats
     weights: Floats
@@ -26,8 +26,8 @@ class Points:
 def assign(points: Points, centers: Floats) -> tuple[Indices, Floats]:
     """Return the nearest center of each point, and its weighted squared distance."""
     labels = nearest(points.positions, centers)
-    misses = points.positions - centers[labels]
-    return labels, points.weights * np.einsum("ij,ij->i", misses, misses)
+    residuals = points.positions - centers[labels]
+    return labels, points.weights * np.einsum("ij,ij->i", residuals, residuals)
 
 
 def total_cost(points: Points, centers: Floats) -> float:
@@ -45,14 +45,14 @@ def weighted_sums(
 
 
 def means(points: Points, labels: Indices, centers: Floats) -> Floats:
-    """Return the mean of the points of each center; a center without points stays."""
+    """Return the mean of the points of each center; centers without points stay."""
     mass, sums = weighted_sums(points.positions, points.weights, labels, len(centers))
     moved = sums / np.maximum(mass, 1e-300)[:, None]
     return np.where((mass > 0)[:, None], moved, centers)
 
 
 def lloyd(points: Points, centers: Floats, n_rounds: int, tolerance: float) -> Floats:
-    """Run rounds until the cost falls by no more than `tolerance` of it, at most `n_rounds`."""
+    """Return centers after `n_rounds`, or once the cost falls by at most the share `tolerance`."""
     previous = np.inf
     for _ in range(n_rounds):
         labels, costs = assign(points, centers)

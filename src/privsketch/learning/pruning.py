@@ -1,4 +1,4 @@
-"""Fewer atoms for nearly the same moments: delete redundant atoms, merge twins.
+"""Fewer atoms for nearly the same moments: delete redundant atoms, merge similar ones.
 
 Atoms are removed in rounds, and most of them stay from one round to the next. The features of an
 atom and their inner products are computed once and kept until the last round.
@@ -34,17 +34,17 @@ def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
     """
     if atoms.size <= n_atoms:
         return atoms
-    stock = Stock(target, atoms)
-    while stock.atoms.size > n_atoms:
-        surplus = stock.atoms.size - n_atoms
-        n_remove = max((surplus + 1) // 2, int(REMOVED_SHARE * stock.atoms.size))
-        stock.remove_cheapest(min(surplus, n_remove))
-        stock.refit_weights()
-    return stock.atoms
+    pool = AtomPool(target, atoms)
+    while pool.atoms.size > n_atoms:
+        surplus = pool.atoms.size - n_atoms
+        n_remove = max((surplus + 1) // 2, int(REMOVED_SHARE * pool.atoms.size))
+        pool.remove_cheapest(min(surplus, n_remove))
+        pool.refit_weights()
+    return pool.atoms
 
 
-class Stock:
-    """Atoms with their features, from which some are removed.
+class AtomPool:
+    """Atoms with their features, of which some are removed.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ class Stock:
         self.atoms = atoms
         kind = "float" if target.taper.dtype == np.float32 else "double"
         self._merges = compile_merges(kind)
-        # Compiled code takes whole tiles: the added features have no taper, hence no weight.
+        # Compiled code takes complete tiles: the added features have taper 0, hence no weight.
         self._target = target = target.padded(self._merges.shape.tile)
         self._moments = target.moments * np.tile(target.taper, 2)
         self._frequencies = np.ascontiguousarray(target.frequencies.T / TURN, target.taper.dtype)
         exponents = target.exponents(atoms.variances).T * HALF_BITS
         self._exponents = np.ascontiguousarray(exponents, target.taper.dtype)
-        # A merge replaces two atoms by one, so there are fewer new atoms than first ones.
+        # A merge replaces two atoms by one, so there are fewer new atoms than initial ones.
         n_rows, n_columns = 2 * atoms.size, 2 * target.n_features
         self._features = np.empty((n_rows, n_columns), target.taper.dtype)
         self._products = np.empty((n_rows, n_rows))
@@ -92,15 +92,15 @@ class Stock:
         return ridged(self._target, self._products[np.ix_(self._rows, self._rows)])
 
     def refit_weights(self) -> None:
-        """Give the atoms their best weights."""
+        """Fit the weights of the atoms again, as nonnegative least squares."""
         weights = nonnegative_solution(self._gram(), self._scores[self._rows])
         self.atoms = Atoms(weights, self.atoms.centers, self.atoms.variances)
 
     def remove_cheapest(self, n_remove: int) -> None:
         """Apply up to `n_remove` of the cheapest deletions and merges.
 
-        An atom takes part in one change only. The nearest neighbour of a deleted atom stays: it
-        inherits the weight. Each of two twins looks redundant, but not both are.
+        An atom takes part in only one change. The nearest neighbour of a deleted atom stays: it
+        inherits the weight. Of two equal atoms, each looks redundant, but not both are.
         """
         atoms = self.atoms
         nearest = nearest_neighbours(atoms.centers, PARTNERS_PER_ATOM)
@@ -109,16 +109,16 @@ class Stock:
         prices = np.concatenate(
             [deletion_prices(atoms.weights, self._gram()), self.merge_prices(pairs, merged)]
         )
-        every = np.arange(atoms.size)
-        heir = nearest[:, 0] if nearest.size else every
+        indices = np.arange(atoms.size)
+        heir = nearest[:, 0] if nearest.size else indices
         options = choose_disjoint(
             np.argsort(prices, kind="stable"),
-            needed=np.vstack([np.stack([every, every], axis=1), pairs]),
-            touched=np.vstack([np.stack([every, heir], axis=1), pairs]),
+            needs=np.vstack([np.stack([indices, indices], axis=1), pairs]),
+            touches=np.vstack([np.stack([indices, heir], axis=1), pairs]),
             n_options=n_remove,
         )
         merges = options[options >= atoms.size] - atoms.size
-        keep = np.delete(every, np.append(options[options < atoms.size], pairs[merges]))
+        keep = np.delete(indices, np.append(options[options < atoms.size], pairs[merges]))
         remaining, new = atoms.subset(keep), merged.subset(merges)
         self._rows = np.concatenate([self._rows[keep], self._add(new)])
         self.atoms = remaining.joined(new, shared=atoms.shared)
@@ -150,13 +150,13 @@ class Stock:
                 n // ATOMS,
                 centers.shape[1],
                 variances.shape[1],
-                *(each.ctypes.data for each in inputs),
+                *(array.ctypes.data for array in inputs),
             )
         return np.asarray(prices[: len(pairs)].sum(axis=1, dtype=np.float64))
 
 
 def deletion_prices(weights: Floats, gram: Floats) -> Floats:
-    """Return the growth of the cost without each atom after refitting: a_i^2 / (G^-1)_ii."""
+    """Return the growth of the cost if each atom is deleted: a_i^2 / (G^-1)_ii after refitting."""
     return np.asarray(weights**2 / np.diag(inv(gram)))
 
 
@@ -173,7 +173,7 @@ def merged_moments(
     """Return total weight, mean and covariance of the two components of each pair.
 
     `covariances` are variances, (size, 1) or (size, dim), or matrices, (size, dim, dim). A
-    single variance becomes the mean over all axes. None stands for covariances that all share.
+    single variance becomes the mean over all axes. None stands for a covariance that all share.
     """
     first, second = pairs.T
     totals = weights[first] + weights[second]
@@ -204,8 +204,8 @@ def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
     return np.take_along_axis(near, order, axis=1)
 
 
-def nearest_columns(distances: Floats, n_neighbours: int) -> Indices:
-    """Return the nearest other components by a (size, size) matrix, (size, n_neighbours)."""
+def nearest_by_distance(distances: Floats, n_neighbours: int) -> Indices:
+    """Return the nearest other components, (size, n_neighbours), by their distances."""
     np.fill_diagonal(distances, np.inf)
     order = np.argsort(distances, axis=1, kind="stable")
     return order[:, : min(n_neighbours, len(distances) - 1)]
@@ -219,21 +219,19 @@ def neighbour_pairs(nearest: Indices) -> Indices:
     return np.stack([codes // size, codes % size], axis=1)
 
 
-def choose_disjoint(
-    order: Indices, *, needed: Indices, touched: Indices, n_options: int
-) -> Indices:
+def choose_disjoint(order: Indices, *, needs: Indices, touches: Indices, n_options: int) -> Indices:
     """Return the first options of an order that do not interfere with each other.
 
-    Row by row, (n, 2), an option needs two components and touches two. It is selected if no earlier
-    one touches a component that it needs.
+    Each row of `needs` and `touches`, (n, 2), has two components. An option is selected if no
+    earlier option touches a component that it needs.
     """
     selection: list[int] = []
     blocked: set[int] = set()
-    needs, touches = needed.tolist(), touched.tolist()
+    needed, touched = needs.tolist(), touches.tolist()
     for option in order.tolist():
         if len(selection) == n_options:
             break
-        if blocked.isdisjoint(needs[option]):
+        if blocked.isdisjoint(needed[option]):
             selection.append(option)
-            blocked.update(touches[option])
+            blocked.update(touched[option])
     return np.array(selection, dtype=np.intp)

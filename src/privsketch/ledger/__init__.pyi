@@ -8,7 +8,7 @@ from .cost import Cost as Cost
 from .cost import exp_above as exp_above
 from .cost import fraction_text as fraction_text
 from .entry import ProcessCosts as ProcessCosts
-from .entry import named as named
+from .entry import named_data_set as named_data_set
 from .entry import writing_to as writing_to
 from .marks import MAX_MARKS as MAX_MARKS
 from .marks import Marks as Marks

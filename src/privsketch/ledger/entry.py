@@ -237,7 +237,7 @@ def counted_refusals(ledger: LedgerName, *, what: str) -> Iterator[None]:
     try:
         yield
     except RecordError as error:
-        data_set = named(ledger) if _depends_on_records(error) else None
+        data_set = named_data_set(ledger) if _depends_on_records(error) else None
         if data_set is not None:
             enter_refusal(*data_set, what, None)
         raise
@@ -285,12 +285,12 @@ def open_entry(
     if isinstance(ledger, Step):
         return _StepOfRun()
     choice = ledger.ledger if isinstance(ledger, Counted) else ledger
-    book, name = named(choice) or (None, "")
+    book, name = named_data_set(choice) or (None, "")
     entry = OpenEntry(book, name, cost, what, source, alone, is_total)
     return entry.counted() if isinstance(ledger, Counted) else entry
 
 
-def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
+def named_data_set(ledger: LedgerName) -> tuple[Ledger, str] | None:
     """Return the ledger and the data set, stated or from the environment; None without any."""
     path, name = ledger, None
     if isinstance(ledger, tuple | list):
@@ -347,7 +347,7 @@ def writing_to(output: str | None) -> AbstractContextManager[None]:
     return variable_set(_output, output)
 
 
-def watched_entries(listener: Callable[[], None]) -> AbstractContextManager[None]:
+def watch_entries(listener: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `listener` when a cost was reserved in this block."""
     return variable_set(_listeners, (*_listeners.get(), listener))
 

@@ -42,7 +42,7 @@ from .mechanism import cube_law as cube_law
 from .mechanism import gaussian_law as gaussian_law
 from .mechanism import laplace_law as laplace_law
 from .mechanism import saturating_add as saturating_add
-from .mechanism import watched_noise as watched_noise
+from .mechanism import watch_noise as watch_noise
 from .samplers import add_discrete_gaussian as add_discrete_gaussian
 from .samplers import add_discrete_laplace as add_discrete_laplace
 from .samplers import discrete_gaussian as discrete_gaussian

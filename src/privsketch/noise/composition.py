@@ -22,7 +22,7 @@ from typing import Any
 from privsketch._base.errors import ParameterError
 from privsketch._base.notebook import described
 from privsketch.facts.budget import exact, exact_sum, number_text, round_up
-from privsketch.facts.receipt import Receipt, compose_sequential, is_sum, require_alike
+from privsketch.facts.receipt import Receipt, compose_sequential, is_sum, require_summable
 from privsketch.noise.calibration import epsilon_of_rho, round_down
 
 # Shares of delta for pure releases where Gaussian ones need some too. Any share is valid.
@@ -167,7 +167,7 @@ def compose(
     parts = tuple(receipts) if isinstance(receipts, Iterable) else ()
     if not parts or not all(isinstance(part, Receipt) for part in parts):
         raise ParameterError("receipts: expected receipts, at least one, in a list")
-    require_alike(parts)
+    require_summable(parts)
     total_delta = exact_sum([part.delta for part in parts])
     if delta is None:
         delta = total_delta

@@ -407,7 +407,7 @@ def _insecure_sampler(sampler: Sampler) -> AbstractContextManager[None]:
 _watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_watch", default=())
 
 
-def watched_noise(watcher: Callable[[], None]) -> AbstractContextManager[None]:
+def watch_noise(watcher: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `watcher` each time before noise is drawn inside a with block.
 
     It sees neither values nor noise; it serves to know when a budget begins to be spent.

@@ -1,7 +1,7 @@
 """Release of files of records to a file of rows and its receipt, in constant memory.
 
 Row i of the output belongs to row i of the input. Both files are written under temporary names and
-get their own when they are complete, the receipt first: no table is ever without one.
+renamed when they are complete, the receipt first: no table is ever without its receipt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def receipt_path(table: Path) -> Path:
 
 
 def receipt_beside(table: Path) -> Path | None:
-    """Return the receipt beside a released table; None if this is no table or has none."""
+    """Return the receipt beside a released table; None without a receipt, or for other files."""
     if not (table.suffix.lower() in KINDS and table.is_file()):
         return None
     receipt = receipt_path(table)
@@ -54,11 +54,11 @@ def release_files(
 ) -> tuple[ReleaseDescription, int]:
     """Release all records to `output`; return the description and the number of rows.
 
-    An existing file is replaced. `finish` is called when both files are complete and before they
-    get their names: the last moment to stop.
+    An existing file is replaced. `finish` is called when both files are complete, before they are
+    renamed: the last chance to stop.
 
-    Charges: epsilon and delta of the projection, once. An error leaves no file, and nothing to be
-    charged for. Carried columns are copied without any protection.
+    Charges: epsilon and delta of the projection, once. After an error there is no file, and
+    nothing to charge for. Carried columns are copied without any protection.
     """
     source = checked_source(source or output.stem)
     receipt_file = receipt_path(output)
@@ -120,17 +120,17 @@ def _copy(
     progress: Callable[[int], None] | None,
 ) -> int:
     """Write every released row with the carried columns of its record; return their number."""
-    carried = _PendingRows()
+    pending = _PendingRows()
 
     def blocks() -> Iterator[Block]:
         for block, batch in records.rows():
             if batch is not None:
-                carried.batches.append(batch)
+                pending.batches.append(batch)
             yield block
 
     n_rows = 0
     for released in releases(blocks()):
-        rows = carried.take(len(released)) if records.selection.carried else None
+        rows = pending.take(len(released)) if records.selection.carried else None
         write(released, rows)
         n_rows += len(released)
         if progress is not None:
@@ -140,7 +140,7 @@ def _copy(
 
 @dataclass
 class _PendingRows:
-    """Rows that were read and not yet written: threads read ahead."""
+    """Rows read but not yet written, because threads read ahead."""
 
     batches: deque[Any] = field(default_factory=deque)
 
@@ -182,6 +182,6 @@ def _require_own_receipt(output: Path) -> None:
         other = output.with_suffix(suffix)
         if suffix != output.suffix.lower() and other.exists():
             raise AccessError(
-                f"{output}: its receipt {receipt_path(output)} would seem to be that of {other} "
-                "too; choose another name"
+                f"{output}: its receipt {receipt_path(output)} would also be that of {other}; "
+                "choose another name"
             )

@@ -31,7 +31,7 @@ from privsketch._base.types import Floats, Integers
 from privsketch.facts.budget import RECORD as WHOLE_RECORD
 from privsketch.facts.budget import number_text
 from privsketch.facts.domain import Ball, Domain, enclosing_box
-from privsketch.features.fixedpoint import FAR
+from privsketch.features.fixedpoint import CLIP_HALF_WIDTHS
 from privsketch.features.stream import PublicStream, Purpose, normal_pairs
 from privsketch.kernels.quantiser import CompiledQuantiser
 
@@ -308,7 +308,10 @@ class Protection:
             domain = enclosing_box(domain)
         dim = len(domain.half_widths)
         # Squared norms must stay exact in float64.
-        bits = min(_MAX_COORDINATE_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
+        bits = min(
+            _MAX_COORDINATE_BITS,
+            math.floor((53 - math.log2(dim)) / 2 - math.log2(CLIP_HALF_WIDTHS)),
+        )
         protection = cls(domain, protect, bound, bound_norm, bits)
         narrow = np.flatnonzero(protection.quantiser().limits < _MIN_HALF_WIDTH)
         if len(narrow):
@@ -384,7 +387,7 @@ class Protection:
         Whole numbers beyond 2^53, decimals and texts are rounded to the next float before the
         center is subtracted; floats of 64 or fewer bits are not.
         """
-        reach = np.abs(self.domain.center_vector) + FAR * self.domain.half_widths
+        reach = np.abs(self.domain.center_vector) + CLIP_HALF_WIDTHS * self.domain.half_widths
         return float(2 * np.spacing(reach.max()) * self.units_per_length)
 
     @property

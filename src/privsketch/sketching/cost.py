@@ -1,15 +1,15 @@
-"""What sketching takes: nanoseconds per record and core, from a small model.
+"""Model of the cost of sketching: nanoseconds per record on one core.
 
-Reading and quantising a record costs the same for every sketch; then every feature has
-its price. A dense kernel multiplies by every column, structured frequencies by a logarithm
-of them. Leaving out records saves all the work for them. Masks of whole blocks save the work
-for the others but draw and list blocks, which pays from about twenty columns on.
-Scattered masks save nothing: the whole sketch is computed, and secret random numbers,
-drawn from the operating system for every feature of every record, say what of it counts.
+Reading and quantising a record costs the same for every sketch; each feature adds its own cost. A
+dense kernel multiplies by every column, structured frequencies take a logarithm of as many steps.
+Omitted records cost next to nothing. Masks of blocks save the work for omitted blocks, but blocks
+have to be drawn and listed, which pays from about twenty columns on. Scattered masks save nothing:
+all features are computed, and secret random numbers, drawn from the operating system for every
+feature of every record, decide which of them count.
 
-The constants are those of one machine and one core; ratios carry over better than times. Plans
-choose by them, since a plan must not depend on where it is made; what a sketch takes on the machine
-at hand is measured by `sketching/estimate`.
+The constants are those of one machine and one core; ratios carry over better than times. Plans use
+them, because a plan must not depend on where it is made; `sketching/estimate` measures the cost on
+the machine at hand.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from privsketch.features.masks import Masks
 
 @dataclass(frozen=True)
 class CostModel:
-    """Nanoseconds, of one core with AVX-512.
+    """Costs of operations, in nanoseconds on one core with AVX-512.
 
     benchmarks/speed.py: `quantise`, `fourier`, `one_bit`, `column`, at 2 to 256 columns.
-    benchmarks/masks.py: all others, at 10, 64 and 1024 columns, within 50 %; `quadratic`,
+    benchmarks/masks.py: all other costs, at 10, 64 and 1024 columns, within 50 %; `quadratic`,
     `product` and `coarse` from the same measurement of designs for principal components.
 
     Attributes
     ----------
     quantise : float
-        A value of a record into fixed point.
+        Conversion of a value of a record to fixed point.
     fourier, one_bit, quadratic : float
         A feature, apart from its product with the record.
     column : float
-        A multiplication of that product, dense frequencies.
+        A multiplication of that product, for dense frequencies.
     transform, level : float
-        The same by fast transforms: a feature, and a feature at each level.
+        That product by a fast transform: a fixed cost of a feature, and its cost at each level.
     table, table_column : float
         A feature of another package's map, which NumPy looks up, and a multiplication for it:
         43 and 69 ns a feature at 10 and 64 columns.
     product, coarse : float
-        An entry of the second-moment matrix, and a value of a record for it.
+        An entry of the second-moment matrix, and the preparation of a value of a record.
     cell, cell_column : float
-        A record that is counted in its cell, and a column of it.
+        A record that is counted in its cell, and each of its columns.
     uniform_pick, uniform_mask, poisson_mask : float
-        Secret random numbers for a feature that is kept, and bits for one that may be.
+        Secret random numbers for a feature that is kept, and random bits for any feature.
     block_pick, block_mask, gather : float
-        The same for a block, and a value of a record that is moved to a structured block.
+        The same for a block, and copying a value of a record for a structured block.
     record_draw : float
-        That for a record.
+        Secret random numbers for a record.
     """
 
     quantise: float = 0.35
@@ -78,9 +78,9 @@ class CostModel:
 
 
 COSTS = CostModel()
-# Nanoseconds per quantised record that the model follows (benchmarks/masks.py), by columns,
-# features and whether frequencies are structured. Scattered masks take 32, 16 and 2 times
-# (uniform) or 24, 8 and 1.5 times (Poisson) as long as none at 10, 64 and 1024 columns.
+# Measured nanoseconds per quantised record (benchmarks/masks.py), by columns, features and whether
+# frequencies are structured. At 10, 64 and 1024 columns, scattered masks take 32, 16 and 2 times
+# (uniform) or 24, 8 and 1.5 times (Poisson) as long as no masks.
 MEASURED = {
     (10, 1000, False): {
         "none": 183.0,
@@ -121,7 +121,7 @@ MEASURED = {
 
 
 def design_cost(design: Design) -> float:
-    """Return nanoseconds of one core per record that sketching by a design takes."""
+    """Return the cost of sketching by a design, in nanoseconds per record on one core."""
     return sketching_cost(
         feature_map=design.feature_map,
         n_features=design.n_features,
@@ -140,13 +140,13 @@ def sketching_cost(
     masks: Masks | None = None,
     model: CostModel = COSTS,
 ) -> float:
-    """Return nanoseconds of one core per record, those left out by sampling included."""
-    every = model.quantise * dim
-    work = _whole(feature_map, n_features, dim, structured, model)
+    """Return nanoseconds per record on one core; omitted records count as records."""
+    per_record = model.quantise * dim
+    work = _unmasked_cost(feature_map, n_features, dim, structured, model)
     if masks is None:
-        return every + work
+        return per_record + work
     if masks.records < 1:
-        every += model.record_draw
+        per_record += model.record_draw
     if masks.features == "uniform":
         picks = masks.feature_rate(n_features) * n_features
         work += model.uniform_mask * n_features + model.uniform_pick * picks
@@ -157,21 +157,21 @@ def sketching_cost(
         kept = masks.feature_rate(n_features)
         pick = model.block_pick + (model.gather * dim if structured else 0.0)
         work = kept * work + n_blocks * (model.block_mask + kept * pick)
-    return every + masks.records * work
+    return per_record + masks.records * work
 
 
-def _whole(
+def _unmasked_cost(
     feature_map: str, n_features: int, dim: int, structured: bool, model: CostModel
 ) -> float:
-    """Return all features of a quantised record."""
+    """Return the cost of all features of a quantised record."""
     if feature_map == "second-moments":
         return model.product * dim * (dim + 1) / 2 + model.coarse * dim
     if feature_map == "cells":
         return model.cell + model.cell_column * dim
-    each = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}
-    if feature_map not in each:
+    costs = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}
+    if feature_map not in costs:
         return n_features * (model.table + model.table_column * dim)
     product = model.column * dim
     if structured:
         product = model.transform + model.level * math.log2(block_size(dim))
-    return n_features * (each[feature_map] + product)
+    return n_features * (costs[feature_map] + product)

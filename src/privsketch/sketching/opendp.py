@@ -1,13 +1,13 @@
-"""A sketch as one of OpenDP's measurements, to stand beside theirs in odometers and filters.
+"""Sketches as OpenDP measurements, for its odometers and filters.
 
 OpenDP composes measurements that have the same input domain, input metric and output measure.
 
 - The domain is that of all tables that `privsketch.sketch` reads and that can be read again. It
   does not depend on a design: any number of sketches, and OpenDP's own statistics of a column
-  (`make_column`), stand in one study.
+  (`make_column`), can be in one study.
 - The metric counts what the budget protects: rows that are added or removed (`SymmetricDistance`)
-  or replaced (`ChangeOneDistance`), or persons, where a schema names them. OpenDP's statistics do
-  not know our persons, and it refuses to mix the two.
+  or replaced (`ChangeOneDistance`), or persons, where a schema names them. OpenDP's
+  statistics do not know persons, and OpenDP refuses to mix the two.
 - The measure is that of the noise: zero-concentrated divergence for Gaussian noise, max divergence
   for pure noise. Subsampled Gaussian noise is accounted for as a pair of epsilon and delta.
 
@@ -41,8 +41,8 @@ TABLE = "table of privsketch"
 def table_domain() -> Domain:
     """Return OpenDP's domain of tables that can be read several times.
 
-    Everything that `privsketch.sketch` reads: arrays, frames, paths, lists of them, but for
-    iterators, which are used up after the first answer.
+    They are all that `privsketch.sketch` reads (arrays, frames, paths, lists of them), except
+    iterators, which can be read only once.
     """
     from opendp.domains import user_domain
 
@@ -56,7 +56,7 @@ def make_sketch(
     missing: str = "error",
     output_measure: Measure | None = None,
 ) -> Measurement:
-    """Make a measurement of OpenDP that takes a table and releases a `Sketch`.
+    """Make an OpenDP measurement that takes a table and releases a `Sketch`.
 
     OpenDP's features "contrib" and "honest-but-curious" must be enabled: it cannot check the
     privacy of code that is not its own.
@@ -66,25 +66,25 @@ def make_sketch(
     Parameters
     ----------
     design : Design
-        Tables are read by its schema, or its columns; files as `privsketch.sketch` reads them if it
-        is told nothing about their format.
+        Tables are read by its schema, or its columns; files as `privsketch.sketch` reads them
+        without options for their format.
     source : str, optional
         Name of the set of records, as in `privsketch.sketch`.
     missing : {"error", "center"}
         What to do with missing values of a design without a schema.
     output_measure : Measure, optional
-        How OpenDP counts the cost. If left out, `zero_concentrated_divergence()` for Gaussian
-        noise, `max_divergence()` for pure noise, `approximate(max_divergence())` for Gaussian noise
-        with masks of records or Poisson masks of features. OpenDP's own casts give
+        Measure of the cost. By default, `zero_concentrated_divergence()` for Gaussian noise,
+        `max_divergence()` for pure noise, `approximate(max_divergence())` for Gaussian noise with
+        masks of records or Poisson masks of features. OpenDP's own casts give
         `approximate(max_divergence())`, at the delta of the design, for all of them, and
         `zero_concentrated_divergence()` for pure noise.
 
     Notes
     -----
     For d records more or less (or replaced, under "replace"), a design that spends rho or epsilon
-    on one costs d^2 rho or d epsilon. Where a schema names persons, d is a number of persons. Where
-    a person is taken to have at most c rows on trust, d counts rows, and c of them cost what the
-    design says. Pairs of epsilon and delta are for d = 1 only; other distances are refused.
+    on one costs d^2 rho or d epsilon. If a schema names persons, d is a number of persons. If a
+    person is only assumed to have at most c rows, d counts rows, and c rows cost what the design
+    says. Pairs of epsilon and delta are for d = 1 only; larger distances are refused.
 
     Examples
     --------
@@ -123,14 +123,14 @@ def make_column(
 ) -> Transformation:
     """Make a transformation from a table to a column, for OpenDP's own statistics of that column.
 
-    The vector has a number for every row of the table, NaN where it is missing, also for rows
-    that a schema leaves out of a sketch: one row is one number, so distances stay what they are.
+    The vector has a number for each row of the table, NaN if it is missing, even for rows that a
+    schema leaves out of a sketch: one row is one number, so distances do not change.
 
     Parameters
     ----------
     design : Design
-        What it protects is what distances count: records. Persons are refused, because how
-        many numbers a person has is not bounded.
+        Distances count what it protects, which must be records: a person may have any number of
+        rows.
     column : str or int
         Name or number of a column of numbers; it need not be one of the design's.
     n_records : int, optional
@@ -152,15 +152,15 @@ def make_column(
     _require_design(design)
     if design.budget.unit.person is not None:
         raise ParameterError(
-            "design: it protects persons, and how many rows one of them has in a column is not "
-            "bounded; use a design that protects records for OpenDP's statistics"
+            "design: it protects persons, who may have any number of rows in a column; use a "
+            "design that protects records for OpenDP's statistics"
         )
     if (n_records is not None) != (design.budget.neighbours == "replace"):
         raise ParameterError(
             "n_records",
             n_records,
-            "the number of records is public under `neighbours='replace'`, and must be given "
-            "there; under 'add-remove' it is private, and must not be",
+            "required under `neighbours='replace'`, where the number of records is public; not "
+            "allowed under 'add-remove', where it is private",
         )
     if n_records is not None:
         n_records = require_count("n_records", n_records)
@@ -172,7 +172,7 @@ def make_column(
         parts = [np.asarray(block, dtype=np.float64).ravel() for block in blocks]
         cells = np.concatenate([np.empty(0), *parts])
         if n_records is not None and len(cells) != n_records:
-            raise RecordError(f"the table has not the public number of records, {n_records}")
+            raise RecordError(f"the table does not have the public number of records, {n_records}")
         return cells
 
     vectors = vector_domain(atom_domain(T="f64", nan=True), size=n_records)
@@ -185,7 +185,7 @@ def make_column(
 
 
 def _is_table(data: Any) -> bool:
-    """Return whether a table can be read, and read again."""
+    """Return whether a table can be read several times."""
     # Streams of pyarrow are iterators too.
     return not any(
         part.kind == "other" or isinstance(part.data, Iterator) for part in Table.of(data).leaves
@@ -193,11 +193,11 @@ def _is_table(data: Any) -> bool:
 
 
 def _checked_table(data: Any) -> Table:
-    """Return the table; OpenDP does not ask whether it is in the domain."""
+    """Return the table; OpenDP does not check whether it is in the domain."""
     if not _is_table(data):
         raise RecordError(
-            f"cannot ask a {type(data).__name__} several times: a study needs a table that can be "
-            "read again; give an array, a frame, a path, or a list of them"
+            f"a {type(data).__name__} cannot be read several times: a study needs a table that can "
+            "be read again; pass an array, a frame, a path, or a list of them"
         )
     return Table.of(data)
 
@@ -211,7 +211,7 @@ def _require_design(design: object) -> None:
 
 
 def _metric(design: Design) -> Metric:
-    """Return OpenDP's distance of two tables: in records, or in persons of a schema."""
+    """Return OpenDP's distance between tables: in records, or in persons of a schema."""
     from opendp.metrics import change_one_distance, symmetric_distance, user_distance
 
     neighbours, person = design.budget.neighbours, design.budget.unit.person
@@ -235,32 +235,32 @@ def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
 
     noise, unit = design.sum_noise, design.budget.unit
     laws = [law for law in (noise.sums_law, noise.count_law) if law is not None]
-    # Persons of a schema are counted themselves. Without one, rows are, and every norm is that
-    # of max_records equal rows: one of them is that part of it.
+    # Distances count the persons of a schema; without a schema they count rows, and norms are
+    # those of max_records equal rows.
     per_step = 1 if unit.person is not None else unit.max_records
     if design.noise != "gaussian":
         epsilon = sum((exact(law.epsilon) for law in laws), Fraction(0)) / per_step
         return max_divergence(), lambda distance: _round_up(_steps(distance) * epsilon)
-    known = [law.zcdp for law in laws if law.zcdp is not None]
-    if len(known) == len(laws):
-        rho = sum((Fraction(part) for part in known), Fraction(0)) / per_step**2
+    rhos = [law.zcdp for law in laws if law.zcdp is not None]
+    if len(rhos) == len(laws):
+        rho = sum((Fraction(part) for part in rhos), Fraction(0)) / per_step**2
         return zero_concentrated_divergence(), lambda d: _round_up(_steps(d) ** 2 * rho)
-    # Records or features are left out at random: only epsilon and delta are known.
+    # With records or features left out at random, only epsilon and delta are known.
     pair = (_round_up(exact(design.budget.epsilon)), _round_up(exact(design.budget.delta)))
 
-    def for_one(distance: Any) -> tuple[float, float]:
+    def cost_of_step(distance: Any) -> tuple[float, float]:
         if _steps(distance) > 1:
             raise ParameterError(
                 f"distance of {distance}: masks are accounted for as epsilon and delta of one "
-                "record; only 0 and 1 are known"
+                "record; only distances of 0 and 1 have a known cost"
             )
         return pair if distance else (0.0, 0.0)
 
-    return approximate(max_divergence()), for_one
+    return approximate(max_divergence()), cost_of_step
 
 
 def _steps(distance: Any) -> int:
-    """Return a distance as a number of records or persons; metrics of our own take any object."""
+    """Return a distance as a number of records or persons; user metrics accept any object."""
     if isinstance(distance, bool) or not isinstance(distance, int) or distance < 0:
         raise ParameterError("distance: expected a number of records or persons, 0 or more")
     return distance
@@ -272,8 +272,8 @@ def _round_up(value: Fraction) -> float:
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
-def _cast(measurement: Measurement, wanted: Measure, design: Design) -> Measurement:
-    """Return this release under another measure, by OpenDP's own arguments."""
+def _cast(measurement: Measurement, measure: Measure, design: Design) -> Measurement:
+    """Return this release under another measure, by OpenDP's own conversions."""
     from opendp.combinators import (
         make_approximate,
         make_fix_delta,
@@ -283,14 +283,14 @@ def _cast(measurement: Measurement, wanted: Measure, design: Design) -> Measurem
     from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 
     is_pure = measurement.output_measure == max_divergence()
-    if is_pure and wanted == zero_concentrated_divergence():
+    if is_pure and measure == zero_concentrated_divergence():
         return make_pureDP_to_zCDP(measurement)
-    if is_pure and wanted == approximate(max_divergence()):
+    if is_pure and measure == approximate(max_divergence()):
         return make_approximate(measurement)
     is_concentrated = measurement.output_measure == zero_concentrated_divergence()
-    if is_concentrated and wanted == approximate(max_divergence()):
+    if is_concentrated and measure == approximate(max_divergence()):
         return make_fix_delta(make_zCDP_to_approxDP(measurement), design.budget.delta)
     raise ParameterError(
-        f"output_measure: {wanted} is not known for this noise, which is measured in "
-        f"{measurement.output_measure}; leave it out, and use OpenDP's own casts"
+        f"output_measure: the cost of this noise in {measure} is not known; leave it out for "
+        f"{measurement.output_measure}, and use OpenDP's own casts"
     )

@@ -17,7 +17,7 @@ from privsketch.tables.cells import UNREADABLE, Raw, cells_of_objects, readable,
 from privsketch.tables.encoding import person_cell, require_kinds
 from privsketch.tables.memory import (
     Selection,
-    array_places,
+    array_columns,
     opened_stream,
     rows_per_block,
     selected_names,
@@ -39,7 +39,7 @@ def array_batches(array: Any, selection: Selection) -> Iterator[Any]:
             "names; give a table that has"
         )
     if selection.columns is not None:
-        places = array_places(array.shape[1], selection) or []
+        places = array_columns(array.shape[1], selection) or []
     elif array.shape[1] == len(schema.columns):
         places = list(range(array.shape[1]))
     else:

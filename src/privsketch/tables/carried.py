@@ -22,7 +22,7 @@ from privsketch.tables.memory import (
     FoundName,
     Rows,
     Selection,
-    array_places,
+    array_columns,
     own_errors,
     plain_array,
     require_numeric,
@@ -214,7 +214,7 @@ def _require_width(width: int, selection: Selection) -> None:
     """Refuse an array that does not have the columns of a record."""
     schema = selection.schema
     if schema is None:
-        array_places(width, selection)
+        array_columns(width, selection)
     elif width != len(schema.columns) or schema.person is not None:
         raise TableError(
             f"an array of {width} columns without names, and a schema of {len(schema.columns)}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from privsketch._base.errors import RecordError
-from privsketch.tables.memory import Selection, array_places
+from privsketch.tables.memory import Selection, array_columns
 
 _CUDA = 2  # DLPack's number of NVIDIA's devices
 _DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
@@ -58,7 +58,7 @@ def device_table(data: Any, selection: Selection) -> DeviceTable:
         )
     if dtype.kind not in "fiub":
         raise RecordError(f"a column is not numeric (array of {dtype.type.__name__})")
-    columns = array_places(shape[1], selection)
+    columns = array_columns(shape[1], selection)
     places = range(shape[1]) if columns is None else columns
     return DeviceTable(
         address, shape[0], strides[0], tuple(strides[1] * offset for offset in places), dtype, owner

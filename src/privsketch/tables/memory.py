@@ -53,7 +53,7 @@ def array_blocks(array: Block, selection: Selection) -> Iterator[Block]:
     if array.dtype.kind not in "fiubO":
         kind = array.dtype.type.__name__  # of text, not how long the longest is
         raise TableError(f"a column is not numeric (array of {kind})")
-    places = array_places(array.shape[1], selection)
+    places = array_columns(array.shape[1], selection)
     if isinstance(array, np.matrix):  # which would multiply as such
         array = np.asarray(array)
     rows = rows_per_block(selection.dim)
@@ -72,7 +72,7 @@ def array_blocks(array: Block, selection: Selection) -> Iterator[Block]:
         yield block
 
 
-def array_places(width: int, selection: Selection) -> list[int] | None:
+def array_columns(width: int, selection: Selection) -> list[int] | None:
     """Return numbers of the columns of an array to read; None for all of them."""
     if selection.columns is None:
         if width != selection.dim:
@@ -80,7 +80,7 @@ def array_places(width: int, selection: Selection) -> list[int] | None:
         return None
     if any(isinstance(column, str) for column in selection.columns):
         raise TableError("columns: an array has no column names; give column numbers")
-    return column_places([int(column) for column in selection.columns], width)
+    return checked_columns([int(column) for column in selection.columns], width)
 
 
 def pandas_blocks(frame: Any, selection: Selection) -> Iterator[Block]:
@@ -418,7 +418,7 @@ def selected_names(
         names = list(available)
     else:
         numbers = [column for column in columns if isinstance(column, int)]
-        column_places(numbers, len(available))
+        checked_columns(numbers, len(available))
         names = [available[c] if isinstance(c, int) else c for c in columns]
         if len(set(names)) != len(names):
             raise TableError("columns: a column is named twice")
@@ -448,7 +448,7 @@ def _misfit(
     return f"{what}: a column name is {state}; {advice}"
 
 
-def column_places(columns: list[int], width: int) -> list[int]:
+def checked_columns(columns: list[int], width: int) -> list[int]:
     """Return column numbers from 0; negative ones count from the end."""
     for column in columns:
         if not -width <= column < width:

@@ -8,9 +8,9 @@ from sqlalchemy import update
 
 from privsketch_studies import CollectorError
 from privsketch_studies.collector import (
-    address_within,
     begin_session,
     find_member,
+    local_address,
     make_study,
     member_of_session,
     renew_token,
@@ -138,7 +138,7 @@ def test_no_session_without_a_valid_token(world, token):
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil", "", "/a?b=c"])
 def test_nobody_is_sent_elsewhere_after_signing_in(world, to):
-    assert address_within(to) == "/"
+    assert local_address(to) == "/"
     answer = Browser(world).post("/sign-in", token=world.tokens["north"], next=to)
     assert answer.headers["location"] == "/"
 

@@ -52,7 +52,7 @@ class Failure:
 
         spending = stop.spending
         sentence = NOTHING_SPENT if spending is None else spending.sentence()
-        counts = spending is not None and spending.counts
+        counts = spending is not None and spending.is_spent
         click_error = None
         if stop.was_signalled or isinstance(error, KeyboardInterrupt | click.Abort):
             # A library may have turned the interrupt into another error.

@@ -1,7 +1,7 @@
-"""Tracking of whether a command that failed or was stopped has spent anything.
+"""Tracking of whether a command that failed or was stopped has spent any budget.
 
-Every command that can spend works inside `reported_spending`. Whatever ends it early, the group
-then prints one sentence (shell/failure.py): "nothing was spent" or "... the budget counts as
+Every command that can spend works inside `track_spending`. Whatever ends it early, the command
+group then prints one sentence (shell/failure.py): "nothing was spent" or "... the budget counts as
 spent".
 """
 
@@ -20,66 +20,66 @@ from privsketch.cli.shell.answer import answer, readable, wants_json
 from privsketch.cli.shell.output import note
 from privsketch.cli.shell.stopping import NOTHING_SPENT, Stop
 
-_COUNTS = "the budget counts as spent"
+_COUNTS_AS_SPENT = "the budget counts as spent"
 
 
 @dataclass
 class Spending:
     """Progress of a command towards spending its budget.
 
-    A command that releases once, at its end, spends when its result is written. An `adaptive` one,
-    which uses its own noisy numbers, spends with the first of them. With a ledger, the budget
-    counts as spent from the reserved entry on.
+    A command that releases once, at its end, spends when its result is written. An `adaptive`
+    command, which uses its own noisy numbers, spends with the first of them. With a ledger, the
+    budget counts as spent as soon as an entry is reserved.
     """
 
     stop: Stop
     adaptive: bool = False
     was_reserved: bool = False
     was_drawn: bool = False
-    was_begun: bool = False
+    has_begun: bool = False
     written: Path | None = None
 
-    def reserved(self) -> None:
+    def mark_reserved(self) -> None:
         """Record that a ledger has an entry, which counts as spent even if nothing is written.
 
-        Called as soon as the entry is made, before any noise is drawn.
+        It is called as soon as the entry is made, before any noise is drawn.
         """
         self.was_reserved = True
 
-    def noise_drawn(self) -> None:
+    def mark_noise_drawn(self) -> None:
         """Record that noise is about to be drawn."""
         self.was_drawn = True
 
-    def begin(self) -> None:
-        """Record that the result is about to go where others may read it half written."""
-        self.was_begun = True
+    def mark_begun(self) -> None:
+        """Record that the result is about to be written where others may read an incomplete one."""
+        self.has_begun = True
 
-    def wrote(self, output: Path) -> None:
+    def mark_written(self, output: Path) -> None:
         """Record that the result was written."""
         self.written = output
 
     @property
-    def counts(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the budget counts as spent when the command ends here."""
         was_used = self.adaptive and self.was_drawn
-        return self.written is not None or self.was_begun or self.was_reserved or was_used
+        return self.written is not None or self.has_begun or self.was_reserved or was_used
 
     def sentence(self) -> str:
         """Return the sentence about spending if the command ends here."""
         if self.written is not None:
-            return f"{self.written} was written before that: {_COUNTS}"
-        if self.was_begun:
-            return f"part of the result may have been written: {_COUNTS}"
+            return f"{self.written} was written before that: {_COUNTS_AS_SPENT}"
+        if self.has_begun:
+            return f"part of the result may have been written: {_COUNTS_AS_SPENT}"
         if self.was_reserved:
-            return f"nothing was written, but a ledger may have an entry for it: {_COUNTS}"
-        if self.counts:
-            return f"nothing was written, but noisy numbers may have been made: {_COUNTS}"
+            return f"nothing was written, but a ledger may have an entry for it: {_COUNTS_AS_SPENT}"
+        if self.is_spent:
+            return f"nothing was written, but noisy numbers may have been made: {_COUNTS_AS_SPENT}"
         return NOTHING_SPENT
 
 
 @contextmanager
-def shown_warnings() -> Iterator[None]:
-    """Print warnings of privsketch on standard error, for the holder.
+def echo_warnings() -> Iterator[None]:
+    """Print warnings of privsketch on standard error, for the holder of the data.
 
     They may be about the records, so they are not part of answers, which may be passed on.
     """
@@ -102,9 +102,9 @@ def shown_warnings() -> Iterator[None]:
 def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[str, Any]]) -> None:
     """Answer a dry run; raise a BudgetError if the ledger would refuse the release."""
     from privsketch._base.errors import BudgetError
-    from privsketch.ledger.entry import named
+    from privsketch.ledger.entry import named_data_set
 
-    data_set, allowed, refusal = named(ledger), None, ""
+    data_set, allowed, refusal = named_data_set(ledger), None, ""
     if data_set is not None:
         book, name = data_set
         quote = book.quote(name, cost())
@@ -118,31 +118,31 @@ def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[s
         raise BudgetError(refusal)
 
 
-def say_left(ledger: Any, output: Path | None) -> None:
-    """Note what is left of the limit of a data set after a release."""
-    from privsketch.ledger.entry import named
+def say_remaining(ledger: Any, output: Path | None) -> None:
+    """Note how much of the limit of a data set remains after a release."""
+    from privsketch.ledger.entry import named_data_set
 
-    book_name = named(ledger)
-    if book_name is not None:
-        book, name = book_name
-        (data_set,) = (item for item in book.datasets() if item.name == name)
-        text = data_set.limit.left_text(data_set.spent)
+    data_set = named_data_set(ledger)
+    if data_set is not None:
+        book, name = data_set
+        (entry,) = (item for item in book.datasets() if item.name == name)
+        text = entry.limit.left_text(entry.spent)
         note(f"data set {name!r} of the ledger has {text} left", output)
 
 
 @contextmanager
-def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
+def track_spending(*, adaptive: bool = False) -> Iterator[Spending]:
     """Track whether the work in this block has spent anything, whatever ends it early."""
     stop: Stop = click.get_current_context().find_root().obj
     stop.spending = spending = Spending(stop, adaptive)
     try:
-        from privsketch.ledger.entry import watched_entries
-        from privsketch.noise.mechanism import watched_noise
+        from privsketch.ledger.entry import watch_entries
+        from privsketch.noise.mechanism import watch_noise
 
         with (
-            shown_warnings(),
-            watched_entries(spending.reserved),
-            watched_noise(spending.noise_drawn),
+            echo_warnings(),
+            watch_entries(spending.mark_reserved),
+            watch_noise(spending.mark_noise_drawn),
         ):
             yield spending
     except BaseException:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import chunks, one_thread_of_kmeans
-from privsketch._base.types import Integers, Whole
+from privsketch._base.types import Integers, WholeFloats
 from privsketch.clustering.baselines.points import (
     RANDOM_ROWS,
     PointNoise,
@@ -89,7 +89,7 @@ def blocks_for(n_records: float, n_clusters: int) -> int:
 
 def sampled_blocks(
     passes: Passes, n_blocks: int, *, max_values: int = MAX_SAMPLE_VALUES, rows: int = RANDOM_ROWS
-) -> list[Whole]:
+) -> list[WholeFloats]:
     """Assign the records to blocks, in one pass; a full block keeps a random sample.
 
     Every record gets a block and a random rank in it, and the lowest ranks stay. Both are drawn for
@@ -117,12 +117,14 @@ def sampled_blocks(
     return [sample[np.argsort(rank)] for sample, rank in zip(members, ranks, strict=True)]
 
 
-def drawn_words(records: Whole) -> npt.NDArray[np.uint64]:
+def drawn_words(records: WholeFloats) -> npt.NDArray[np.uint64]:
     """Draw two random words for each record, (n, 2), from the operating system."""
     return np.frombuffer(os.urandom(16 * len(records)), dtype=np.uint64).reshape(-1, 2)
 
 
-def ordered_centers(passes: Passes, block: Whole, reference: Whole, seed: int) -> Integers:
+def ordered_centers(
+    passes: Passes, block: WholeFloats, reference: WholeFloats, seed: int
+) -> Integers:
     """Return k-means centers of a block within the domain, each at the index of its reference.
 
     A block of too few records gets the references themselves.

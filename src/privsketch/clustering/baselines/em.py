@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
@@ -123,7 +123,7 @@ def component_sums(passes: Passes, state: Gaussians, pairs: Pairs, name: str) ->
     first, second = pairs
     components = whitenings(state)
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         share = responsibilities(records, components)
         # Sums of whole numbers below 2^53: exact in any order.
         if (first == second).all():
@@ -245,7 +245,7 @@ class Whitening:
     `height` is the logarithm to base 2 of the component's density at its mean, up to a constant.
     """
 
-    factor: Whole
+    factor: WholeFloats
     unit: float
     middle: Floats
     height: float
@@ -272,7 +272,7 @@ def whitenings(state: Gaussians) -> list[Whitening]:
     return components
 
 
-def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
+def responsibilities(records: WholeFloats, components: list[Whitening]) -> WholeFloats:
     """Return the responsibilities of components for records, (k, n), up to WHOLE_SHARE.
 
     Every step is exact or elementwise: a column depends on its record and the components alone.

@@ -40,7 +40,7 @@ from privsketch._base.errors import (
     require_records,
 )
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import Start, start_centers
 from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
@@ -153,7 +153,7 @@ def split(dim: int) -> tuple[Fraction, Fraction]:
     return 1 / (dim + q), q / (dim + q)
 
 
-def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
+def cluster_sums(passes: Passes, centers: WholeFloats) -> tuple[Integers, Integers]:
     """Return sums (k, dim) and counts (k,) of the records nearest to each center, in one pass."""
     clusters = CompiledClusters(centers)
     sums, counts = passes.sums_of_blocks(clusters.sums, "cluster sums")
@@ -246,7 +246,7 @@ def _apart(noisy: Floats, weight: int, variance: float) -> Noisy:
     return Noisy(noisy[:, :-1], noisy[:, -1] / weight, variance, variance / weight**2)
 
 
-def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:
+def _moved(passes: Passes, centers: WholeFloats, sums: Floats, counts: Floats) -> WholeFloats:
     """Return noisy means in the domain, as whole numbers, from released numbers alone.
 
     Clusters of less than one record keep their center.

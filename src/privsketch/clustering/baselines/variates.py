@@ -22,7 +22,7 @@ import numpy as np
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import chunks
-from privsketch._base.types import Integers, Whole
+from privsketch._base.types import Integers, WholeFloats
 from privsketch.clustering.baselines.points import (
     RANDOM_ROWS,
     PointNoise,
@@ -65,7 +65,9 @@ def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> Cl
     )
 
 
-def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = RANDOM_ROWS) -> Integers:
+def drawn_record(
+    passes: Passes, centers: WholeFloats, name: str, *, rows: int = RANDOM_ROWS
+) -> Integers:
     """Draw a record by its squared distance to the nearest center, in one pass; 0 without records.
 
     Exponential variables over the squared distances are smallest at each record with the right

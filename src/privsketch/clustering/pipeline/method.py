@@ -33,7 +33,7 @@ from scipy.special import ndtri
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.plan import RADIUS_BINS, PipelinePlan, plan_pipeline
@@ -46,7 +46,7 @@ from privsketch.clustering.pipeline.subspace import (
     spread_directions,
 )
 from privsketch.clustering.run import Run, shares_of
-from privsketch.clustering.tree.swap import moved_into_ball
+from privsketch.clustering.tree.swap import move_into_ball
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.kernels.nearest import CompiledClusters, Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
@@ -76,7 +76,7 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
         else:
             subspace = _subspace(run, passes, plan, account, n_records)
             start, counts, means = _start_by_sketch(run, passes, subspace, n_clusters, n_records)
-            centers = moved_into_ball(start / passes.unit, passes)
+            centers = move_into_ball(start / passes.unit, passes)
         n_counted = float(counts.sum())  # in rounds, records that are cut count as less than one
         for number in range(plan.n_rounds):
             centers, counts, means = _round(passes, centers, counts, subspace, account, str(number))
@@ -177,7 +177,7 @@ def _round(
     steps = shrunk_steps(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
-    return moved_into_ball(centers + steps, passes), counts, means
+    return move_into_ball(centers + steps, passes), counts, means
 
 
 def _norm(account: Account) -> Norm:
@@ -217,7 +217,7 @@ def _start_around_mean(
     width = math.sqrt(max(spread**2 - float(np.mean(mean**2)), (spread / 10) ** 2))
     directions = spread_directions(n_clusters, dim, run.seed)
     centers = mean + width * expected_normal_max(n_clusters) * directions
-    return moved_into_ball(centers, passes), np.full(n_clusters, n_records / n_clusters)
+    return move_into_ball(centers, passes), np.full(n_clusters, n_records / n_clusters)
 
 
 def expected_normal_max(n: int) -> float:
@@ -292,7 +292,7 @@ class Bins:
     For the L2 norm, `edges` are squares, as in `kernels/nearest.lengths`.
     """
 
-    edges: Whole
+    edges: WholeFloats
     norm: Norm
 
     @classmethod
@@ -311,11 +311,11 @@ class Bins:
         return edge if self.norm == 1 else math.isqrt(edge)
 
 
-def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
+def residual_lengths(passes: Passes, centers: WholeFloats, bins: Bins) -> Integers:
     """Count the residuals in each bin of lengths, in one pass."""
     clusters = CompiledClusters(centers)
 
-    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+    def work(blocks: Iterable[WholeFloats]) -> tuple[Integers, ...]:
         return (clusters.lengths(blocks, bins.edges, bins.norm),)
 
     return passes.sums_of_blocks(work, "lengths of residuals")[0]
@@ -336,7 +336,7 @@ def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
 
 
 def residual_sums(
-    passes: Passes, centers: Whole, radius: int, weight: int, norm: Norm
+    passes: Passes, centers: WholeFloats, radius: int, weight: int, norm: Norm
 ) -> tuple[Integers, Integers]:
     """Sum the cut residuals, (k, dim), and weights, (k,), of each cluster, in one pass.
 
@@ -345,7 +345,7 @@ def residual_sums(
     """
     clusters = CompiledClusters(centers)
 
-    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+    def work(blocks: Iterable[WholeFloats]) -> tuple[Integers, ...]:
         return clusters.residuals(blocks, radius, weight, norm)
 
     sums, counts = passes.sums_of_blocks(work, "sums of residuals")

@@ -24,7 +24,7 @@ from privsketch.learning.pca.learner import learn_pca
 from privsketch.ledger.entry import STEP
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
-from privsketch.sketching.engines.threads import stated_threads
+from privsketch.sketching.engines.threads import threads_or_default
 from privsketch.tables.table import OnSpark
 
 _DIRECTION_UNIT = 2.0**14  # fixed-point unit of the coordinates of a direction
@@ -103,7 +103,7 @@ def release_subspace(
         n_records=n_records,
         random_state=seed,
     )
-    engine = stated_threads(n_threads)
+    engine = threads_or_default(n_threads)
     released = sketch(_complete_records(passes), design, engine=engine, ledger=STEP)
     account.charge(part_receipt(name, released.receipt), design.sum_noise.sums_law.rho)
     if not pure:

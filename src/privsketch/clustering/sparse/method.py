@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.tree.cubes import MAX_DIMENSIONS, RADIUS, Projected
@@ -215,7 +215,7 @@ def start_by_sketch(
     tail = settings.fail_prob / n_records
     data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
 
-    def blocks() -> Iterator[Whole]:
+    def blocks() -> Iterator[WholeFloats]:
         for block in passes.blocks("sketch"):
             yield data(passes.quantised(block)) / RADIUS
 

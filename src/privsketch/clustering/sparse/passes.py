@@ -16,10 +16,10 @@ import numpy as np
 
 from privsketch._base.errors import MissingError, ParameterError, require_count
 from privsketch._base.threads import in_threads
-from privsketch._base.types import Integers, Whole
+from privsketch._base.types import Integers, WholeFloats
 from privsketch.clustering.passes import Passes, added
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.features.fixedpoint import FAR
+from privsketch.features.fixedpoint import CLIP_HALF_WIDTHS
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import read_sparse_blocks
 
@@ -43,7 +43,7 @@ class SparsePasses(Passes):
         _require_zero(domain)
         self.n_nonzero = min(n_nonzero, self.dim)
         # Squared lengths of records before they are cut, and of centers, stay exact.
-        n_terms = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
+        n_terms = max(self.dim, int(CLIP_HALF_WIDTHS) ** 2 * self.n_nonzero)
         self.bits = min(_MAX_ENTRY_BITS, math.floor((52 - math.log2(n_terms)) / 2))
         self._low, self._high, self._radius = _whole_limits(domain, self.unit)
         largest = np.sort(np.maximum(self._high, -self._low))[::-1][: self.n_nonzero]
@@ -126,7 +126,7 @@ class SparsePasses(Passes):
         starts = np.searchsorted(rows, np.arange(block.shape[0] + 1))
         return csr_array((units, columns, starts), shape=block.shape)
 
-    def _largest(self, rows: Any, columns: Any, units: Whole) -> Any:
+    def _largest(self, rows: Any, columns: Any, units: WholeFloats) -> Any:
         """Return the indices of the largest nonzero entries of each row, in order."""
         nonzero = np.flatnonzero(units)
         number = np.bincount(rows[nonzero])
@@ -138,7 +138,7 @@ class SparsePasses(Passes):
         excess = ordered[np.arange(len(ordered)) - first >= self.n_nonzero]
         return np.setdiff1d(nonzero, excess, assume_unique=True)
 
-    def _cut_to_ball(self, rows: Any, units: Whole, n_rows: int) -> Whole:
+    def _cut_to_ball(self, rows: Any, units: WholeFloats, n_rows: int) -> WholeFloats:
         radius = float(self._radius or 0)
         squared = np.bincount(rows, weights=units * units, minlength=n_rows)
         outside = squared > radius**2
@@ -164,12 +164,12 @@ def _largest_entry(domain: Domain) -> float:
     return float(max(np.max(np.abs(domain.low)), np.max(np.abs(domain.high))))
 
 
-def _whole_limits(domain: Domain, unit: float) -> tuple[Whole, Whole, int | None]:
+def _whole_limits(domain: Domain, unit: float) -> tuple[WholeFloats, WholeFloats, int | None]:
     """Return the smallest and largest entry of each column, (dim,), and the radius of a ball."""
     dim = len(domain.half_widths)
     if isinstance(domain, Box):
         low = np.ceil(np.broadcast_to(np.divide(domain.low, unit), (dim,)))
         return low, np.floor(np.broadcast_to(np.divide(domain.high, unit), (dim,))), None
     radius = math.floor(domain.radius / unit) - 1
-    far = np.full(dim, FAR * (radius + 1))
+    far = np.full(dim, CLIP_HALF_WIDTHS * (radius + 1))
     return -far, far, radius

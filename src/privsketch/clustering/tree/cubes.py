@@ -30,7 +30,7 @@ from threading import Lock
 import numpy as np
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.types import Integers, Whole
+from privsketch._base.types import Integers, WholeFloats
 from privsketch.clustering.passes import Passes, Work
 from privsketch.facts.budget import Budget
 from privsketch.features.stream import PublicStream
@@ -53,7 +53,7 @@ class Projected:
     """
 
     passes: Passes
-    matrix: Whole = field(repr=False)
+    matrix: WholeFloats = field(repr=False)
     radius: float
 
     @classmethod
@@ -83,7 +83,7 @@ class Projected:
         """Number of dimensions after the projection."""
         return int(self.matrix.shape[1])
 
-    def __call__(self, records: Whole) -> Whole:
+    def __call__(self, records: WholeFloats) -> WholeFloats:
         """Project quantised records (n, dim) to (n, p): products of integers, hence exact."""
         return cut_to_ball(np.rint(records @ self.matrix * 2.0**-_MATRIX_BITS))
 
@@ -105,7 +105,7 @@ def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:
     return math.sqrt(dim / n_dimensions * float(share))
 
 
-def cut_to_ball(points: Whole, radius: int = RADIUS) -> Whole:
+def cut_to_ball(points: WholeFloats, radius: int = RADIUS) -> WholeFloats:
     """Move whole points (n, p) outside the ball to its edge or just inside, in place."""
     squared = np.vecdot(points, points)
     outside = np.flatnonzero(squared > float(radius) ** 2)
@@ -143,7 +143,7 @@ class Tree:
         n_active = len(self.active[-1]) if self.active else 1
         return n_active << self.n_dimensions
 
-    def children(self, records: Whole) -> Integers:
+    def children(self, records: WholeFloats) -> Integers:
         """Return the keys of children that contain projections (n, p), if their parent is active.
 
         Each follows from a projection and the released tree, in integers.
@@ -168,7 +168,7 @@ class Tree:
         """Return the tree with one more level."""
         return Tree(self.shift, (*self.active, keys))
 
-    def centers(self) -> list[Whole]:
+    def centers(self) -> list[WholeFloats]:
         """Return the centers of the active cubes of each level from the root on, (m, p)."""
         cells = np.zeros((1, self.n_dimensions), dtype=np.int64)
         centers = [self._middle(cells, 0)]
@@ -178,7 +178,7 @@ class Tree:
             centers.append(self._middle(cells, level))
         return centers
 
-    def _middle(self, cells: Integers, level: int) -> Whole:
+    def _middle(self, cells: Integers, level: int) -> WholeFloats:
         side = 2 ** (SIDE_BITS - level)
         middle = cells * side + side // 2 - 2 * RADIUS + self.shift
         return np.asarray(middle.astype(np.float64))
@@ -221,7 +221,7 @@ def count_children(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
     data.passes.require_here("a partition tree")  # counts grow in this process, not on workers
     counts = [_Counts() for _ in trees]
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         for tree, count in zip(trees, counts, strict=True):
             count.add(tree.children(records))
         return ()
@@ -291,7 +291,7 @@ def public_shifts(count: int, n_dimensions: int, stream: PublicStream) -> Intege
 
 def candidate_centers(
     trees: Sequence[Tree], min_points: int, max_points: int, stream: PublicStream
-) -> Whole:
+) -> WholeFloats:
     """Return distinct whole points of the ball, (m, p), with min_points <= m <= max_points.
 
     Cubes of the last levels come first. If there are too few, random public points are added.
@@ -308,7 +308,7 @@ def candidate_centers(
     return points
 
 
-def _distinct(points: Whole) -> Whole:
+def _distinct(points: WholeFloats) -> WholeFloats:
     """Return points without repetitions, in the order of their first occurrence."""
     _, first = np.unique(points, axis=0, return_index=True)
     return np.asarray(points[np.sort(first)])

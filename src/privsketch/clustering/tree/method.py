@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Whole
+from privsketch._base.types import WholeFloats
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
@@ -31,7 +31,7 @@ from privsketch.clustering.tree.cubes import (
 from privsketch.clustering.tree.medians import MEDIAN_SHARES, release_medians
 from privsketch.clustering.tree.swap import (
     WIDTH,
-    Recovered,
+    ReleasedClusters,
     release_best,
     release_centers,
     release_swaps,
@@ -193,7 +193,7 @@ def projected_centers(
     tree_name: str,
     swap_name: str,
     loss: str = "squares",
-) -> Whole:
+) -> WholeFloats:
     """Release centers (k, p) in projected space, by trees and swaps.
 
     Charges: the shares `tree_name` and `swap_name`.
@@ -227,7 +227,7 @@ def _trial(
     number: int,
     seed: int,
     loss: str,
-) -> Recovered:
+) -> ReleasedClusters:
     """Run the steps of one trial.
 
     Charges: the shares of the trial.

@@ -25,7 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privsketch._base.types import Floats, Indices, Integers, Whole
+from privsketch._base.types import Floats, Indices, Integers, WholeFloats
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
@@ -38,8 +38,12 @@ _LOSSES_AT_ONCE = 2**17  # losses that fit the cache
 
 
 def whole_losses(
-    records: Whole, centers: Whole, radius_bits: int, width: int = WIDTH, loss: str = "squares"
-) -> Whole:
+    records: WholeFloats,
+    centers: WholeFloats,
+    radius_bits: int,
+    width: int = WIDTH,
+    loss: str = "squares",
+) -> WholeFloats:
     """Return squared distances or distances (n, m) as whole numbers from 0 to `width`.
 
     WIDTH stands for the diameter of a ball of radius 2^radius_bits, or for its square. Losses
@@ -59,12 +63,16 @@ def whole_losses(
 
 
 def swap_losses(
-    data: Projected, candidates: Whole, centers: Indices, width: int = WIDTH, loss: str = "squares"
+    data: Projected,
+    candidates: WholeFloats,
+    centers: Indices,
+    width: int = WIDTH,
+    loss: str = "squares",
 ) -> Integers:
     """Sum the losses (k, m) of the sets in which a candidate replaces a center, in one pass."""
     rows = max(1, _LOSSES_AT_ONCE // len(candidates))
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         total = np.zeros((len(centers), len(candidates)))
         for first in range(0, len(records), rows):
             block = records[first : first + rows]
@@ -75,7 +83,7 @@ def swap_losses(
     return data.sums(work, "losses of swaps")[0]
 
 
-def _swap_losses(losses: Whole, centers: Indices, width: int) -> Whole:
+def _swap_losses(losses: WholeFloats, centers: Indices, width: int) -> WholeFloats:
     """Sum losses (n, m) over records after every swap, (k, m)."""
     current = losses[:, centers]
     label = current.argmin(axis=1)
@@ -90,7 +98,7 @@ def _swap_losses(losses: Whole, centers: Indices, width: int) -> Whole:
     )
 
 
-def members(labels: Indices, n_clusters: int) -> Whole:
+def members(labels: Indices, n_clusters: int) -> WholeFloats:
     """Return the membership of records in clusters, (k, n), as zeros and ones."""
     member = np.zeros((n_clusters, len(labels)))
     member[labels, np.arange(len(labels))] = 1.0
@@ -99,7 +107,7 @@ def members(labels: Indices, n_clusters: int) -> Whole:
 
 def release_swaps(
     data: Projected,
-    candidates: Whole,
+    candidates: WholeFloats,
     n_clusters: int,
     n_swaps: int,
     stream: PublicStream,
@@ -107,7 +115,7 @@ def release_swaps(
     name: str,
     width: int = WIDTH,
     loss: str = "squares",
-) -> Whole:
+) -> WholeFloats:
     """Release centers (k, p) in projected space.
 
     Charges: the share `name`, in equal parts for all rounds and the last choice.
@@ -129,7 +137,7 @@ def release_swaps(
     return np.asarray(candidates[sets[best]])
 
 
-def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:
+def _start(candidates: WholeFloats, n_clusters: int, stream: PublicStream) -> Indices:
     """Draw spread-out candidates, each with probability in proportion to its squared distance."""
     indices: list[int] = []
     squared = np.full(len(candidates), 16.0 * RADIUS**2)  # farther than any: the first is uniform
@@ -143,17 +151,17 @@ def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class Recovered:
+class ReleasedClusters:
     """Centers (k, dim), whole numbers in the ball of the passes, and noisy counts (k,)."""
 
-    centers: Whole
+    centers: WholeFloats
     counts: Floats
 
 
-def cluster_sums(data: Projected, projected_centers: Whole) -> tuple[Integers, Integers]:
+def cluster_sums(data: Projected, projected_centers: WholeFloats) -> tuple[Integers, Integers]:
     """Return the sums (k, dim) and numbers (k,) of the records of each cluster, in one pass."""
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         member = members(nearest(data(records), projected_centers), len(projected_centers))
         sums, counts = member @ records, member.sum(axis=1)  # whole numbers: exact in any order
         return sums.astype(np.int64), counts.astype(np.int64)
@@ -163,8 +171,12 @@ def cluster_sums(data: Projected, projected_centers: Whole) -> tuple[Integers, I
 
 
 def release_centers(
-    data: Projected, projected_centers: Whole, account: Account, count_name: str, sum_name: str
-) -> Recovered:
+    data: Projected,
+    projected_centers: WholeFloats,
+    account: Account,
+    count_name: str,
+    sum_name: str,
+) -> ReleasedClusters:
     """Release the means of the clusters.
 
     Charges: the shares `count_name` and `sum_name`.
@@ -173,10 +185,10 @@ def release_centers(
     noisy_counts, _ = account.laplace(count_name, counts, l1=1)
     noisy_sums, _ = account.laplace(sum_name, sums, l1=data.passes.l1)
     means = noisy_sums / np.maximum(noisy_counts, 1.0)[:, np.newaxis]
-    return Recovered(moved_into_ball(means, data.passes), noisy_counts)
+    return ReleasedClusters(move_into_ball(means, data.passes), noisy_counts)
 
 
-def moved_into_ball(points: Floats, passes: Passes) -> Whole:
+def move_into_ball(points: Floats, passes: Passes) -> WholeFloats:
     """Move points (k, dim) outside the ball to its edge, and round all to whole numbers."""
     largest = float(passes.limits.max())
     norms = np.linalg.norm(points, axis=1, keepdims=True)
@@ -184,11 +196,15 @@ def moved_into_ball(points: Floats, passes: Passes) -> Whole:
 
 
 def nearest_losses(
-    passes: Passes, sets: Sequence[Whole], name: str, width: int = WIDTH, loss: str = "squares"
+    passes: Passes,
+    sets: Sequence[WholeFloats],
+    name: str,
+    width: int = WIDTH,
+    loss: str = "squares",
 ) -> Integers:
     """Sum the whole losses, up to `width`, to the nearest center of each set, in one pass."""
 
-    def work(records: Whole) -> tuple[Integers, ...]:
+    def work(records: WholeFloats) -> tuple[Integers, ...]:
         sums = [
             whole_losses(records, centers, passes.bits, width, loss).min(axis=1).sum()
             for centers in sets
@@ -199,8 +215,12 @@ def nearest_losses(
 
 
 def release_best(
-    passes: Passes, trials: Sequence[Recovered], account: Account, name: str, loss: str = "squares"
-) -> Recovered:
+    passes: Passes,
+    trials: Sequence[ReleasedClusters],
+    account: Account,
+    name: str,
+    loss: str = "squares",
+) -> ReleasedClusters:
     """Choose one of the trials privately.
 
     Charges: the share `name`.

@@ -1,16 +1,16 @@
-"""Quantised records on a device to integer sums: phases from tensor cores, features in registers.
+"""Integer sums of quantised records on a GPU: phases from tensor cores, features in registers.
 
-A number of a record is q = 256 qh + ql, and one of a frequency is f = 256 fh + fl. High digits have
-a sign, low digits have none. Tensor cores multiply 8-bit digits and add up in 32 bits that wrap, so
-the phase is exactly
+A value of a record is q = 256 qh + ql, and a value of a frequency is f = 256 fh + fl. High digits
+are signed, low digits unsigned. Tensor cores multiply 8-bit digits and add up in 32 bits that
+wrap, so the phase is exactly
 
     ((qh.fh) 256 + (qh.fl + ql.fh)) 256 + ql.fl + start   modulo 2^32,
 
 where each of the three sums starts from the one before it. A warp keeps the digits of some features
 in registers, 16 features in a tile, and goes through the records, 8 at a time. A thread gets the
-phases of two features of a tile for two of the records. It computes their integers as features/
-does, and adds them up in 32 bits. Before these sums can wrap, they are added to 64-bit sums in
-memory.
+phases of two features of a tile for two of the records. It computes their integer features as
+features/ does, and adds them up in 32 bits. Before these sums can wrap, they are added to
+64-bit sums in memory.
 
 All warps of a block use the same records. They load them from memory together, one stage ahead of
 the computation, and store their digits in the order in which tensor cores read them. The last stage
@@ -46,13 +46,13 @@ ARGUMENTS: Arguments = {
 
 @dataclass(frozen=True)
 class Shape:
-    """Division of the work: everything but the feature map that the code depends on.
+    """Division of the work: all that the code depends on besides the feature map.
 
     A warp has `tiles` of features, a block has `warps`, and a stage has `groups` of records.
-    `shift` bits of a phase are above a turn or, for squares, dropped. With `listed`, the second
+    `shift` bits of a phase are above a turn or, for squares, dropped. With `has_lists`, the second
     axis of the grid counts parts of the features that have lists of records. Hopper's instructions
     multiply `groups_at_once` groups of records; zero stands for the instructions of all devices,
-    which multiply one.
+    which multiply one group.
     """
 
     dim: int
@@ -60,13 +60,13 @@ class Shape:
     tiles: int
     warps: int
     groups: int
-    listed: bool = False
+    has_lists: bool = False
     blocks_at_once: int = 1
     groups_at_once: int = 0
 
     @property
     def is_hopper(self) -> bool:
-        """Whether the code has instructions of Hopper alone."""
+        """Whether the code has instructions that only Hopper has."""
         return self.groups_at_once > 0
 
     @property
@@ -99,11 +99,11 @@ class Shape:
 
 
 def column_order(depth: int, is_hopper: bool) -> npt.NDArray[np.int64]:
-    """Return the columns, of 16 or 32, of a thread's digits: (lanes in a quarter, registers, 4).
+    """Return which columns of 16 or 32 a thread holds: (lanes in a quarter, registers, 4).
 
-    They are neighbours, so that a thread reads those of a record at once. Both factors have the
-    same order, so any order gives the same products. Hopper reads records from shared memory, in
-    their own order.
+    They are adjacent, so that a thread reads those of a record at once. Both factors have the same
+    order, so any order gives the same products. Hopper reads records from shared memory, in the
+    original order.
     """
     if is_hopper:
         return np.arange(depth).reshape(depth // 16, 4, 4).transpose(1, 0, 2)
@@ -117,10 +117,10 @@ def frequency_digits(frequencies: npt.NDArray[np.int16], shape: Shape) -> npt.ND
     """
     m, dim = frequencies.shape
     tiles = -(-m // TILE)
-    wide = np.zeros((tiles * TILE, sum(shape.depths)), np.int16)
-    wide[:m, :dim] = frequencies
+    padded = np.zeros((tiles * TILE, sum(shape.depths)), np.int16)
+    padded[:m, :dim] = frequencies
     words = []
-    for digit in (wide & 0xFF, wide >> 8):
+    for digit in (padded & 0xFF, padded >> 8):
         first = 0
         for depth in shape.depths:
             columns = first + column_order(depth, shape.is_hopper)
@@ -138,7 +138,7 @@ def rounds_at_once(map_name: str, shape: Shape) -> int:
 
 
 def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
-    """Write the function `sums`, whose arguments are above."""
+    """Write the function `sums`, whose arguments are `ARGUMENTS`."""
     routine = DeviceRoutine(
         "sums", ARGUMENTS, threads=shape.threads, blocks_at_once=shape.blocks_at_once
     )
@@ -147,7 +147,7 @@ def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
 
 
 class _Block:
-    """Writes the code of a block."""
+    """Writer of the code of a block."""
 
     def __init__(self, routine: DeviceRoutine, map_name: str, shape: Shape) -> None:
         self.routine, self.map_name, self.shape = routine, map_name, shape
@@ -156,7 +156,7 @@ class _Block:
         self.part = routine.block("y")
         self.memory = routine.shared(2 * shape.stage_bytes)
         self.n_records, self.rows = routine.numbers["n"], routine.pointers["rows"]
-        if shape.listed:
+        if shape.has_lists:
             ends = routine.pointers["ends"] + self.part.unsigned_to(I64) * 2
             first, stop = ends.load(), (ends + 1).load()
             self.n_records, self.rows = stop - first, self.rows + first
@@ -248,7 +248,7 @@ class _Block:
             number = first + record.unsigned_to(I64)
             exists = number < self.n_records
             number = select(exists, number, number.constant(0))
-            if shape.listed:
+            if shape.has_lists:
                 number = (self.rows + number).load().unsigned_to(I64)
             row = routine.pointers["records"] + number * shape.dim
             words = self.words(row, column, depth // 8)
@@ -265,14 +265,14 @@ class _Block:
         def address(column: Value) -> Pointer:
             return row + select(column < dim, column, column.constant(0)).unsigned_to(I64)
 
-        if dim % (2 * count) == 0:  # whole units
+        if dim % (2 * count) == 0:  # no unit extends beyond the record
             return elements(address(column).to(I32.vector(count)).load(align=4 * count))
         words = []
         for start in (column + 2 * word for word in range(count)):
             if dim % 2 == 0:
                 words.append(address(start).to(I32).load(align=4))
             else:
-                low, high = (address(each).load() for each in (start, start + 1))
+                low, high = (address(column).load() for column in (start, start + 1))
                 words.append(low.unsigned_to(I32) | high.unsigned_to(I32) << 16)
         return words
 
@@ -300,7 +300,7 @@ class _Block:
     ) -> None:
         """Store digits in Hopper's order: low digits of all records, then high digits.
 
-        In each half, 8 records by 16 columns are neighbours, record by record: 32 words.
+        In each half, 8 records by 16 columns are adjacent, record by record: 32 words.
         """
         chunks, unit = len(self.shape.depths), position >> 2
         lane, chunk = unit & (WARP - 1), unit >> 5
@@ -417,8 +417,8 @@ class _Block:
         start: list[Value],
         right: dict[bool, list[list[Value]]],
     ) -> list[Value]:
-        """Compute the phases of many columns from three sums that do not wait for each other."""
-        # By the number of high digits in a product.
+        """Compute the phases of many columns from three independent sums."""
+        # Indexed by the number of high digits in a product.
         sums = [[self.routine.constant(I32, 0)] * 4] * 3
         first = 0
         for low, high in zip(right[False], right[True], strict=True):
@@ -444,7 +444,7 @@ class _Block:
             sums[4 * tile + 2 + half] += sine
 
     def flush(self, first_tile: Value, sums: list[Value]) -> None:
-        """Add the 32-bit sums to those of 64 bits; a lane adds one of four numbers."""
+        """Add the 32-bit sums to the 64-bit sums; a lane adds one of four numbers."""
         routine = self.routine
         quarter = self.lane & 3
         row = (quarter << 3) + (self.lane >> 2)
@@ -476,7 +476,7 @@ def _fourier(phase: Value, shift: int) -> tuple[Value, Value]:
 
 
 def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
-    """Evaluate by Horner's rule; coefficients are added together with the rounding."""
+    """Evaluate by Horner's rule; coefficients are added together with the rounding offset."""
     value = z.constant(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = signed_shift(value * z + (2**14 + (coefficient << 15)), 15)
@@ -484,7 +484,7 @@ def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
 
 
 def _onebit(phase: Value, shift: int) -> tuple[Value, Value]:
-    """Return one where a sign of features/waves.py is positive, else zero."""
+    """Return 1 where a sign of features/waves.py is positive, else 0."""
     t = (phase << shift) >> 16
     quarter, half = 2**14, 2**15
     cosine = (t + quarter) & 0xFFFF

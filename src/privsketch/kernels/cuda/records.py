@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, Quantiser, missing_value
+from privsketch.features.fixedpoint import (
+    CLIP_HALF_WIDTHS,
+    RECORD_BITS,
+    RECORD_MAX,
+    Quantiser,
+    missing_value_error,
+)
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import Value, llvm_type, select
@@ -85,7 +91,7 @@ class DeviceQuantiser:
     def finish(self) -> None:
         """Wait, and refuse missing values unless they become the center."""
         if self.has_missing() and not self._missing_to_center:
-            raise missing_value()
+            raise missing_value_error()
 
     def has_missing(self) -> bool:
         """Wait for all values, and return whether one of them was not finite."""
@@ -189,7 +195,7 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
             limit = (routine.pointers["limit"] + column).load()
             store(record, column, clip(value, -limit, limit))
         return routine
-    far, largest = FAR * 2.0**RECORD_BITS, float(RECORD_MAX)
+    far, largest = CLIP_HALF_WIDTHS * 2.0**RECORD_BITS, float(RECORD_MAX)
     with routine.loop(n, start=first, step=lambda _: n_threads, may_be_empty=True) as record:
         carried = [routine.constant(DOUBLE, 0), routine.constant(I64, 0)]
         with routine.loop(dim, carried) as column:
@@ -215,7 +221,7 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
     return routine
 
 
-def columns_routine(listed: bool) -> DeviceRoutine:
+def columns_routine(has_lists: bool) -> DeviceRoutine:
     """Write the function `columns`: sums of columns, of all records or of those in a list."""
     arguments: Arguments = {
         "records": Array(I16),
@@ -233,7 +239,7 @@ def columns_routine(listed: bool) -> DeviceRoutine:
     total = [routine.constant(I64, 0)]
     column = first - first // dim * dim
     with routine.loop(count, total, start=first, step=lambda _: step, may_be_empty=True) as index:
-        if listed:
+        if has_lists:
             row = (routine.pointers["rows"] + index // dim).load().unsigned_to(I64)
             index = row * dim + column
         total[0] += (routine.pointers["records"] + index).load().signed_to(I64)
@@ -253,20 +259,20 @@ def _as_double(number: Value, code: str) -> Value:
 
 
 @cache
-def _columns(listed: bool) -> Function:
-    function = device().load(ptx_of(columns_routine(listed), device().capability), "columns")
-    machine.require_agreement("device's columns", _columns_agree(listed, function))
+def _columns(has_lists: bool) -> Function:
+    function = device().load(ptx_of(columns_routine(has_lists), device().capability), "columns")
+    machine.require_agreement("device's columns", _columns_agree(has_lists, function))
     return function
 
 
-def _columns_agree(listed: bool, function: Function) -> bool:
+def _columns_agree(has_lists: bool, function: Function) -> bool:
     """Compare sums of columns with NumPy's, for more records than the threads read at a time."""
     stream, dim = PublicStream(0, Purpose.CHECK_CUDA_RECORDS), 7
     n = 3 * device().multiprocessors * THREADS // dim + 5
     x = public_integers(stream, n, dim)
-    rows = np.arange(0, n, 2 if listed else 1, dtype=np.int32)
+    rows = np.arange(0, n, 2 if has_lists else 1, dtype=np.int32)
     sums, records, indices = ColumnSums.of(dim), to_device(x), to_device(rows)
-    address = indices.address if listed else 0
+    address = indices.address if has_lists else 0
     sums.add(Stream(), records.address, len(rows), address, function=function)
     return np.array_equal(sums.sums(), x[rows].sum(axis=0, dtype=np.int64))
 

@@ -40,8 +40,8 @@ SUM_UNITS = {"fourier": 1, "one-bit": 2, "quadratic": 1}
 class DeviceKernel:
     """Sums of features over records in the device's memory; safe to use from threads.
 
-    With `listed`, lists say which records count. With `block`, every `block` features have a list
-    of their own. Lists are in the device's memory, too.
+    With `has_lists`, lists say which records count. With `block`, every `block` features have a
+    list of their own. Lists are in the device's memory, too.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class DeviceKernel:
         definition: ReferenceKernel,
         *,
         block: int | None = None,
-        listed: bool = False,
+        has_lists: bool = False,
         shape: Shape | None = None,
         function: Function | None = None,
     ) -> None:
@@ -65,7 +65,9 @@ class DeviceKernel:
         else:
             shift = value_shift(frequencies)
         size = m if block is None else block
-        self.shape = shape or shape_for(dim, size, shift, listed=listed, hopper=device().is_hopper)
+        self.shape = shape or shape_for(
+            dim, size, shift, has_lists=has_lists, hopper=device().is_hopper
+        )
         self._function = function or _checked(self._map.name, self.shape)
         # Whole blocks of the grid for every block of features.
         count, padded = m // size, -(-size // self.shape.features) * self.shape.features
@@ -140,11 +142,11 @@ _HOPPER_SHAPES = (
 
 
 def shape_for(
-    dim: int, n_features: int, shift: int, *, listed: bool = False, hopper: bool = False
+    dim: int, n_features: int, shift: int, *, has_lists: bool = False, hopper: bool = False
 ) -> Shape:
     """Choose the shape for a number of columns and features, with Hopper's instructions or not."""
     n_tiles = -(-n_features // TILE)
-    single = Shape(dim, shift, 1, 1, 1, listed=listed)
+    single = Shape(dim, shift, 1, 1, 1, has_lists=has_lists)
     if hopper and dim > 16 and n_tiles >= 4:
         _, tiles, warps, groups, at_once = next(row for row in _HOPPER_SHAPES if dim <= row[0])
         tiles, warps = _tiles_and_warps(n_tiles, tiles, warps, 4)
@@ -193,7 +195,7 @@ def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
     mapping, stream = feature_map(map_name), PublicStream(0, Purpose.CHECK_CUDA_SUMS)
     turn_bits = 32 - shape.shift if mapping.has_table else 0
     n = (rounds_at_once(map_name, shape) + 1) * shape.records + 3
-    lists = [np.arange(0, n, 2), np.arange(0), np.arange(n)] if shape.listed else [np.arange(n)]
+    lists = [np.arange(0, n, 2), np.arange(0), np.arange(n)] if shape.has_lists else [np.arange(n)]
 
     def sums(
         x: npt.NDArray[np.int16],
@@ -206,7 +208,7 @@ def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
         counts = np.array([len(rows) for rows in lists])
         records, rows = to_device(x), to_device(np.concatenate(lists).astype(np.int32))
         ranges = to_device(kernel.ranges(counts))
-        on_device = (rows.address, ranges.address, counts) if shape.listed else None
+        on_device = (rows.address, ranges.address, counts) if shape.has_lists else None
         kernel.add(Stream(), records.address, len(x), on_device, max_blocks=max_blocks)
         return kernel.sums().reshape(-1, m)
 

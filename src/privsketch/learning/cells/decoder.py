@@ -26,7 +26,7 @@ from privsketch.design.validity import require_cells
 from privsketch.learning.cells.boxes import Boxes, Partition, boxes_of, partition_of
 from privsketch.learning.cells.centers import kmeans
 from privsketch.learning.cells.fit import (
-    ELONGATED,
+    ELONGATION_SCALE,
     Components,
     Fit,
     Likelihood,
@@ -228,7 +228,7 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     size, dim = components.centers.shape
     # The prior of widths is part of what is known about them.
     last = np.arange(len(information) - size * dim, len(information))
-    information[last, last] += 0.5 / ELONGATED**2
+    information[last, last] += 0.5 / ELONGATION_SCALE**2
     lengths = np.sqrt(np.maximum(information.diagonal(), 1e-300))
     scaled = information / lengths / lengths[:, None]
     scaled[np.diag_indices_from(scaled)] += INFORMATION_RIDGE

@@ -1,8 +1,8 @@
-"""Fit of axis-parallel Gaussians and an even background to the counts of boxes.
+"""Fit of axis-parallel Gaussians and a uniform background to the counts of boxes.
 
 The descent scales each unknown by its error with the other unknowns fixed. Weights, centers and
-widths then have curvatures of order one. Weights are not logarithms, so that a component can lose
-all of its records and regain them.
+widths then have curvatures of order one. Weights are not fitted as logarithms, so that a component
+can lose all of its records and regain them.
 
 A released count differs from the expected one by sampling, nearly Gaussian of variance `lam`, and
 by noise that is Laplace of scale b, or a sum of a few such draws. Its tails fall like exp(-|r| / b)
@@ -33,20 +33,20 @@ _LAW_VARIANCES = np.concatenate(
     [[2.0], 2 + _LAW_DELTAS[1:] * k0e(_LAW_DELTAS[1:]) / k1e(_LAW_DELTAS[1:])]
 )
 MIN_DELTA = 0.3  # a sharper edge hinders descents and adds little information
-MIN_SAMPLING_VARIANCE = 0.25  # in an empty box: counts are whole numbers
-MIN_RELATIVE_WIDTH = 0.1  # over the shortest interval: narrower components change no count
-MAX_RELATIVE_WIDTH = 0.6  # over the extent of the domain: wider ones resemble the background
+MIN_SAMPLING_VARIANCE = 0.25  # in an empty box: counts are integers
+MIN_RELATIVE_WIDTH = 0.1  # of the shortest interval: narrower components change no count
+MAX_RELATIVE_WIDTH = 0.6  # of the extent of the domain: wider components resemble the background
 MAX_LOG_STEP = 0.5  # step in log widths beyond which the curvature at the start says nothing
 # Prior scales of log widths, along the axes of a component and between components: needles and
 # mixtures of very different sizes need a little more evidence.
-ELONGATED, UNEQUAL = 0.25, 0.5
+ELONGATION_SCALE, SIZE_SCALE = 0.25, 0.5
 MIN_LIKELIHOOD_FALL = 1e-5  # relative fall of -log p per iteration that is worth continuing for
 MIN_LOG_SCALE = 0.15  # of log weights: noise alone makes equal weights differ by as much
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Law of the counts around expected ones.
+    """Law of the counts given the expected counts.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Likelihood:
     variance : (n_boxes,) float64
         Variance of noise and sampling together.
     information : (n_boxes,) float64
-        Information of a count about the expected one: the inverse of a variance.
+        Fisher information of a count about the expected count, an inverse variance.
     """
 
     counts: Floats
@@ -68,10 +68,10 @@ class Likelihood:
     information: Floats
 
     def value_and_slope(self, expected: Floats) -> tuple[float, Floats]:
-        """Return -log p of all counts, and its derivative by every expected count."""
-        misses = expected - self.counts
-        root = np.sqrt(self.rounding**2 + misses * misses * self.squared_scale)
-        return float((misses * misses / (root + self.rounding)).sum()), misses / root
+        """Return -log p of all counts, and its derivative by each expected count."""
+        residuals = expected - self.counts
+        root = np.sqrt(self.rounding**2 + residuals * residuals * self.squared_scale)
+        return float((residuals * residuals / (root + self.rounding)).sum()), residuals / root
 
 
 def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
@@ -84,14 +84,14 @@ def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
         ratio < _LAW_VARIANCES[-1], np.interp(ratio, _LAW_VARIANCES, _LAW_DELTAS), ratio - 1.5
     )
     rounding = np.maximum(delta, MIN_DELTA) * np.maximum(squared_scale, 1e-12 * variance)
-    # Exact for Laplace and for Gaussian noise, and within some percent between them.
+    # Exact for Laplace and for Gaussian noise, and within a few percent between them.
     information = 1 / (variance - squared_scale)
     return Likelihood(boxes.counts, squared_scale, rounding, variance, information)
 
 
 @dataclass(frozen=True)
 class Components:
-    """Gaussians and a background, whose weight is the last one; weights are in records."""
+    """Gaussians and a background, which has the last weight; weights are in records."""
 
     weights: Floats  # (size + 1,)
     centers: Floats  # (size, dim)
@@ -110,7 +110,7 @@ class Components:
 
 @dataclass(frozen=True)
 class Fit:
-    """Components, the counts that they expect, and -log p of the released counts."""
+    """Components, their expected counts, and -log p of the released counts."""
 
     components: Components
     expected: Floats
@@ -118,7 +118,7 @@ class Fit:
 
 
 def expected_counts(partition: Partition, components: Components) -> Floats:
-    """Return the records that the components expect in every box, (n_boxes,)."""
+    """Return the expected number of records in each box, (n_boxes,)."""
     factors = partition.factors(components.centers, components.widths)
     return partition.sums(components.weights, factors)
 
@@ -130,42 +130,42 @@ def value_and_gradient(
     slopes = partition.slopes(components.centers, components.widths)
     value, q = likelihood.value_and_slope(partition.sums(components.weights, slopes.values))
     sums = partition.contract(q, slopes.values)
-    along = slice(0, partition.begins[1])  # any axis will do
-    by_weight = np.einsum("ij,ij->i", sums[:, along], slopes.values[:, along])
+    one_axis = slice(0, partition.begins[1])  # any axis will do
+    by_weight = np.einsum("ij,ij->i", sums[:, one_axis], slopes.values[:, one_axis])
     weights = components.weights[:-1, None]
     by_center = weights * partition.axis_sums(sums * slopes.by_center)[:-1]
     by_log_width = weights * partition.axis_sums(sums * slopes.by_log_width)[:-1]
-    charge, slope = _shape_charge(np.log(components.widths / (partition.high - partition.low)))
-    return value + charge, Components(by_weight, by_center, by_log_width + slope)
+    penalty, slope = _shape_penalty(np.log(components.widths / (partition.high - partition.low)))
+    return value + penalty, Components(by_weight, by_center, by_log_width + slope)
 
 
-def _shape_charge(logs: Floats) -> tuple[float, Floats]:
+def _shape_penalty(logs: Floats) -> tuple[float, Floats]:
     """Return -log of the prior of widths over extents, and its derivative.
 
     Deviations have Laplace tails, so that a few long or narrow components cost little.
     """
     size, dim = logs.shape
-    over = np.full((dim, 1), 1 / dim)  # products with it are means, at a fraction of the overhead
-    middle = logs @ over
-    deviations = (logs - middle) / ELONGATED
-    sizes = (middle - middle.sum() / size) / UNEQUAL
+    average = np.full((dim, 1), 1 / dim)  # products with it are means, with little overhead
+    middle = logs @ average
+    deviations = (logs - middle) / ELONGATION_SCALE
+    sizes = (middle - middle.sum() / size) / SIZE_SCALE
     shape_root, size_root = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
     value = float((shape_root - 1).sum() + (size_root - 1).sum())
-    slope = deviations / shape_root / ELONGATED
-    slope -= slope @ over
-    by_size = sizes / size_root / UNEQUAL
+    slope = deviations / shape_root / ELONGATION_SCALE
+    slope -= slope @ average
+    by_size = sizes / size_root / SIZE_SCALE
     return value, slope + (by_size - by_size.sum() / size) / dim
 
 
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
-    """Return the error of each weight, center and log width if all other unknowns are fixed."""
+    """Return the error of each unknown if all other unknowns are fixed; widths are log widths."""
     slopes = partition.slopes(components.centers, components.widths)
     squares = slopes.values**2
     sums = partition.contract(likelihood.information, squares)
-    along = slice(0, partition.begins[1])
+    one_axis = slice(0, partition.begins[1])
     tiny = 1e-12 / float(likelihood.variance.max())
-    of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[:, along], squares[:, along]) + tiny)
-    # The center of a component without records is undetermined: noise gives it some.
+    of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[:, one_axis], squares[:, one_axis]) + tiny)
+    # A center without records is undetermined: assume as many as the error of the weight.
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
     centers = partition.axis_sums(sums * slopes.by_center**2)[:-1]
     widths = partition.axis_sums(sums * slopes.by_log_width**2)[:-1]
@@ -181,7 +181,7 @@ def _vector(components: Components) -> Floats:
 
 
 def fit(partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int) -> Fit:
-    """Return the components that a descent from `start` leads to."""
+    """Descend from `start`; return the fit at the end."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
     narrowest, widest = np.log(MIN_RELATIVE_WIDTH * finest), np.log(MAX_RELATIVE_WIDTH * extent)
@@ -217,13 +217,13 @@ def criterion(fit: Fit) -> float:
     """Return twice -log p of the counts, plus the cost of the unknowns.
 
     Centers and widths cost a nat each (Akaike). Log weights have a Laplace prior around their
-    median, with their mean deviation as its scale. A small component is thus likely noise among
-    equal ones, and likely real among others of all sizes.
+    median, with their mean deviation as its scale. A small component is thus probably noise among
+    components of equal size, and probably real among components of all sizes.
     """
     components = fit.components
     n_unknowns = 2 * components.centers.size + int(components.weights[-1] > 0)
     logs = np.log(np.maximum(components.weights[:-1], 1.0))
     deviations = np.abs(logs - np.median(logs)) if len(logs) else logs
     scale = max(float(deviations.mean()) if len(logs) else 0.0, MIN_LOG_SCALE)
-    charge = float(deviations.sum()) / scale + len(logs) * math.log(2 * scale)
-    return 2 * (fit.value + n_unknowns + charge)
+    penalty = float(deviations.sum()) / scale + len(logs) * math.log(2 * scale)
+    return 2 * (fit.value + n_unknowns + penalty)

@@ -20,7 +20,7 @@ from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
 from privsketch.learning.lloyd import Points, means, weighted_sums
-from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
+from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
 
 MIN_LOG_CHANCE = 4.5  # -log of the chance of noise of 3 deviations; more is significant
@@ -204,7 +204,7 @@ def remove_components(
         [np.stack([indices, indices], axis=1), np.stack([first, second], axis=1)]
     )
     order = np.argsort(np.concatenate([deletion_costs, merge_costs]), kind="stable")
-    options = choose_disjoint(order, needed=members, touched=members, n_options=n_fewer)
+    options = choose_disjoint(order, needs=members, touches=members, n_options=n_fewer)
     keep = np.delete(indices, members[options].ravel())
     remaining, new = components.subset(keep), merged.subset(options[options >= size] - size)
     return Components(
@@ -231,7 +231,7 @@ def _neighbouring_pairs(components: Components) -> tuple[Indices, Indices]:
     variances = components.widths**2
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
-    pairs = neighbour_pairs(nearest_columns(distance, 2))
+    pairs = neighbour_pairs(nearest_by_distance(distance, 2))
     return pairs[:, 0], pairs[:, 1]
 
 

@@ -47,7 +47,7 @@ from privsketch.learning.mixture.gaussians import (
     moments,
 )
 from privsketch.learning.problem import Problem
-from privsketch.learning.pruning import choose_disjoint, nearest_columns, neighbour_pairs
+from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
 
 # Atoms beyond the components: a share of these, and a least number.
@@ -223,7 +223,7 @@ def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussian
     """
     size = gaussians.size
     steps = gaussians.means[:, None] - gaussians.means[None]
-    nearest = nearest_columns(np.square(steps).sum(axis=2), PARTNERS_PER_COMPONENT)
+    nearest = nearest_by_distance(np.square(steps).sum(axis=2), PARTNERS_PER_COMPONENT)
     pairs = neighbour_pairs(nearest)
     candidates = join(gaussians, merge_pairs(gaussians, pairs))
     matrix = features(sums.frequencies, sums.quadratic, candidates)
@@ -240,7 +240,7 @@ def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussian
     # Squared length that the best weights explain: the option that explains most is the cheapest.
     order = np.argsort(-np.einsum("oi,oi->o", solved, rights), kind="stable")
     touched = np.vstack([np.stack([every, nearest[:, 0]], axis=1), pairs])
-    ranked = choose_disjoint(order, needed=touched, touched=touched, n_options=rank + 1)
+    ranked = choose_disjoint(order, needs=touched, touches=touched, n_options=rank + 1)
     best = stay[ranked[-1]]
     remaining = candidates.subset(best)
     return replace(remaining, weights=_best_weights(inner[np.ix_(best, best)], right[best], ridge))

@@ -42,7 +42,7 @@ from privsketch.sketching.sums import (
     sum_quantised,
 )
 from privsketch.tables.device import DeviceTable, device_table
-from privsketch.tables.memory import Selection, array_places
+from privsketch.tables.memory import Selection, array_columns
 from privsketch.tables.reading import read_blocks
 from privsketch.tables.table import Table
 
@@ -136,7 +136,7 @@ class _DeviceSums:
         self._kernel = DeviceKernel(
             ReferenceKernel(design.mapping, matrix, offsets, frequencies.turn_bits),
             block=self._block if self._by_block else None,
-            listed=self._by_block or self._masks.records < 1,
+            has_lists=self._by_block or self._masks.records < 1,
         )
         self._columns = ColumnSums.of(design.dim) if design.mean == "released" else None
 
@@ -189,7 +189,7 @@ def _host_blocks(table: Table, selection: Selection) -> Iterator[Block]:
     data = table.data
     is_plain = type(data) is np.ndarray and data.ndim == 2 and code_of(data.dtype) is not None
     is_plain = is_plain and selection.schema is None
-    if not is_plain or array_places(data.shape[1], selection) is not None:
+    if not is_plain or array_columns(data.shape[1], selection) is not None:
         yield from read_blocks(table, selection)
         return
     yield from chunks([data], max(1, _COPY_BYTES // max(1, data[:1].nbytes)))

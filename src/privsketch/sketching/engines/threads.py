@@ -1,4 +1,4 @@
-"""Threads of this process: blocks are read one by one, and several are summed at a time."""
+"""Threads of this process: one block is read at a time, and several are summed at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privsketch.tables.table import Table
 
 @dataclass(frozen=True)
 class Threads:
-    """Threads of this process.
+    """Engine that sums blocks in threads of this process.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Threads:
         selection = work.selection
         if not names_persons(selection):
             blocks = read_blocks(table, selection)
-        else:  # rows are counted while those of persons are looked for
+        else:  # progress is that of the search for the rows of each person
             blocks = read_blocks(table, selection, n_threads=self.n_threads, progress=progress)
             progress = None
         return exact_sums(
@@ -39,6 +39,6 @@ class Threads:
         )
 
 
-def stated_threads(n_threads: int | None) -> Threads | None:
-    """Return threads of this process if their number is stated; None for the table's own engine."""
+def threads_or_default(n_threads: int | None) -> Threads | None:
+    """Return an engine of `n_threads` threads; None, for the table's default, if it is None."""
     return None if n_threads is None else Threads(n_threads)

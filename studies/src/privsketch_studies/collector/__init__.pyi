@@ -17,7 +17,7 @@ from .members import member_of_session as member_of_session
 from .members import renew_token as renew_token
 from .members import revoke_token as revoke_token
 from .members import take_roles as take_roles
-from .pages.access import address_within as address_within
+from .pages.access import local_address as local_address
 from .pages.jobs import JobQueue as JobQueue
 from .pages.jobs import JobRequest as JobRequest
 from .pages.jobs import LearningJob as LearningJob

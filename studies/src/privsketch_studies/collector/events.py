@@ -38,7 +38,7 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def hold_chain(connection: Connection, study: str) -> RowMapping | None:
+def lock_chain(connection: Connection, study: str) -> RowMapping | None:
     """Lock a chain until the transaction is over, and return its end; None if there is none.
 
     Every change of a study locks its chain first, so that changes of one study are serialized.
@@ -55,7 +55,7 @@ def add_event(
     connection: Connection, study: str, member: str | None, act: str, /, **facts: Any
 ) -> Event:
     """Add an event to a chain, in the transaction of the change that it records."""
-    end = hold_chain(connection, study)
+    end = lock_chain(connection, study)
     if end is None:
         raise CollectorError(f"study {study!r} has no chain of events", "storage")
     number, previous = int(end["n_events"]) + 1, str(end["head"])

@@ -36,7 +36,7 @@ from privsketch_studies.collector.events import (
     REVOKED,
     TOOK_ROLES,
     add_event,
-    hold_chain,
+    lock_chain,
     now,
 )
 from privsketch_studies.collector.store.engine import Store
@@ -282,7 +282,7 @@ def revoke_token(store: Store, name: str, *, by: Member | None = None) -> None:
         add_event(connection, COLLECTOR, actor(by), REVOKED, member=name)
 
 
-def require_still(connection: Connection, member: Member, study: str, *allowed: str) -> None:
+def recheck_role(connection: Connection, member: Member, study: str, *allowed: str) -> None:
     """Refuse a member who lost the token, or a role, since the request began."""
     _current(connection, member).require_role(study, *allowed)
 
@@ -303,10 +303,10 @@ def _checked_roles(study: str | None, as_roles: Collection[str]) -> list[str]:
 
 def _require_owner(connection: Connection, study: str, by: Member | None) -> None:
     """Refuse a member who does not own the study, and a study that does not exist."""
-    if hold_chain(connection, study) is None:
+    if lock_chain(connection, study) is None:
         raise no_access()
     if by is not None:
-        require_still(connection, by, study, "owner")
+        recheck_role(connection, by, study, "owner")
 
 
 def _require_own(
@@ -318,7 +318,7 @@ def _require_own(
     needed: a role in another study must not keep a stolen token alive. The error does not reveal
     whether a member exists.
     """
-    hold_chain(connection, COLLECTOR)
+    lock_chain(connection, COLLECTOR)
     if by is None:
         member_in(connection, name)
         return
@@ -423,6 +423,6 @@ def form_token(session: str) -> str:
     return hmac.digest(session.encode(), b"privsketch form", "sha256").hex()
 
 
-def fits_form(session: str, token: str) -> bool:
+def is_form_token(session: str, token: str) -> bool:
     """Whether this is the CSRF token of the session."""
     return hmac.compare_digest(form_token(session).encode(), token.encode("utf-8", "replace"))

@@ -23,7 +23,7 @@ from privsketch_studies.collector.events import (
     MADE_STUDY,
     add_event,
     begin_chain,
-    hold_chain,
+    lock_chain,
     now,
 )
 from privsketch_studies.collector.members import (
@@ -32,7 +32,7 @@ from privsketch_studies.collector.members import (
     makers_only,
     member_in,
     no_access,
-    require_still,
+    recheck_role,
 )
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import COLLECTOR, roles, studies
@@ -156,9 +156,9 @@ def list_studies(store: Store, member: Member | None = None) -> list[Study]:
 def close_study(store: Store, name: str, *, by: Member | None = None) -> Study:
     """Close an open study, which takes no more sketches; a closed one stays as it is."""
     with store.writing() as connection:
-        hold_chain(connection, name)
+        lock_chain(connection, name)
         if by is not None:
-            require_still(connection, by, name, "owner")
+            recheck_role(connection, by, name, "owner")
         study = study_in(connection, name)
         if study.is_sealed:
             raise CollectorError("a sealed study is closed by its closed list", "conflict")

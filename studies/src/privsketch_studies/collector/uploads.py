@@ -26,9 +26,9 @@ from privsketch.signing.signature import Signature
 from privsketch.sketching.limits import require_possible
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
-from privsketch_studies.collector.events import SET_ASIDE, UPLOADED, add_event, hold_chain
+from privsketch_studies.collector.events import SET_ASIDE, UPLOADED, add_event, lock_chain
 from privsketch_studies.collector.mailbox import CheckedFile, File
-from privsketch_studies.collector.members import Member, actor, require_still
+from privsketch_studies.collector.members import Member, actor, recheck_role
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import claims, events, members, roles, uploads
 from privsketch_studies.collector.studies import Study, study_in
@@ -46,12 +46,12 @@ _OTHER_SITES = (
     select(members.c.alike)
     .join(roles, roles.c.member == members.c.name)
     .where(roles.c.study == bindparam("in_study"), roles.c.role.in_(("site", "teller")))
-    .where(members.c.name != bindparam("own"), members.c.alike == bindparam("reads"))
+    .where(members.c.name != bindparam("uploader"), members.c.alike == bindparam("alike_name"))
 )
 _DELETE_COPY = delete(uploads).where(
     uploads.c.study == bindparam("in_study"),
     uploads.c.digest == bindparam("sha256"),
-    uploads.c.member != bindparam("own"),
+    uploads.c.member != bindparam("uploader"),
     uploads.c.aside_at.is_not(None),
 )
 _INSERT_UPLOAD, _INSERT_CLAIMS = insert(uploads), insert(claims)
@@ -63,7 +63,7 @@ _MAX_SKETCH_HEADER = 32 * 1024  # upper bound on bytes besides values and design
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """Proof of an upload: it is on disk, with this event of the chain.
+    """Proof that an upload is on disk, with its event in the chain.
 
     `event` is the number of the event, and `is_new` is false for bytes that were uploaded before.
     """
@@ -84,7 +84,7 @@ class Upload:
 
     `number` is that of its event. `whose` is the source, holder or teller that the file names.
     `member` uploaded it, and `signer` is the fingerprint of the key that signed it.
-    `aside_because` is the reason for which it was set aside, if it was.
+    `aside_because` is the reason why it was set aside, if it was.
     """
 
     digest: str
@@ -119,15 +119,15 @@ def submit(
     with store.reading() as connection:
         member.require_role(name)
         row = _row_of(connection, name, digest)
-        acknowledged = _acknowledged(row, member, name)
-        if acknowledged is not None:
-            return acknowledged
-        has_copy = row is not None  # of another member, and set aside
+        earlier = _earlier_answer(row, member, name)
+        if earlier is not None:
+            return earlier
+        has_copy = row is not None  # another member's, and set aside
         study = study_in(connection, name)
         files = files_in(connection, name) if study.is_sealed else []
     if study.is_sealed:
         if signature is not None:
-            raise SignatureError("signature: files of a sealed study contain their own")
+            raise SignatureError("signature: files of a sealed study contain their own signatures")
         checked = mailbox.check_file(study, files, member, data)
     else:
         checked = _check_sketch(study, member, data, signature)
@@ -138,12 +138,12 @@ def submit(
             )
         )
     except IntegrityError:
-        # Another request was faster, perhaps of the same member with the same bytes.
+        # Another request was faster, perhaps one of the same member with the same bytes.
         with store.reading() as connection:
-            acknowledged = _acknowledged(_row_of(connection, name, digest), member, name)
-        if acknowledged is not None:
-            return acknowledged
-        raise _taken(checked) from None
+            earlier = _earlier_answer(_row_of(connection, name, digest), member, name)
+        if earlier is not None:
+            return earlier
+        raise _conflict_error(checked) from None
 
 
 def _store(
@@ -157,9 +157,9 @@ def _store(
     files: Sequence[File],
     has_copy: bool,
 ) -> Acknowledgement:
-    """Write row, claims and event, if everything is still as it was when it was checked."""
-    hold_chain(connection, name)
-    require_still(connection, member, name, *checked.roles)
+    """Insert row, claims and event, unless something has changed since the check."""
+    lock_chain(connection, name)
+    recheck_role(connection, member, name, *checked.roles)
     study = study_in(connection, name)
     if study.is_sealed:
         current = files_in(connection, name)
@@ -170,13 +170,15 @@ def _store(
             else:
                 checked = mailbox.check_file(study, current, member, data)
     elif study.is_over():
-        raise closed()
-    if checked.kind in (SKETCH, "card") and _is_other_member(
+        raise closed_error()
+    if checked.kind in (SKETCH, "card") and _imitates_other_site(
         connection, member, name, checked.whose
     ):
         raise CollectorError(f"the {checked.kind} has the name of another member", "conflict")
     if has_copy:
-        connection.execute(_DELETE_COPY, {"in_study": name, "sha256": digest, "own": member.name})
+        connection.execute(
+            _DELETE_COPY, {"in_study": name, "sha256": digest, "uploader": member.name}
+        )
     for replaced in checked.replaces:
         _set_aside(connection, name, replaced, REPLACED_BY_NEWER, member.name)
     facts = {
@@ -201,8 +203,8 @@ def _row_of(connection: Connection, name: str, digest: str) -> RowMapping | None
     return rows.mappings().first()
 
 
-def _acknowledged(row: RowMapping | None, member: Member, name: str) -> Acknowledgement | None:
-    """Return the answer to an earlier upload of the same bytes; None if none of them counts."""
+def _earlier_answer(row: RowMapping | None, member: Member, name: str) -> Acknowledgement | None:
+    """Return the answer to an earlier valid upload of the same bytes; None if there was none."""
     if row is None or (row["member"] != member.name and row["aside_at"] is not None):
         return None
     if row["member"] != member.name:
@@ -213,12 +215,12 @@ def _acknowledged(row: RowMapping | None, member: Member, name: str) -> Acknowle
     return Acknowledgement(study=name, event=row["number"], is_new=False, **facts)
 
 
-def closed() -> CollectorError:
+def closed_error() -> CollectorError:
     """Return the error for an upload to a closed study."""
     return CollectorError("the study is closed, or its last day is over", "closed")
 
 
-def _taken(checked: CheckedFile) -> CollectorError:
+def _conflict_error(checked: CheckedFile) -> CollectorError:
     return CollectorError(
         f"a different upload exists: a {checked.kind} of yours, or one with the same source, "
         "release or values",
@@ -235,61 +237,61 @@ def _check_sketch(
     """Check a sketch in full: its design, noise, source, values and signature."""
     member.require_role(study.name, "site")
     if study.is_over():
-        raise closed()
+        raise closed_error()
     if not data.startswith(SKETCH_MAGIC):
         raise CollectorError("not a sketch file; an open study takes only sketches", "kind")
-    what = "sketch"
+    label = "sketch"
     # The sketch is read with the study's design: a foreign one could ask for much memory.
-    sketch = Sketch.from_bytes(data, what, design=study.design)
+    sketch = Sketch.from_bytes(data, label, design=study.design)
     if sketch.to_bytes() != data:
-        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+        raise FileError(f"{label}: not as privsketch writes it; the file was altered")
     if len(sketch.ids) != 1 or sketch.weights != (1,) or sketch.shared:
-        raise MergeError(f"{what}: expected one release of one source, without a weight")
+        raise MergeError(f"{label}: expected one release of one source, without a weight")
     if sketch.receipt.sampler.startswith(INSECURE):
-        raise MergeError(f"{what}: its noise was replaced for a test")
+        raise MergeError(f"{label}: its noise was replaced for a test")
     source = sketch.sources[0]
     if len(source) > MAX_SOURCE or len(sketch.ids[0]) > MAX_SOURCE or not source.isprintable():
-        raise FileError(f"{what}: the name of its source is too long or not printable")
+        raise FileError(f"{label}: the name of its source is too long or not printable")
     require_possible(sketch)
     signer = _signer(member, data, signature)
     digest = hashlib.sha256(sketch.values.tobytes()).hexdigest()
-    claims = [f"member:{member.name}", f"source:{_short(alike(source))}"]
+    claims = [f"member:{member.name}", f"source:{_fit_column(alike(source))}"]
     claims += [f"release:{sketch.ids[0]}", f"values:{digest}"]
     return CheckedFile(SKETCH, source, signer, tuple(claims), ("site",))
 
 
-def _short(text: str) -> str:
-    """Return a text that fits its column: the text itself, or its hash if it is too long."""
+def _fit_column(text: str) -> str:
+    """Return the text, or its hash if it is too long for its column."""
     return text if len(text) <= MAX_SOURCE else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
-    """Return the signer's fingerprint; a member whose key is acknowledged must sign."""
+    """Return the signer's fingerprint; a member with an acknowledged key must sign."""
     if signature is None:
         if member.key is not None:
             raise SignatureError("sketch: not signed; sign it with your key (privsketch key sign)")
         return None
     parsed = Signature.from_bytes(signature)
     if parsed.kind != SKETCH or not parsed.fits(data):
-        raise SignatureError("signature: it is not a signature of this file")
+        raise SignatureError("signature: not a signature of this file")
     if member.key is not None and parsed.key != member.key.identity:
-        raise SignatureError("signature: by another key than the one acknowledged as yours")
+        raise SignatureError("signature: made with a key that is not acknowledged as yours")
     return parsed.fingerprint
 
 
-def _is_other_member(connection: Connection, member: Member, study: str, source: str) -> bool:
-    """Whether a source reads like the name of another site, which it could be mistaken for."""
-    values = {"in_study": study, "own": member.name, "reads": alike(source)[:200]}
+def _imitates_other_site(connection: Connection, member: Member, study: str, source: str) -> bool:
+    """Return whether a source could be mistaken for the name of another site."""
+    values = {"in_study": study, "uploader": member.name, "alike_name": alike(source)[:200]}
     return connection.execute(_OTHER_SITES, values).first() is not None
 
 
 # ---------------------------------------------------------------- stored uploads
 
 
-def list_uploads(store: Store, study: str, *, aside: bool = False) -> list[Upload]:
-    """Return uploads in their order; with `aside`, also those that were set aside."""
+def list_uploads(store: Store, study: str, *, with_set_aside: bool = False) -> list[Upload]:
+    """Return uploads in order; `with_set_aside` includes those that were set aside."""
     query = select(*_FACT_COLUMNS).where(uploads.c.study == study).order_by(uploads.c.number)
-    if not aside:
+    if not with_set_aside:
         query = query.where(uploads.c.aside_at.is_(None))
     with store.reading() as connection:
         return [_upload(row) for row in connection.execute(query).mappings()]
@@ -298,7 +300,7 @@ def list_uploads(store: Store, study: str, *, aside: bool = False) -> list[Uploa
 def read_upload(
     store: Store, member: Member, study: str, digest: str
 ) -> tuple[Upload, bytes, bytes | None]:
-    """Return an upload with its bytes and its signature to a member who may see them.
+    """Return an upload, its bytes and its signature; refuse members who may not see them.
 
     All members may see the files of a sealed study. Only owners, readers and the member who
     uploaded it may see a sketch; other sites get the total.
@@ -322,22 +324,22 @@ def set_aside(store: Store, study: str, digest: str, because: str, *, by: Member
     if not 1 <= len(because) <= MAX_REASON or not because.isprintable():
         raise FileError(f"because: expected one line of 1 to {MAX_REASON} characters")
     with store.writing() as connection:
-        hold_chain(connection, study)
+        lock_chain(connection, study)
         if by is not None:
-            require_still(connection, by, study, "owner")
-        found_study = study_in(connection, study)
+            recheck_role(connection, by, study, "owner")
+        current_study = study_in(connection, study)
         query = select(*_FACT_COLUMNS).where(
             uploads.c.study == study, uploads.c.digest == digest, uploads.c.aside_at.is_(None)
         )
         row = connection.execute(query).mappings().first()
         if row is None:
             raise CollectorError("there is no upload with this digest that counts", "unknown")
-        if found_study.is_sealed:
-            mailbox.require_state(found_study, files_in(connection, study), "card")
+        if current_study.is_sealed:
+            mailbox.require_state(current_study, files_in(connection, study), "card")
             if row["kind"] != "card":
                 raise StudyError("only cards of a sealed study can be set aside")
-        elif found_study.is_over():
-            raise closed()
+        elif current_study.is_over():
+            raise closed_error()
         _set_aside(connection, study, digest, because, actor(by))
 
 
@@ -354,7 +356,7 @@ def _set_aside(
 
 
 def files_in(connection: Connection, study: str) -> list[File]:
-    """Return the files of a sealed study that count; only small files have their content."""
+    """Return the files of a sealed study that are not set aside, with the content of small ones."""
     query = (
         select(*(uploads.c[name] for name in _FILE_COLUMNS))
         .where(uploads.c.study == study, uploads.c.aside_at.is_(None))

@@ -20,7 +20,7 @@ from privsketch.design.cautions import warn_of
 from privsketch.facts.budget import exact, number_text, require_limits
 from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import LedgerName, named, open_entry
+from privsketch.ledger.entry import LedgerName, named_data_set, open_entry
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.trusted import pinned_keys, resolve_key
 from privsketch.sketching.build import cost_of_design, engine_sums
@@ -219,7 +219,7 @@ def _own_ballot(study: SealedStudy, mailbox: Path, key: PublicKey) -> Ballot | N
 
 def _enter_earlier(study: SealedStudy, holder: str, ledger: LedgerName) -> None:
     """Reserve the cost of an earlier ballot in a ledger that has no entry of it."""
-    data_set = named(ledger)
+    data_set = named_data_set(ledger)
     if data_set is not None and not entries_of_ballot(study, holder, ledger):
         book, name = data_set
         cost, alone = cost_of_design(study.design), cost_alone(study)
@@ -235,7 +235,7 @@ def _take_back(
     ledger or in none, this entry counts for it.
     """
     other = read_state(entry_file(study.digest, stored.digest))
-    data_set = named(ledger)
+    data_set = named_data_set(ledger)
     ids = [entry.id for entry in entries_of_ballot(study, holder, ledger, "reserved")]
     if data_set is not None and other is not None and other.decode("ascii") in ids:
         data_set[0].commit(reserved, void=True)
@@ -245,7 +245,7 @@ def entries_of_ballot(
     study: SealedStudy, holder: str, ledger: LedgerName, state: str | None = None
 ) -> list[Entry]:
     """Return the ledger entries of a holder's ballot in a study, oldest first."""
-    data_set = named(ledger)
+    data_set = named_data_set(ledger)
     if data_set is None:
         return []
     book, name = data_set

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from privsketch._base.errors import AccessError, FileError, ParameterError, PrivsketchError
 from privsketch._base.formats import SKETCH_MAGIC, beginning_of, read_file
-from privsketch.ledger.entry import LedgerName, named
+from privsketch.ledger.entry import LedgerName, named_data_set
 from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint
 from privsketch.signing.trusted import resolve_key
@@ -185,7 +185,7 @@ def settle(
         With voids: the folder of the study, and any other that may have a tally or a total of it.
         They are searched with all folders below.
     """
-    book_name = named(ledger)
+    book_name = named_data_set(ledger)
     void_list, tally_list = list(voids), list(tallies)
     is_free, is_alone_free = False, False
     if total is not None:

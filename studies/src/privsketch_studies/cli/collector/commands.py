@@ -33,8 +33,8 @@ _TOKEN_FILE = click.option(
     type=PATH,
     envvar="PRIVSKETCH_TOKEN_FILE",
     show_envvar=True,
-    help="File that only you can read, with your token in its first line. PRIVSKETCH_TOKEN may "
-    "have the token itself. A token is never an argument.",
+    help="File that only you can read, with your token on its first line. PRIVSKETCH_TOKEN may "
+    "hold the token itself. A token is never an argument.",
 )
 _ALLOW_HTTP = click.option(
     "--allow-http",
@@ -69,9 +69,9 @@ def _client(url: str, token_file: Path | None, allow_http: bool) -> Client:
 def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http: bool) -> None:
     """Upload a sketch, or files of a sealed study, to a collector.
 
-    URL is the address of the study. An acknowledged file is on the collector's disk. To push the
-    same file again changes nothing; a different file in its place is refused. A signature beside a
-    sketch is uploaded with it.
+    URL is the address of the study. An acknowledged file is on the collector's disk. Pushing
+    the same file again changes nothing; a different file in its place is refused. A signature
+    beside a sketch is uploaded with it.
 
     \b
     privsketch collector push https://example.org/studies/heart site-3.sketch \\
@@ -103,7 +103,7 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
     """Download the files of a study that you may see.
 
     A sealed study becomes a mailbox for `study show`, `study check`, `study close`, `study tally`
-    and `study join`. An open study has its design, the total, and the sketches that you may see.
+    and `study join`. An open study gives its design, the total, and the sketches that you may see.
     The chain of events is checked, and must continue the one in the folder.
 
     \b
@@ -132,7 +132,7 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
 @demo_options("privsketch-collector-demo")
 @JSON
 def demo(output: Path, records: int) -> None:
-    """Run an open and a sealed study over a collector and its pages."""
+    """Run an open and a sealed study through a collector and its web pages."""
     from privsketch_studies.cli.collector.demo import run_collector_demo
 
     run_collector_demo(output, records)

@@ -25,10 +25,7 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import privsketch as ps
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.formats import write_file
-from privsketch.cli.shell.answer import say
-from privsketch.cli.shell.output import require_empty
-from privsketch.cli.shell.progress import spinner
-from privsketch.cli.story import (
+from privsketch.cli.demo_steps import (
     DELTA,
     EPSILON,
     N_CLUSTERS,
@@ -39,6 +36,9 @@ from privsketch.cli.story import (
     indent,
     step,
 )
+from privsketch.cli.shell.answer import say
+from privsketch.cli.shell.output import require_empty
+from privsketch.cli.shell.progress import spinner
 from privsketch_studies.cli.study.demo import EPSILON as SEALED_EPSILON
 from privsketch_studies.cli.study.demo import (
     TELLERS,

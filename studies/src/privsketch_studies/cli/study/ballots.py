@@ -31,7 +31,7 @@ from privsketch.cli.shell.output import (
     say_written,
 )
 from privsketch.cli.shell.signing import PASSPHRASE_FILE, opened_key
-from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, say_remaining, track_spending
 from privsketch_studies.cli.study.making import (
     FORCE,
     STUDY,
@@ -107,7 +107,7 @@ def seal(
     privsketch study seal s.study data.csv --key h3.key --accept-alone 0.25 \\
                -o h3.ballot
     """
-    with reported_spending() as spending:
+    with track_spending() as spending:
         import privsketch as ps
         import privsketch_studies as studies
         from privsketch.cli.shell.progress import record_bar
@@ -159,11 +159,11 @@ def seal(
         spending.stop.finish()
         ballot.save(output)
         if not is_repeat:
-            spending.wrote(output)
+            spending.mark_written(output)
         say(f"ballot      {ballot.digest}")
         say_written(output)
         if not is_repeat:
-            say_left(ledger, output)
+            say_remaining(ledger, output)
         say("next        put it into the mailbox; nothing in it is secret")
         answer(
             dry_run=False,

@@ -22,11 +22,11 @@ import privsketch as ps
 import privsketch_studies as studies
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.types import Floats
-from privsketch.cli import story
+from privsketch.cli import demo_steps
+from privsketch.cli.demo_steps import DELTA, N_CLUSTERS, SCHEMA, error_ratio, indent, step
 from privsketch.cli.shell.answer import say
 from privsketch.cli.shell.output import require_empty
 from privsketch.cli.shell.progress import spinner
-from privsketch.cli.story import DELTA, N_CLUSTERS, SCHEMA, error_ratio, indent, step
 from privsketch.pages.report.html import save_report
 
 EPSILON = 0.05  # small enough that the noise of five separate sketches matters
@@ -112,15 +112,15 @@ class Person:
 
 def hospitals(folder: Path, n_records: int) -> list[Person]:
     """Return five hospitals, each with a table of `n_records` patients in a folder of its own."""
-    sites = [Person(folder / f"site-{n + 1}") for n in range(story.N_SITES)]
-    for path, site in zip(story.write_tables(folder, n_records), sites, strict=True):
+    sites = [Person(folder / f"site-{n + 1}") for n in range(demo_steps.N_SITES)]
+    for path, site in zip(demo_steps.write_tables(folder, n_records), sites, strict=True):
         shutil.move(path, site.folder / f"visits{path.suffix}")
     return sites
 
 
 def all_records(sites: Sequence[Person]) -> Floats:
     """Return the encoded records of all tables, one of each patient."""
-    return np.concatenate([story.kept_records(site.table) for site in sites])
+    return np.concatenate([demo_steps.kept_records(site.table) for site in sites])
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -162,7 +162,7 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
     with spinner("k-means on all records, and sketches with noise of their own"):
         records = all_records(sites)
         sealed = error_ratio(records, model)
-        design = story.plan_design(EPSILON, n_records)
+        design = demo_steps.plan_design(EPSILON, n_records)
         ratios = [_ratio_apart(sites, design, records) for _ in range(N_REPEATS)]
         apart = float(np.median(ratios))
     say(f"    squared error relative to k-means on all {len(records):,} records")
@@ -170,7 +170,7 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
     say(f"      each hospital with its own noise  {apart:.3f} (median of {N_REPEATS})")
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Open {owner.folder / 'report.html'}")
     files = files_of(folder)
-    story.answer_demo(files, study.design, model, sealed, started, ratio_apart=apart)
+    demo_steps.answer_demo(files, study.design, model, sealed, started, ratio_apart=apart)
 
 
 def _make_study(

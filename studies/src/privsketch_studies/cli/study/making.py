@@ -418,7 +418,7 @@ def settle(
     privsketch study settle s.study --holder h3 --void a.void --trust a \\
                --ledger l.ledger
     """
-    from privsketch.cli.shell.spending import shown_warnings
+    from privsketch.cli.shell.spending import echo_warnings
     from privsketch.sketching.sketch import Sketch
     from privsketch_studies.sealing.study import SealedStudy
     from privsketch_studies.sealing.void import VoidStudy, settle
@@ -430,7 +430,7 @@ def settle(
     study = SealedStudy.load(study_file)
     folders = [study_file.parent, *(file.parent for file in void_files)]
     folders += [] if mailbox is None else [mailbox]
-    with shown_warnings():
+    with echo_warnings():
         settled = settle(
             study,
             holder,

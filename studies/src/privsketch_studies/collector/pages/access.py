@@ -1,4 +1,4 @@
-"""Access to the pages: the cookie of a session, and the origin of forms.
+"""Access to the pages: session cookies, and checks of the origin of forms.
 
 A browser sends a cookie with every request, whichever page made it. A form is therefore accepted
 only if the browser names this collector as its origin, and if it has the session's CSRF token.
@@ -17,8 +17,8 @@ from starlette.datastructures import FormData, UploadFile
 
 from privsketch_studies.collector.members import (
     SESSION_SECONDS,
-    fits_form,
     form_token,
+    is_form_token,
     member_of_session,
 )
 from privsketch_studies.collector.web.access import Client, RateLimits, collector_of, limit_body
@@ -33,12 +33,12 @@ _ADDRESS = re.compile(r"/[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,300}", re.ASCII)
 
 @dataclass(frozen=True)
 class Visit(Client):
-    """Member who is signed in, with the id of the session."""
+    """Signed-in member, with the id of the session."""
 
     session: str
 
     @property
-    def form(self) -> str:
+    def csrf_token(self) -> str:
         """CSRF token of the session, a hidden field of every form."""
         return form_token(self.session)
 
@@ -65,7 +65,7 @@ def set_cookie(request: Request, response: Response, session: str | None) -> Non
 
 
 async def current_visit(request: Request) -> Visit:
-    """Return the visit that a request belongs to; refuse one without a session."""
+    """Return the visit that a request belongs to; refuse requests without a session."""
     session = request.cookies.get(cookie_name(request))
     collector = collector_of(request)
     member = await run_in_threadpool(member_of_session, collector.store, session)
@@ -77,7 +77,7 @@ async def current_visit(request: Request) -> Visit:
 CurrentVisit = Annotated[Visit, Depends(current_visit)]
 
 
-def require_here(request: Request) -> None:
+def require_same_origin(request: Request) -> None:
     """Refuse a form that comes from a page of another site."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -91,17 +91,17 @@ def require_here(request: Request) -> None:
 
 async def read_form(request: Request, visit: Visit | None, n_file_bytes: int = 0) -> FormData:
     """Read a form with its files; refuse it unless a page of this session sent it."""
-    require_here(request)
+    require_same_origin(request)
     max_bytes = n_file_bytes + _MAX_TEXT if n_file_bytes else MAX_SMALL
     limit_body(request, max_bytes, "0", visit.member if visit and n_file_bytes else None)
     form = await request.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS)
-    if visit is not None and not fits_form(visit.session, text_of(form, "form")):
+    if visit is not None and not is_form_token(visit.session, text_of(form, "form")):
         raise CollectorError("this form is from another session; load the page again", "role")
     return form
 
 
 def text_of(form: FormData, name: str) -> str:
-    """Return the text of a field; an empty one if there is no such field."""
+    """Return the text of a field; an empty text if there is no such field."""
     value = form.get(name)
     return value.strip() if isinstance(value, str) else ""
 
@@ -115,6 +115,6 @@ async def file_of(form: FormData, name: str) -> bytes | None:
     return data if data or value.filename else None
 
 
-def address_within(text: str) -> str:
-    """Return an address of this collector to redirect to; the first page for any other text."""
+def local_address(text: str) -> str:
+    """Return the path to redirect to: `text` if it is one of this collector, else the start."""
     return text if _ADDRESS.fullmatch(text) else "/"

@@ -18,9 +18,9 @@ from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import (
     CurrentVisit,
-    address_within,
     cookie_name,
     file_of,
+    local_address,
     read_form,
     set_cookie,
     text_of,
@@ -55,7 +55,7 @@ async def sign_in(request: Request, collector: CurrentCollector) -> Response:
     limits: RateLimits = request.app.state.limits
     address = "" if request.client is None else request.client.host
     form = await read_form(request, None)
-    next_address = address_within(text_of(form, "next"))
+    next_address = local_address(text_of(form, "next"))
     try:
         session = await run_in_threadpool(
             members.begin_session, collector.store, text_of(form, "token")

@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from privsketch import __version__
 from privsketch.pages.report.rendering import STYLE_SHEET, count_text
 from privsketch_studies.collector.pages import words
-from privsketch_studies.collector.pages.access import Visit, address_within
+from privsketch_studies.collector.pages.access import Visit, local_address
 
 _FOLDER = Path(__file__).parent
 _POLICY = (
@@ -126,7 +126,7 @@ def refused_page(request: Request, status: int, refusal: str, message: str) -> R
     """Return the page of a refusal, with a link back; without a session, go to the sign-in page."""
     path = request.url.path
     if refusal == "token":
-        address = address_within(path) if request.method == "GET" else "/"
+        address = local_address(path) if request.method == "GET" else "/"
         return RedirectResponse(f"/sign-in?next={quote(address)}", 303)
     match = _STUDY_PATH.fullmatch(path) if refusal != "role" else None
     text = message[:1].upper() + message[1:]

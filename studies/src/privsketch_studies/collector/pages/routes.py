@@ -17,8 +17,8 @@ from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import (
     CurrentVisit,
     Visit,
-    address_within,
     current_visit,
+    local_address,
 )
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
@@ -91,7 +91,7 @@ async def sign_in_page(
     request: Request, next: Annotated[str, Query(max_length=400)] = "/"
 ) -> Response:
     """Show the form that asks for a token."""
-    return page(request, "sign-in.html", None, next=address_within(next), failed=False)
+    return page(request, "sign-in.html", None, next=local_address(next), failed=False)
 
 
 @pages.get("/new")

@@ -112,7 +112,7 @@ def cost_of(head: Head) -> Markup:
 
 def files_of(collector: Collector, head: Head, member: Member) -> list[tuple[uploads.Upload, bool]]:
     """Return the uploads of a study, and whether this member may download each."""
-    files = uploads.list_uploads(collector.store, head.study.name, aside=True)
+    files = uploads.list_uploads(collector.store, head.study.name, with_set_aside=True)
     sees_all = head.study.is_sealed or head.sees_single
     return [(upload, sees_all or upload.member == member.name) for upload in files]
 

@@ -262,7 +262,7 @@ def list_uploads(
     aside: Annotated[bool, Query(description="Include uploads that were set aside.")] = False,
 ) -> list[uploads.Upload]:
     """List the uploads of a study, in their order."""
-    return uploads.list_uploads(access.store, access.study, aside=aside)
+    return uploads.list_uploads(access.store, access.study, with_set_aside=aside)
 
 
 @all_uploads.get(

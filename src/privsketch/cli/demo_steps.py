@@ -1,8 +1,8 @@
-"""The demo: five hospitals, a collector and an analyst, through the files they would use.
+"""Steps of the demo: five hospitals, a collector and an analyst, with the files they would use.
 
-Tables are as people have them: units, a category, yes and no, dates, missing values, several
-visits of a patient. The records are synthetic and public, so the demo may do what nobody could do
-with real ones: compare with k-means on all records together.
+Tables are as in practice: units, a category, a flag, dates, missing values, several visits of a
+patient. The records are synthetic and public, so the demo can do what nobody could do with real
+records: compare with k-means on all of them together.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from privsketch.pages.report.html import save_report
 from privsketch.tables.reading import read_blocks
 from privsketch.tables.table import Table
 
-N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _TRAITS
-EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 patients of all sites
-LIMIT, LIMIT_DELTA = 1.5, 3e-6  # of each hospital, for all that it will ever release of its visits
+N_SITES, N_CLUSTERS = 5, 6  # rows of _GROUP_SIZES, rows of _GROUP_TRAITS
+EPSILON, DELTA = 0.5, 1e-6  # delta: 0.1 / n for n = 100,000 patients at all sites
+LIMIT, LIMIT_DELTA = 1.5, 3e-6  # of each hospital, for all releases about its visits
 FIRST_DAY, LAST_DAY = "2020-01-01", "2024-12-31"
 WARDS = ("surgery", "cardiology", "oncology", "geriatrics")
 _TITLE = "Five hospitals, six groups"
@@ -38,8 +38,8 @@ _FILES = (
     *("schema.json", "study.json", "all.sketch", "model.json", "report.html"),
     *("mixture.json", "mixture.html", "synthetic.csv"),
 )
-_LOW_WEIGHT = 0.3  # of columns that describe the groups more than they make them
-# Public bounds of the story: wide, and named without a look at any record.
+_LOW_WEIGHT = 0.3  # of columns that describe the groups rather than define them
+# Public bounds of the demo: wide, and chosen without a look at any record.
 SCHEMA = ps.Schema(
     (
         ps.Number("age", 18, 100, unit="years"),
@@ -57,7 +57,7 @@ SCHEMA = ps.Schema(
 )
 # Six synthetic groups of patients, a row each: typical values of the six columns of numbers, shares
 # of the wards, share of smokers, and time of admission from the first day (0) to the last (1).
-_TRAITS = np.array(
+_GROUP_TRAITS = np.array(
     [
         [28, 23, 116, 4.9, 4.4, 72, 0.80, 0.10, 0.05, 0.05, 0.45, 0.50],
         [46, 29, 138, 5.8, 5.9, 76, 0.30, 0.20, 0.45, 0.05, 0.30, 0.50],
@@ -67,13 +67,13 @@ _TRAITS = np.array(
         [38, 38, 128, 6.5, 5.1, 96, 0.75, 0.15, 0.05, 0.05, 0.50, 0.75],
     ]
 )
-_GROUPS, _WARD_SHARES = _TRAITS[:, :6], _TRAITS[:, 6:10]
-_SMOKER_SHARES, _ADMISSIONS = _TRAITS[:, 10], _TRAITS[:, 11]
+_GROUPS, _WARD_SHARES = _GROUP_TRAITS[:, :6], _GROUP_TRAITS[:, 6:10]
+_SMOKER_SHARES, _ADMISSIONS = _GROUP_TRAITS[:, 10], _GROUP_TRAITS[:, 11]
 _SPREAD = np.array([6.0, 2.4, 8.0, 0.6, 0.45, 6.0])  # of the numbers inside a group
-_OF_PATIENTS, _OF_VISITS = 0.8, 0.6  # parts of the spread; their squares add up to 1
-_MISSING = 0.02  # of the values in six columns: one row of nine lacks something
-# Sizes of the groups at each site: not every site sees the same patients.
-_MIX = np.array(
+_PATIENT_SHARE, _VISIT_SHARE = 0.8, 0.6  # shares of the spread; their squares add up to 1
+_MISSING_SHARE = 0.02  # of the values in six columns: one row in nine lacks a value
+# Sizes of the groups at each site: sites see different patients.
+_GROUP_SIZES = np.array(
     [
         [5, 3, 1, 1, 1, 2],
         [1, 4, 3, 2, 1, 2],
@@ -90,22 +90,24 @@ def site_table(site: int, n_patients: int) -> Any:
     import pyarrow as pa
 
     rng = np.random.default_rng([2019, site])
-    groups = rng.choice(len(_GROUPS), size=n_patients, p=_MIX[site] / _MIX[site].sum())
+    groups = rng.choice(
+        len(_GROUPS), size=n_patients, p=_GROUP_SIZES[site] / _GROUP_SIZES[site].sum()
+    )
     patient = np.repeat(np.arange(n_patients), rng.geometric(0.4, n_patients))
     group, size = groups[patient], len(patient)
-    of_patient = _OF_PATIENTS * rng.standard_normal((n_patients, len(_SPREAD)))
-    of_visit = _OF_VISITS * rng.standard_normal((size, len(_SPREAD)))
-    numbers = (_GROUPS[group] + _SPREAD * (of_patient[patient] + of_visit)).round(1)
+    patient_deviations = _PATIENT_SHARE * rng.standard_normal((n_patients, len(_SPREAD)))
+    visit_deviations = _VISIT_SHARE * rng.standard_normal((size, len(_SPREAD)))
+    numbers = (_GROUPS[group] + _SPREAD * (patient_deviations[patient] + visit_deviations)).round(1)
     ward = (rng.random(size)[:, np.newaxis] > _WARD_SHARES[group].cumsum(axis=1)).sum(axis=1)
-    smokes = (rng.random(n_patients) < _SMOKER_SHARES[groups])[patient]
-    when = np.clip(_ADMISSIONS[group] + 0.18 * rng.standard_normal(size), 0.0, 1.0)
+    smoker = (rng.random(n_patients) < _SMOKER_SHARES[groups])[patient]
+    admission = np.clip(_ADMISSIONS[group] + 0.18 * rng.standard_normal(size), 0.0, 1.0)
     days = (np.datetime64(LAST_DAY) - np.datetime64(FIRST_DAY)).astype(int)
     columns = {"patient_id": pa.array([f"S{site + 1}-{number:06}" for number in patient])}
     for name, values in zip(SCHEMA.names, numbers.T, strict=False):
-        columns[name] = pa.array(values, mask=rng.random(size) < _MISSING)
+        columns[name] = pa.array(values, mask=rng.random(size) < _MISSING_SHARE)
     columns["ward"] = pa.array(np.array(WARDS)[np.minimum(ward, len(WARDS) - 1)])
-    columns["smoker"] = pa.array(smokes)
-    columns["admitted"] = pa.array(np.datetime64(FIRST_DAY) + (when * days).astype(int))
+    columns["smoker"] = pa.array(smoker)
+    columns["admitted"] = pa.array(np.datetime64(FIRST_DAY) + (admission * days).astype(int))
     return pa.table(columns).take(pa.array(rng.permutation(size)))
 
 
@@ -116,9 +118,9 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AccessError(f"{folder}: {error.strerror or 'cannot be made'}") from None
-    started = time.perf_counter()
-    say("Five hospitals have tables of visits that may not move: several visits a patient,")
-    say("numbers in their units, a ward, yes and no, dates, and missing values.")
+    start_time = time.perf_counter()
+    say("Five hospitals have tables of visits that must not leave them: several visits a patient,")
+    say("numbers in their units, a ward, a yes/no column, dates, and missing values.")
     paths = write_tables(folder, n_records)
     design = _make_design(folder, n_records)
     _make_sketches(design, paths, spending)
@@ -139,16 +141,16 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         "counted"
     )
     say(
-        f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} and "
+        f"\nDone in {time.perf_counter() - start_time:.0f} s. Open {folder / 'report.html'} and "
         f"{folder / 'mixture.html'}"
     )
     files = [*paths, *(path.with_suffix(end) for end in (".sketch", ".ledger") for path in paths)]
     files += [folder / name for name in _FILES]
-    answer_demo(files, design, model, ratio, started, n_clusters_found=n_clusters)
+    answer_demo(files, design, model, ratio, start_time, n_clusters_found=n_clusters)
 
 
 def _make_design(folder: Path, n_records: int) -> ps.Design:
-    """Write the schema and the design, and return the design as sites read it."""
+    """Write the schema and the design; return the design as sites read it."""
     say("\nThey write down what is public about such a table: schema.json", bold=True)
     SCHEMA.save(folder / "schema.json")
     columns = [json.dumps(column.to_json()) for column in SCHEMA.columns]
@@ -195,7 +197,7 @@ def _make_sketches(design: ps.Design, paths: list[Path], spending: Spending | No
         file = path.with_suffix(".sketch")
         sketch.save(file)
         if spending is not None:
-            spending.wrote(file)
+            spending.mark_written(file)
         say(
             f"    {file.name}  {file.stat().st_size:,} bytes for {path.stat().st_size:,} bytes of "
             f"visits, epsilon = {sketch.receipt.epsilon:g} for {sketch.receipt.unit}"
@@ -245,12 +247,12 @@ def answer_demo(
     design: ps.Design,
     model: ps.ClusterModel,
     ratio: float,
-    started: float,
+    start_time: float,
     *,
     n_clusters_found: int | None = None,
     ratio_apart: float | None = None,
 ) -> None:
-    """Answer a demo with its files and its model, and how good that is."""
+    """Print the JSON answer of a demo: its files, and its model with the error ratio."""
     if wants_json():
         answer(
             written=list(files),
@@ -258,7 +260,7 @@ def answer_demo(
             n_clusters_found=n_clusters_found,
             error_ratio=ratio,
             error_ratio_apart=ratio_apart,
-            seconds=time.perf_counter() - started,
+            seconds=time.perf_counter() - start_time,
             **model_facts(model),
         )
 
@@ -271,7 +273,7 @@ def _new_ledger(path: Path) -> ps.Ledger:
 
 
 def write_tables(folder: Path, n_patients: int) -> list[Path]:
-    """Write a CSV file for the first site and Parquet for the others, as sites differ."""
+    """Write a CSV file for the first site and Parquet files for all other sites."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -292,10 +294,10 @@ def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
     import pyarrow as pa
     import pyarrow.csv
 
-    made_up = mixture.sample_columns(1000, random_state=7)
+    synthetic = mixture.sample_columns(1000, random_state=7)
     columns = {
         name: values.round(1) if values.dtype == np.float64 else values
-        for name, values in made_up.items()
+        for name, values in synthetic.items()
     }
     pyarrow.csv.write_csv(pa.table(columns), path)
     rows = [[*columns], *zip(*(values[::290] for values in columns.values()), strict=True)]
@@ -316,12 +318,12 @@ def kept_records(path: Path) -> npt.NDArray[np.float64]:
 
 
 def error_ratio(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
-    """Return the squared error of the centers over that of k-means on the records."""
+    """Return the squared error of the centers divided by that of k-means on the records."""
     from sklearn.cluster import KMeans
 
-    plain = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)
-    ours = model.centers[nearest(records, model.centers)]
-    return float(np.square(records - ours).sum() / plain.inertia_)
+    reference = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)
+    centers = model.centers[nearest(records, model.centers)]
+    return float(np.square(records - centers).sum() / reference.inertia_)
 
 
 def step(title: str, command: str | None) -> None:
