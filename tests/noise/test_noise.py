@@ -5,6 +5,7 @@ the runs. Wrong scales are rejected but for less than that.
 """
 
 import ast
+import dataclasses
 import math
 import secrets
 from pathlib import Path
@@ -309,3 +310,10 @@ def test_watchers_are_told_before_noise_is_drawn():
         add_noise(np.zeros(1, dtype=np.int64), law, source=None)
     add_noise(np.zeros(1, dtype=np.int64), law, source=None)
     assert seen == ["told", "drawn"]
+
+
+def test_a_kind_without_a_sampler_is_refused():
+    """A law that somebody adds must not be answered with the noise of another one."""
+    law = dataclasses.replace(gaussian_law(1, 2, 1.0, 1e-6, "add-remove"), kind="student")
+    with pytest.raises(ps.ParameterError, match="no sampler"):
+        add_noise(np.zeros(2, dtype=np.int64), law, source=None)

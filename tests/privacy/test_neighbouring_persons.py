@@ -432,7 +432,7 @@ def test_a_row_for_each_nobody_would_be_caught(monkeypatch):
 
 
 def test_keeping_more_than_declared_is_caught(monkeypatch):
-    right = persons._reduced
+    right = seams.get("persons.reduced")
     seams.set(
         monkeypatch, "persons.reduced", lambda words, texts, most: right(words, texts, most + 1)
     )

@@ -346,6 +346,8 @@ def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         return add_discrete_laplace(values, law.scale, int(law.sensitivity), law.inner)
     if law.kind == "gaussian":
         return add_discrete_gaussian(values, law.scale, law.sensitivity, law.rho)
+    if law.kind != "cube":
+        raise ParameterError(f"noise of the kind {law.kind!r} has no sampler")
     noise = draw_cube(law.n_components, int(law.sensitivity), law.inner)
     # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
     noisy = [

@@ -361,6 +361,8 @@ def _plan_sum_noise(
             for_sums, for_count = split_epsilon(epsilon, share)
             count_law = laplace_law(times, 1, for_count, neighbours)
         sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
+    elif kind != "cube":
+        raise ParameterError(f"sums have no noise of the kind {kind!r}")
     else:
         sums_law, factor = cube_noise(
             contribution, components + released, epsilon, neighbours, masks
