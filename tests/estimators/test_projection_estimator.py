@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import privsketch as ps
 from privsketch.projection import Change
 from tests import seams
+from tests.workbooks import write_workbook
 
 _insecure_sampler = seams.get("mechanism.insecure_sampler")
 
@@ -631,3 +632,45 @@ def test_a_record_moves_its_own_row_only(protection):
     with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
         before, after = model.transform(X), model.transform(Y)
     assert np.flatnonzero((before != after).any(axis=1)).tolist() == [1234]
+
+
+@pytest.mark.parametrize("with_schema", [False, True])
+def test_the_number_of_released_rows_does_not_depend_on_a_record_of_a_sheet(tmp_path, with_schema):
+    """A sheet does not store empty rows at its end, and the number of rows is public."""
+    rows = [["a", "b"], *([[0.1, 0.2]] * 4)]
+    write_workbook(tmp_path / "full.xlsx", {"s": rows})
+    write_workbook(tmp_path / "cut.xlsx", {"s": [*rows[:-1], [None, None]]})
+    domain = ps.Box(-1, 1, dim=2)
+    if with_schema:
+        domain = ps.Schema([ps.Number("a", -1, 1), ps.Number("b", -1, 1)], missing="center")
+    facts = {"epsilon": 4.0, "delta": 1e-6, "domain": domain, "random_state": 0}
+    if not with_schema:
+        facts["missing"] = "center"
+    for name in ("full.xlsx", "cut.xlsx"):
+        with pytest.raises(ps.TableError, match=r"n_records"):
+            ps.PrivateProjection(2, **facts).fit(ps.Table(tmp_path / name, columns=["a", "b"]))
+        table = ps.Table(tmp_path / name, columns=["a", "b"], n_records=4)
+        projection = ps.PrivateProjection(2, **facts)
+        if with_schema:
+            with pytest.raises(ps.TableError, match=r"\.csv"):
+                projection.fit_transform(table)
+        else:
+            assert projection.fit_transform(table).shape == (4, 2)
+            assert projection.transform(table).shape == (4, 2)
+
+
+def test_refused_records_are_counted(tmp_path):
+    """Each refusal says something about a record; estimators of models count theirs as well."""
+    book = ps.Ledger.create(tmp_path / "budget.ledger")
+    book.add("rows", epsilon=100.0, delta=1e-3, neighbours="replace")
+    projection = ps.PrivateProjection(
+        2, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), ledger=(book.path, "rows")
+    )
+    missing = np.array([[0.0, np.nan], [0.1, 0.2]])
+    with pytest.warns(ps.PrivsketchWarning, match="refus"), pytest.raises(ps.RecordError):
+        projection.fit(missing)
+    assert book.data_set("rows").n_refusals == 1
+    projection.fit(np.zeros((5, 2)))
+    with pytest.warns(ps.PrivsketchWarning, match="refus"), pytest.raises(ps.RecordError):
+        projection.transform(missing)
+    assert book.data_set("rows").n_refusals == 2

@@ -129,3 +129,50 @@ def test_nothing_of_an_engine_is_imported_before_it_is_named(register, make_desi
     ps.sketch(RECORDS, make_design())
     with pytest.raises(ps.ParameterError, match="'other'"):
         ps.sketch(RECORDS, make_design(), engine="unknown")
+
+
+@dataclass(frozen=True)
+class Odd(Slow):
+    """An engine whose total has one odd fact."""
+
+    name: str = "n_records"
+    value: object = None
+
+    def sums(self, table, work, progress=None):
+        return replace(super().sums(table, work), **{self.name: self.value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("n_records", odd) for odd in (None, 399.5, float("nan"), True, -1, SECRET, 399)),
+        *(("n_kept", odd) for odd in (None, -1, 401)),
+        *(("marks", odd) for odd in (None, (SECRET,), (-1,), (2**64,))),
+    ],
+)
+def test_impossible_counts_and_marks_are_refused_before_noise(spent, name, value):
+    design = ps.Design.plan(
+        n_components=2, domain=ps.Box(-4, 4, dim=3), budget=ps.Budget(1.0, 1e-6), random_state=0
+    )
+    with pytest.raises(ps.ParameterError, match="does not return exact sums") as raised:
+        ps.sketch(RECORDS, design, engine=Odd(name=name, value=value))
+    assert SECRET not in str(raised.value)
+    assert not spent
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_counts_of_numpy_do_not_wrap(no_noise, neighbours):
+    """The released count is weighted: in 32 bits, 262 records would become fewer than 0."""
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-4, 4, dim=3),
+        budget=ps.Budget(1.0, 1e-6, neighbours),
+        random_state=0,
+    )
+    expected = ps.sketch(RECORDS, design, source="a")
+    for count in (np.int32(400), np.int64(400)):
+        engine = Odd(name="n_records", value=count)
+        released = ps.sketch(RECORDS, design, source="a", engine=engine)
+        np.testing.assert_array_equal(released.sums, expected.sums)
+        assert released.n_records == expected.n_records
+        ps.Sketch.from_bytes(released.to_bytes())

@@ -167,3 +167,18 @@ def test_estimators_say_what_a_table_lacks(folder):
     schema = ps.Schema([ps.Number("x0", -4, 4), ps.Category("note", ["z"])])
     fitted = ps.PrivateKMeans(1, **{**FACTS, "domain": schema}).fit(ps.Table(folder))
     assert fitted.feature_names_in_.tolist() == ["x0", "note"]
+
+
+def test_a_table_that_is_used_again_is_looked_at_again(folder, tmp_path, make_design, no_noise):
+    """What it found out must not outlive a call: files are added, lists grow."""
+    design = make_design(dim=2)
+    first, second = np.zeros((30, 2)), np.ones((20, 2))
+    np.save(tmp_path / "a.npy", first)
+    in_folder, growing = ps.Table(tmp_path), [first]
+    in_list = ps.Table(growing)
+    for expected in (30, 50):
+        assert in_folder.kind == "path"
+        assert ps.sketch(in_folder, design).n_records == expected
+        assert ps.sketch(in_list, design).n_records == expected
+        np.save(tmp_path / "b.npy", second)
+        growing.append(second)

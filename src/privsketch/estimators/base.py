@@ -128,11 +128,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         kind; other arrays and frames are checked as scikit-learn does, and become arrays.
         """
         table = Table.of(X)
-        if table.missing not in ("error", self.missing):
-            raise ParameterError(
-                f"`missing={table.missing!r}` in the Table: state it in the estimator, whose "
-                "`predict` needs it too"
-            )
+        self._require_missing(table)
         if isinstance(domain, Schema):
             seen(self, X, domain)
             return table, domain, domain.dim
@@ -148,6 +144,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             array = validated(self, table.data, reset=True, sparse=sparse, kind=table.kind)
         table = Table(array, missing=self.missing)
         return table, domain.with_dim(array.shape[1]), int(array.shape[1])
+
+    def _require_missing(self, table: Table) -> None:
+        """Refuse a Table that states another rule for missing values than the estimator."""
+        if table.missing not in ("error", self.missing):
+            raise ParameterError(
+                f"`missing={table.missing!r}` in the Table: state it in the estimator, whose "
+                "`predict` needs it too"
+            )
 
     def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
         """Warn about a doubtful domain or budget before anything is spent."""

@@ -20,11 +20,11 @@ from privsketch.estimators.validation import seen, validated
 from privsketch.facts.domain import Domain
 from privsketch.facts.receipt import Receipt, compose_sequential
 from privsketch.facts.schema import Schema, domain_of_rows
-from privsketch.ledger.entry import Counted
+from privsketch.ledger.entry import Counted, counted_refusals
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
 from privsketch.tables.reading import read_points
-from privsketch.tables.table import checked_missing
+from privsketch.tables.table import Table, checked_missing
 
 _DRAWING_PARAMETERS = tuple(signature(Projection.draw).parameters)
 
@@ -137,10 +137,8 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         check_is_fitted(self, "projection_")
         budget, domain = self._public_facts("replace")
         self._check_choices()
-        if isinstance(domain, Schema):
-            table = read_points(X, domain)[0]
-        else:
-            table = validated(self, X, reset=False)
+        with counted_refusals(self.ledger, what="rows"):
+            table = self._read(X, domain, reset=False)
         if self._drawn_by != self._drawing_choices():
             self._warn(domain, budget, len(table))
             self._draw(domain, table.shape[1])
@@ -157,26 +155,33 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         # One record is replaced by another, and the number of records is public.
         budget, domain = self._public_facts("replace")
         self._check_choices()
-        if isinstance(domain, Schema):
-            seen(self, X, domain)
-            table = read_points(X, domain)[0]
-        else:
-            table = validated(self, X, reset=True)
-        if len(table) == 0:
-            raise RecordError(
-                "X: the table has no records; the number of records is public and must be at "
-                "least 1"
-            )
-        if self.missing == "error" and not np.isfinite(table).all():
-            column = int(np.argmin(np.isfinite(table).all(axis=0)))
-            names = self._columns()
-            raise MissingError(column, None if names is None else names[column])
+        with counted_refusals(self.ledger, what="rows"):
+            if isinstance(domain, Schema):
+                seen(self, X, domain)
+            table = self._read(X, domain, reset=True)
+            if len(table) == 0:
+                raise RecordError(
+                    "X: the table has no records; the number of records is public and must be at "
+                    "least 1"
+                )
+            if self.missing == "error" and not np.isfinite(table).all():
+                column = int(np.argmin(np.isfinite(table).all(axis=0)))
+                names = self._columns()
+                raise MissingError(column, None if names is None else names[column])
         # From here on the columns are those of X: an older matrix must not be used on them.
         self.__dict__.pop("projection_", None)
         self._warn(domain, budget, len(table))
         self._draw(domain, table.shape[1])
         self.receipts_: tuple[Receipt, ...] = ()
         return np.asarray(table)
+
+    def _read(self, X: Any, domain: Domain | Schema, *, reset: bool) -> npt.NDArray[Any]:
+        """Return the records to release; their number is public, so a sheet has to state it."""
+        if isinstance(X, Table):
+            self._require_missing(X)
+        if isinstance(domain, Schema):
+            return read_points(X, domain, neighbours="replace")[0]
+        return np.asarray(validated(self, X, reset=reset, neighbours="replace"))
 
     def _draw(self, domain: Domain | Schema, dim: int) -> None:
         """Draw matrix and noise for records of `dim` coordinates."""

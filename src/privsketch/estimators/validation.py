@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from privsketch._base.errors import MissingError, ParameterError, RecordError
+from privsketch.facts.budget import Neighbours
 from privsketch.facts.schema import Schema
 from privsketch.tables.memory import object_numbers
 from privsketch.tables.reading import read_blocks
@@ -81,15 +82,22 @@ def note_columns(estimator: Any, columns: Sequence[str | int]) -> None:
 
 
 def validated(
-    estimator: Any, X: Any, *, reset: bool, sparse: bool = False, kind: Kind | None = None
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    sparse: bool = False,
+    kind: Kind | None = None,
+    neighbours: Neighbours | None = None,
 ) -> Any:
     """Return X as an array; errors never quote a value of a record.
 
     `reset` is for `fit`, which has its own rule for missing values. With `sparse`, matrices of
-    SciPy are allowed and stay as they are.
+    SciPy are allowed and stay as they are. `neighbours` are those of the release of these records,
+    None where nothing is released.
     """
     if isinstance(X, Table):
-        return _array_of(estimator, X, reset=reset)
+        return _array_of(estimator, Table.of(X), reset=reset, neighbours=neighbours)
     kind = kind_of(X) if kind is None else kind
     if kind == "spark":
         raise RecordError(
@@ -131,7 +139,9 @@ def validated(
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
 
 
-def _array_of(estimator: Any, table: Table, *, reset: bool) -> npt.NDArray[np.float64]:
+def _array_of(
+    estimator: Any, table: Table, *, reset: bool, neighbours: Neighbours | None
+) -> npt.NDArray[np.float64]:
     """Return the records of a Table as an array, by the columns that `fit` has seen."""
     expected = None if reset else estimator.n_features_in_
     width = width_of(table, expected)
@@ -140,7 +150,8 @@ def _array_of(estimator: Any, table: Table, *, reset: bool) -> npt.NDArray[np.fl
     elif width != expected:
         raise RecordError(f"X has {width} columns, {type(estimator).__name__} expects {expected}")
     names = None if reset else getattr(estimator, "feature_names_in_", None)
-    selection = table.selection(width, None if table.columns is not None else names)
+    names = None if table.columns is not None else names
+    selection = table.selection(width, names, neighbours=neighbours)
     blocks = [np.asarray(block, np.float64) for block in read_blocks(table, selection)]
     array = np.concatenate([np.empty((0, width)), *blocks])
     is_finite = np.isfinite(array).all(axis=0)

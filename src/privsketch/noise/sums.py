@@ -123,7 +123,7 @@ class SumNoise:
         if self.count != "released":
             return np.asarray(scaled)
         counted = n_records if self.count_law is not None or n_kept is None else n_kept
-        weighted = np.array([min(counted, MAX_RECORDS) * self.count_weight], dtype=np.int64)
+        weighted = np.array([int(min(counted, MAX_RECORDS)) * self.count_weight], dtype=np.int64)
         return np.concatenate([scaled, weighted])
 
     @property

@@ -167,7 +167,8 @@ def make_column(
     metric = _metric(design)
 
     def values(data: Any) -> Floats:
-        table = _checked_table(data).stating(columns=[column])
+        # "center": empty rows of a sheet are no numbers, as the last record could take them along.
+        table = _checked_table(data).stating(columns=[column], missing="center")
         blocks = read_blocks(table, table.selection(1, neighbours=design.budget.neighbours))
         parts = [np.asarray(block, dtype=np.float64).ravel() for block in blocks]
         cells = np.concatenate([np.empty(0), *parts])

@@ -291,14 +291,23 @@ def encode(data: Any, schema: Schema) -> Floats:
     return np.where(kept[:, np.newaxis], points, np.nan)
 
 
-def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def read_points(
+    data: Any, schema: Schema, *, neighbours: str | None = None
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return all rows as points (n, dim), persons aside, and which the schema does not drop.
 
-    For tables in memory that are asked about: as sensitive as the records themselves.
+    For tables in memory that are asked about: as sensitive as the records themselves. `neighbours`
+    are those of a release of all rows; a sheet does not store all of them.
     """
     plain = replace(schema, person=None, max_records=1, missing_person="error")
     table = Table.of(data)
-    selection = table.selection(plain.dim, schema=plain, neighbours=None)
+    selection = table.selection(plain.dim, schema=plain, neighbours=neighbours)
+    _require_sheet(table, selection)
+    if selection.format.n_records is not None:
+        raise TableError(
+            "n_records= of a sheet with a schema: rows are read from it by `privsketch release`; "
+            "here give a data frame or a .csv file"
+        )
     batches = _pieces(table, selection)
     parts = list(own_errors(guarded(partial(all_encoded, batch, plain)) for batch in batches))
     if not parts:

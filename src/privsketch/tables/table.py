@@ -82,6 +82,7 @@ class Table(FileFormat):
     data: Any
     columns: Sequence[str | int] | None = field(default=None, kw_only=True)
     missing: str = field(default="error", kw_only=True)
+    _is_copy = False  # made by `of`, for one call
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -107,12 +108,22 @@ class Table(FileFormat):
 
     @classmethod
     def of(cls, data: Any, columns: Sequence[str | int] | None = None) -> Table:
-        """Return `data` as a Table; columns may be stated here or in the Table, but not twice."""
+        """Return `data` as a Table; columns may be stated here or in the Table, but not twice.
+
+        A caller's Table is copied, and the copy finds out what it is: by the next call a folder may
+        have more files, and a list more records.
+        """
         if not isinstance(data, Table):
-            return cls(data, columns=columns)
-        if columns is not None and data.columns is not None:
+            table = cls(data, columns=columns)
+        elif columns is not None and data.columns is not None:
             raise ParameterError("columns: stated twice, here and in the Table; leave one out")
-        return data if columns is None else data.stating(columns=columns)
+        elif data._is_copy:
+            return data if columns is None else data.stating(columns=columns)
+        else:
+            facts = {fact.name: getattr(data, fact.name) for fact in fields(data)}
+            table = cls(**facts | ({} if columns is None else {"columns": columns}))
+        vars(table)["_is_copy"] = True
+        return table
 
     def stating(self, **facts: Any) -> Table:
         """Return the same table with other facts."""
@@ -141,7 +152,7 @@ class Table(FileFormat):
     def parts(self) -> tuple[Table, ...]:
         """Tables of a list, which its caller holds; empty for other kinds."""
         is_list = self.kind == "parts" and isinstance(self.data, list | tuple)
-        return tuple(map(Table, self.data)) if is_list else ()
+        return tuple(map(Table.of, self.data)) if is_list else ()
 
     @cached_property
     def is_held(self) -> bool:
@@ -230,6 +241,7 @@ class Table(FileFormat):
 
 
 _KNOWN = (
+    "_is_copy",
     "kind",
     "files",
     "parts",

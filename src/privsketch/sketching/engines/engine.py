@@ -15,6 +15,7 @@ import numpy as np
 
 from privsketch._base.errors import ParameterError, PrivsketchError
 from privsketch._base.plugins import find_origin, find_plugin, plugin_names
+from privsketch._base.types import Integers
 from privsketch.sketching.engines.work import Progress, Work, foreign_error
 from privsketch.sketching.sums import ExactSums
 from privsketch.tables.table import Table
@@ -62,17 +63,26 @@ class NamedEngine:
             failure = foreign_error(f"`engine={self.name!r}`", error)
         if failure is not None:
             raise failure
-        sums = getattr(exact, "sums", None)
-        expected = work.nothing.sums
-        if not (
-            isinstance(exact, ExactSums)
-            and isinstance(sums, np.ndarray)
-            and (sums.shape, sums.dtype) == (expected.shape, expected.dtype)
-        ):
+        if not (isinstance(exact, ExactSums) and _is_sound(exact, work.nothing.sums)):
             raise ParameterError(
                 f"`engine={self.name!r}`: {self.origin} does not return exact sums of the design"
             )
-        return replace(exact, origin=self.origin)
+        # Integers of Python: those of NumPy would wrap where the count gets its weight.
+        n_records, n_kept = int(exact.n_records), int(exact.n_kept)
+        return replace(exact, n_records=n_records, n_kept=n_kept, origin=self.origin)
+
+
+def _is_sound(exact: ExactSums, expected: Integers) -> bool:
+    """Return whether sums have the shape of those expected, and counts and marks are possible."""
+    sums, counts = exact.sums, (exact.n_records, exact.n_kept)
+    return (
+        isinstance(sums, np.ndarray)
+        and (sums.shape, sums.dtype) == (expected.shape, expected.dtype)
+        and all(isinstance(c, int | np.integer) and not isinstance(c, bool) for c in counts)
+        and 0 <= exact.n_kept <= exact.n_records
+        and isinstance(exact.marks, tuple)
+        and all(type(mark) is int and 0 <= mark < 2**64 for mark in exact.marks)
+    )
 
 
 def _known_names() -> str:
