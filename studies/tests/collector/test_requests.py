@@ -326,6 +326,7 @@ def head(world, who, *more, path="/api/v1/studies/heart/uploads"):
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
+@pytest.mark.slow  # it waits for a second
 def test_bodies_that_are_too_long_or_too_slow_are_not_waited_for(served):
     world, port = served
     huge = said(port, head(world, "north", f"Content-Length: {10**12}"))
@@ -364,6 +365,7 @@ def test_connections_that_ask_nothing_more_are_closed(served, start):
         assert connection.recv(1) == b""
 
 
+@pytest.mark.slow  # it waits for a second
 def test_parts_of_a_head_do_not_buy_time(served):
     _, port = served
     with socket.create_connection(("127.0.0.1", port), timeout=0.1) as connection:
