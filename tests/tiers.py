@@ -1,7 +1,7 @@
 """Which tests are slow: every case of a test gets its tier.
 
 A test says itself that it is `slow`, or that its cases are `in_order`. Of a test with many cases a
-few have every value of every parameter at least once. Of these every fourteenth is quick, and the others
+few have every value of every parameter at least once. Of these every tenth is quick, and the others
 are slow; all other combinations are `exhaustive`, and slow as well. In tests/privacy, cases that
 have every pair of values are no such combinations: they are for `make audit`.
 """
@@ -12,7 +12,7 @@ from itertools import combinations
 
 import pytest
 
-QUICK_EVERY = 14  # cases of a test
+QUICK_EVERY = 10  # cases of a test
 ALL_TESTS = 2000  # a run of fewer tests was asked for by name: nothing is left out of it
 TARGETS = {"papers": ("tests/papers/", "tests/benchmarks/")}  # by folder; others by their marks
 

@@ -25,6 +25,8 @@ from tests.json_examples import (
     listed_commands,
 )
 
+pytestmark = pytest.mark.slow  # together more than a twentieth of a quick run
+
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]

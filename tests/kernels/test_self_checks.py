@@ -24,6 +24,8 @@ from privsketch.kernels import (
 )
 from tests import seams
 
+pytestmark = pytest.mark.slow  # together more than a twentieth of a quick run
+
 MODES = ("whole", "masked", "listed")
 WIDTHS = (128, 256, 512)
 

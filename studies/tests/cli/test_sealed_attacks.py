@@ -35,6 +35,8 @@ from studies.tests.sealed import forged_void, list_of, random_words
 from studies.tests.sealing.test_checks import altered
 from tests.commands import INTEGRITY, refused, run, succeeded
 
+pytestmark = pytest.mark.slow  # together more than a twentieth of a quick run
+
 __all__ = ["study"]  # the fixture
 CHECKED = [part for name in TELLERS for part in ("--checked", f"{name}.checked")]
 

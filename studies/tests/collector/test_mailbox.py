@@ -15,6 +15,8 @@ from studies.tests.server import World, serving
 from tests import seams
 from tests.commands import succeeded
 
+pytestmark = pytest.mark.slow  # together more than a twentieth of a quick run
+
 
 @pytest.fixture
 def people(tmp_path, monkeypatch):

@@ -30,6 +30,8 @@ from privsketch_studies.collector import (
 from studies.tests.server import DESIGN, PATIENT, World, serving, sketch_of
 from tests import seams
 
+pytestmark = pytest.mark.slow  # together more than a twentieth of a quick run
+
 _network = seams.get("access.network")
 
 
