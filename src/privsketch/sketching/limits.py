@@ -3,7 +3,7 @@
 A record adds a bounded integer to every sum, so n records add at most n times as much, and the
 noise has a known law. A sketch beyond that was not made by its design: somebody has multiplied it,
 mixed up numbers, or made it up. Honest sketches, those of no record among them, are refused with
-a chance below `FALSE_ALARM` each, over the noise alone and whatever the records are.
+a chance below `REFUSAL_CHANCE` each, over the noise alone and whatever the records are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.sums import MAX_RECORDS
 from privsketch.sketching.sketch import Sketch
 
-FALSE_ALARM = 1e-12  # chance that an honest sketch is refused, over its noise
+REFUSAL_CHANCE = 1e-12  # chance that an honest sketch is refused, over its noise
 _TABLE_ERROR = 1e-3  # of a cosine in the table, from above (features/waves.py)
 _FLAT = 0.2  # cosine at the edge of the domain from which on a feature bounds the count
 _ROUNDED_UP = 1.01  # scales that samplers draw at, over those of the law, from above
@@ -82,7 +82,7 @@ def why_impossible(sketch: Sketch) -> str | None:
 def _reach(sketch: Sketch, law: NoiseLaw) -> float:
     """Return a bound that no noise in the sketch exceeds, but for the chance of a false alarm."""
     draws = len(sketch.ids) + sum(total.n_tellers for total in sketch.shared)
-    chance = FALSE_ALARM / (4 * draws)
+    chance = REFUSAL_CHANCE / (4 * draws)
     own = sketch.releases_apart()
     reach = sum(own.weights) * _one_reach(law, chance)
     for total, weight in zip(sketch.shared, own.shared_weights, strict=True):
@@ -172,6 +172,6 @@ def _multiplied(sketch: Sketch) -> str | None:
         chance = 1.5 / divisor
     else:
         return None
-    if len(values) * math.log(chance) > math.log(FALSE_ALARM / 4):
+    if len(values) * math.log(chance) > math.log(REFUSAL_CHANCE / 4):
         return None
     return f"all of its numbers are multiples of {divisor}"

@@ -12,7 +12,7 @@ from privsketch._base.errors import MergeError, ParameterError, require_count
 from privsketch.facts.receipt import INSECURE
 from privsketch.noise.mechanism import NoiseLaw, saturating_add
 from privsketch.noise.sums import saturating_multiply
-from privsketch.sketching.limits import FALSE_ALARM, require_possible
+from privsketch.sketching.limits import REFUSAL_CHANCE, require_possible
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 
 
@@ -132,7 +132,7 @@ def _require_own_noise(parts: Sequence[Sketch]) -> None:
     """Refuse two parts of the same values: noise does not repeat, so one is a copy of the other."""
     law = parts[0].design.sum_noise.sums_law
     chance = 2 * math.log(len(parts)) + _log_repeat(law)  # of any pair
-    if parts[0].receipt.sampler.startswith(INSECURE) or chance > math.log(FALSE_ALARM):
+    if parts[0].receipt.sampler.startswith(INSECURE) or chance > math.log(REFUSAL_CHANCE):
         return
     first: dict[bytes, Sketch] = {}
     for part in parts:

@@ -14,7 +14,7 @@ from .reading import read_blocks as read_blocks
 from .reading import read_parts as read_parts
 from .spill import Spill as Spill
 from .spill import StoredRows as StoredRows
-from .survey.bounds import FALSE_ALARM as FALSE_ALARM
+from .survey.bounds import FALSE_BOUND as FALSE_BOUND
 from .survey.bounds import N_CELLS as N_CELLS
 from .survey.bounds import cells_of as cells_of
 from .survey.bounds import edges_of as edges_of

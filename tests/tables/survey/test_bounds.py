@@ -14,7 +14,7 @@ from scipy import stats
 import privsketch as ps
 from privsketch import PrivsketchError
 from privsketch.noise import add_noise, laplace_law
-from privsketch.tables import FALSE_ALARM, N_CELLS, cells_of, edges_of, persons, threshold_of
+from privsketch.tables import FALSE_BOUND, N_CELLS, cells_of, edges_of, persons, threshold_of
 from privsketch.tables.survey import bounds
 from privsketch.testing import Tape, questions, replay, without_noise
 from tests import seams
@@ -305,8 +305,8 @@ def test_the_threshold_follows_from_the_law(scale, n_cells):
         return n_cells * ratio**least / (1 + ratio)
 
     threshold = threshold_of(scale, n_cells)
-    assert all_together(threshold) <= FALSE_ALARM * (1 + 1e-9)
-    assert threshold == 1 or all_together(threshold - 1) > FALSE_ALARM * (1 - 1e-9)
+    assert all_together(threshold) <= FALSE_BOUND * (1 + 1e-9)
+    assert threshold == 1 or all_together(threshold - 1) > FALSE_BOUND * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (0.5, False)])
@@ -318,7 +318,7 @@ def test_empty_tables_seldom_have_bounds(factor, holds):
     many = laplace_law(1, len(zeros), 0.5, "add-remove")
     noisy, _ = add_noise(zeros, many, source=None)
     n_alarms = int((noisy.reshape(n_releases, N_CELLS) >= threshold).any(axis=1).sum())
-    most = stats.binom.isf(FALSE_ALARMS, n_releases, FALSE_ALARM)
+    most = stats.binom.isf(FALSE_ALARMS, n_releases, FALSE_BOUND)
     assert bool(n_alarms <= most) is holds
 
 

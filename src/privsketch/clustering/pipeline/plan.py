@@ -73,7 +73,7 @@ MEAN_START_ERROR = 2.5  # benchmarks constants clustering MEAN_START_ERROR
 MEAN_OFFSET = 6.0  # benchmarks constants clustering MEAN_OFFSET
 # Its shares and numbers of rounds: benchmarks constants clustering MEAN_SHARES
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
-MAX_EXCESS = 3.0  # error of centers around the center of the domain, without any release
+MAX_START_EXCESS = 3.0  # error of centers around the center of the domain, without any release
 DOUBTFUL_EXCESS = 1.0  # forecast error above which centers say more about noise than records
 TOO_NOISY = "with so few records for this budget the centers may describe the noise"
 AROUND_MEAN = (
@@ -159,7 +159,9 @@ def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:
         weights["radius mean"] = mean_share * first["radius 0"]
         weights["round mean"] = mean_share * first["round 0"]
         error = lost + last + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
-        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_EXCESS))
+        yield PipelinePlan(
+            "mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_START_EXCESS)
+        )
 
 
 def _column_plans(facts: Facts) -> Iterator[PipelinePlan]:

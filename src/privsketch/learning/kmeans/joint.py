@@ -37,7 +37,7 @@ LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
 LAST_PRUNE_ITERATIONS = 200  # after the last round
 POLISH_ITERATIONS = 60  # in double precision
-MAX_EXCESS = 4.0  # of an explained residual over its expectation, in standard deviations
+MAX_RESIDUAL_EXCESS = 4.0  # of an explained residual over its expectation, in standard deviations
 SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs in the same minimum
 # If the noise of a number exceeds this share of a cluster's records, a run that missed a cluster
 # may explain the sketch as well. The best of a few runs is kept:
@@ -68,7 +68,7 @@ class Run:
     @property
     def explains(self) -> bool:
         """Whether noise and sampling account for the residual."""
-        return self.uncertainty.excess(self.cost) <= MAX_EXCESS
+        return self.uncertainty.excess(self.cost) <= MAX_RESIDUAL_EXCESS
 
 
 def decode_joint(
@@ -283,6 +283,6 @@ def _candidate(
     return Candidate(
         n_clusters=atoms.size,
         misfit=value / max(uncertainty.expected_cost, np.finfo(float).tiny),
-        explains=uncertainty.excess(value) <= MAX_EXCESS,
+        explains=uncertainty.excess(value) <= MAX_RESIDUAL_EXCESS,
         plain=atoms.variances.size == 1,
     )

@@ -10,7 +10,7 @@ from privsketch.facts.units import field_columns, field_values
 from privsketch.models.components import PCAModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.components import variances_size
-from privsketch.pages.report.fields import MAX_TABLE_ROWS, Cell, bounds_words, field_text
+from privsketch.pages.report.fields import MAX_REPORT_ROWS, Cell, bounds_words, field_text
 from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
 from privsketch.pages.report.tables import Head, Table, tone_table
 from privsketch.sketching.sketch import Sketch
@@ -90,8 +90,8 @@ def _loading_table(model: PCAModel) -> tuple[Table, int]:
         names, rows = _unit_rows(model, model.schema)
         heads = [*(["mean"] if model.centered else []), *heads]
         caption = "Change of each column with one standard deviation along a component"
-    table = tone_table(names[:MAX_TABLE_ROWS], heads, rows[:MAX_TABLE_ROWS], caption, "")
-    return table, max(0, len(names) - MAX_TABLE_ROWS)
+    table = tone_table(names[:MAX_REPORT_ROWS], heads, rows[:MAX_REPORT_ROWS], caption, "")
+    return table, max(0, len(names) - MAX_REPORT_ROWS)
 
 
 def _loading_rows(model: PCAModel) -> list[list[Cell]]:

@@ -31,7 +31,7 @@ from privsketch.facts.units import (
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
 
-MAX_TABLE_ROWS = 50  # columns up to which a table shows all: two screens of rows
+MAX_REPORT_ROWS = 50  # columns up to which a table shows all: two screens of rows
 N_SHOWN_COLUMNS = 20  # columns of larger tables that are shown: centers differ most in them
 MAX_LABEL_ROWS = 8  # labels of a category with a row each, so that no category fills the screen
 # Days of error from which a date is shown as a month, as a year: half of either.
@@ -198,7 +198,7 @@ def center_rows(parts: Parts) -> tuple[list[Row], int]:
 
 def _shown_columns(differences: Floats) -> list[int]:
     """Return all columns, or those in which centers differ most."""
-    if len(differences) <= MAX_TABLE_ROWS:
+    if len(differences) <= MAX_REPORT_ROWS:
         return list(range(len(differences)))
     return sorted(int(j) for j in np.argsort(-differences, kind="stable")[:N_SHOWN_COLUMNS])
 
@@ -351,4 +351,4 @@ def width_rows(parts: Parts) -> list[Row]:
                 for width in widths[:, fields.start].tolist()
             )
             rows.append(Row(column.name, getattr(column, "unit", ""), cells))
-    return rows[:MAX_TABLE_ROWS]
+    return rows[:MAX_REPORT_ROWS]

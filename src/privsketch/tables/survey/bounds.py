@@ -10,7 +10,7 @@ noise of scale c d / epsilon (2 d / epsilon) on every cell, empty ones included,
 made of the noisy counts costs nothing more.
 
 A doubling counts if it stands out of the noise: its noisy count is at least the threshold that all
-empty cells together exceed with a chance of `FALSE_ALARM`. The bounds are the smallest range of
+empty cells together exceed with a chance of `FALSE_BOUND`. The bounds are the smallest range of
 doublings that holds those which count, but for the outermost ones as long as these hold no more
 than `max_outside` of the values by noisy counts: a few typing errors do not decide.
 """
@@ -40,7 +40,7 @@ from privsketch.tables.memory import Selection
 from privsketch.tables.reading import names_persons, read_blocks
 from privsketch.tables.table import Table
 
-FALSE_ALARM = 0.01  # that any empty doubling of any column is taken for one with values
+FALSE_BOUND = 0.01  # that any empty doubling of any column is taken for one with values
 # Values nearer to zero than 2^LEAST are taken for zero; from 2^MOST on they are told apart no more.
 LEAST, MOST = -20, 40
 _REACH = MOST - LEAST + 1  # doublings of one sign, with the one beyond
@@ -142,7 +142,7 @@ class Bounds:
         lines.append(f"{'':<{width}} {rest}")
         lines.append(
             f"{'rule':<{width}} a doubling counts if its noisy number of values is {self.threshold}"
-            f" or more, which noise alone reaches anywhere with a chance of {FALSE_ALARM:.0%}"
+            f" or more, which noise alone reaches anywhere with a chance of {FALSE_BOUND:.0%}"
         )
         if self.receipt.assumption:
             lines.append(f"{'assuming':<{width}} {self.receipt.assumption}")
@@ -302,12 +302,12 @@ def _counts(
 
 
 def threshold_of(scale: float, n_cells: int) -> int:
-    """Return the least number that noise reaches in any of so many cells by `FALSE_ALARM` at most.
+    """Return the least number that noise reaches in any of so many cells by `FALSE_BOUND` at most.
 
     P(noise >= t) = a^t / (1 + a) with a = exp(-1 / scale), for t >= 1.
     """
     ratio = math.exp(-1 / scale)
-    return max(1, math.ceil(scale * math.log(n_cells / (FALSE_ALARM * (1 + ratio)))))
+    return max(1, math.ceil(scale * math.log(n_cells / (FALSE_BOUND * (1 + ratio)))))
 
 
 def _proposed(
