@@ -16,6 +16,7 @@ from privsketch import ParameterError
 from privsketch.facts import Unit, exact
 from privsketch.sketching import make_column, make_sketch, table_domain
 from privsketch.testing import moved, questions
+from tests.workbooks import write_workbook
 
 DISTANCES = (0, 1, 2, 5)
 TABLE = np.random.default_rng(0).uniform(-1, 1, (200, 2))
@@ -505,3 +506,13 @@ def test_opendp_is_asked_to_trust_us():
         make_sketch(design(GAUSSIAN))
     dp.enable_features("honest-but-curious")
     assert table_domain() == make_sketch(design(GAUSSIAN)).input_domain
+
+
+def test_a_record_of_a_sheet_takes_no_empty_rows_along(tmp_path):
+    """A sheet ends with its last value: without that record, the rows before it would go too."""
+    rows = [["x", "y"], [0.5, 0.5], [None, None], [None, None], [None, None], [0.25, 0.25]]
+    write_workbook(tmp_path / "full.xlsx", {"s": rows})
+    write_workbook(tmp_path / "cut.xlsx", {"s": rows[:2]})
+    column = make_column(design(GAUSSIAN), 0)
+    full, cut = column(tmp_path / "full.xlsx"), column(tmp_path / "cut.xlsx")
+    assert len(full) - len(cut) == 1 <= column.map(1)
