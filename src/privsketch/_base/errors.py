@@ -64,10 +64,11 @@ class PrivsketchError(ValueError):
 
 
 class PrivsketchWarning(UserWarning):
-    """A reason to reconsider a stated domain or budget.
+    """A reason to reconsider a stated domain or budget, or to doubt a model.
 
-    It depends on public facts alone and is issued once for every plan and every `fit`, before
-    anything is spent. `warnings.filterwarnings("ignore", category=privsketch.PrivsketchWarning)`
+    The first kind depends on public facts alone and is issued once for every plan and every `fit`,
+    before anything is spent. The second kind are the concerns of a model, which `fit` issues when
+    the model is there. `warnings.filterwarnings("ignore", category=privsketch.PrivsketchWarning)`
     silences it; "error" turns it into an exception.
     """
 

@@ -193,6 +193,13 @@ def as_line(text: str) -> str:
     return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
 
 
+def count_text(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {plural or (f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s')}"
+
+
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
     """Return the bytes of a sketch file."""
     import numpy as np  # imported here because ledgers and keys do not need it

@@ -42,6 +42,9 @@ _SPARSE_STARTS: dict[str, SparseStart] = {"pipeline": "sketch", "partition-tree"
 CELL_COLUMNS = 2  # up to which cells have a factor of 1.03, sketches and pipelines 1.6
 FORECAST_COLUMNS = 8  # up to which: cells 1.12, pipelines 1.2, the better forecast 1.02
 FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # limits of cells if the number of records is unknown
+# A search for k clusters in cells takes time that grows with k^2, half a minute for 300 of them;
+# rounds around the mean take a second for 1,000.
+MANY_CLUSTERS = 200
 # Forecasts are for touching clusters; for many other kinds a sketch is worse than cells. In 185
 # studies, factors of 3 to 5 had the smallest error, for delta > 0 and delta = 0.
 _CELLS_ADVANTAGE = 4.0
@@ -141,6 +144,8 @@ def choose_method(
         require_count("n_nonzero", n_nonzero)
         return Choice("pipeline", f"at most {n_nonzero} of the {dim} entries of a record are not 0")
     columns = "1 encoded column" if dim == 1 else f"{dim} encoded columns"
+    if n_clusters > MANY_CLUSTERS:
+        return Choice("pipeline", f"{n_clusters} clusters are many for a search in counts of cells")
     if dim <= CELL_COLUMNS:
         return Choice("cells", f"the table has {columns}, few enough for counts on a grid")
     if n_records is None and dim <= (FEW_COLUMNS if budget.delta > 0 else PURE_FEW_COLUMNS):

@@ -6,12 +6,14 @@ up in a log that others read. Errors here are rewritten so that they quote no re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError, RecordError
@@ -70,6 +72,9 @@ _SHARED = {
         What the fit cost, with its parts: one charge of (epsilon, delta) in all.
     model_ : ClusterModel
         The model, which can be saved.""",
+    "concerns": """concerns_ : tuple of str
+        Reasons to doubt the model, in words, which `fit` issues as warnings; empty if there are
+        none.""",
     "seen": """n_features_in_ : int
     feature_names_in_ : ndarray of str
         Defined when X has string column names.""",
@@ -224,6 +229,14 @@ class PrivateLearner(PrivateEstimator):
         self.receipt_: Receipt = released.receipt
         return released
 
+    def _keep(self, model: Any) -> Self:
+        """Keep the model of `fit`, and warn of its concerns; the last step of every fit."""
+        self.model_ = model
+        self._fitted_domain = self.domain
+        self.concerns_: tuple[str, ...] = model.concerns
+        warn_of(model.concerns)
+        return self
+
     def _run_facts(self) -> dict[str, Any]:
         """Return the options of a clustering run, besides domain and budget."""
         checked_missing(self.missing)
@@ -254,6 +267,10 @@ class PrivateLearner(PrivateEstimator):
             )
         return points[0]
 
+    def _blocks(self, X: Any) -> Iterable[npt.NDArray[Any]]:
+        """Yield the rows of X as `_completed` returns them, some at a time."""
+        yield self._completed(X)
+
     def _filled(self, table: Any) -> npt.NDArray[Any]:
         """Return a table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
         rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
@@ -277,6 +294,26 @@ class PredictsLabels:
     def fit_predict(self: Any, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """Fit on X, then predict its labels. Charges once; the labels are not private."""
         return np.asarray(self.fit(X).predict(X))
+
+
+class MeasuresDistances(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+):
+    """Distances of rows from the centers of `fit`."""
+
+    def transform(self: Any, X: Any) -> Floats:
+        """Return the distance of each row of X from each center, (n, n_clusters).
+
+        With a schema these are distances between encoded records. They are exact: as sensitive as
+        the rows of X themselves.
+        """
+        check_is_fitted(self, "model_")
+        return np.concatenate([cdist(block, self.model_.centers) for block in self._blocks(X)])
+
+    @property
+    def _n_features_out(self: Any) -> int:
+        return len(self.model_.centers)
 
 
 class ScoresRows:

@@ -13,7 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
 from privsketch.clustering.choose import Choice, Method, choose_method, cluster_with, method_names
-from privsketch.estimators.base import PredictsLabels, PrivateLearner, centers_of, documented
+from privsketch.estimators.base import (
+    MeasuresDistances,
+    PredictsLabels,
+    PrivateLearner,
+    centers_of,
+    documented,
+)
 from privsketch.estimators.validation import validated
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
@@ -94,7 +100,9 @@ class KMeansOptions:
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateKMeans(  # type: ignore[misc]
+    PredictsLabels, MeasuresDistances, ClusterMixin, PrivateLearner
+):
     """K-means with differential privacy for one record.
 
     Every fitted attribute is a function of what `fit` released and of public facts, so all
@@ -140,8 +148,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
     standard_errors_ : (n_clusters, n_features_in_) float64 or None
         Of the centers' coordinates; None for fits too large to tell, and for methods other
         than "sketch".
-    concerns_ : tuple of str
-        Reasons to doubt the clusters, in words; empty if there are none.
+    {concerns}
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
     width_ : float or None
@@ -204,16 +211,13 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
                 **own,
             )
             self.sketch_ = None
-        self.model_ = replace(model, columns=self._columns())
-        self._fitted_domain = self.domain
         self.receipt_ = model.receipt
         self.method_ = model.method
         self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights
         self.width_ = model.width
         self.standard_errors_ = model.standard_errors
-        self.concerns_ = model.concerns
-        return self
+        return self._keep(replace(model, columns=self._columns()))
 
     def _choice(
         self,
@@ -290,7 +294,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
         if points is not None:
             labels = self.model_.predict(np.where(points[1][:, np.newaxis], points[0], 0.0))
             return np.where(points[1], labels, -1)
-        return np.concatenate([self.model_.predict(block) for block in self._row_blocks(X)])
+        return np.concatenate([self.model_.predict(block) for block in self._blocks(X)])
 
     def score(self, X: Any, y: object = None) -> float:
         """Return minus the k-means cost of X: the sum of squared distances to nearest centers.
@@ -299,12 +303,12 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
         release without a charge: publish scores of other records only.
         """
         check_is_fitted(self, "model_")
-        is_plain = schema_of(self._fitted_domain) is None
-        blocks = self._row_blocks(X) if is_plain else [self._completed(X)]
-        return sum(self.model_.score(block) for block in blocks)
+        return sum(self.model_.score(block) for block in self._blocks(X))
 
-    def _row_blocks(self, X: Any) -> Iterator[npt.NDArray[Any]]:
-        """Yield the rows of a table without a schema, completed as in `fit`, some at a time."""
+    def _blocks(self, X: Any) -> Iterator[npt.NDArray[Any]]:
+        if schema_of(self._fitted_domain) is not None:
+            yield self._completed(X)
+            return
         table = validated(self, X, reset=False, sparse=True)
         if hasattr(table, "tocsr"):
             table = table.tocsr()

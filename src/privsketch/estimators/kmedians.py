@@ -10,12 +10,20 @@ from sklearn.base import ClusterMixin
 from privsketch._base.errors import require_count
 from privsketch.clustering.medians import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
-from privsketch.estimators.base import PredictsLabels, PrivateLearner, centers_of, documented
+from privsketch.estimators.base import (
+    MeasuresDistances,
+    PredictsLabels,
+    PrivateLearner,
+    centers_of,
+    documented,
+)
 
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKMedians(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateKMedians(  # type: ignore[misc]
+    PredictsLabels, MeasuresDistances, ClusterMixin, PrivateLearner
+):
     """K-medians with differential privacy for one record.
 
     Centers make the sum of distances small, not that of squared distances as in k-means: a few
@@ -44,6 +52,7 @@ class PrivateKMedians(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ig
     cluster_centers_ : (n_clusters, n_features_in_) float64
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
+    {concerns}
     {clusters}
     {seen}
 
@@ -87,12 +96,10 @@ class PrivateKMedians(PredictsLabels, ClusterMixin, PrivateLearner):  # type: ig
             names=self._columns(),
             **facts,
         )
-        self.model_ = replace(model, columns=self._columns())
-        self._fitted_domain = self.domain
         self.receipt_ = model.receipt
         self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights
-        return self
+        return self._keep(replace(model, columns=self._columns()))
 
     def score(self, X: Any, y: object = None) -> float:
         """Return minus the k-medians cost of X: the sum of distances to the nearest centers.

@@ -70,8 +70,7 @@ class PrivateGaussianMixture(
         In scikit-learn's shapes.
     standard_errors_ : (n_components, n_features_in_) float64
         Of the means.
-    concerns_ : tuple of str
-        Reasons to doubt the mixture, in words; empty if there are none.
+    {concerns}
     converged_ : bool
         Whether the mixture explains the sketch about as well as noise and sampling allow; rounds
         of EM cannot tell: False.
@@ -155,16 +154,13 @@ class PrivateGaussianMixture(
 
     def _with(self, model: GaussianMixtureModel) -> Self:
         """Set the fitted attributes that both methods have."""
-        self.model_ = model
-        self._fitted_domain = self.domain
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances
         self.standard_errors_ = model.standard_errors
-        self.concerns_ = model.concerns
         self.precisions_cholesky_ = _precisions_cholesky(model.covariances, self.covariance_type)
         self.converged_ = model.misfit is not None and model.misfit <= MISFIT
-        return self
+        return self._keep(model)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each component for each row of X, (n, n_components)."""

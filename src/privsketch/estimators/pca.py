@@ -79,8 +79,7 @@ class PrivatePCA(
     noise_variance_ : float
         Mean variance per direction of what the components leave.
     n_components_ : int
-    concerns_ : tuple of str
-        Reasons to doubt the components, in words; empty if there are none.
+    {concerns}
     receipt_ : Receipt
         What the fit cost: one charge of (epsilon, delta).
     sketch_ : Sketch
@@ -131,8 +130,6 @@ class PrivatePCA(
         )
         self._warn(domain, budget, self._public_records(table, domain))
         model = learn_pca(self._released(table, design), self.n_components)
-        self.model_ = model
-        self._fitted_domain = self.domain
         self.components_ = model.components
         self.explained_variance_ = model.explained_variance
         self.explained_variance_ratio_ = model.explained_variance_ratio
@@ -141,8 +138,7 @@ class PrivatePCA(
         self.mean_ = model.mean
         self.noise_variance_ = model.noise_variance
         self.n_components_ = model.n_components
-        self.concerns_ = model.concerns
-        return self
+        return self._keep(model)
 
     def _check_choices(self) -> None:
         """Check the parameters before a table is read."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
-from privsketch._base.errors import MissingError, ParameterError, RecordError
+from privsketch._base.errors import MissingError, ParameterError, RecordError, TableError
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.schema import Schema
 from privsketch.tables.memory import object_numbers
@@ -31,6 +31,7 @@ def seen(estimator: Any, X: Any, schema: Schema) -> None:
     if kind_of(X) == "spark":
         columns_on_spark(estimator, X)
         return
+    _require_frame(X, kind_of(X))
     failure = ""
     try:
         validate_data(estimator, X, reset=True, skip_check_array=True)
@@ -105,7 +106,8 @@ def validated(
             "everything else needs an array or a data frame that is here"
         )
     # Dates would be converted silently, and values under a mask would be read.
-    if reset and kind == "pandas" and X.ndim == 2:
+    _require_frame(X, kind)
+    if reset and kind == "pandas":
         _require_number_columns(X)
     kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
     if any(getattr(kind, "kind", "f") not in "fiubOc" for kind in kinds):
@@ -160,6 +162,12 @@ def _array_of(
     return array
 
 
+def _require_frame(X: Any, kind: Kind) -> None:
+    """Refuse a Series of pandas, which has rows and no columns."""
+    if kind == "pandas" and X.ndim == 1:
+        raise TableError("X: expected a table, got a Series, which is one column: use X.to_frame()")
+
+
 def _require_number_columns(frame: Any) -> None:
     """Refuse a frame with columns of text or dates, and suggest a schema."""
     for name, kind in zip(frame.columns, frame.dtypes, strict=True):
@@ -187,7 +195,7 @@ def _numbers_of_objects(X: Any, kind: Kind) -> Any:
     and a date would become a number.
     """
     if kind == "pandas":
-        kinds = X.dtypes if X.ndim == 2 else ()
+        kinds = X.dtypes
         indices = [index for index, kind in enumerate(kinds) if kind.kind == "O"]
         numbers = [
             _object_numbers(X.iloc[:, index].to_numpy(), _not_numeric(str(X.columns[index])))

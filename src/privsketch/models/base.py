@@ -14,6 +14,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.formats import (
     as_line,
+    count_text,
     document,
     document_content,
     read_file,
@@ -99,6 +100,22 @@ class Model:
     def describe(self) -> str:
         """Return the model as several lines of text."""
         return "\n".join([*self._opening_lines(), *self._result_lines(), *self.closing_lines()])
+
+    def __repr__(self) -> str:
+        """Return at most ten lines: what was learned, the first results, a concern and the cost."""
+        concerns = [f"careful     {text}" for text in self.concerns]
+        ending = [f"cost        {self.receipt.summary()}"]
+        if len(concerns) > 1:
+            ending = [f"            {count_text(len(concerns) - 1, 'more concern')}", *ending]
+        ending = concerns[:1] + ending
+        results = self._result_lines()
+        n_left = MAX_REPR_LINES - len(ending)
+        opening = self._opening_lines()[: max(2, n_left - len(results))]
+        n_left -= len(opening)
+        if len(results) > n_left:
+            rest = count_text(len(results) - n_left + 1, "more line")
+            results = [*results[: n_left - 1], f"            ... {rest}: print(model.describe())"]
+        return "\n".join([*opening, *results, *ending])
 
     def _html_table(self) -> str:
         """Return results as an HTML table for notebooks."""
@@ -237,6 +254,7 @@ def _texts(value: Any, rule: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+MAX_REPR_LINES = 10  # a glance at a prompt; `describe` has all
 SHOWN_COLUMNS = 8  # columns of nine characters or more that a terminal shows in one line
 MAX_LINE_LENGTH = 100  # characters of a line: code and terminals are rarely wider
 MAX_TABLE_LINES = 40  # lines of a transposed table: about a screen

@@ -104,7 +104,7 @@ class Density:
         return self.residual <= self.expected_residual + 4 * self.residual_spread
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterModel(Model):
     """Clusters, each around a center.
 

@@ -37,7 +37,7 @@ from privsketch.models.drawing.components import draw_variances, plot_loadings, 
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PCAModel(Model):
     """Principal components learned from a sketch.
 

@@ -36,7 +36,7 @@ _MAX_REDRAWS = 30  # of records out of bounds: 1e-9 of those with an even chance
 _ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GaussianMixtureModel(Model):
     """A Gaussian mixture learned from a sketch, or by noisy rounds of EM.
 

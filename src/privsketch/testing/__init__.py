@@ -3,10 +3,12 @@
 `replaced_noise` and `without_noise` change the noise inside a with block. `questions` and `replay`
 show what a mechanism asks of the noise, and `neighbouring_tables` yields tables that differ by one
 record. `check_engine`, `check_feature_map`, `check_method` and `check_decoder` check parts of other
-packages with these tools. Receipts of releases that are made with them say INSECURE.
+packages with these tools. `expected_failed_checks` names the checks of scikit-learn that our
+estimators must fail. Receipts of releases that are made with them say INSECURE.
 """
 
 from privsketch.testing.checks import check_decoder, check_engine, check_feature_map, check_method
+from privsketch.testing.contract import expected_failed_checks
 from privsketch.testing.tape import (
     Question,
     Replayed,
@@ -29,6 +31,7 @@ __all__ = [
     "check_feature_map",
     "check_method",
     "exact_answer",
+    "expected_failed_checks",
     "moved",
     "neighbouring_tables",
     "questions",

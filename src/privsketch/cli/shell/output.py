@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privsketch._base.formats import count_text as count_text
 from privsketch.cli.shell import answer
 
 if TYPE_CHECKING:
@@ -140,13 +141,6 @@ def _remove_signature(output: Path) -> None:
         raise AccessError(
             f"{signature_path(output)}: {error.strerror or 'cannot be removed'}"
         ) from None
-
-
-def count_text(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {plural or (f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s')}"
 
 
 def say_written(output: Path) -> None:

@@ -104,8 +104,10 @@ def _tree_estimate(
 def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
     """Return -log of the chances that noise makes such differences; 0 for a single box."""
     tiny = np.finfo(float).tiny
-    gaussian = detail**2 / np.maximum(2 * spread, tiny)
-    return np.asarray(np.minimum(gaussian, np.abs(detail) / np.sqrt(np.maximum(scale, tiny))))
+    with np.errstate(over="ignore"):  # without noise no chance is too small to be infinite
+        gaussian = detail**2 / np.maximum(2 * spread, tiny)
+        laplace = np.abs(detail) / np.sqrt(np.maximum(scale, tiny))
+    return np.asarray(np.minimum(gaussian, laplace))
 
 
 def _threshold(log_chances: Floats, false_share: float) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privsketch import __version__
+from privsketch._base.formats import count_text as count_text
 from privsketch.facts.budget import number_text
 from privsketch.models.drawing import axes
 from privsketch.sketching.sketch import Sketch
@@ -129,11 +130,6 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
     for color, variable in _CSS_VARIABLES.items():
         svg = svg.replace(color, variable)
     return Markup(svg)  # noqa: S704 (matplotlib escapes the text of figures)
-
-
-def count_text(count: int, noun: str) -> str:
-    """Return a count with its noun: "1 cluster", "2 clusters"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
