@@ -285,8 +285,8 @@ def test_a_sketch_goes_with_models_of_sketches_only(make_design):
     released = ps.sketch(np.zeros((100, 3)), make_design(), source="north")
     with pytest.raises(ps.PrivsketchError, match="not learned from a sketch"):
         report_page(some_model(), released)
-    with pytest.raises(ps.PrivsketchError, match="give the sketch"):
-        report_page(ps.learn_kmeans(released, 1, n_init=1))
+    page = report_page(ps.learn_kmeans(released, 1, n_init=1))
+    assert "The sketch was not at hand" in page
 
 
 @pytest.mark.slow

@@ -229,12 +229,11 @@ class PrivateLearner(PrivateEstimator):
         self.receipt_: Receipt = released.receipt
         return released
 
-    def _keep(self, model: Any) -> Self:
-        """Keep the model of `fit`, and warn of its concerns; the last step of every fit."""
-        self.model_ = model
+    def _finished(self, concerns: tuple[str, ...]) -> Self:
+        """Keep the concerns of the model, and warn of them; the last step of every fit."""
         self._fitted_domain = self.domain
-        self.concerns_: tuple[str, ...] = model.concerns
-        warn_of(model.concerns)
+        self.concerns_ = concerns
+        warn_of(concerns)
         return self
 
     def _run_facts(self) -> dict[str, Any]:
@@ -296,10 +295,7 @@ class PredictsLabels:
         return np.asarray(self.fit(X).predict(X))
 
 
-class MeasuresDistances(
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-):
+class MeasuresDistances(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """Distances of rows from the centers of `fit`."""
 
     def transform(self: Any, X: Any) -> Floats:

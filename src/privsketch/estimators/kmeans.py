@@ -100,8 +100,11 @@ class KMeansOptions:
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKMeans(  # type: ignore[misc]
-    PredictsLabels, MeasuresDistances, ClusterMixin, PrivateLearner
+class PrivateKMeans(
+    PredictsLabels,
+    MeasuresDistances,
+    ClusterMixin,  # type: ignore[misc]
+    PrivateLearner,
 ):
     """K-means with differential privacy for one record.
 
@@ -217,7 +220,8 @@ class PrivateKMeans(  # type: ignore[misc]
         self.weights_ = model.weights
         self.width_ = model.width
         self.standard_errors_ = model.standard_errors
-        return self._keep(replace(model, columns=self._columns()))
+        self.model_ = replace(model, columns=self._columns())
+        return self._finished(model.concerns)
 
     def _choice(
         self,

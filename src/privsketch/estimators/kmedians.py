@@ -21,8 +21,11 @@ from privsketch.estimators.base import (
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKMedians(  # type: ignore[misc]
-    PredictsLabels, MeasuresDistances, ClusterMixin, PrivateLearner
+class PrivateKMedians(
+    PredictsLabels,
+    MeasuresDistances,
+    ClusterMixin,  # type: ignore[misc]
+    PrivateLearner,
 ):
     """K-medians with differential privacy for one record.
 
@@ -99,7 +102,8 @@ class PrivateKMedians(  # type: ignore[misc]
         self.receipt_ = model.receipt
         self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights
-        return self._keep(replace(model, columns=self._columns()))
+        self.model_ = replace(model, columns=self._columns())
+        return self._finished(model.concerns)
 
     def score(self, X: Any, y: object = None) -> float:
         """Return minus the k-medians cost of X: the sum of distances to the nearest centers.

@@ -160,7 +160,8 @@ class PrivateGaussianMixture(
         self.standard_errors_ = model.standard_errors
         self.precisions_cholesky_ = _precisions_cholesky(model.covariances, self.covariance_type)
         self.converged_ = model.misfit is not None and model.misfit <= MISFIT
-        return self._keep(model)
+        self.model_ = model
+        return self._finished(model.concerns)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each component for each row of X, (n, n_components)."""

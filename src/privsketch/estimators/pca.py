@@ -138,7 +138,8 @@ class PrivatePCA(
         self.mean_ = model.mean
         self.noise_variance_ = model.noise_variance
         self.n_components_ = model.n_components
-        return self._keep(model)
+        self.model_ = model
+        return self._finished(model.concerns)
 
     def _check_choices(self) -> None:
         """Check the parameters before a table is read."""

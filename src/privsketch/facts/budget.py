@@ -13,7 +13,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Literal
 
-from privsketch._base.errors import BudgetError, ParameterError, ParameterTypeError, require_count
+from privsketch._base.errors import BudgetError, ParameterError, require_count
 
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
@@ -118,9 +118,13 @@ def round_up(value: Fraction) -> float:
     return number
 
 
+class NumberTypeError(ParameterError, TypeError):
+    """A number was given as text."""
+
+
 def _as_float(name: str, value: object) -> float:
     if isinstance(value, str | bytes):
-        raise ParameterTypeError(name, value, "expected a number, not text")
+        raise NumberTypeError(name, value, "expected a number, not text")
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:

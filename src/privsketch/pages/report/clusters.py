@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
+from privsketch.facts.domain import Domain
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.models.base import diagonal_matrices
 from privsketch.models.clusters import ClusterModel, CostRatio
@@ -24,7 +25,14 @@ from privsketch.models.drawing.centers import axis_columns, draw_pair, label_axi
 from privsketch.models.drawing.moments import draw_moduli
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.pages.report.fields import parts_of
-from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
+from privsketch.pages.report.rendering import (
+    Content,
+    Plots,
+    model_domain,
+    record_card,
+    require_own_sketch,
+    svg_of,
+)
 from privsketch.pages.report.tables import tables_of
 from privsketch.sketching.sketch import Sketch
 
@@ -36,27 +44,27 @@ MAX_PAIR_COLUMNS = 4  # columns drawn in pairs: six pairs are two rows of three 
 
 
 def cluster_content(
-    model: ClusterModel | GaussianMixtureModel, sketch: Sketch, *, with_plots: bool
+    model: ClusterModel | GaussianMixtureModel, sketch: Sketch | None, *, with_plots: bool
 ) -> Content:
     """Return the parts of the page about clusters or components that explain a sketch."""
     picture = picture_of(model)
-    if model.design_fingerprint != sketch.design.fingerprint:
-        raise ParameterError("report: the model was learned from a sketch of another design")
+    require_own_sketch(model, sketch)
+    domain = model_domain(model, sketch)
     return Content(
         template="clusters.html",
         title=_TITLES[picture.noun],
         cards=[
             (f"{picture.size}", picture.noun if picture.size == 1 else f"{picture.noun}s"),
-            record_card(model.n_records, sketch),
+            record_card(model, sketch),
             _quality_card(picture),
         ],
         remark=_remark(picture),
         public_fact="where the clusters lie",
         values={
-            "tables": tables_of(parts_of(model, sketch.design.domain)),
-            "plots": _center_plots(picture, sketch) if with_plots else [],
+            "tables": tables_of(parts_of(model, domain)),
+            "plots": _center_plots(picture, domain) if with_plots else [],
             "misfit": picture.misfit,
-            "fit": _fit_plots(picture, sketch) if with_plots else None,
+            "fit": _fit_plots(picture, sketch) if with_plots and sketch is not None else None,
         },
     )
 
@@ -298,11 +306,15 @@ def _residual_plot(residuals: npt.NDArray[np.complex128]) -> Markup:
     return svg_of(figure, "rest", "Residuals of the model and the expected noise")
 
 
-def _center_plots(picture: Picture, sketch: Sketch) -> list[Plots]:
+def _center_plots(picture: Picture, domain: Domain | None) -> list[Plots]:
     """Draw the centers; with a schema, only numbers and dates have an axis."""
-    domain = sketch.design.domain
-    low = domain.center_vector - domain.half_widths
-    high = domain.center_vector + domain.half_widths
+    if domain is None:
+        margin = 4 * picture.axis_widths  # of a Gaussian next to nothing is further out
+        low = (picture.centers - margin).min(axis=0)
+        high = (picture.centers + margin).max(axis=0)
+    else:
+        low = domain.center_vector - domain.half_widths
+        high = domain.center_vector + domain.half_widths
     n_drawn = len(axis_columns(picture.model))
     if picture.model.dim == 1 and n_drawn == 1:
         return [Plots("Centers and density", (_line_plot(picture, low, high),))]

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import field_columns, field_values
 from privsketch.models.components import PCAModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.components import variances_size
 from privsketch.pages.report.fields import MAX_REPORT_ROWS, Cell, bounds_words, field_text
-from privsketch.pages.report.rendering import Content, Plots, record_card, svg_of
+from privsketch.pages.report.rendering import (
+    Content,
+    Plots,
+    record_card,
+    require_own_sketch,
+    svg_of,
+)
 from privsketch.pages.report.tables import Head, Table, tone_table
 from privsketch.sketching.sketch import Sketch
 
 
-def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:
+def pca_content(model: PCAModel, sketch: Sketch | None, *, with_plots: bool) -> Content:
     """Return the parts of the page that are about principal components."""
-    if model.design_fingerprint != sketch.design.fingerprint:
-        raise ParameterError("report: the model was learned from a sketch of another design")
+    require_own_sketch(model, sketch)
     share = float(model.explained_variance_ratio.sum())
     about = "the noisy mean" if model.centered else "the center of the domain"
-    records = record_card(model.n_records, sketch)
-    if sketch.exact_count is None:
+    records = record_card(model, sketch)
+    if sketch is not None and sketch.exact_count is None:
         origin = "planned" if sketch.n_records is None else "noisy"
         records = (records[0], f"records ({origin})")
     loadings, n_hidden = _loading_table(model)

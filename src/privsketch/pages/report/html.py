@@ -35,7 +35,7 @@ Model = ClusterModel | GaussianMixtureModel | PCAModel
 
 
 def report(
-    model: Model, path: str | os.PathLike[str], *, sketch: Sketch | None = None
+    model: Any, path: str | os.PathLike[str], *, sketch: Sketch | None = None
 ) -> str | os.PathLike[str]:
     """Write the report of a model to one HTML file. Charges nothing.
 
@@ -44,11 +44,13 @@ def report(
 
     Parameters
     ----------
-    model : ClusterModel, GaussianMixtureModel or PCAModel
+    model : ClusterModel, GaussianMixtureModel, PCAModel or fitted estimator
     path : str or path
         File to write; an existing file is replaced.
     sketch : Sketch, optional
-        The sketch that the model was learned from. Some models are learned without a sketch.
+        The sketch that the model was learned from. With it the page also shows how well the model
+        fits the released numbers, and what participants of a shared total risk. A fitted estimator
+        has it.
 
     Returns
     -------
@@ -62,11 +64,14 @@ def report(
     >>> fit = ps.PrivateKMeans(4, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1, dim=2),
     ...                        random_state=0).fit(records)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = ps.report(fit.model_, pathlib.Path(folder) / "report.html")
+    ...     page = ps.report(fit, pathlib.Path(folder) / "report.html")
     ...     print(page.name, "What it cost" in page.read_text(encoding="utf-8"))
     report.html True
     """
-    save_report(model, sketch, path)
+    learned = getattr(model, "model_", model)
+    if not isinstance(learned, Model):
+        raise ParameterError("model", model, "expected a model or a fitted estimator")
+    save_report(learned, getattr(model, "sketch_", None) if sketch is None else sketch, path)
     return path
 
 
@@ -88,9 +93,10 @@ def report_page(
     title: str | None = None,
     day: date | None = None,
 ) -> str:
-    """Return the report as HTML text; `sketch` is None if the model was learned without one.
+    """Return the report as HTML text; `sketch` is that of the model, if it is at hand.
 
-    `day` is the date of the page, today by default.
+    Without it, the page of a model of a sketch does not show how well that fits. `day` is the date
+    of the page, today by default.
     """
     with_plots = find_spec("matplotlib") is not None
     if isinstance(model, ClusterModel) and model.density is None:
@@ -99,8 +105,11 @@ def report_page(
         content = center_content(model, with_plots=with_plots)
         values = _center_values(model, content)
     else:
-        if sketch is None:
-            raise _no_sketch(model)
+        if isinstance(model, GaussianMixtureModel) and model.residual is None:
+            raise ParameterError(
+                "report: expected a mixture of a sketch; method 'em' made no sketch, and its model "
+                "has no report"
+            )
         if isinstance(model, PCAModel):
             content = pca_content(model, sketch, with_plots=with_plots)
         else:
@@ -127,24 +136,35 @@ def report_page(
     )
 
 
-def _no_sketch(model: Model) -> ParameterError:
-    if isinstance(model, GaussianMixtureModel) and model.residual is None:
-        return ParameterError(
-            "report: expected a mixture of a sketch; method 'em' made no sketch, and its model has "
-            "no report"
-        )
-    return ParameterError("report: give the sketch that the model was learned from")
-
-
-def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, Any]:
-    """Return the page's values that follow from the sketch."""
-    design, receipt = sketch.design, model.receipt
-    count = len(sketch.ids)
+def _sketch_values(model: Model, sketch: Sketch | None, content: Content) -> dict[str, Any]:
+    """Return the page's values about the sketch that a model was learned from."""
+    values: dict[str, Any] = {
+        "origin": "Learned from a differentially private sketch.",
+        "cards": [*content.cards[:2], _budget_card(model), content.cards[2]],
+        "statement": (
+            "the model and the sketch",
+            "Learning more from the same sketch costs nothing; another sketch of the same records "
+            "adds to the cost.",
+            f"{content.public_fact}; {several_records(model.receipt)}"
+            "and everything stated as public in the design",
+        ),
+        "steps": None,
+        "totals": [],
+        "delta": 0.0,
+        "facts": "The sketch was not at hand. A page that is made with it also shows the design, "
+        "how\nwell the model fits the released numbers, and what participants of a shared total "
+        "risk.",
+        "design_id": "",
+        "maker": f"design {model.design_fingerprint[:16]}",
+    }
+    if sketch is None:
+        return values
+    design, count = sketch.design, len(sketch.ids)
     if sketch.shared:
         sketches = "holders in the total, with shared noise"
     else:
         sketches = "sketch" if count == 1 else "sketches added up"
-    return {
+    return values | {
         "origin": "Learned from a differentially private sketch of "
         f"{len(sketch.values):,} integers.",
         "cards": [
@@ -153,19 +173,10 @@ def _sketch_values(model: Model, sketch: Sketch, content: Content) -> dict[str, 
             _budget_card(model),
             content.cards[2],
         ],
-        "statement": (
-            "the model and the sketch",
-            "Learning more from the same sketch costs nothing; another sketch of the same records "
-            "adds to the cost.",
-            f"{content.public_fact}; {several_records(receipt)}"
-            "and everything stated as public in the design",
-        ),
-        "steps": None,
         "totals": risks_of(sketch),
         "delta": design.budget.delta,
         "facts": design.describe(),
         "design_id": design.fingerprint[:16],
-        "maker": f"design {design.fingerprint[:16]}",
     }
 
 

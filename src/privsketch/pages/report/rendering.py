@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privsketch import __version__
+from privsketch._base.errors import ParameterError
 from privsketch._base.formats import count_text as count_text
 from privsketch.facts.budget import number_text
+from privsketch.facts.domain import Domain
 from privsketch.models.drawing import axes
 from privsketch.sketching.sketch import Sketch
 
@@ -132,8 +134,21 @@ def svg_of(figure: Any, name: str, title: str) -> Markup:
     return Markup(svg)  # noqa: S704 (matplotlib escapes the text of figures)
 
 
-def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
+def require_own_sketch(model: Any, sketch: Sketch | None) -> None:
+    """Refuse a sketch of another design than that of the model."""
+    if sketch is not None and model.design_fingerprint != sketch.design.fingerprint:
+        raise ParameterError("report: the model was learned from a sketch of another design")
+
+
+def model_domain(model: Any, sketch: Sketch | None) -> Domain | None:
+    """Return the domain of the records that a model was learned from; None if unknown."""
+    if sketch is not None:
+        return sketch.design.domain
+    return getattr(model, "domain", None) if model.schema is None else model.schema.box
+
+
+def record_card(model: Any, sketch: Sketch | None) -> tuple[str, str]:
     """Return the number of records, and whether it is public or estimated."""
-    if sketch.exact_count is not None:
+    if sketch is not None and sketch.exact_count is not None:
         return f"{sketch.exact_count:,}", "records (public)"
-    return f"{n_records:,.0f}", "records (estimated)"
+    return f"{model.n_records:,.0f}", "records (estimated)"
