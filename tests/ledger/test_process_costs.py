@@ -1,5 +1,7 @@
-"""Estimators that fit again on the same records say so once, with the total."""
+"""Estimators that fit again on the same records say so, and the total when the work is done."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -58,6 +60,35 @@ def test_a_search_says_it_once(folds):
     (words,) = told(lambda: search.fit(X))
     assert "2 times" in words
     assert np.isfinite(search.best_score_)
+
+
+def test_a_search_says_its_total_at_the_end():
+    """Six fits of two thirds of the records, and one of all."""
+    X, costs = records(5), seams.get("entry.PROCESS_COSTS")
+    search = GridSearchCV(estimator(method="sketch"), {"n_clusters": [2, 3]}, cv=KFold(3))
+    told(lambda: search.fit(X))
+    (words,) = costs.totals()
+    assert "7 times" in words
+    assert "epsilon = 3.5, delta = 7e-06." in words
+    assert costs.totals() == []  # nothing was added since
+
+
+def test_the_total_is_printed_when_the_process_ends():
+    script = (
+        "import numpy as np, privsketch as ps\n"
+        "X = np.zeros((100, 1))\n"
+        "for _ in range(3):\n"
+        "    ps.PrivateKMeans(1, epsilon=0.5, delta=0, domain=ps.Box(-1, 1), method='lloyd',\n"
+        "                     n_records=100).fit(X)\n"
+        "print('done')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout == "done\n"
+    first, last = done.stderr.index("2 times"), done.stderr.index("3 times")
+    assert first < last
+    assert "epsilon = 1.5, delta = 0" in done.stderr
 
 
 def test_a_pipeline_and_halves():

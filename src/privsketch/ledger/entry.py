@@ -15,14 +15,17 @@ by marks under a key of its own.
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
+from weakref import WeakMethod
 
 from privsketch._base.errors import (
     BudgetError,
@@ -368,7 +371,9 @@ class ProcessCosts:
 
     def __init__(self) -> None:
         self._fits: list[_Fit] = []
-        self._warned: set[tuple[bytes, str]] = set()
+        # For each kind of table: fits that were said, and all fits that repeat its records.
+        self._said: dict[tuple[bytes, str], int] = {}
+        self._repeats: dict[tuple[bytes, str], list[Receipt]] = {}
         self._lock = Lock()
 
     def count(self, marks: Marks, receipt: Receipt) -> list[str]:
@@ -377,20 +382,60 @@ class ProcessCosts:
         with self._lock:
             earlier = [old for old in self._fits if _is_repeat(old, fit)]
             self._fits = [*self._fits[-_MAX_FITS:], fit]
-            # Once for a table: folds of a search may share no records.
-            if not earlier or kind in self._warned:
+            if not earlier:
                 return []
-            self._warned.add(kind)
-        costs = [old.receipt for old in (*earlier, fit)]
-        cost = cost_text(
-            exact_sum([old.epsilon for old in costs]), exact_sum([old.delta for old in costs])
-        )
+            receipts = [old.receipt for old in (*earlier, fit)]
+            # Folds of a search may share no records with each other, but with an earlier fit.
+            if len(receipts) > len(self._repeats.get(kind, ())):
+                self._repeats[kind] = receipts
+            if kind in self._said:
+                return []
+            self._said[kind] = len(receipts)
+            if len(self._said) == 1:
+                _call_at_the_end(WeakMethod(self._warn_of_totals))
         return [
-            f"this process has released these records, or part of them, {len(costs)} times: every "
-            f"fit is a release, those of searches, clones and pipelines too. Together they cost "
-            f"{cost} so far, and each further one adds its own; a ledger (`ledger=`) adds up and "
-            "keeps to a limit. (shown once per process)".replace("`", "")
+            f"{_repeats_text(receipts)} so far, and each further one adds its own; a ledger "
+            "(ledger=) adds up and keeps to a limit. (shown now and when the work is done)"
         ]
+
+    def totals(self) -> list[str]:
+        """Return the total of every table whose total has grown since it was said."""
+        with self._lock:
+            grown = {
+                kind: receipts
+                for kind, receipts in self._repeats.items()
+                if len(receipts) > self._said.get(kind, 0)
+            }
+            self._said.update({kind: len(receipts) for kind, receipts in grown.items()})
+        return [f"{_repeats_text(receipts)}." for receipts in grown.values()]
+
+    def _warn_of_totals(self) -> None:
+        warn_of(self.totals())
+
+
+def _repeats_text(receipts: Sequence[Receipt]) -> str:
+    """Describe releases of the same records and their cost."""
+    epsilon, delta = ([getattr(each, name) for each in receipts] for name in ("epsilon", "delta"))
+    return (
+        f"this process has released these records, or part of them, {len(receipts)} times: every "
+        "fit is a release, those of searches, clones and pipelines too. Together they cost "
+        f"{cost_text(exact_sum(epsilon), exact_sum(delta))}"
+    )
+
+
+def _call_at_the_end(reference: WeakMethod[Callable[[], None]]) -> None:
+    """Call a method when this process ends, and in a notebook after every cell."""
+    process = os.getpid()
+
+    def call(*_: Any) -> None:
+        method = reference()
+        if method is not None and os.getpid() == process:  # not in a fork
+            method()
+
+    atexit.register(call)
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        shell.events.register("post_run_cell", call)
 
 
 def _is_repeat(old: _Fit, new: _Fit) -> bool:
