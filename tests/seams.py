@@ -96,6 +96,8 @@ SEAMS = {
     "accounting.Limit.allows": "privsketch.ledger.accounting:Limit.allows",
     "book.Ledger.check": "privsketch.ledger.book:Ledger.check",
     "entry.PROCESS_COSTS": "privsketch.ledger.entry:PROCESS_COSTS",
+    "contents.DataSet.over": "privsketch.ledger.contents:DataSet.over",
+    "store.now": "privsketch.ledger.store:now",
     "store.BUSY_SECONDS": "privsketch.ledger.store:BUSY_SECONDS",
     "clusters.ClusterModel.save": "privsketch.models.clusters:ClusterModel.save",
     "account.Account.laplace": "privsketch.noise.account:Account.laplace",

@@ -32,6 +32,7 @@ BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
+PERIOD = ["--period", "year", "--period-epsilon", 0.5]
 EXAMPLES = {
     "demo": [["--records", 100, "-o", "demo"]],
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
@@ -67,12 +68,16 @@ EXAMPLES = {
         ["table.parquet", "--schema", "schema.json", "-k", 2, *COST, "-o", "units.json"],
     ],
     "ledger create": [["new.ledger"], ["zcdp.ledger", "--accounting", "zcdp"]],
-    "ledger add": [["my.ledger", "other", "--epsilon", 1, "--delta", 0]],
+    "ledger add": [
+        ["my.ledger", "other", "--epsilon", 1, "--delta", 0],
+        ["my.ledger", "yearly", "--epsilon", 1, "--delta", 0, *PERIOD],
+    ],
     "ledger show": [
         ["my.ledger"],
         ["my.ledger", "visits", "--entries", "--report", "spending.html"],
         ["rho.ledger", "--entries"],
     ],
+    "ledger approval": [["my.ledger", "visits", "--design", "study.json", "-o", "sheet.html"]],
     "ledger check": [["my.ledger"], ["rho.ledger", "--head", "@head"]],
     "ledger export": [["my.ledger"], ["rho.ledger", "-o", "export.json"]],
     "key make": [["new.key", "--no-passphrase"]],

@@ -1,6 +1,7 @@
 """Ledgers from the shell: create, add, show, check, export."""
 
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from privsketch import Ledger
+from privsketch import Box, Budget, Design, Ledger
 from privsketch.cli import chart
 from privsketch.ledger import Cost, SpendingStep
 from tests import answers
@@ -55,7 +56,9 @@ def test_long_limits_fit_a_terminal(tmp_path):
     assert max(len(line) for line in said[1:]) <= 80
 
 
-@pytest.mark.parametrize("command", [[], ["create"], ["add"], ["show"], ["check"], ["export"]])
+@pytest.mark.parametrize(
+    "command", [[], ["create"], ["add"], ["show"], ["approval"], ["check"], ["export"]]
+)
 def test_pages_of_help_fit_a_terminal_and_cut_no_sentence(command):
     lines = succeeded("ledger", *command, "--help").stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -65,7 +68,7 @@ def test_pages_of_help_fit_a_terminal_and_cut_no_sentence(command):
 def test_commands_are_listed_in_the_order_of_their_use():
     said = succeeded("ledger", "--help").stdout
     listed = [line.split()[0] for line in said.partition("Commands:\n")[2].splitlines()]
-    assert listed == ["create", "add", "show", "check", "export"]
+    assert listed == ["create", "add", "show", "approval", "check", "export"]
 
 
 def test_show_of_one_data_set_with_its_entries(path):
@@ -236,3 +239,33 @@ def test_almost_nothing_is_seen_and_almost_all_is_not_full(plain):
     assert "▇" in nearly[0]
     assert "█" not in nearly[0]
     assert all(len(line) <= 79 for line in little + nearly)
+
+
+def test_a_period_is_shown_and_refuses(path, monkeypatch):
+    stated = ["--epsilon", 3, "--delta", 0, "--period", "quarter", "--period-epsilon", 1]
+    said = succeeded("ledger", "add", path, "labs", *stated).stdout
+    assert "per quarter epsilon = 1, delta = 0" in said
+    Ledger(path).reserve("labs", Cost(0.75), what="a sketch")
+    said = succeeded("ledger", "show", path, "labs").stdout
+    assert "epsilon = 0.25, delta = 0 left of this quarter's limit" in " ".join(said.split())
+    page = path.parent / "page.html"
+    succeeded("ledger", "show", path, "--report", page)
+    assert "limit of each quarter" in page.read_text(encoding="utf-8")
+    assert "go together" in refused(path.parent, "ledger", "add", path, "more", *stated[:-2])
+
+
+@pytest.mark.parametrize(("epsilon", "allowed"), [(0.25, True), (0.5, False)])
+def test_the_sheet_for_approval_spends_nothing(path, tmp_path, epsilon, allowed):
+    budget = Budget(epsilon, 1e-7)
+    design, sheet = tmp_path / "study.json", tmp_path / "sheet.html"
+    Design.plan(n_components=2, domain=Box(-1, 1, dim=2), budget=budget, n_records=1000).save(
+        design
+    )
+    before = path.read_bytes()
+    succeeded("ledger", "approval", path, "visits", "--design", design, "-o", sheet)
+    page = sheet.read_text(encoding="utf-8")
+    assert path.read_bytes() == before
+    assert "2 clusters" in page
+    assert f"{math.exp(epsilon):.3g} times as likely" in page
+    assert ("The ledger will refuse this release" in page) is not allowed
+    assert ("epsilon = 0, delta = 8e-07" in page) is allowed

@@ -69,6 +69,23 @@ class LedgerRemainder(TypedDict):
     """Largest epsilon of a release without a rho; null for basic accounting."""
 
 
+class LedgerPeriod(TypedDict):
+    """A limit for each calendar year, quarter or month."""
+
+    every: Literal["year", "quarter", "month"]
+    """Part of the calendar, in UTC."""
+    epsilon: Fraction
+    """Largest epsilon within a period."""
+    delta: Fraction
+    """Largest delta within a period."""
+    rho: Fraction | None
+    """Largest sum of rho; null for basic accounting."""
+    spent: LedgerSums
+    """Sums over the entries of the present period."""
+    left: LedgerRemainder
+    """What the next release may cost in the present period."""
+
+
 class DataSet(TypedDict):
     """A data set of a ledger."""
 
@@ -98,6 +115,8 @@ class DataSet(TypedDict):
     """Number of releases that were refused because of what records say; they cost nothing."""
     max_refusals: Count
     """Largest number of such refusals."""
+    period: LedgerPeriod | None
+    """Limit for each part of the calendar; null without one."""
 
 
 class SpendingStep(TypedDict):
@@ -210,6 +229,17 @@ class LedgerShowAnswer(Answer, WrittenFacts, LedgerFacts):
     """The data sets."""
     entries: list[Entry] | None
     """Entries of these data sets, with --entries; else null."""
+
+
+class LedgerApprovalAnswer(Answer, WrittenFacts, LedgerFacts):
+    """A sheet on which somebody approves a release."""
+
+    data_set: str
+    """Name of the data set."""
+    allowed: bool
+    """Whether the limits allow the release."""
+    words: str
+    """What would be left, or why the release would be refused."""
 
 
 class LedgerCheckAnswer(CheckingAnswer, LedgerFacts):

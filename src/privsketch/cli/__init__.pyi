@@ -2,8 +2,8 @@
 from .cluster import methods_of as methods_of
 from .demo_steps import SCHEMA as SCHEMA
 from .demo_steps import write_tables as write_tables
-from .ledger import chart as chart
 from .shell.answer import plain as plain
+from .shell.chart import chart as chart
 from .shell.failure import EXIT_CODES as EXIT_CODES
 from .shell.signing import given_passphrase as given_passphrase
 from .shell.spending import Spending as Spending

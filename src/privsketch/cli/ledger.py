@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.chart import chart
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH, choice
 from privsketch.cli.shell.output import (
@@ -29,11 +28,9 @@ from privsketch.cli.shell.spending import echo_warnings
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import Ledger
-    from privsketch.ledger.contents import DataSet, Entry, SpendingStep
+    from privsketch.ledger.contents import DataSet, Entry
 
 _WIDTH = 79  # fits 80 columns
-_EIGHTHS = " ▁▂▃▄▅▆▇█"
-_MARGIN = 8  # columns for the axis of the chart
 
 
 @click.group(cls=Group)
@@ -103,6 +100,17 @@ def create(file: Path, accounting: str) -> None:
     show_default=True,
     help="Number of releases that may be refused because of what records say.",
 )
+@click.option(
+    "--period",
+    type=click.Choice(["year", "quarter", "month"]),
+    help="Part of the calendar with a limit of its own, --period-epsilon, beside the total one.",
+)
+@click.option(
+    "--period-epsilon",
+    type=float,
+    metavar="EPSILON",
+    help="Largest epsilon within a period; delta is the same share of the total limit.",
+)
 @click.option("--note", default="", help="A note for people.")
 @JSON
 def add(
@@ -114,12 +122,16 @@ def add(
     person: str | None,
     without_rho: float,
     max_refusals: int,
+    period: str | None,
+    period_epsilon: float | None,
     note: str,
 ) -> None:
     """Add a data set with its limit, which cannot be changed later.
 
     \b
     privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
+    privsketch ledger add budget.ledger labs --epsilon 3 --delta 1e-6 \\
+        --period year --period-epsilon 1
     privsketch ledger add budget.ledger stays --epsilon 1 --delta 0 --person id
     """
     book = _opened(file)
@@ -132,6 +144,8 @@ def add(
         without_rho=without_rho,
         max_refusals=max_refusals,
         note=note,
+        period=period,  # type: ignore[arg-type]
+        period_epsilon=period_epsilon,
     )
     (data_set,) = (item for item in book.datasets() if item.name == name)
     say("\n".join(_description(data_set)))
@@ -193,6 +207,40 @@ def show(
     say("            keep it elsewhere: it shows a missing line (ledger check --head)")
     if report is not None:
         say_written(report)
+
+
+@ledger.command()
+@click.argument("file", type=PATH)
+@click.argument("name")
+@click.option("--design", type=PATH, required=True, help="Design of the sketch that is asked for.")
+@click.option(
+    "-o", "--output", type=PATH, required=True, metavar="FILE", help="HTML file to write."
+)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@JSON
+def approval(file: Path, name: str, design: Path, output: Path, force: bool) -> None:
+    """Write a sheet on which somebody approves a release.
+
+    It says what would be released of the data set NAME, what that promises, and what would be left
+    of the limit. Nothing is spent.
+
+    \b
+    privsketch ledger approval budget.ledger visits --design study.json -o sheet.html
+    """
+    from privsketch._base.formats import write_file
+    from privsketch.cli.shell.signing import load_design
+    from privsketch.ledger.entry import cost_of_budget
+    from privsketch.pages.report.approval import approval_page
+
+    require_file(output, "the sheet is a page of its own")
+    require_available(output, force, "it would be replaced")
+    book, recipe = _opened(file), load_design(design)
+    quote = book.quote(name, cost_of_budget(recipe.budget))
+    page = approval_page(file.name, book.data_set(name), recipe, quote)
+    write(lambda path: write_file(path, page.encode()), output)
+    say(f"release     {quote.words}")
+    say_written(output)
+    answer(written=[output], ledger=file, data_set=name, allowed=quote.allowed, words=quote.words)
 
 
 @ledger.command()
@@ -329,6 +377,8 @@ def _description(data_set: DataSet) -> list[str]:
         f"protects    {data_set.unit.text}, neighbours {data_set.neighbours}",
         _line("limit", data_set.limit.text),
     ]
+    if data_set.period is not None:
+        lines.append(_line(f"per {data_set.period.every}", data_set.period.limit.text))
     return [*lines, f"note        {data_set.note}"] if data_set.note else lines
 
 
@@ -339,8 +389,10 @@ def _line(heading: str, text: str) -> str:
 def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
     """Describe what was spent on a data set, with a chart over time."""
     from privsketch.ledger.contents import spending
+    from privsketch.ledger.periods import pace
 
-    share = 100 * data_set.limit.used(data_set.spent)
+    used = data_set.limit.used(data_set.spent)
+    share = 100 * used
     lines = [
         _line("spent", data_set.limit.spent_text(data_set.spent)),
         _line("left", data_set.limit.left_text(data_set.spent)),
@@ -357,21 +409,18 @@ def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
             "count above, if everyone else in their studies colludes"
         )
         lines.insert(1, _line("alone", text))
+    if data_set.period is not None:
+        limit, within = data_set.period.limit, data_set.period_spent
+        text = f"{limit.spent_text(within)} spent; {limit.left_text(within)} left"
+        lines.append(_line("this period", f"{text} of this {data_set.period.every}'s limit"))
     steps = spending(data_set, entries)
     if not steps:
         return lines
     begin, now = datetime.fromisoformat(data_set.time), datetime.now(UTC)
-    plain = not _has_blocks()
-    return [*lines, *chart(steps, begin, max(now, steps[-1].time), width=_WIDTH, plain=plain)]
-
-
-def _has_blocks() -> bool:
-    """Return whether standard output can show the characters of the chart."""
-    try:
-        "▁█│".encode(getattr(sys.stdout, "encoding", None) or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
+    text = pace(used, (step.time for step in steps), now)
+    if text:
+        lines.append(_line("pace", text))
+    return [*lines, *chart(steps, begin, max(now, steps[-1].time), width=_WIDTH)]
 
 
 def _entry_line(entry: Entry, data_set: DataSet) -> str:
@@ -384,57 +433,3 @@ def _entry_line(entry: Entry, data_set: DataSet) -> str:
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def chart(
-    steps: Sequence[SpendingStep],
-    begin: datetime,
-    end: datetime,
-    *,
-    width: int = 79,
-    height: int = 6,
-    plain: bool = False,
-) -> list[str]:
-    """Draw the share of the limit that was spent, from `begin` to `end`, in characters.
-
-    `plain` is for terminals without block characters. Any spending is visible, and only a spent
-    limit fills the height.
-    """
-    n_columns = width - _MARGIN
-    shares = _shares(steps, begin, end, n_columns)
-    levels = [_level(share, 8 * height) for share in shares]
-    lines = []
-    for row in reversed(range(height)):
-        cells = (min(max(level - 8 * row, 0), 8) for level in levels)
-        drawn = "".join("# "[cell < 4] if plain else _EIGHTHS[cell] for cell in cells)
-        label = {height - 1: "100 %", 0: "0 %"}.get(row, "")
-        lines.append(f"{label:>6} {'|' if plain else '│'}{drawn}".rstrip())
-    if plain and any(shares):  # halves of a row are lost, but nothing looks unspent
-        low = lines[-1].ljust(width)
-        drawn = "".join("#" if share else " " for share in shares)
-        lines[-1] = (low[:_MARGIN] + drawn).rstrip()
-    from privsketch.ledger.contents import span_text
-
-    first, last = span_text(begin, end)
-    lines.append(f"{'':{_MARGIN}}{first}{last:>{n_columns - len(first)}}")
-    return lines
-
-
-def _shares(
-    steps: Sequence[SpendingStep], begin: datetime, end: datetime, n_columns: int
-) -> list[float]:
-    """Return the share that was spent by the end of each column's time."""
-    duration = max((end - begin).total_seconds(), 1.0)
-    shares = [0.0] * n_columns
-    for step in steps:
-        column = int((step.time - begin).total_seconds() / duration * n_columns)
-        first = min(max(column, 0), n_columns - 1)
-        shares[first:] = [step.used] * (n_columns - first)
-    return shares
-
-
-def _level(share: float, top: int) -> int:
-    """Return a height in eighths of rows: 0 only for nothing, `top` only for the whole limit."""
-    if share <= 0:
-        return 0
-    return top if share >= 1 else min(max(math.floor(share * top), 1), top - 1)

@@ -14,3 +14,5 @@ from .marks import MAX_MARKS as MAX_MARKS
 from .marks import Marks as Marks
 from .marks import compared as compared
 from .marks import recognised as recognised
+from .periods import Period as Period
+from .periods import pace as pace

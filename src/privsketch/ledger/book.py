@@ -42,6 +42,7 @@ from privsketch.ledger.contents import (
 )
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks, Match, matches_elsewhere, readable_marks, recognised
+from privsketch.ledger.periods import Every, stated_period
 
 MAX_DATA_SET_NAME = 200
 MAX_NOTE = 10_000
@@ -137,6 +138,8 @@ class Ledger:
         without_rho: float | Fraction = 0,
         max_refusals: int = MAX_REFUSALS,
         note: str = "",
+        period: Every | None = None,
+        period_epsilon: float | Fraction | None = None,
     ) -> None:
         """Add a data set with its limit, which cannot be changed later.
 
@@ -158,6 +161,10 @@ class Ledger:
             releases that no record can stop are allowed (docs/ledger.md).
         note : str
             A note for people.
+        period : {"year", "quarter", "month"}, optional
+            Part of the calendar, in UTC, with a limit of its own beside the total one.
+        period_epsilon : float or Fraction, optional
+            Largest cost within a period; its delta is the same share of the total limit.
         """
         limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)
@@ -167,13 +174,16 @@ class Ledger:
         if not _is_text(note) or len(note) > MAX_NOTE:
             raise ParameterError("note", note, f"expected a text of at most {MAX_NOTE} characters")
         unit = Unit(person)
-        content = {
+        each = stated_period(period, period_epsilon, limit)
+        content: dict[str, Any] = {
             "neighbours": neighbours,
             "person": unit.person,
             "without_rho": str(limit.without_rho),
             "max_refusals": require_not_negative("max_refusals", max_refusals),
             "note": note,
         }
+        if each is not None:
+            content["period"] = {"every": each.every, "epsilon": str(each.limit.epsilon)}
         with store.opened(self._path, write=True) as log:
             if any(True for _ in log.lines(name, kind="add")):
                 raise ParameterError(
@@ -226,10 +236,10 @@ class Ledger:
         except BudgetError as error:
             return Quote(False, _NOTHING, data_set.spent, data_set.left, f"refused: {error}")
         after = data_set.spent.plus(charged)
-        if not data_set.limit.allows(after):
+        if data_set.over(charged):
             words = f"refused: {refusal_text(data_set, cost, charged)}"
             return Quote(False, charged, after, data_set.left, words)
-        words = f"allowed; {data_set.limit.left_text(after)} would be left"
+        words = f"allowed; {data_set.left_text(charged)} would be left"
         return Quote(True, charged, after, data_set.left, words)
 
     def reserve(
@@ -280,7 +290,7 @@ class Ledger:
             data_set = self._data_set(log, name)
             try:
                 charged = charge(cost, data_set)
-                if not data_set.limit.allows(data_set.spent.plus(charged)):
+                if data_set.over(charged):
                     raise BudgetError(refusal_text(data_set, cost, charged))
             except BudgetError as error:
                 raise BudgetError(f"data set {name!r}: {error.text}; nothing was spent") from None
@@ -474,9 +484,10 @@ class Ledger:
         ]
 
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
-        amounts = log.amounts(line.data_set)
+        amounts, data_set = log.amounts(line.data_set), data_set_of(line, self._accounting)
         return replace(
-            data_set_of(line, self._accounting),
+            data_set,
+            period_spent=data_set.total_of_period(amounts, log.times(line.data_set)),
             spent=Total.of(amounts.values()),
             n_entries=len(amounts),
             n_open=len(amounts) - log.count(line.data_set, "commit"),

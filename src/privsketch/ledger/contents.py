@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
@@ -14,6 +14,7 @@ from privsketch.ledger import store
 from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
 from privsketch.ledger.cost import Cost, texts_of
 from privsketch.ledger.marks import Match
+from privsketch.ledger.periods import Period, period_from_json
 
 MAX_REFUSALS = 10  # default for a data set
 _MAX_NAMED = 3  # data sets with the same records that cautions name
@@ -44,6 +45,10 @@ class DataSet:
     n_refusals, max_refusals : int
         Number of releases that were refused because of what records say, and its largest value.
         A refusal costs nothing, but people who write schemas learn from it.
+    period : Period, optional
+        Limit for each calendar year, quarter or month.
+    period_spent : Total
+        Total of the entries that were reserved within the present one.
     """
 
     name: str
@@ -58,6 +63,34 @@ class DataSet:
     alone: Total = field(default=Total())
     n_refusals: int = 0
     max_refusals: int = MAX_REFUSALS
+    period: Period | None = None
+    period_spent: Total = field(default=Total())
+
+    def over(self, charged: Amount) -> str:
+        """Return which limit a charge would exceed: "limit", that of the period, or none: ""."""
+        if not self.limit.allows(self.spent.plus(charged)):
+            return "limit"
+        if self.period is None or self.period.limit.allows(self.period_spent.plus(charged)):
+            return ""
+        return f"limit of this {self.period.every}"
+
+    def total_of_period(
+        self, amounts: Mapping[str, Amount], times: Mapping[str, datetime]
+    ) -> Total:
+        """Return the total of the entries that were reserved within the present period."""
+        period = self.period
+        if period is None:
+            return Total()
+        start = period.start(datetime.fromisoformat(store.now()))
+        return Total.of(amounts[entry] for entry in amounts if period.start(times[entry]) == start)
+
+    def left_text(self, charged: Amount) -> str:
+        """Return what a charge would leave of the limits, in words."""
+        words = self.limit.left_text(self.spent.plus(charged))
+        if self.period is None:
+            return words
+        rest = self.period.limit.left_text(self.period_spent.plus(charged))
+        return f"{words}, and {rest} of this {self.period.every}'s limit,"
 
     @property
     def left(self) -> Left:
@@ -75,6 +108,13 @@ class DataSet:
             **_values(self, "n_entries", "n_open"),
             "alone": self.alone.to_json(),
             **_values(self, "n_refusals", "max_refusals"),
+            "period": None
+            if self.period is None
+            else {
+                **self.period.to_json(),
+                "spent": self.period_spent.to_json(),
+                "left": self.period.limit.left(self.period_spent).to_json(),
+            },
         }
 
 
@@ -190,6 +230,7 @@ def data_set_of(line: store.Line, accounting: Accounting) -> DataSet:
         content["note"],
         content["time"],
         max_refusals=max_refusals,
+        period=period_from_json(content.get("period"), limit),
     )
 
 
@@ -248,14 +289,16 @@ def total_alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
 
 
 def refusal_text(data_set: DataSet, cost: Cost, charged: Amount) -> str:
-    """Return why the limit of a data set refuses a release."""
+    """Return why a limit of a data set refuses a release."""
     words = f"the release costs {cost.text}"
-    limit = data_set.limit
+    name, limit, spent = data_set.over(charged), data_set.limit, data_set.spent
+    if name != "limit" and data_set.period is not None:
+        limit, spent = data_set.period.limit, data_set.period_spent
     if limit.accounting == "zcdp":
         words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
     if charged.epsilon != cost.epsilon:
         words += " (at least twice that under the data set's neighbours, replace)"
-    words += f"; left are {limit.left_text(data_set.spent)}, of the limit {limit.text}"
+    words += f"; left are {limit.left_text(spent)}, of the {name or 'limit'} {limit.text}"
     if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
         words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
     return words

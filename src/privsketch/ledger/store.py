@@ -189,6 +189,12 @@ class Log:
             amounts[entry] = amount_of(*amount)  # a commit follows its reservation, and replaces it
         return amounts
 
+    def times(self, data_set: str) -> dict[str, datetime]:
+        """Return when every entry of a data set was reserved."""
+        query = "SELECT entry, content FROM log WHERE data_set = ? AND kind = 'reserve'"
+        rows = self._connection.execute(query, (data_set,))
+        return {entry: datetime.fromisoformat(json.loads(text)["time"]) for entry, text in rows}
+
     def count(self, data_set: str, kind: str) -> int:
         """Return the number of lines of one kind of a data set."""
         query = "SELECT COUNT(*) FROM log WHERE data_set = ? AND kind = ?"

@@ -7,11 +7,14 @@ intact ledger it remains the hash of a line.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from privsketch._base.errors import PrivsketchError
 from privsketch.ledger.accounting import Amount, Total
 from privsketch.ledger.contents import DataSet, charge, data_set_of
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
+from privsketch.ledger.periods import Period
 from privsketch.ledger.store import MARKS_KEY_BYTES, Line, Log, amount_of, content_of
 
 
@@ -60,6 +63,7 @@ class _Replay:
         self._amounts: dict[str, dict[str, Amount]] = {}
         self._reserved: dict[str, Cost] = {}
         self._committed: set[str] = set()
+        self._periods: dict[tuple[str, datetime], list[str]] = {}  # entries of each period
 
     def faults(self, line: Line) -> list[str]:
         """Apply a line to the state, and return its faults."""
@@ -98,7 +102,19 @@ class _Replay:
         self.totals[line.data_set] = self.totals[line.data_set].plus(amount)
         if not data_set.limit.allows(self.totals[line.data_set]):
             faults.append(f"data set {line.data_set!r} is above its limit")
+        if data_set.period is not None:
+            faults += self._period_faults(line, data_set, data_set.period)
         return faults
+
+    def _period_faults(self, line: Line, data_set: DataSet, period: Period) -> list[str]:
+        """Return a fault if the releases of a period are above its limit at a reservation."""
+        entry, amounts = str(line.entry), self._amounts[line.data_set]
+        start = period.start(datetime.fromisoformat(content_of(line)["time"]))
+        entries = self._periods.setdefault((line.data_set, start), [])
+        entries.append(entry)
+        if period.limit.allows(Total.of(amounts[entry] for entry in entries)):
+            return []
+        return [f"data set {data_set.name!r} is above its limit of a {period.every}"]
 
     def _commit(self, line: Line) -> list[str]:
         entry = str(line.entry)

@@ -8,6 +8,7 @@ from typing import Any
 
 from privsketch.ledger.contents import DataSet, Entry, span_text, spending
 from privsketch.ledger.contents import SpendingStep as Step
+from privsketch.ledger.periods import pace
 from privsketch.pages.report.rendering import render
 
 _WIDTH, _HEIGHT = 760, 180  # of the picture, in pixels
@@ -43,10 +44,13 @@ def _section(data_set: DataSet, entries: Sequence[Entry], now: datetime) -> dict
         ("limit", limit.text),
         ("spent", limit.spent_text(data_set.spent)),
         ("left", limit.left_text(data_set.spent)),
+        *_period_facts(data_set),
         ("entries", f"{data_set.n_entries}{n_open}"),
         *([("note", data_set.note)] if data_set.note else []),
     ]
     steps = spending(data_set, entries)
+    text = pace(limit.used(data_set.spent), (step.time for step in steps), now)
+    facts += [("pace", text)] if text else []
     begin = datetime.fromisoformat(data_set.time)
     return {
         "name": data_set.name,
@@ -58,6 +62,15 @@ def _section(data_set: DataSet, entries: Sequence[Entry], now: datetime) -> dict
             if entry.data_set == data_set.name
         ],
     }
+
+
+def _period_facts(data_set: DataSet) -> list[tuple[str, str]]:
+    """Return the limit of a period, and what was spent and is left of the present one."""
+    period, spent = data_set.period, data_set.period_spent
+    if period is None:
+        return []
+    texts = f"{period.limit.spent_text(spent)} spent; {period.limit.left_text(spent)} left"
+    return [(f"limit of each {period.every}", period.limit.text), (f"this {period.every}", texts)]
 
 
 def _picture(steps: Sequence[Step], begin: datetime, end: datetime) -> dict[str, Any]:
