@@ -112,7 +112,7 @@ def test_periods_are_those_of_the_calendar(every, month):
     [
         ({"period": "year"}, "go together"),
         ({"period_epsilon": 1.0}, "go together"),
-        ({"period": "week", "period_epsilon": 1.0}, "'year', 'quarter' or 'month'"),
+        ({"period": "week", "period_epsilon": 1.0}, "'year', 'quarter', 'month'"),
         ({"period": "year", "period_epsilon": 4}, "not above the limit"),
         ({"period": "year", "period_epsilon": 0}, "above 0"),
     ],

@@ -212,7 +212,7 @@ def show(
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name")
-@click.option("--design", type=PATH, required=True, help="Design of the sketch that is asked for.")
+@click.option("--design", type=PATH, required=True, help="Design of the requested sketch.")
 @click.option(
     "-o", "--output", type=PATH, required=True, metavar="FILE", help="HTML file to write."
 )
@@ -225,7 +225,8 @@ def approval(file: Path, name: str, design: Path, output: Path, force: bool) -> 
     of the limit. Nothing is spent.
 
     \b
-    privsketch ledger approval budget.ledger visits --design study.json -o sheet.html
+    privsketch ledger approval budget.ledger visits \\
+        --design study.json -o sheet.html
     """
     from privsketch._base.formats import write_file
     from privsketch.cli.shell.signing import load_design
