@@ -33,7 +33,7 @@ from privsketch.facts.columns import Number
 from privsketch.facts.domain import Box
 from privsketch.facts.schema import Schema
 from privsketch.features.maps import feature_map
-from privsketch.learning.kmeans.learner import learn_kmeans
+from privsketch.learning.kmeans.learner import Decoder, find_decoder, learn_kmeans
 from privsketch.sketching.build import sketch
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
@@ -151,10 +151,15 @@ def check_method(name: str, **options: Any) -> None:
             _check_replay(fit, neighbours)
 
 
-def check_decoder(name: str, **options: Any) -> None:
-    """Check a registered decoder of k-means: centers, weights, files, and reproducible results.
+def check_decoder(decoder: str | Decoder, **options: Any) -> None:
+    """Check a decoder of k-means: centers, weights, files, and reproducible results.
 
-    Options are further parameters of `learn_kmeans`.
+    Parameters
+    ----------
+    decoder : str or callable
+        The registered name, or the function itself.
+    **options
+        Further parameters of `learn_kmeans`.
 
     Examples
     --------
@@ -164,9 +169,10 @@ def check_decoder(name: str, **options: Any) -> None:
     design = _design("add-remove")
     with without_noise():
         exact = sketch(_records(), design, source="a")
-    model = _check_centers(exact, {"decoder": name, **options})
+    model = _check_centers(exact, {"decoder": decoder, **options})
+    name = find_decoder(decoder)[1]
     require(model.decoder == name, "the model names another decoder")
-    second = _check_centers(exact, {"decoder": name, **options})
+    second = _check_centers(exact, {"decoder": decoder, **options})
     same = np.array_equal(model.centers, second.centers)
     require(same, "the same sketch and random_state give other centers")
 
