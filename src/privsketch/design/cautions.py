@@ -250,6 +250,8 @@ def _features(design: Design) -> str:
     start = f"{design.n_features} ({design.feature_map}), "
     if recipe.law in QUADRATIC_LAWS:
         return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
+    if recipe.own is not None:
+        return f"{start}frequencies of its own, which it stores"
     low, high = recipe.scales
     scale = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
     if recipe.tail is not None:

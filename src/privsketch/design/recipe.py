@@ -38,6 +38,7 @@ from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
 from privsketch.features.masks import Masks
+from privsketch.features.own import FrequencyLaw
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -130,7 +131,7 @@ class Design:
         feature_map: str | None = None,
         noise: str | None = None,
         masks: Masks | str | Mapping[str, Any] | None = None,
-        frequencies: str | None = None,
+        frequencies: str | npt.ArrayLike | FrequencyLaw | None = None,
         frequency_scale: float | tuple[float, float] | None = None,
         count: str | None = None,
         mean: str | None = None,
@@ -180,10 +181,13 @@ class Design:
             Secret subsampling of features or records: `Masks("uniform", kept=100)`, or
             "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves work
             where it leaves out blocks or records, but never noise. No masks if left out.
-        frequencies : str, optional
+        frequencies : str, array or callable, optional
             Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
             "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
-            quadratic features "orthobases" or "normal".
+            quadratic features "orthobases" or "normal". Other names are laws that packages
+            register. An array (n_features, dim), in radians per unit of a record, or a law
+            ``law(n_features, domain, rng)`` that returns one, is rounded and stored in the design.
+            It must not depend on records.
         frequency_scale : float or (float, float), optional
             Scale of the features in the records' units, between the width of clusters and the
             distance of neighbouring ones: one number for a single scale, two for a log-uniform
@@ -327,12 +331,13 @@ class Design:
         fields = require_fields(value, cls.__dataclass_fields__, what)
         columns, schema, cells = fields["columns"], fields["schema"], fields["cells"]
         with reading(what):
+            domain = domain_from_json(fields["domain"])
             design = cls(
                 **{
                     **fields,
-                    "domain": domain_from_json(fields["domain"]),
+                    "domain": domain,
                     "budget": _budget_from_json(fields["budget"], what),
-                    "frequencies": frequencies_from_json(fields["frequencies"]),
+                    "frequencies": frequencies_from_json(fields["frequencies"], domain),
                     "columns": None if columns is None else tuple(str(name) for name in columns),
                     "masks": None if fields["masks"] is None else Masks.parse(fields["masks"]),
                     "schema": None if schema is None else Schema.from_json(schema),

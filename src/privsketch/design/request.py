@@ -31,9 +31,16 @@ from privsketch.design.validity import TASKS, maps_for, require_sharing
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.features.frequencies import Frequencies, draw_frequencies, public_seed
+from privsketch.features.frequencies import (
+    LAWS,
+    Frequencies,
+    draw_frequencies,
+    public_seed,
+    store_frequencies,
+)
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
+from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -65,7 +72,10 @@ class Request:
     schema : Schema, optional
         The schema, if the domain was given as one.
     frequencies : str, optional
-        Name of the law; never None for Fourier and one-bit features.
+        Name of the law; never None for Fourier and one-bit features. The constructor accepts
+        frequencies of one's own too, which are then `own`.
+    own : array or callable, optional
+        Frequencies of one's own: an array, or a law that returns one.
     frequency_scale : (float, float), optional
         Ends of the range of scales; None if the planner chooses them.
     is_map_open : bool
@@ -89,7 +99,7 @@ class Request:
     feature_map: str | None = None
     noise: NoiseKind | None = None
     masks: Masks | None = None
-    frequencies: str | None = None
+    frequencies: Any = None
     frequency_scale: tuple[float, float] | None = None
     count: CountMode | None = None
     mean: str | None = None
@@ -100,6 +110,7 @@ class Request:
     schema: Schema | None = field(init=False)
     is_map_open: bool = field(init=False)
     noise_ratio: float = field(init=False, default=1.0)
+    own: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         settle = partial(object.__setattr__, self)
@@ -163,7 +174,37 @@ class Request:
             require_gaussian_delta(self.budget.delta)
             settle("noise", self.noise or "gaussian")
 
+    def _settle_own(self, settle: Any) -> None:
+        """Settle frequencies of one's own: an array, a law, or the name of a registered one."""
+        given = self.frequencies
+        if isinstance(given, str) and given not in LAWS:
+            given = frequency_law(given) or given
+        if not is_own(given):
+            return
+        mapping = map_named(self.feature_map or "fourier")
+        if self.task == "pca" or not mapping.has_table:
+            raise ParameterError(
+                "frequencies: those of one's own are for features of waves, such as "
+                "`feature_map='fourier'` and 'one-bit'; for others state the name of a law"
+            )
+        if self.frequency_scale is not None:
+            raise ParameterError(
+                "frequency_scale: frequencies of one's own have their scale; leave it out"
+            )
+        if not callable(given):
+            given = checked_array(given, self.dim)
+            if self.n_features not in (None, len(given)):
+                raise ParameterError(
+                    f"`n_features={self.n_features}` with {len(given)} frequencies: leave it out"
+                )
+            settle("n_features", len(given))
+        settle("own", given)
+        settle("frequencies", OWN_LAW)
+
     def _settle_frequencies(self, settle: Any) -> None:
+        self._settle_own(settle)
+        if self.own is not None:
+            return
         if self.task == "pca":
             if self.frequency_scale is not None:
                 raise ParameterError(
@@ -215,7 +256,12 @@ class Request:
         dithered: bool = False,
         drawn: bool = True,
     ) -> Frequencies:
-        """Draw the frequencies of a design from the public seed."""
+        """Draw the frequencies of a design from the public seed, or store one's own."""
+        if self.own is not None:
+            seed = public_seed(self.random_state)
+            return store_frequencies(
+                self.domain, self.own, n_features=n_features, seed=seed, dithered=dithered
+            )
         return draw_frequencies(
             self.domain,
             law=law,

@@ -102,7 +102,11 @@ def _require_map(design: Design) -> None:
         raise ParameterError(
             f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {names}"
         )
-    if design.frequencies.law not in design.mapping.laws:
+    own = design.frequencies.own
+    if own is not None and own.half_widths != tuple(design.domain.half_widths.tolist()):
+        raise ParameterError("frequencies: those of one's own are for another domain")
+    is_known = design.frequencies.law in design.mapping.laws
+    if not is_known and not (own is not None and design.mapping.has_table):
         laws = ", ".join(map(repr, design.mapping.laws))
         raise ParameterError(
             f"`frequencies={design.frequencies.law!r}` with `feature_map={design.feature_map!r}`: "

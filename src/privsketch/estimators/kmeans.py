@@ -14,11 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 from privsketch._base.errors import ParameterError
 from privsketch.clustering.choose import Choice, Method, choose_method, cluster_with, method_names
 from privsketch.estimators.base import PredictsLabels, PrivateLearner, centers_of, documented
-from privsketch.estimators.validation import validated
+from privsketch.estimators.validation import option_text, validated
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices, learn_kmeans
+from privsketch.features.own import FrequencyLaw
+from privsketch.learning.kmeans.learner import (
+    DEFAULT_MAX_CLUSTERS,
+    Decoder,
+    check_choices,
+    learn_kmeans,
+)
 from privsketch.models.clusters import ClusterModel
 
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
@@ -44,7 +50,7 @@ class KMeansOptions:
         Size of the sketch; by default that of least predicted error.
     feature_map, frequencies, frequency_scale : optional
         Features of the sketch, as in `Design.plan`.
-    decoder : {"joint", "cl-ompr"}
+    decoder : {"joint", "cl-ompr"}, str or callable
         How a sketch is searched, as in `learn_kmeans`.
     n_init : int, optional
         Largest number of searches in a sketch; they end when one explains it. By default six, two
@@ -62,9 +68,9 @@ class KMeansOptions:
     noise: str | None = None
     n_features: int | None = None
     feature_map: str = "fourier"
-    frequencies: str | None = None
+    frequencies: str | npt.ArrayLike | FrequencyLaw | None = None
     frequency_scale: float | tuple[float, float] | None = None
-    decoder: str = "joint"
+    decoder: str | Decoder = "joint"
     n_init: int | None = None
 
     @classmethod
@@ -230,7 +236,7 @@ class PrivateKMeans(PredictsLabels, ClusterMixin, PrivateLearner):  # type: igno
         reads = isinstance(self.method, str) and self.method in method_names()[2:]
         if reads and Method.find(self.method).takes_noise:
             given.pop("noise", None)
-        stated = [f"{name}={value!r}" for name, value in given.items()]
+        stated = [option_text(name, value) for name, value in given.items()]
         if given and options.n_nonzero is not None:
             raise ParameterError(
                 f"`n_nonzero={options.n_nonzero!r}` with {stated[0]}: that is an option of "
