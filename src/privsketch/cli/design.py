@@ -138,6 +138,13 @@ class _Frequencies(PartName):
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option(
+    "--insecure",
+    is_flag=True,
+    is_eager=True,
+    help="Plan a design without noise, so without privacy, for research on public or made-up "
+    "records; --epsilon and --delta are left out. `privsketch sketch` needs --insecure too.",
+)
+@click.option(
     "-o",
     "--output",
     type=PATH,
@@ -167,10 +174,13 @@ def design(
     from privsketch.design.cautions import describe_design
     from privsketch.design.plan import plan_design
 
+    if choices["insecure"] and key_file is not None:
+        raise click.UsageError("--key: what is insecure gets no signature; leave it out")
     require_available(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
-    if choices["n_holders"] is not None and choices["sharing"] is None:
+    has_budget = study["budget"] is not None
+    if choices["n_holders"] is not None and choices["sharing"] is None and has_budget:
         choices["sharing"] = "holders" if study["budget"].delta > 0 else "tellers"
     planned = plan_design(**study, frequency_scale=scale, **choices)
     cautions = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privsketch._base.formats import unmarked_kind
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH, NumberOrAuto, choice, with_options
 from privsketch.cli.shell.output import (
@@ -161,7 +162,11 @@ def _learn(
 
 
 def _is_model(path: Path) -> bool:
-    return file_kind(path) in ("cluster-model", "gaussian-mixture-model", "pca-model")
+    return unmarked_kind(file_kind(path) or "") in (
+        "cluster-model",
+        "gaussian-mixture-model",
+        "pca-model",
+    )
 
 
 def _is_page(path: Path) -> bool:

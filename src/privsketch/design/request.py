@@ -28,7 +28,7 @@ from privsketch.design.size import (
     largest_size,
 )
 from privsketch.design.validity import TASKS, maps_for, require_sharing
-from privsketch.facts.budget import Budget
+from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import (
@@ -46,6 +46,9 @@ from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode, SharingKind
 
+_NEGLIGIBLE_DELTA = (
+    1e-6  # with the largest epsilon: next to no noise, as insecure designs have none
+)
 RECORDS_PER_UNKNOWN = 1000.0  # CLP: noise-to-signal at most m / (1000 k d)
 # Parameters that rule out a free choice of cells if stated; shared noise has its own law.
 _WAVE_FIELDS = ("n_features", "noise", "masks", "frequencies", "frequency_scale", "sharing")
@@ -81,6 +84,8 @@ class Request:
     is_map_open : bool
         Whether the planner may choose cells instead of Fourier features: no parameter names a map
         or belongs to only one of them.
+    insecure : bool
+        Whether the design has no noise. `budget` then only serves to choose its size.
     noise_ratio : float
         Variance of the noise of the total over that of one release; above 1 if noise is shared.
     drawn : bool
@@ -90,7 +95,7 @@ class Request:
 
     n_components: int
     domain: Domain
-    budget: Budget
+    budget: Budget = None  # type: ignore[assignment]
     task: str = "kmeans"
     covariance_type: CovarianceType | None = None
     n_records: float | None = None
@@ -106,6 +111,7 @@ class Request:
     columns: tuple[str, ...] | None = None
     n_holders: int | None = None
     sharing: SharingKind | None = None
+    insecure: bool = False
     drawn: bool = True
     schema: Schema | None = field(init=False)
     is_map_open: bool = field(init=False)
@@ -117,7 +123,9 @@ class Request:
         if self.task not in TASKS:
             tasks = ", ".join(map(repr, TASKS))
             raise ParameterError("task", self.task, f"this version plans {tasks}")
-        if not isinstance(self.budget, Budget):
+        if self.insecure is not False:
+            self._settle_insecure(settle)
+        if not isinstance(self.budget, Budget) or isinstance(self.budget, NoBudget):
             raise ParameterError("budget", self.budget, "expected a Budget")
         self._settle_domain(settle)
         settle("n_components", require_count("n_components", self.n_components))
@@ -142,6 +150,18 @@ class Request:
         self._settle_frequencies(settle)
         if self.n_records is not None:
             settle("n_records", require_records(self.n_records))
+
+    def _settle_insecure(self, settle: Any) -> None:
+        """Settle the budget that the size of a design without noise is chosen for."""
+        if self.insecure is not True:
+            raise ParameterError("insecure", self.insecure, "expected True or False")
+        for name in ("budget", "noise", "n_holders", "sharing"):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name}: a design with `insecure=True` has no budget, no noise and nothing "
+                    "to share; leave it out"
+                )
+        settle("budget", Budget(MAX_EPSILON, _NEGLIGIBLE_DELTA))
 
     def _settle_domain(self, settle: Any) -> None:
         schema = schema_of(self.domain)
@@ -274,17 +294,21 @@ class Request:
 
     def design(self, **choices: Any) -> Design:
         """Return the design of the stated parameters and a planner's choices."""
+        budget = self.budget
+        if self.insecure:
+            budget, choices["noise"] = NoBudget(self.budget.unit), "none"
         return Design(
             task=self.task,
             n_components=self.n_components,
             domain=self.domain,
-            budget=self.budget,
+            budget=budget,
             columns=self.columns,
             masks=self.masks,
             mean=self.mean or "omitted",
             schema=self.schema,
             n_holders=self.n_holders,
             sharing=self.sharing,
+            insecure=self.insecure,
             **choices,
         )
 

@@ -13,6 +13,8 @@ from privsketch._base.errors import (
     require_one_of,
     require_records,
 )
+from privsketch._base.formats import INSECURE
+from privsketch.facts.budget import Budget, NoBudget
 from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
@@ -36,7 +38,7 @@ def require_design(design: Design) -> None:
         raise ParameterError("n_components", design.n_components, "expected an integer")
     if design.domain.dim is None:
         raise ParameterError("domain: dim is missing; state `dim=`, the number of columns")
-    require_one_of("noise", design.noise, NOISE_KINDS)
+    _require_privacy(design)
     if design.noise == "gaussian":
         require_gaussian_delta(design.budget.delta)
     require_one_of("count", design.count, COUNT_MODES)
@@ -71,6 +73,30 @@ def require_design(design: Design) -> None:
     else:
         require_features(design.n_components, design.dim, design.n_features, "n_components")
     _ = design.sum_noise  # raises an error if the noise cannot be drawn for this budget and size
+
+
+def _require_privacy(design: Design) -> None:
+    """Raise a ParameterError unless all facts agree on whether there is any privacy."""
+    if type(design.insecure) is not bool:
+        raise ParameterError("insecure", design.insecure, "expected True or False")
+    if not design.insecure:
+        require_one_of("noise", design.noise, NOISE_KINDS)
+        if type(design.budget) is not Budget:
+            raise ParameterError("budget", design.budget, "expected a Budget")
+        return
+    if design.noise != "none" or type(design.budget) is not NoBudget or design.sharing is not None:
+        raise ParameterError(
+            "insecure: such a design has neither a budget nor noise, and no holders that share it"
+        )
+
+
+def require_private(design: Design, what: str) -> None:
+    """Raise a ParameterError for an insecure design, which `what` does not take."""
+    if design.insecure:
+        raise ParameterError(
+            f"design: it is {INSECURE}, for research: its sketches have no noise, and {what} does "
+            "not take it; plan a design with a budget"
+        )
 
 
 def _require_schema(design: Design, schema: Schema) -> None:
