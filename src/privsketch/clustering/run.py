@@ -20,7 +20,7 @@ from privsketch._base.errors import ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.design.plan import plan_design
-from privsketch.facts.budget import Budget
+from privsketch.facts.budget import Budget, checked_budget
 from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
@@ -90,6 +90,7 @@ class Run:
         names: Sequence[str] | None = None,
         ledger: LedgerName | Counted = None,
     ) -> None:
+        checked_budget(budget)
         self.ledger = ledger
         self.noter: Noter | None = None
         self.schema = schema_of(domain)

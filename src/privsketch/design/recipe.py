@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -230,6 +230,22 @@ class Design:
             warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
         return planned
 
+    def without_noise(self) -> Design:
+        """Return the insecure design with the same features, to see what noise does. For research.
+
+        Its sketches are exact sums (`ps.sketch(..., insecure=True)`), a public number of records
+        is a part of them, and nobody shares noise.
+        """
+        return replace(
+            self,
+            budget=NoBudget(self.budget.unit),
+            noise="none",
+            count="released" if self.count == "public" else self.count,
+            n_holders=None,
+            sharing=None,
+            insecure=True,
+        )
+
     @property
     def dim(self) -> int:
         """Number of columns of a record."""
@@ -436,7 +452,7 @@ def _budget_to_json(budget: Budget) -> dict[str, Any]:
 
 def _budget_from_json(value: Any, what: str) -> Budget:
     has_unit = isinstance(value, dict) and "unit" in value
-    fields = require_fields(value, (*_BUDGET_FIELDS, *(["unit"] if has_unit else [])), what)
+    fields = dict(require_fields(value, (*_BUDGET_FIELDS, *["unit"] * has_unit), what))
     if has_unit:
         unit = require_fields(fields["unit"], _UNIT_FIELDS, what)
         require_count("max_records", unit["max_records"])

@@ -28,7 +28,7 @@ from privsketch.design.size import (
     largest_size,
 )
 from privsketch.design.validity import TASKS, maps_for, require_sharing
-from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget
+from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget, checked_budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import (
@@ -125,8 +125,7 @@ class Request:
             raise ParameterError("task", self.task, f"this version plans {tasks}")
         if self.insecure is not False:
             self._settle_insecure(settle)
-        if not isinstance(self.budget, Budget) or isinstance(self.budget, NoBudget):
-            raise ParameterError("budget", self.budget, "expected a Budget")
+        checked_budget(self.budget)
         self._settle_domain(settle)
         settle("n_components", require_count("n_components", self.n_components))
         if self.n_features is not None:

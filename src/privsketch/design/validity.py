@@ -14,7 +14,7 @@ from privsketch._base.errors import (
     require_records,
 )
 from privsketch._base.formats import INSECURE
-from privsketch.facts.budget import Budget, NoBudget
+from privsketch.facts.budget import NoBudget, checked_budget
 from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
@@ -81,8 +81,7 @@ def _require_privacy(design: Design) -> None:
         raise ParameterError("insecure", design.insecure, "expected True or False")
     if not design.insecure:
         require_one_of("noise", design.noise, NOISE_KINDS)
-        if type(design.budget) is not Budget:
-            raise ParameterError("budget", design.budget, "expected a Budget")
+        checked_budget(design.budget)
         return
     if design.noise != "none" or type(design.budget) is not NoBudget or design.sharing is not None:
         raise ParameterError(

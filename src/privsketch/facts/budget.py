@@ -266,6 +266,13 @@ class NoBudget(Budget):
         return f"none: {NO_PRIVACY}"
 
 
+def checked_budget(budget: object) -> Budget:
+    """Return a budget that limits something; raise for all else, that of insecure designs too."""
+    if type(budget) is not Budget:
+        raise ParameterError("budget", budget, "expected a Budget")
+    return budget
+
+
 def require_limits(
     budget: Budget, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> None:

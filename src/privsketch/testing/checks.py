@@ -38,7 +38,7 @@ from privsketch.sketching.build import sketch
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.table import Table
-from privsketch.testing.tape import neighbouring_tables, questions, replay, require, without_noise
+from privsketch.testing.tape import neighbouring_tables, questions, replay, require
 
 _DOMAIN = Box(-1.0, 1.0, dim=2)
 _TRUE_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
@@ -67,9 +67,10 @@ def check_engine(engine: Any) -> None:
         design = _design(neighbours)
         with tempfile.TemporaryDirectory() as folder:
             for name, table, recipe in _tables(neighbours, design, Path(folder)):
-                with without_noise():
-                    expected = sketch(table, recipe, source="a", engine="threads")
-                    result = sketch(table, recipe, source="a", engine=engine)
+                expected, result = (
+                    sketch(table, recipe.without_noise(), engine=where, insecure=True)
+                    for where in ("threads", engine)
+                )
                 same = np.array_equal(expected.values, result.values)
                 require(same, f"a {name} has other sums than in this process")
         release = partial(_sketch, design=design, engine=engine)
@@ -95,10 +96,9 @@ def check_feature_map(name: str) -> None:
         require(design.feature_map == name, "the design names another map")
         _check_file(design)
         table = _records()
-        with without_noise():
-            whole = sketch(table, design, source="whole")
-            parts = [sketch(part, design) for part in np.array_split(table, 3)]
-            single = sketch(table[:1], design)
+        exact = partial(sketch, design=design.without_noise(), insecure=True)
+        whole, single = exact(table), exact(table[:1])
+        parts = [exact(part) for part in np.array_split(table, 3)]
         require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
         _check_file(whole)
         pairs = single.sums.reshape(2, -1).T
@@ -166,9 +166,7 @@ def check_decoder(decoder: str | Decoder, **options: Any) -> None:
     >>> from privsketch.testing import check_decoder
     >>> check_decoder("cl-ompr")
     """
-    design = _design("add-remove")
-    with without_noise():
-        exact = sketch(_records(), design, source="a")
+    exact = sketch(_records(), _design("add-remove").without_noise(), insecure=True)
     model = _check_centers(exact, {"decoder": decoder, **options})
     name = find_decoder(decoder)[1]
     require(model.decoder == name, "the model names another decoder")
