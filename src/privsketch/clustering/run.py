@@ -331,7 +331,7 @@ def _domain_of(schema: Schema, budget: Budget) -> Domain:
     return ball if budget.delta > 0 or in_ball < float(box.half_widths.sum()) else box
 
 
-_RUN_OPTIONS = frozenset(signature(Run).parameters) - {"data"}
+RUN_OPTIONS = frozenset(signature(Run).parameters) - {"data"}
 
 
 def clustered(
@@ -341,7 +341,7 @@ def clustered(
 
     Charges: the budget, once.
     """
-    run = Run(data, **{name: options.pop(name) for name in _RUN_OPTIONS & options.keys()})
+    run = Run(data, **{name: options.pop(name) for name in RUN_OPTIONS & options.keys()})
     dim, names = len(run.domain.half_widths), run.names if run.schema is None else None
     with (
         naming_columns(run.table, run.table.selection(dim, names, run.schema)),

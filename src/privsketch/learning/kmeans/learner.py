@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.formats import as_line
 from privsketch._base.plugins import find_plugin, plugin_names
+from privsketch._base.settings import Setting, keywords, settings_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
@@ -46,6 +47,7 @@ def learn_kmeans(
     decoder: str | Decoder = "joint",
     n_init: int | None = None,
     random_state: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> ClusterModel:
     """Learn cluster centers from a sketch. Charges nothing.
 
@@ -71,6 +73,8 @@ def learn_kmeans(
         ignore it.
     random_state : int, optional
         Public seed of the searches; by default, that of the design.
+    options : mapping, optional
+        Settings of the decoder: keyword parameters that it has besides `n_init`.
 
     Examples
     --------
@@ -89,6 +93,8 @@ def learn_kmeans(
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = public_generator(seed, Purpose.KMEANS_DECODER)
     if design.cells is not None:
+        if options:
+            raise ParameterError("options: the decoder of cells has none; leave them out")
         if decoder != "joint":
             raise ParameterError("decoder", decoder, "a sketch of cells has its own decoder")
         return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
@@ -99,9 +105,11 @@ def learn_kmeans(
         size = number * design.n_features * design.dim
         n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
     decode, decoder, origin = find_decoder(decoder)
+    settings = decoder_settings(decode)
+    chosen = keywords(settings, options or {}, f"`decoder={decoder!r}`")
     # The matrix products are small: threads would cost more than they gain.
     with one_thread():
-        solution = decode(problem, number, rng, n_init=int(n_init))
+        solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
         if origin is not None:
             solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
         return _as_model(sketch, problem, solution, decoder, origin, rng)
@@ -127,6 +135,9 @@ def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
         Public random stream. The result must depend on the arguments only.
     n_init : int
         Maximum number of independent searches, at least 1.
+
+    Further keyword parameters with defaults are its settings, which people can state (`options` of
+    `learn_kmeans`, --option of the command line).
 
     It returns an object with these attributes; a `Solution` has them all:
 
@@ -157,6 +168,11 @@ def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
             "a decoder is a function of problem, n_clusters, rng and n_init",
         )
     return plugin.part, choice, plugin.origin
+
+
+def decoder_settings(decode: Decoder) -> dict[str, Setting]:
+    """Return the settings that a decoder declares: its keyword parameters besides `n_init`."""
+    return settings_of(decode, without=("n_init",))
 
 
 def _name_of(decode: Decoder) -> str:
