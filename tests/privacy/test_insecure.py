@@ -26,6 +26,7 @@ from privsketch.noise import add_noise, insecure_noise, no_noise
 from privsketch.pages import comparison_page
 from privsketch.testing import Tape, exact_answer, questions, replaced_noise
 from tests import seams
+from tests.answers import validated
 from tests.commands import BUDGET, contents, run, succeeded
 
 ROOT = Path(ps.__file__).parent
@@ -495,6 +496,8 @@ def test_commands_need_the_same_consent(tmp_path):
     domain = ["-k", 2, "--box", -1, 1, "--dim", 2]
     told = succeeded("design", *domain, "--insecure", "--seed", 0, "-o", design)
     assert "INSECURE" in told.stdout
+    told = succeeded("design", *domain, "--insecure", "-o", tmp_path / "b.json", "--json")
+    assert "INSECURE" in validated(json.loads(told.stdout), "design")["cautions"][0]
     assert run("design", *domain, "--insecure", "--epsilon", 1, "-o", "-").exit_code != 0
     missing = run("design", *domain, "-o", "-")
     assert "Missing option '--epsilon'" in missing.output
@@ -506,14 +509,19 @@ def test_commands_need_the_same_consent(tmp_path):
         assert "nothing was spent" in refusal.stderr
     assert contents(tmp_path) == before
     told = succeeded("sketch", design, tmp_path / "x.npy", "-o", sketch, "--insecure", "--json")
-    facts = json.loads(told.stdout)
+    facts = validated(json.loads(told.stdout), "sketch")
     assert facts["cost"]["epsilon"] == "infinite"
     assert "INSECURE" in facts["cautions"][0]
-    assert json.loads(succeeded("inspect", sketch, "--json").stdout)["kind"] == "INSECURE-sketch"
     model = tmp_path / "model.json"
     told = succeeded("learn", sketch, "-o", model, "--report", tmp_path / "page.html")
     assert told.stdout.startswith("INSECURE")
-    succeeded("learn", sketch, "-o", model, "--force")  # a result of its kind is replaced
+    again = ["-o", model, "--force", "--json"]  # a result of its kind is replaced
+    validated(json.loads(succeeded("learn", sketch, *again).stdout), "learn")
+    for path, kind in ((design, "design"), (sketch, "sketch"), (model, "cluster-model")):
+        told = validated(json.loads(succeeded("inspect", path, "--json").stdout), "inspect")
+        assert told["kind"] == f"INSECURE-{kind}"
+    total = ["-o", tmp_path / "total.sketch", "--json"]
+    validated(json.loads(succeeded("merge", sketch, *total).stdout), "merge")
     SECURE.save(tmp_path / "secure.json")
     refusal = run("sketch", tmp_path / "secure.json", tmp_path / "x.npy", "-o", "-", "--insecure")
     assert refusal.exit_code != 0

@@ -186,7 +186,12 @@ class Model(TypedDict):
     """The model as in its file (docs/format.md), in encoded coordinates if it has a schema."""
 
     format: Literal[
-        "privsketch-cluster-model", "privsketch-gaussian-mixture-model", "privsketch-pca-model"
+        "privsketch-cluster-model",
+        "privsketch-gaussian-mixture-model",
+        "privsketch-pca-model",
+        "privsketch-INSECURE-cluster-model",
+        "privsketch-INSECURE-gaussian-mixture-model",
+        "privsketch-INSECURE-pca-model",
     ]
     version: Any
     fingerprint: Any
