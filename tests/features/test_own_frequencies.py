@@ -1,5 +1,6 @@
 """Frequencies of one's own: arrays and laws, stored in the design as public integers."""
 
+import base64
 import copy
 import json
 from importlib.metadata import EntryPoint
@@ -150,6 +151,10 @@ def test_facts_that_contradict_an_array_are_refused(options, words):
         lambda recipe: recipe.update(values="AAAA"),
         lambda recipe: recipe.update(values=recipe["values"][:-4] + "****"),
         lambda recipe: recipe.update(values=recipe["values"][::-1]),
+        lambda recipe: recipe.update(values=base64.b64encode(b"\x00\x80" * 80).decode()),  # -2^15
+        lambda recipe: recipe.update(values=base64.b64encode(bytes(160)).decode()),
+        lambda recipe: recipe.update(turn_bits=16),
+        lambda recipe: recipe.update(turn_bits=33),
         lambda recipe: recipe.update(law="multi-scale"),
         lambda recipe: recipe.update(n_features=20),
         lambda recipe: recipe.update(n_features=2**20),

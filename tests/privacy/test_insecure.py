@@ -346,6 +346,14 @@ def test_a_sketch_whose_header_drops_a_flag_is_refused(changes):
         ps.Sketch.from_bytes(pack_sketch(header, values))
 
 
+def test_a_total_of_shared_noise_is_refused():
+    header, values = header_and_values()
+    shared = {"by": "holders", "study": "s", "turnout": 1, "needed": 1, "n_tellers": 2}
+    for total in (shared, {}):
+        with pytest.raises(ps.FileError, match="no noise that holders could share"):
+            ps.Sketch.from_bytes(pack_sketch({**header, "shared": [total]}, values))
+
+
 def test_a_magic_that_was_exchanged_is_refused():
     for data, old, new in (
         (exact_sketch().to_bytes(), b"\x89privIN\n", b"\x89privsk\n"),

@@ -357,6 +357,8 @@ class Sketch:
             receipt = Receipt.from_json(header["receipt"])
         if note != (NO_PRIVACY if design.insecure else None):
             raise FileError(f"{what}: header and design disagree on privacy; the file was altered")
+        if design.insecure and header["shared"]:
+            raise FileError(f"{what}: there is no noise that holders could share")
         n_means = design.dim if design.mean == "released" else 0
         if len(values) != design.n_values + n_means + (design.count == "released"):
             raise FileError(f"{what}: {len(values)} values do not fit its design")
