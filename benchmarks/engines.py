@@ -44,8 +44,8 @@ def write_files(folder: Path) -> list[Path]:
 def timed_sums(data: Any, design: ps.Design, **options: Any) -> tuple[list[int], float]:
     """Return the sums without noise, and seconds."""
     start = time.perf_counter()
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
-        values: list[int] = ps.sketch(data, design, **options).values.tolist()
+    exact = design.without_noise()
+    values: list[int] = ps.sketch(data, exact, insecure=True, **options).values.tolist()
     return values, time.perf_counter() - start
 
 

@@ -28,7 +28,6 @@ import privsketch as ps
 from privsketch._base.types import Floats
 from privsketch.design.forecast import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, ReferenceKind, noise_parts
-from privsketch.noise.mechanism import _insecure_sampler
 
 RESULTS = Path(__file__).parent / "results" / "noise_to_signal.csv"
 DIM, N_FEATURES, N_POINTS, N_RECORDS = 2, 20, 30, 200
@@ -79,9 +78,11 @@ ONE_THREAD = ps.engines.Threads(1)
 
 def features_of(points: Floats, design: ps.Design) -> Floats:
     """(points, values) exact features, in units of modulus 1: sketches of single records."""
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
-        sketches = [ps.sketch(point[np.newaxis], design, engine=ONE_THREAD) for point in points]
-    return np.stack([sketch.sums / design.unit for sketch in sketches])
+    exact = design.without_noise()
+    sketches = [
+        ps.sketch(point[np.newaxis], exact, engine=ONE_THREAD, insecure=True) for point in points
+    ]
+    return np.stack([sketch.sums / exact.unit for sketch in sketches])
 
 
 def measure(

@@ -21,8 +21,7 @@ import numpy as np
 
 import privsketch as ps
 from benchmarks.common import least_seconds
-from privsketch.features.fixedpoint import RECORD_MAX
-from privsketch.features.frequencies import FREQUENCY_MAX
+from privsketch.features.fixedpoint import FREQUENCY_MAX, RECORD_MAX
 from privsketch.features.hadamard import draw_blocks
 from privsketch.features.maps import feature_map
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privsketch.testing import Tape, replaced_noise
+from privsketch.testing import Tape, exact_answer, replaced_noise
 from tests import seams
 
 FALSE_ALARM = 1e-6  # of a test, in whatever many comparisons
@@ -28,6 +28,14 @@ def deviations(n_comparisons=1, *, kind="gaussian", false_alarm=FALSE_ALARM):
     each = false_alarm / n_comparisons
     laws = {"gaussian": float(norm.isf(each / 2)), "laplace": -math.log(each) / math.sqrt(2)}
     return laws[kind]
+
+
+def exact_answers():
+    """Answers without noise to whatever is asked inside a with block, as a tape records them.
+
+    For methods that ask several times. A single sketch has `Design.without_noise`.
+    """
+    return replaced_noise(Tape(answer=exact_answer).record)
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.testing import exact_answer, replaced_noise, without_noise
+from privsketch.testing import exact_answer, replaced_noise
 from tests import seams
-from tests.chance import fixed_noise
+from tests.chance import exact_answers, fixed_noise
 
 # What people set for themselves changes no test: those of terminals say what they need, and no
 # command of a test writes to somebody's ledger. `PRIVSKETCH_SCREENSHOTS` is for tests.
@@ -45,7 +45,7 @@ def _new_tally(monkeypatch):
 @pytest.fixture
 def no_noise():
     """Releases made in this test are the exact integers, marked INSECURE in their receipts."""
-    with without_noise():
+    with exact_answers():
         yield
 
 

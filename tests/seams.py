@@ -32,6 +32,7 @@ SEAMS = {
     "lloyd.CompiledClusters": "privsketch.clustering.baselines.lloyd:CompiledClusters",
     "lloyd.cube_law": "privsketch.clustering.baselines.lloyd:cube_law",
     "lloyd.split": "privsketch.clustering.baselines.lloyd:split",
+    "build.require_consent": "privsketch.sketching.build:require_consent",
     "cells.reconcile": "privsketch.clustering.cells:_reconcile",
     "cells.decode_cells": "privsketch.clustering.cells:decode_cells",
     "choose.choose_method": "privsketch.clustering.choose:choose_method",

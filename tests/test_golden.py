@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 
 FOLDER = Path(__file__).parent / "golden"
 ONE_BAND = {"frequency_scale": (0.0625, 1.0)}
@@ -103,7 +103,7 @@ def test_sketches(name):
 @pytest.mark.parametrize("name", DESIGNS)
 def test_exact_sums(name):
     # The integers before noise: any change of quantisation, phase or table shows here.
-    with without_noise():
+    with exact_answers():
         exact = ps.sketch(golden_records(), golden_design(name)).values
     assert hashlib.sha256(exact.astype("<i8").tobytes()).hexdigest() == PRINTS[name][2]
     # The stored release is that, plus noise of the stated size.

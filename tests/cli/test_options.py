@@ -90,3 +90,23 @@ def test_old_options_of_the_demo_name_the_new_command(option, command):
     result = run("demo", option)
     assert result.exit_code == USAGE
     assert f"privsketch {command} demo" in result.stderr
+
+
+def test_frequencies_may_be_a_file_of_an_array(tmp_path):
+    omega = np.random.default_rng(0).normal(size=(30, 3))
+    np.save(tmp_path / "omega.npy", omega)
+    np.save(tmp_path / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    domain = ["-k", 2, "--box", -4, 4, "--dim", 3, "--epsilon", 1, "--delta", "1e-6", "--seed", 7]
+    file = tmp_path / "study.json"
+    succeeded("design", *domain, "--frequencies", tmp_path / "omega.npy", "-o", file)
+    assert ps.Design.load(file) == ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-4, 4, dim=3),
+        budget=ps.Budget(1.0, 1e-6),
+        frequencies=omega,
+        random_state=7,
+    )
+    for name in ("pickled.npy", "missing.npy"):
+        result = run("design", *domain, "--frequencies", tmp_path / name, "-o", "-")
+        assert result.exit_code == USAGE
+        assert "no file of a NumPy array" in result.output

@@ -9,8 +9,9 @@ import privsketch as ps
 from privsketch.clustering import Grid, HeavyCells, Run, clustered
 from privsketch.clustering.cells import cluster
 from privsketch.noise import discrete_laplace_variance, watch_noise
-from privsketch.testing import questions, without_noise
+from privsketch.testing import questions
 from tests import seams
+from tests.chance import exact_answers
 
 _reconcile = seams.get("cells.reconcile")
 
@@ -205,7 +206,7 @@ def test_schemas_and_persons_are_respected(fixed_noise):
 def test_without_noise_it_is_kmeans_of_the_boxes():
     rng = np.random.default_rng(3)
     records = rng.choice([-0.5, 0.5], (4000, 1)) + 0.1 * rng.normal(size=(4000, 2))
-    with without_noise():
+    with exact_answers():
         model = ps.PrivateKMeans(
             2,
             epsilon=1.0,

@@ -47,8 +47,9 @@ from privsketch.clustering.tree import share_weights as tree_share_weights
 from privsketch.facts import exact
 from privsketch.features import PublicStream
 from privsketch.noise import laplace_law
-from privsketch.testing import Tape, questions, replay, without_noise
+from privsketch.testing import Tape, questions, replay
 from tests import seams
+from tests.chance import exact_answers
 from tests.contract import contract
 from tests.oracles import (
     even_account,
@@ -461,7 +462,7 @@ def test_rounds_end_at_the_geometric_median(dim):
     passes = passes_of(records)
     center = np.rint(records.mean(axis=0, keepdims=True) / passes.unit)
     before = np.linalg.norm(center[0] * passes.unit - median)
-    with without_noise():
+    with exact_answers():
         for number in range(40):
             account = even_account(ps.Budget(100.0), f"{number}")
             center = release_round(passes, center, round(0.005 / passes.unit), account, f"{number}")
@@ -475,7 +476,7 @@ def test_the_tree_chooses_nearly_the_geometric_median(dim):
     records = skewed(3000, dim, 1)
     _, least = geometric_median(records)
     data = projected(records, dim)
-    with without_noise():
+    with exact_answers():
         account = even_account(ps.Budget(50.0), *STEPS)
         found = release_medians(data, np.zeros((1, dim)), account, STEPS)
     center = found.centers[0] * data.passes.unit

@@ -28,8 +28,9 @@ from privsketch.clustering.pipeline import cluster, share_weights
 from privsketch.kernels import CompiledClusters, ReferenceClusters
 from privsketch.kernels.nearest import nearest
 from privsketch.noise import Account, Shares, gaussian_law, laplace_law, rho_of_budget
-from privsketch.testing import replay, without_noise
+from privsketch.testing import replay
 from tests import seams
+from tests.chance import exact_answers
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 
@@ -167,7 +168,7 @@ def test_where_noise_hides_clusters_rounds_start_around_the_mean_and_say_so(delt
 def test_without_noise_the_one_center_is_the_mean(delta):
     records = some_records()
     options = {"domain": BALL, "n_records": 400, "random_state": 0, "n_threads": 1}
-    with without_noise():
+    with exact_answers():
         model = clustered(cluster, records, 1, budget=ps.Budget(1.0, delta), **options)
     away = np.linalg.norm(model.centers[0] - records.mean(axis=0))
     assert away < 0.1 * np.sqrt(np.square(records - records.mean(axis=0)).sum(axis=1).mean())
@@ -182,7 +183,7 @@ def test_a_start_around_the_mean_is_no_worse_than_the_mean():
     options = {"domain": BALL, "n_records": 400, "n_threads": 1, "plan": plan}
     costs = []
     for seed in range(5):
-        with without_noise():
+        with exact_answers():
             model = clustered(
                 cluster, records, 6, budget=ps.Budget(1.0, 1e-6), random_state=seed, **options
             )

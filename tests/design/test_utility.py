@@ -54,7 +54,7 @@ from privsketch.design import (
 from privsketch.design.alternatives import alternatives
 from privsketch.noise import cube_law, gaussian_law, laplace_law
 from privsketch.sketching import COSTS, MEASURED, design_cost, sketching_cost
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 from tests.oracles import SHARES_OF_THE_SUMS
 
 # Lemma 26 against a simulation of the mechanism in floating point. It shares no code with
@@ -746,7 +746,7 @@ def release_design(masks, noise, feature_map="fourier"):
 def point_features():
     """Exact features of the thirty points, in units of modulus 1."""
     found = {}
-    with without_noise():
+    with exact_answers():
         for feature_map in ("fourier", "one-bit"):
             design = release_design("none", "gaussian", feature_map)
             rows = [

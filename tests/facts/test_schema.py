@@ -10,7 +10,7 @@ import pytest
 import privsketch as ps
 from privsketch.clustering import Run
 from privsketch.facts import schema_of
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 
 AGE = ps.Number("age", 18, 100)
 COLUMNS = [
@@ -220,7 +220,7 @@ def test_models_carry_the_schema(tmp_path):
         }
     )
     schema = ps.Schema([AGE, COLUMNS[2], COLUMNS[4]])
-    with without_noise():
+    with exact_answers():
         released = ps.sketch(frame, plan(schema, n_components=2, random_state=0))
     model = ps.learn_kmeans(released, 2)
     model.save(tmp_path / "m.json")

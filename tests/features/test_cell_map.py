@@ -13,7 +13,7 @@ import privsketch as ps
 from privsketch import FileError, ParameterError
 from privsketch.design import cell_error, cell_noise_std, grid_count_mode, plan_cells
 from privsketch.features import CellContribution, Quantiser, axis_edges, cell_counts, checked_cells
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 
 
 def planned(dim=2, epsilon=1.0, delta=0.0, neighbours="add-remove", **choices):
@@ -180,7 +180,7 @@ def test_sketches_count_merge_and_say_what_they_are(tmp_path):
     design = planned(domain=ps.Box([-1, 0], [1, 4]), n_features=60)
     rng = np.random.default_rng(2)
     parts = [rng.uniform([-1, 0], [1, 4], (n, 2)) for n in (300, 0, 700)]
-    with without_noise():
+    with exact_answers():
         sites = [ps.sketch(part, design, source=str(i)) for i, part in enumerate(parts)]
         whole = ps.sketch(np.vstack(parts), design, source="all")
     total = ps.merge(sites)

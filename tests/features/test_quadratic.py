@@ -23,7 +23,7 @@ from privsketch.features import (
 from privsketch.kernels import CompiledKernel, ReferenceKernel
 from privsketch.noise import cube_noise, gaussian_noise, laplace_noise
 from privsketch.sketching import exact_sums
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 
 
 def plan(**overrides):
@@ -121,7 +121,7 @@ def test_sums_are_those_of_the_clipped_records(map_name):
     X = rng.normal(0.5, 0.6, (5000, 6))
     X[0] = 1e9  # moved to the edge
     design = plan(feature_map=map_name, mean="released", noise="gaussian")
-    with without_noise():
+    with exact_answers():
         released = ps.sketch(X, design)
     inside = design.domain.project(X) - 0.5
     second = inside.T @ inside
@@ -147,7 +147,7 @@ def test_small_records_are_not_lost_to_rounding():
     X = 0.5 + 0.02 * rng.normal(size=(20_000, 6)) / math.sqrt(6)
     inside = X - 0.5
     second = inside.T @ inside
-    with without_noise():
+    with exact_answers():
         quadratic = ps.sketch(X, plan(feature_map="quadratic"))
         moments = ps.sketch(X, plan(feature_map="second-moments"))
     vectors = quadratic.design.frequencies.vectors(quadratic.design.domain)
@@ -414,7 +414,7 @@ def test_masked_designs_for_components_release():
 def test_masks_of_records_scale_second_moments():
     design = plan(feature_map="second-moments", masks=Masks(records=0.5))
     X = np.full((20_000, 6), 0.6)
-    with without_noise():
+    with exact_answers():
         released = ps.sketch(X, design)
     assert released.second_moments()[0, 1] == pytest.approx(20_000 * 0.01, rel=0.1)
 

@@ -20,8 +20,8 @@ from privsketch.features import (
 )
 from privsketch.noise import plan_sharing
 from privsketch.sketching import design_cost, exact_sums, joined_sketch
-from privsketch.testing import without_noise
 from tests import seams
+from tests.chance import exact_answers
 
 TOP = 2**14
 ORIGIN = "triangle-waves 1.2"
@@ -255,7 +255,7 @@ def test_sketches_are_named_saved_merged_and_learned(plan, tmp_path, noise):
 
 
 def test_k_means_finds_the_clusters(plan):
-    with without_noise():
+    with exact_answers():
         made = ps.sketch(RECORDS, plan(budget=ps.Budget(epsilon=20.0, delta=1e-6)), source="a")
     centers = ps.learn_kmeans(made, 2, random_state=0).centers
     centers = centers[np.argsort(centers[:, 0])]

@@ -131,3 +131,44 @@ def test_authors_can_check_their_decoders(registered):
         check_decoder("too_few")
     with pytest.raises(AssertionError, match="clusters are missed"):
         check_decoder("wrong")
+
+
+def test_a_function_is_a_decoder_without_a_registration(sketch, tmp_path):
+    model = ps.learn_kmeans(sketch, 2, decoder=decode_points)
+    np.testing.assert_allclose(model.centers, CENTERS)
+    assert model.decoder == f"{__name__}.decode_points"
+    assert model.receipt.plugins == (f"{model.decoder}, given by the caller",)
+    model.save(tmp_path / "model.json")
+    assert ps.load(tmp_path / "model.json").decoder == model.decoder
+
+
+@pytest.mark.parametrize(
+    "function", [decode_nothing, decode_too_few, decode_negative, decode_infinite]
+)
+def test_what_a_function_returns_is_checked(sketch, function):
+    with pytest.raises(ps.ParameterError, match=rf"{function.__name__}.* must return finite"):
+        ps.learn_kmeans(sketch, 2, decoder=function)
+
+
+def test_a_callable_object_is_named_after_its_class(sketch):
+    class Known:
+        def __call__(self, problem, n_clusters, rng, *, n_init):
+            return decode_points(problem, n_clusters, rng, n_init=n_init)
+
+    assert ps.learn_kmeans(sketch, 2, decoder=Known()).decoder.endswith("Known")
+    with pytest.raises(ps.ParameterError, match="or a callable"):
+        ps.learn_kmeans(sketch, 2, decoder=3)
+
+
+def test_authors_can_check_functions():
+    def decode_known_in_problem(problem, n_clusters, rng, *, n_init):
+        return SimpleNamespace(centers=CENTERS, weights=[200, 200])
+
+    def decode_at_random(problem, n_clusters, rng, *, n_init):
+        return SimpleNamespace(
+            centers=CENTERS + np.random.default_rng().normal(0, 0.01, (2, 2)), weights=[200, 200]
+        )
+
+    check_decoder(decode_known_in_problem)
+    with pytest.raises(AssertionError, match="give other centers"):
+        check_decoder(decode_at_random)

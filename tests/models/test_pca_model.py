@@ -11,9 +11,8 @@ from privsketch import PCAModel, learn_pca
 from privsketch._base import document
 from privsketch.learning import TOO_FEW, problem_of_pca
 from privsketch.pages import report_page, save_report
-from privsketch.testing import without_noise
 from tests import seams
-from tests.chance import fixed_noise
+from tests.chance import exact_answers, fixed_noise
 from tests.oracles import missed_variance
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
@@ -49,7 +48,7 @@ def example(records):
 
 
 def exact_sketch(records, **choices):
-    with without_noise():
+    with exact_answers():
         return ps.sketch(records, plan(**choices))
 
 

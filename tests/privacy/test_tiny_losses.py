@@ -39,8 +39,9 @@ from privsketch.clustering.tree import swap as recovery
 from privsketch.features import PublicStream
 from privsketch.noise import Account, Shares, mechanism, rho_of_budget
 from privsketch.noise import account as accounts
-from privsketch.testing import questions, replaced_noise, without_noise
+from privsketch.testing import questions, replaced_noise
 from tests import seams
+from tests.chance import exact_answers
 from tests.oracles import account_of, permute_and_flip
 
 RELATIONS = ["add-remove", "replace"]
@@ -208,7 +209,7 @@ def worst_loss(run, pairs):
 
 def receipt_of(run, table):
     """The receipt of a run whose answers are the exact ones."""
-    with without_noise():
+    with exact_answers():
         return run(table)
 
 

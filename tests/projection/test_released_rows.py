@@ -28,8 +28,8 @@ from privsketch.projection import (
     realised_laplace,
 )
 from privsketch.projection import matrix as norms
-from privsketch.testing import without_noise
 from tests import seams
+from tests.chance import exact_answers
 
 BUDGET = ps.Budget(1.0, 1e-6, "replace")
 
@@ -686,7 +686,7 @@ def test_the_printed_scale_with_a_public_matrix_costs_what_the_matrix_makes_it()
 
 
 def exact_rows(projection, records, **options):
-    with without_noise():
+    with exact_answers():
         return np.concatenate(list(projection.releases([records], **options)))
 
 

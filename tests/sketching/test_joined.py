@@ -13,7 +13,7 @@ from privsketch.learning import problem_of
 from privsketch.noise import plan_sharing
 from privsketch.pages import save_report
 from privsketch.sketching import engine_sums, joined_sketch, why_impossible
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 
 DOMAIN = ps.Box(-1, 1, dim=2)
 CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5], [0.5, -0.5]])
@@ -222,7 +222,7 @@ def test_holders_of_a_sharing_design_can_release_by_themselves():
     """With all of the noise: the design says who shares, and a sketch has its own."""
     design = design_of(feature_map="cells")
     assert design.sum_noise.factor > 1
-    with without_noise():
+    with exact_answers():
         alone = ps.sketch(records_of(0), design)
     assert alone.n_records == 4000
     assert alone.noise_variance == design.noise_std**2

@@ -14,8 +14,8 @@ import privsketch as ps
 from privsketch import MergeError
 from privsketch.facts import exact
 from privsketch.noise import saturating_multiply
-from privsketch.testing import without_noise
 from tests import seams
+from tests.chance import exact_answers
 from tests.oracles import DESIGNS
 
 
@@ -290,7 +290,7 @@ def test_the_receipt_names_every_source(site):
 def test_a_sketch_without_real_noise_does_not_mix_with_real_ones(make_design, make_records):
     design, records = make_design(), make_records()
     real = ps.sketch(records, design, source="a")
-    with without_noise():
+    with exact_answers():
         tests = [ps.sketch(records, design, source=name) for name in "bc"]
     assert "INSECURE" in ps.merge(tests).receipt.describe()
     with pytest.raises(ps.PrivsketchError, match="without real noise"):
@@ -321,7 +321,7 @@ def test_holders_count_by_their_number_of_records(neighbours):
         budget=ps.Budget(1.0, 1e-6, neighbours),
         random_state=0,
     )
-    with without_noise():
+    with exact_answers():
         tables, parts = sites(design)
         total = ps.merge(parts)
         whole = ps.sketch(np.vstack(tables), design)
@@ -348,7 +348,7 @@ def test_weights_let_records_count_more_often(tmp_path):
         budget=ps.Budget(1.0, 1e-6),
         random_state=0,
     )
-    with without_noise():
+    with exact_answers():
         tables, parts = sites(design)
         total = ps.merge(parts, weights=[4, 1, 24])
         repeated = ps.sketch(np.vstack([tables[0]] * 4 + [tables[1]] + [tables[2]] * 24), design)

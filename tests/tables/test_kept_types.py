@@ -19,8 +19,8 @@ import pytest
 
 import privsketch as ps
 from privsketch import PrivsketchError
-from privsketch.testing import without_noise
 from tests import seams
+from tests.chance import exact_answers
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -75,7 +75,7 @@ PLAIN = ("sketch of numbers", "bounds")  # which read numbers alone
 
 def outcome(entry, table):
     """What an entry makes of a table; None if it is refused by an error of ours."""
-    with without_noise():
+    with exact_answers():
         try:
             return repr(ENTRIES[entry](table))  # NaN is no NaN
         except PrivsketchError:

@@ -13,7 +13,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.tables import files, kind_of
-from privsketch.testing import without_noise
+from tests.chance import exact_answers
 
 SECRET = 0.8172635
 BOX = ps.Box(-4, 4)
@@ -147,7 +147,7 @@ def test_everything_that_reads_takes_a_table(folder, make_design, no_noise):
 @pytest.mark.parametrize("method", ["sketch", "pipeline", "lloyd"])
 def test_estimators_fit_files(folder, method):
     records, table = pd.read_parquet(folder)[columns(3)], ps.Table(folder, columns=columns(3))
-    with without_noise():
+    with exact_answers():
         here = ps.PrivateKMeans(2, method=method, **FACTS).fit(records)
         there = ps.PrivateKMeans(2, method=method, **FACTS).fit(table)
     assert here.cluster_centers_.tolist() == there.cluster_centers_.tolist()

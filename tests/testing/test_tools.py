@@ -23,7 +23,6 @@ from privsketch.testing import (
     questions,
     replaced_noise,
     replay,
-    without_noise,
 )
 
 TABLE = np.array([[0.25], [0.5], [-1.0]])
@@ -146,9 +145,9 @@ def test_replaced_noise_is_what_it_is_given():
     assert values.tolist() == [2, 3]
 
 
-def test_without_noise_receipts_say_so():
-    with without_noise():
-        values, receipt = add_noise(np.array([1, 2]), RIGHT, source=None)
+def test_receipts_of_exact_answers_say_so():
+    tape = Tape(answer=exact_answer)
+    values, receipt = tape.recorded(lambda: add_noise(np.array([1, 2]), RIGHT, source=None))
     assert values.tolist() == [1, 2]
     assert receipt.sampler.startswith("INSECURE")
 

@@ -363,21 +363,28 @@ class InspectedFile(Answer):
 class InspectedSketch(InspectedFile, DesignFacts, SketchFacts):
     """A sketch."""
 
-    kind: Literal["sketch"]
+    kind: Literal["sketch", "INSECURE-sketch"]
     """Kind of the file."""
 
 
 class InspectedDesign(InspectedFile, DesignFacts):
     """A design."""
 
-    kind: Literal["design"]
+    kind: Literal["design", "INSECURE-design"]
     """Kind of the file."""
 
 
 class InspectedModel(InspectedFile, ModelFacts):
     """A model."""
 
-    kind: Literal["cluster-model", "gaussian-mixture-model", "pca-model"]
+    kind: Literal[
+        "cluster-model",
+        "gaussian-mixture-model",
+        "pca-model",
+        "INSECURE-cluster-model",
+        "INSECURE-gaussian-mixture-model",
+        "INSECURE-pca-model",
+    ]
     """Kind of the file."""
 
 

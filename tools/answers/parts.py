@@ -8,6 +8,7 @@ Count = Annotated[int, ("minimum", 0)]
 PositiveCount = Annotated[int, ("minimum", 1)]
 NonNegative = Annotated[float, ("minimum", 0)]
 Positive = Annotated[float, ("exclusiveMinimum", 0)]
+Epsilon = Positive | Literal["infinite"]  # infinite where there is no noise: INSECURE
 Sha256 = Annotated[str, ("pattern", "^[0-9a-f]{64}$")]
 KeyFingerprint = Annotated[str, ("pattern", "^[0-9a-f]{32}$")]
 Fraction = Annotated[str, ("pattern", "^[0-9]+(/[0-9]+)?$")]  # an exact number
@@ -34,8 +35,8 @@ class Error(TypedDict):
 class Cost(TypedDict):
     """The privacy cost of a release."""
 
-    epsilon: Positive
-    """Total epsilon."""
+    epsilon: Epsilon
+    """Total epsilon; "infinite" if there is no privacy."""
     delta: NonNegative
     """Total delta; 0 is pure differential privacy."""
     neighbours: Neighbours
@@ -49,8 +50,8 @@ class Receipt(TypedDict):
 
     mechanism: str
     """What was released, with which noise."""
-    epsilon: Positive
-    """Total epsilon."""
+    epsilon: Epsilon
+    """Total epsilon; "infinite" if there is no privacy."""
     delta: NonNegative
     """Total delta."""
     neighbours: Neighbours
@@ -70,7 +71,7 @@ class Receipt(TypedDict):
     calibration: NotRequired[str]
     """How the noise follows from the sensitivity."""
     sampler: str
-    """What drew the noise; INSECURE marks noise that a test replaced."""
+    """What drew the noise; INSECURE marks noise that a test replaced, or that was left out."""
     unit: str
     """What is protected."""
     composition: Literal["single", "sequential", "parallel", "concentrated"]
@@ -112,6 +113,7 @@ class Design(TypedDict):
     count: Any
     n_records: Any
     columns: Any
+    insecure: NotRequired[Any]
 
 
 class Forecast(TypedDict):
@@ -184,7 +186,12 @@ class Model(TypedDict):
     """The model as in its file (docs/format.md), in encoded coordinates if it has a schema."""
 
     format: Literal[
-        "privsketch-cluster-model", "privsketch-gaussian-mixture-model", "privsketch-pca-model"
+        "privsketch-cluster-model",
+        "privsketch-gaussian-mixture-model",
+        "privsketch-pca-model",
+        "privsketch-INSECURE-cluster-model",
+        "privsketch-INSECURE-gaussian-mixture-model",
+        "privsketch-INSECURE-pca-model",
     ]
     version: Any
     fingerprint: Any

@@ -11,6 +11,8 @@ from .notebook import MAX_HTML_ROWS as MAX_HTML_ROWS
 from .notebook import described as described
 from .notebook import shown as shown
 from .notebook import table as table
+from .settings import parsed_settings as parsed_settings
+from .settings import settings_of as settings_of
 from .threads import cached_once as cached_once
 from .threads import chunks as chunks
 from .threads import in_threads as in_threads

@@ -17,7 +17,14 @@ from importlib import import_module
 from typing import Any
 
 from privsketch._base.errors import FileError
-from privsketch._base.formats import SKETCH_MAGIC, document_kind, read_file
+from privsketch._base.formats import (
+    INSECURE_MAGIC,
+    SKETCH_MAGIC,
+    document_kind,
+    marked_kind,
+    read_file,
+    unmarked_kind,
+)
 from privsketch._base.plugins import find_plugin, plugin_names
 
 _CLASSES = {
@@ -92,6 +99,8 @@ def kind_of(data: bytes, what: str) -> str | None:
     """Return the kind of a privsketch file ("sketch", "design", ...), or None for other files."""
     if data.startswith(SKETCH_MAGIC):
         return "sketch"
+    if data.startswith(INSECURE_MAGIC):
+        return marked_kind("sketch", insecure=True)
     if data.startswith(_BINARY):
         for name in plugin_names(
             "files"
@@ -106,6 +115,7 @@ def kind_of(data: bytes, what: str) -> str | None:
 
 @cache
 def _class_of(kind: str) -> Any:
+    kind = unmarked_kind(kind)
     if kind in _CLASSES:
         module, _, name = _CLASSES[kind].partition(":")
         return getattr(import_module(f"privsketch.{module}"), name)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
+# Files without privacy are of kinds of their own, which begin with this word. Sketches of this kind
+# have another magic, and a header whose first field is the word.
+INSECURE = "INSECURE"
+INSECURE_MAGIC = b"\x89privIN\n"
+NO_PRIVACY = f"{INSECURE}: no noise was added, the numbers are exact, and nothing protects a record"
+_INSECURE_KIND = f"{INSECURE}-"
 FORMAT_VERSION = 2  # as docs/format.md describes it
 # Three million numbers of 20 characters, as in a model of 1,000 clusters of 3,000 columns.
 MAX_JSON_BYTES = 64 * 2**20
@@ -142,6 +148,21 @@ def document(kind: str, content: dict[str, Any]) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
+def marked_kind(kind: str, *, insecure: bool) -> str:
+    """Return the kind of a file with or without privacy."""
+    return _INSECURE_KIND + kind if insecure else kind
+
+
+def unmarked_kind(kind: str) -> str:
+    """Return the kind that a file without privacy would have with it."""
+    return kind.removeprefix(_INSECURE_KIND)
+
+
+def is_insecure_file(data: bytes) -> bool:
+    """Return whether a file of ours says that it has no privacy."""
+    return data.startswith(INSECURE_MAGIC) or f"{_OURS}{_INSECURE_KIND}".encode("ascii") in data
+
+
 def document_kind(data: bytes, what: str) -> str | None:
     """Return the kind of a privsketch JSON file, or None for other JSON."""
     name = parse_json(data, what).get("format")
@@ -201,13 +222,14 @@ def count_text(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
-    """Return the bytes of a sketch file."""
+    """Return the bytes of a sketch file, of the kind without privacy if the header says so."""
     import numpy as np  # imported here because ledgers and keys do not need it
 
     text = canonical_json(header)
+    magic = INSECURE_MAGIC if INSECURE in header else SKETCH_MAGIC
     body = b"".join(
         [
-            _PREAMBLE.pack(SKETCH_MAGIC, FORMAT_VERSION, len(text)),
+            _PREAMBLE.pack(magic, FORMAT_VERSION, len(text)),
             text,
             np.ascontiguousarray(values, dtype="<i8").tobytes(),
         ]
@@ -219,7 +241,7 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
     """Return header and values of an intact sketch file, or raise a FileError."""
     import numpy as np
 
-    if not data.startswith(SKETCH_MAGIC):
+    if not data.startswith((SKETCH_MAGIC, INSECURE_MAGIC)):
         raise FileError(f"{what}: not a privsketch sketch file")
     if len(data) < _PREAMBLE.size + _DIGEST_BYTES:
         raise FileError(f"{what}: truncated")
@@ -233,6 +255,8 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
         raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
     header = parse_json(body[_PREAMBLE.size : _PREAMBLE.size + header_bytes], what)
     _require_printable(header, what)
+    if (INSECURE in header) != data.startswith(INSECURE_MAGIC):
+        raise FileError(f"{what}: header and kind disagree on privacy; the file was altered")
     return header, np.frombuffer(payload, dtype="<i8").astype(np.int64)
 
 

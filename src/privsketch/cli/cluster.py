@@ -45,6 +45,7 @@ from privsketch.cli.shell.output import (
     source_name,
     write,
 )
+from privsketch.cli.shell.settings import OF_DESIGNS, method_settings, stated_settings
 from privsketch.cli.shell.spending import Spending, end_dry_run, say_remaining, track_spending
 from privsketch.facts.budget import checked_source
 
@@ -117,6 +118,7 @@ class _MethodOption(click.Option):
     show_default=True,
     help="How clusters are found; auto chooses from public facts.",
 )
+@method_settings
 @click.option(
     "--records",
     "n_records",
@@ -163,6 +165,7 @@ def cluster(
     title: str | None,
     dry_run: bool,
     force: bool,
+    settings: tuple[str, ...],
     **facts: Any,
 ) -> None:
     """Find clusters in a table, privately, and write a report.
@@ -196,6 +199,7 @@ def cluster(
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
             names=files.record_names,
             max_clusters=_largest(facts["n_clusters"], max_clusters),
+            settings=stated_settings(settings, method, loss, facts["n_clusters"]),
             **facts,
         )
         choice = _choice(method, loss, study)
@@ -295,6 +299,7 @@ class _Study:
     n_records: float | None
     random_state: int | None
     names: tuple[str, ...] | None
+    settings: dict[str, Any]
 
     @property
     def box(self) -> Domain:
@@ -315,6 +320,7 @@ class _Study:
         """Return the design for a sketch of the records."""
         from privsketch.design.plan import plan_design
 
+        choices = {name: self.settings[name] for name in OF_DESIGNS if name in self.settings}
         return plan_design(
             task="kmeans",
             n_components=self.max_clusters or int(self.n_clusters),
@@ -323,6 +329,7 @@ class _Study:
             n_records=self.n_records,
             random_state=self.random_state,
             columns=self.names,
+            **choices,
         )
 
 
@@ -403,6 +410,7 @@ def _learned(
             study.n_clusters,
             max_clusters=study.max_clusters,
             random_state=study.random_state,
+            **{name: value for name, value in study.settings.items() if name not in OF_DESIGNS},
         )
         return replace(model, receipt=choice.annotate(model.receipt)), released
     facts = {
@@ -411,6 +419,7 @@ def _learned(
         "n_records": study.n_records,
         "random_state": study.random_state,
         "progress": progress,
+        **study.settings,
         **options,
     }
     if loss == "distances":
@@ -444,7 +453,8 @@ def _forecast(
         lines += ["", describe_design(design, shown=said), "", told, ""]
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.box.half_widths)
-        plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records)
+        n_rounds = study.settings.get("n_rounds")
+        plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records, n_rounds)
         lines.append(f"plan        {plan.describe()}")
         lines += [f"careful     {concern}" for concern in plan.concerns()]
     return "\n".join([*lines, files.looked_at, "nothing was spent"])
@@ -470,7 +480,8 @@ def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dic
         facts |= {"estimate": estimate}
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.box.half_widths)
-        plan = plan_pipeline(int(study.n_clusters), dim, study.charged, study.n_records)
+        n_rounds = study.settings.get("n_rounds")
+        plan = plan_pipeline(int(study.n_clusters), dim, study.charged, study.n_records, n_rounds)
         shares = {name: float(share) for name, share in plan.weights}
         facts["plan"] = {**asdict(plan), "weights": shares}
     return facts

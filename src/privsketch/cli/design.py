@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privsketch._base.plugins import plugin_names
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.shell.options import PATH, choice, listed_numbers, study_options
+from privsketch.cli.shell.options import PATH, PartName, choice, listed_numbers, study_options
 from privsketch.cli.shell.output import (
     require_available,
     say,
@@ -53,6 +54,21 @@ _INDENT = 13  # width of the heading "recommended" and its margin
 _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 
 
+class _Frequencies(PartName):
+    """A name of a law, or a file of an array."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name, or the array in the file."""
+        if not str(value).endswith(".npy"):
+            return super().convert(value, param, ctx)
+        import numpy as np
+
+        try:
+            return np.load(value, allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            self.fail(f"{value}: no file of a NumPy array", param, ctx)
+
+
 @click.command()
 @study_options
 @choice(
@@ -82,10 +98,10 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 )
 @click.option(
     "--frequencies",
-    type=click.Choice(_LAWS),
-    metavar="LAW",
+    type=_Frequencies("LAW", lambda: [*_LAWS, *plugin_names("frequency_laws")]),
     help=f"Law of the frequencies: {', '.join(_LAWS)}. multi-scale and structured need no scale; "
-    "orthobases and normal are for quadratic features.",
+    "orthobases and normal are for quadratic features. A .npy file has frequencies of your own, "
+    "(features, columns) in radians per unit of a record.",
 )
 @click.option(
     "--scale",
@@ -122,6 +138,13 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option(
+    "--insecure",
+    is_flag=True,
+    is_eager=True,
+    help="Plan a design without noise, so without privacy, for research on public or made-up "
+    "records; --epsilon and --delta are left out. `privsketch sketch` needs --insecure too.",
+)
+@click.option(
     "-o",
     "--output",
     type=PATH,
@@ -151,10 +174,13 @@ def design(
     from privsketch.design.cautions import describe_design
     from privsketch.design.plan import plan_design
 
+    if choices["insecure"] and key_file is not None:
+        raise click.UsageError("--key: what is insecure gets no signature; leave it out")
     require_available(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
-    if choices["n_holders"] is not None and choices["sharing"] is None:
+    has_budget = study["budget"] is not None
+    if choices["n_holders"] is not None and choices["sharing"] is None and has_budget:
         choices["sharing"] = "holders" if study["budget"].delta > 0 else "tellers"
     planned = plan_design(**study, frequency_scale=scale, **choices)
     cautions = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)

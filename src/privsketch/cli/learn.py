@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privsketch._base.formats import unmarked_kind
+from privsketch._base.plugins import plugin_names
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.shell.options import PATH, NumberOrAuto, choice, with_options
+from privsketch.cli.shell.options import PATH, NumberOrAuto, PartName, choice, with_options
 from privsketch.cli.shell.output import (
     file_kind,
     is_standard,
@@ -18,6 +20,7 @@ from privsketch.cli.shell.output import (
     say_written,
     write,
 )
+from privsketch.cli.shell.settings import decoder_settings
 
 if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
@@ -39,11 +42,6 @@ _CHOICES = (  # whose defaults depend on the sketch, or are those of the functio
         ["auto", "burer-monteiro", "convex"],
         "How to search for principal components. The default is auto.",
     ),
-    (
-        "--decoder",
-        ["joint", "cl-ompr"],
-        "How to search for clusters. The default is joint; the papers use cl-ompr.",
-    ),
 )
 
 
@@ -60,11 +58,18 @@ _CHOICES = (  # whose defaults depend on the sketch, or are those of the functio
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
 @with_options(*(choice(name, values, help=text, open=True) for name, values, text in _CHOICES))
 @click.option(
+    "--decoder",
+    type=PartName("DECODER", lambda: ["joint", "cl-ompr", *plugin_names("decoders")]),
+    help="How to search for clusters: joint, cl-ompr, or the decoder of a package. The default is "
+    "joint; the papers use cl-ompr.",
+)
+@click.option(
     "--n-init",
     type=click.IntRange(min=1),
     help="Largest number of searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+@decoder_settings
 @click.option(
     "-o", "--output", type=PATH, help="File of the model (JSON), or - for standard output."
 )
@@ -79,6 +84,7 @@ def learn(
     report: Path | None,
     title: str | None,
     force: bool,
+    settings: tuple[str, ...],
     **choices: Any,
 ) -> None:
     """Learn clusters, a mixture or components from a sketch.
@@ -106,6 +112,11 @@ def learn(
     require_possible(sketch)
     task = task or sketch.design.task
     options = {name: value for name, value in choices.items() if value is not None}
+    if settings:
+        is_kmeans = task == "kmeans"
+        options["options"] = is_kmeans and _decoder_options(
+            settings, options.get("decoder", "joint")
+        )
     with spinner("learning"):
         model = _learn(sketch, task, options)
         page = None
@@ -138,13 +149,13 @@ def _learn(
     import privsketch as ps
 
     options_of_task = {
-        "kmeans": ("max_clusters", "decoder", "n_init"),
+        "kmeans": ("max_clusters", "decoder", "n_init", "options"),
         "gaussian-mixture": ("covariance_type", "n_init"),
         "pca": ("method",),
     }
     for name in options:
         if name not in (*options_of_task[task], "number", "random_state"):
-            option = "--" + name.replace("_", "-")
+            option = "--" + name.replace("_", "-").removesuffix("s" * (name == "options"))
             raise click.UsageError(f"{option} does not go with --task {task}")
     number = options.pop("number", None)
     if task == "kmeans":
@@ -160,8 +171,21 @@ def _learn(
     return ps.learn_gaussian_mixture(sketch, number, **options)
 
 
+def _decoder_options(texts: tuple[str, ...], decoder: str) -> dict[str, Any]:
+    """Return the settings of a decoder that --option states."""
+    from privsketch._base.settings import parsed_settings
+    from privsketch.learning.kmeans.learner import decoder_settings, find_decoder
+
+    settings = decoder_settings(find_decoder(decoder)[0])
+    return parsed_settings(settings, texts, f"--decoder {decoder}")
+
+
 def _is_model(path: Path) -> bool:
-    return file_kind(path) in ("cluster-model", "gaussian-mixture-model", "pca-model")
+    return unmarked_kind(file_kind(path) or "") in (
+        "cluster-model",
+        "gaussian-mixture-model",
+        "pca-model",
+    )
 
 
 def _is_page(path: Path) -> bool:

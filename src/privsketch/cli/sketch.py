@@ -67,6 +67,13 @@ _PERSONS = (
 @with_options(*LIMITS)
 @KEY
 @PASSPHRASE_FILE
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Make exact sums, without noise and without privacy, of an insecure design: for research "
+    "on public or made-up records. No ledger, merge with private sketches, study or signature "
+    "takes them.",
+)
 @dry_run("Say what the sketch would cost and how long it would take, without reading a record.")
 @SPEND_AGAIN
 @JSON
@@ -83,6 +90,7 @@ def sketch(
     max_delta: float | None,
     key_file: Path | None,
     passphrase_file: Path | None,
+    insecure: bool,
     dry_run: bool,
     force: bool,
 ) -> None:
@@ -104,7 +112,7 @@ def sketch(
         from privsketch.cli.shell.signing import load_design
         from privsketch.facts.budget import require_limits
         from privsketch.ledger.entry import writing_to
-        from privsketch.sketching.build import cost_of_design
+        from privsketch.sketching.build import cost_of_design, require_consent
 
         if not dry_run:
             required_output(output)
@@ -118,6 +126,9 @@ def sketch(
             raise FileError(
                 f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
             )
+        require_consent(recipe, insecure=insecure)
+        if insecure and key_file is not None:
+            raise click.UsageError("--key: what is insecure gets no signature; leave it out")
         require_limits(recipe.budget, max_epsilon, max_delta)
         if sys.stderr is not None and sys.stderr.isatty():
             asks = recipe.budget.describe()
@@ -158,6 +169,7 @@ def sketch(
                 engine=engine,
                 progress=progress,
                 ledger=ledger,
+                insecure=insecure,
             )
         spending.stop.finish()
         write(released.save, output, spending.mark_begun)

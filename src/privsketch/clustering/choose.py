@@ -18,10 +18,11 @@ from typing import Any
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch._base.plugins import find_plugin, plugin_names
+from privsketch._base.settings import Setting, settings_of
 from privsketch.clustering import cells
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import plan_pipeline
-from privsketch.clustering.run import Run, clustered
+from privsketch.clustering.run import RUN_OPTIONS, Run, clustered
 from privsketch.clustering.sparse.method import SparseStart, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.design.cells import cell_error, cell_noise_std, plan_cells
@@ -91,6 +92,11 @@ class Method:
     def takes_noise(self) -> bool:
         """Whether the function has a parameter `noise`, which selects the kind of noise."""
         return "noise" in signature(self.cluster).parameters
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """Settings of the method by name: the keyword parameters of its function."""
+        return settings_of(self.cluster, without=(*RUN_OPTIONS, "n_nonzero", "loss"))
 
     def __call__(self, run: Run, n_clusters: int, **options: Any) -> ClusterModel:
         """Run the method. The receipt names the package that registers it.
@@ -182,6 +188,16 @@ def expected_cell_excess(
     return expected.excess
 
 
+def method_of(name: str, n_nonzero: int | None = None) -> Method:
+    """Return the method of this name, for sparse records if `n_nonzero` is stated."""
+    method = Method.find(name)
+    if n_nonzero is None:
+        return method
+    if name not in _SPARSE_STARTS:
+        raise _sparse_error(n_nonzero, name)
+    return replace(method, cluster=partial(cluster_sparse, start=_SPARSE_STARTS[name]))
+
+
 def _sparse_error(n_nonzero: object, method: str) -> ParameterError:
     names = " or ".join(map(repr, _SPARSE_STARTS))
     return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {names}")
@@ -193,13 +209,8 @@ def cluster_with(choice: str | Choice, data: Any, n_clusters: int, **options: An
     Charges: the budget, once.
     """
     choice = Choice(choice) if isinstance(choice, str) else choice
-    method = Method.find(choice.method)
+    method = method_of(choice.method, options.get("n_nonzero"))
     if options.get("n_nonzero") is None:
         options.pop("n_nonzero", None)
-    elif choice.method in _SPARSE_STARTS:
-        sparse = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
-        method = replace(method, cluster=sparse)
-    else:
-        raise _sparse_error(options["n_nonzero"], choice.method)
     model = clustered(method, data, n_clusters, **options)
     return replace(model, reason=choice.reason, receipt=choice.annotate(model.receipt))

@@ -20,7 +20,7 @@ from privsketch._base.errors import ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.design.plan import plan_design
-from privsketch.facts.budget import Budget
+from privsketch.facts.budget import Budget, checked_budget
 from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
@@ -90,6 +90,7 @@ class Run:
         names: Sequence[str] | None = None,
         ledger: LedgerName | Counted = None,
     ) -> None:
+        checked_budget(budget)
         self.ledger = ledger
         self.noter: Noter | None = None
         self.schema = schema_of(domain)
@@ -330,7 +331,7 @@ def _domain_of(schema: Schema, budget: Budget) -> Domain:
     return ball if budget.delta > 0 or in_ball < float(box.half_widths.sum()) else box
 
 
-_RUN_OPTIONS = frozenset(signature(Run).parameters) - {"data"}
+RUN_OPTIONS = frozenset(signature(Run).parameters) - {"data"}
 
 
 def clustered(
@@ -340,7 +341,7 @@ def clustered(
 
     Charges: the budget, once.
     """
-    run = Run(data, **{name: options.pop(name) for name in _RUN_OPTIONS & options.keys()})
+    run = Run(data, **{name: options.pop(name) for name in RUN_OPTIONS & options.keys()})
     dim, names = len(run.domain.half_widths), run.names if run.schema is None else None
     with (
         naming_columns(run.table, run.table.selection(dim, names, run.schema)),

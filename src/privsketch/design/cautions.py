@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privsketch._base.errors import PrivsketchWarning
-from privsketch._base.formats import as_line
+from privsketch._base.formats import INSECURE, as_line
 from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
@@ -37,6 +37,9 @@ from privsketch.noise.sharing.plan import planned_noises
 UNEVEN_RATIO = 10.0
 _WIDTH_ERROR = 1e-9  # rounding error of widths, which are differences: 28.1 - 18.1 < 10
 _LARGE_DELTA = 0.1  # smallest product of delta and number of records that counts as large
+_FOR_RESEARCH = (
+    "a design for research: its sketches are exact sums, without noise and without privacy"
+)
 _MAX_SHOWN_NAMES = 12  # names of columns that fit two lines of 80 characters
 _COUNT_TEXTS = {
     "released": "a noisy one is part of the sketch",
@@ -110,6 +113,8 @@ def cautions(design: Design) -> list[str]:
     """Return all cautions about a design."""
     texts = []
     verdict, is_pca = design.forecast().verdict, design.task == "pca"
+    if design.insecure:
+        verdict = "good"  # what a budget could mend is not at fault
     if verdict == "rough":
         texts.append(
             f"{'components' if is_pca else 'centers'} may be visibly off: more records or holders, "
@@ -180,7 +185,7 @@ def _capacity(design: Design) -> str:
         f"supports up to {supported_clusters(dim, size)} clusters, "
         f"{supported_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
     )
-    if design.task == "kmeans":
+    if design.task == "kmeans" or design.insecure:
         return line
     return (
         f"{line}; k-means from it has {kmeans_cost(design):.2g} times the excess error "
@@ -190,7 +195,8 @@ def _capacity(design: Design) -> str:
 
 def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
     """Return lines with headings of twelve characters, without the cautions in `shown`."""
-    lines = [
+    lines = [f"{INSECURE}    {_FOR_RESEARCH}"] if design.insecure else []
+    lines += [
         f"design      {design.fingerprint[:16]} for {design.task}, "
         f"{design.n_components} components",
         *_record_lines(design),
@@ -217,6 +223,8 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
     count = _COUNT_TEXTS[design.count]
     if design.cells is not None and design.count == "omitted":
         count = "a noisy one, that of all cells together"
+    if design.insecure:
+        count = count.replace("a noisy one", "an exact one")
     lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
     if design.budget.unit.assumption:
         lines.append(f"assuming    {design.budget.unit.assumption}")
@@ -250,6 +258,8 @@ def _features(design: Design) -> str:
     start = f"{design.n_features} ({design.feature_map}), "
     if recipe.law in QUADRATIC_LAWS:
         return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
+    if recipe.own is not None:
+        return f"{start}frequencies of its own, which it stores"
     low, high = recipe.scales
     scale = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
     if recipe.tail is not None:

@@ -11,33 +11,37 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import FileError, ParameterError, require_count
 from privsketch._base.formats import (
     canonical_json,
     document,
     document_content,
+    document_kind,
     fingerprint,
+    marked_kind,
     read_file,
     reading,
     require_fields,
+    unmarked_kind,
     write_file,
 )
 from privsketch._base.notebook import described
 from privsketch.design.validity import require_design
-from privsketch.facts.budget import ONE_RECORD, Budget, Unit
+from privsketch.facts.budget import INFINITE, ONE_RECORD, Budget, NoBudget, Unit
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.schema import Schema
 from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
 from privsketch.features.masks import Masks
+from privsketch.features.own import FrequencyLaw
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -59,11 +63,11 @@ class Design:
         Number of clusters, Gaussians or principal components that the size is planned for.
     domain : Box or Ball
     budget : Budget
-        Cost of the sketch of one holder.
+        Cost of the sketch of one holder; that of an insecure design says that there is none.
     feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}
     frequencies : Frequencies
         How the public random matrix is drawn, and its checksum.
-    noise : {"gaussian", "laplace", "cube"}
+    noise : {"gaussian", "laplace", "cube", "none"}
     count : {"released", "omitted", "public"}
         Whether a number of records is part of the sketch.
     n_records : float
@@ -81,6 +85,10 @@ class Design:
     sharing : {"holders", "tellers"}, optional
         Who adds that noise: each holder a part of it, or each teller all of it. The plan is then
         for the total of all holders; `n_records` is still that of one holder.
+    insecure : bool
+        Whether sketches have no noise, and so no privacy: for research on public or made-up
+        records. The name of the kind of their files begins with INSECURE. Holders have to ask for
+        it themselves (`ps.sketch(..., insecure=True)`), and nothing else takes them.
 
     Examples
     --------
@@ -109,6 +117,7 @@ class Design:
     cells: tuple[int, ...] | None = None
     n_holders: int | None = None
     sharing: SharingKind | None = None
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         if self.masks == Masks():
@@ -123,20 +132,21 @@ class Design:
         n_components: int,
         covariance_type: str | None = None,
         domain: Domain | Schema,
-        budget: Budget,
+        budget: Budget | None = None,
         n_records: float | None = None,
         random_state: int | None = None,
         n_features: int | None = None,
         feature_map: str | None = None,
         noise: str | None = None,
         masks: Masks | str | Mapping[str, Any] | None = None,
-        frequencies: str | None = None,
+        frequencies: str | npt.ArrayLike | FrequencyLaw | None = None,
         frequency_scale: float | tuple[float, float] | None = None,
         count: str | None = None,
         mean: str | None = None,
         columns: list[str] | tuple[str, ...] | None = None,
         n_holders: int | None = None,
         sharing: str | None = None,
+        insecure: bool = False,
     ) -> Design:
         """Choose a design from public facts alone.
 
@@ -156,7 +166,7 @@ class Design:
             Public kinds and bounds of columns, or the set in which records lie. Principal
             components need a Ball if there is no schema.
         budget : Budget
-            Largest cost of the sketch.
+            Largest cost of the sketch. Only an insecure design has none.
         n_records : float, optional
             Public order of magnitude of the number of records of one holder. It affects size,
             noise and forecast. If left out, a sufficient number is assumed.
@@ -180,10 +190,13 @@ class Design:
             Secret subsampling of features or records: `Masks("uniform", kept=100)`, or
             "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves work
             where it leaves out blocks or records, but never noise. No masks if left out.
-        frequencies : str, optional
+        frequencies : str, array or callable, optional
             Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
             "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
-            quadratic features "orthobases" or "normal".
+            quadratic features "orthobases" or "normal". Other names are laws that packages
+            register. An array (n_features, dim), in radians per unit of a record, or a law
+            ``law(n_features, domain, rng)`` that returns one, is rounded and stored in the design.
+            It must not depend on records.
         frequency_scale : float or (float, float), optional
             Scale of the features in the records' units, between the width of clusters and the
             distance of neighbouring ones: one number for a single scale, two for a log-uniform
@@ -204,14 +217,34 @@ class Design:
         sharing : {"holders", "tellers"}, optional
             Who adds the noise of the total: each holder a part of it, which needs Gaussian noise,
             or each teller all of it. If left out, each sketch has noise of its own.
+        insecure : bool
+            Plan a design without noise, and so without privacy, for research on public or made-up
+            records. State neither budget nor noise with it.
         """
         parameters = {name: value for name, value in locals().items() if name != "cls"}
         from privsketch.design.cautions import stated_cautions, warn_of
         from privsketch.design.plan import plan_design
 
         planned = plan_design(**parameters)
-        warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
+        if not insecure:
+            warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
         return planned
+
+    def without_noise(self) -> Design:
+        """Return the insecure design with the same features, to see what noise does. For research.
+
+        Its sketches are exact sums (`ps.sketch(..., insecure=True)`), a public number of records
+        is a part of them, and nobody shares noise.
+        """
+        return replace(
+            self,
+            budget=NoBudget(self.budget.unit),
+            noise="none",
+            count="released" if self.count == "public" else self.count,
+            n_holders=None,
+            sharing=None,
+            insecure=True,
+        )
 
     @property
     def dim(self) -> int:
@@ -315,24 +348,26 @@ class Design:
             **({} if self.cells is None else {"cells": list(self.cells)}),
             **({} if self.n_holders is None else {"n_holders": self.n_holders}),
             **({} if self.sharing is None else {"sharing": self.sharing}),
+            **({"insecure": True} if self.insecure else {}),
         }
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
         """Return the design from `to_json`; raise FileError for anything else."""
-        optional = {"masks": None, "mean": "omitted", "schema": None, "cells": None}
-        optional |= {"n_holders": None, "sharing": None}
+        optional: dict[str, Any] = {"masks": None, "mean": "omitted", "schema": None, "cells": None}
+        optional |= {"n_holders": None, "sharing": None, "insecure": False}
         if isinstance(value, dict):
             value = {**optional, **value}
         fields = require_fields(value, cls.__dataclass_fields__, what)
         columns, schema, cells = fields["columns"], fields["schema"], fields["cells"]
         with reading(what):
+            domain = domain_from_json(fields["domain"])
             design = cls(
                 **{
                     **fields,
-                    "domain": domain_from_json(fields["domain"]),
+                    "domain": domain,
                     "budget": _budget_from_json(fields["budget"], what),
-                    "frequencies": frequencies_from_json(fields["frequencies"]),
+                    "frequencies": frequencies_from_json(fields["frequencies"], domain),
                     "columns": None if columns is None else tuple(str(name) for name in columns),
                     "masks": None if fields["masks"] is None else Masks.parse(fields["masks"]),
                     "schema": None if schema is None else Schema.from_json(schema),
@@ -354,12 +389,17 @@ class Design:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of a design file."""
-        return document("design", self.to_json())
+        return document(marked_kind("design", insecure=self.insecure), self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "design") -> Design:
         """Return the design from `to_bytes`; raise FileError unless it is complete and intact."""
-        return cls.from_json(document_content(data, "design", what), what)
+        kind = document_kind(data, what) or ""
+        unmarked = kind if unmarked_kind(kind) == "design" else "design"
+        design = cls.from_json(document_content(data, unmarked, what), what)
+        if kind != marked_kind("design", insecure=design.insecure):
+            raise FileError(f"{what}: content and kind disagree on privacy; the file was altered")
+        return design
 
     def forecast(self, *, n_holders: int | None = None) -> Forecast | PCAForecast:
         """Return the expected accuracy of this design, from public facts alone. Charges nothing.
@@ -403,15 +443,20 @@ _UNIT_FIELDS = ("person", "max_records")
 
 def _budget_to_json(budget: Budget) -> dict[str, Any]:
     fields = {name: getattr(budget, name) for name in _BUDGET_FIELDS}
+    if isinstance(budget, NoBudget):
+        fields["epsilon"] = INFINITE
     if budget.unit != ONE_RECORD:
         fields["unit"] = {name: getattr(budget.unit, name) for name in _UNIT_FIELDS}
     return fields
 
 
 def _budget_from_json(value: Any, what: str) -> Budget:
-    if not isinstance(value, dict) or "unit" not in value:
-        return Budget(**require_fields(value, _BUDGET_FIELDS, what))
-    fields = require_fields(value, (*_BUDGET_FIELDS, "unit"), what)
-    unit = require_fields(fields["unit"], _UNIT_FIELDS, what)
-    require_count("max_records", unit["max_records"])
-    return Budget(**{**fields, "unit": Unit(**unit)})
+    has_unit = isinstance(value, dict) and "unit" in value
+    fields = dict(require_fields(value, (*_BUDGET_FIELDS, *["unit"] * has_unit), what))
+    if has_unit:
+        unit = require_fields(fields["unit"], _UNIT_FIELDS, what)
+        require_count("max_records", unit["max_records"])
+        fields["unit"] = Unit(**unit)
+    if fields["epsilon"] == INFINITE:
+        return NoBudget(fields.get("unit", ONE_RECORD))  # all other fields are compared with it
+    return Budget(**fields)

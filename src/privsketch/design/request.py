@@ -28,17 +28,27 @@ from privsketch.design.size import (
     largest_size,
 )
 from privsketch.design.validity import TASKS, maps_for, require_sharing
-from privsketch.facts.budget import Budget
+from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget, checked_budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.features.frequencies import Frequencies, draw_frequencies, public_seed
+from privsketch.features.frequencies import (
+    LAWS,
+    Frequencies,
+    draw_frequencies,
+    public_seed,
+    store_frequencies,
+)
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
+from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode, SharingKind
 
+_NEGLIGIBLE_DELTA = (
+    1e-6  # with the largest epsilon: next to no noise, as insecure designs have none
+)
 RECORDS_PER_UNKNOWN = 1000.0  # CLP: noise-to-signal at most m / (1000 k d)
 # Parameters that rule out a free choice of cells if stated; shared noise has its own law.
 _WAVE_FIELDS = ("n_features", "noise", "masks", "frequencies", "frequency_scale", "sharing")
@@ -65,12 +75,17 @@ class Request:
     schema : Schema, optional
         The schema, if the domain was given as one.
     frequencies : str, optional
-        Name of the law; never None for Fourier and one-bit features.
+        Name of the law; never None for Fourier and one-bit features. The constructor accepts
+        frequencies of one's own too, which are then `own`.
+    own : array or callable, optional
+        Frequencies of one's own: an array, or a law that returns one.
     frequency_scale : (float, float), optional
         Ends of the range of scales; None if the planner chooses them.
     is_map_open : bool
         Whether the planner may choose cells instead of Fourier features: no parameter names a map
         or belongs to only one of them.
+    insecure : bool
+        Whether the design has no noise. `budget` then only serves to choose its size.
     noise_ratio : float
         Variance of the noise of the total over that of one release; above 1 if noise is shared.
     drawn : bool
@@ -80,7 +95,7 @@ class Request:
 
     n_components: int
     domain: Domain
-    budget: Budget
+    budget: Budget = None  # type: ignore[assignment]
     task: str = "kmeans"
     covariance_type: CovarianceType | None = None
     n_records: float | None = None
@@ -89,25 +104,28 @@ class Request:
     feature_map: str | None = None
     noise: NoiseKind | None = None
     masks: Masks | None = None
-    frequencies: str | None = None
+    frequencies: Any = None
     frequency_scale: tuple[float, float] | None = None
     count: CountMode | None = None
     mean: str | None = None
     columns: tuple[str, ...] | None = None
     n_holders: int | None = None
     sharing: SharingKind | None = None
+    insecure: bool = False
     drawn: bool = True
     schema: Schema | None = field(init=False)
     is_map_open: bool = field(init=False)
     noise_ratio: float = field(init=False, default=1.0)
+    own: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         settle = partial(object.__setattr__, self)
         if self.task not in TASKS:
             tasks = ", ".join(map(repr, TASKS))
             raise ParameterError("task", self.task, f"this version plans {tasks}")
-        if not isinstance(self.budget, Budget):
-            raise ParameterError("budget", self.budget, "expected a Budget")
+        if self.insecure is not False:
+            self._settle_insecure(settle)
+        checked_budget(self.budget)
         self._settle_domain(settle)
         settle("n_components", require_count("n_components", self.n_components))
         if self.n_features is not None:
@@ -131,6 +149,18 @@ class Request:
         self._settle_frequencies(settle)
         if self.n_records is not None:
             settle("n_records", require_records(self.n_records))
+
+    def _settle_insecure(self, settle: Any) -> None:
+        """Settle the budget that the size of a design without noise is chosen for."""
+        if self.insecure is not True:
+            raise ParameterError("insecure", self.insecure, "expected True or False")
+        for name in ("budget", "noise", "n_holders", "sharing"):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name}: a design with `insecure=True` has no budget, no noise and nothing "
+                    "to share; leave it out"
+                )
+        settle("budget", Budget(MAX_EPSILON, _NEGLIGIBLE_DELTA))
 
     def _settle_domain(self, settle: Any) -> None:
         schema = schema_of(self.domain)
@@ -163,7 +193,37 @@ class Request:
             require_gaussian_delta(self.budget.delta)
             settle("noise", self.noise or "gaussian")
 
+    def _settle_own(self, settle: Any) -> None:
+        """Settle frequencies of one's own: an array, a law, or the name of a registered one."""
+        given = self.frequencies
+        if isinstance(given, str) and given not in LAWS:
+            given = frequency_law(given) or given
+        if not is_own(given):
+            return
+        mapping = map_named(self.feature_map or "fourier")
+        if self.task == "pca" or not mapping.has_table:
+            raise ParameterError(
+                "frequencies: those of one's own are for features of waves, such as "
+                "`feature_map='fourier'` and 'one-bit'; for others state the name of a law"
+            )
+        if self.frequency_scale is not None:
+            raise ParameterError(
+                "frequency_scale: frequencies of one's own have their scale; leave it out"
+            )
+        if not callable(given):
+            given = checked_array(given, self.dim)
+            if self.n_features not in (None, len(given)):
+                raise ParameterError(
+                    f"`n_features={self.n_features}` with {len(given)} frequencies: leave it out"
+                )
+            settle("n_features", len(given))
+        settle("own", given)
+        settle("frequencies", OWN_LAW)
+
     def _settle_frequencies(self, settle: Any) -> None:
+        self._settle_own(settle)
+        if self.own is not None:
+            return
         if self.task == "pca":
             if self.frequency_scale is not None:
                 raise ParameterError(
@@ -215,7 +275,12 @@ class Request:
         dithered: bool = False,
         drawn: bool = True,
     ) -> Frequencies:
-        """Draw the frequencies of a design from the public seed."""
+        """Draw the frequencies of a design from the public seed, or store one's own."""
+        if self.own is not None:
+            seed = public_seed(self.random_state)
+            return store_frequencies(
+                self.domain, self.own, n_features=n_features, seed=seed, dithered=dithered
+            )
         return draw_frequencies(
             self.domain,
             law=law,
@@ -228,17 +293,21 @@ class Request:
 
     def design(self, **choices: Any) -> Design:
         """Return the design of the stated parameters and a planner's choices."""
+        budget = self.budget
+        if self.insecure:
+            budget, choices["noise"] = NoBudget(self.budget.unit), "none"
         return Design(
             task=self.task,
             n_components=self.n_components,
             domain=self.domain,
-            budget=self.budget,
+            budget=budget,
             columns=self.columns,
             masks=self.masks,
             mean=self.mean or "omitted",
             schema=self.schema,
             n_holders=self.n_holders,
             sharing=self.sharing,
+            insecure=self.insecure,
             **choices,
         )
 

@@ -13,6 +13,8 @@ from privsketch._base.errors import (
     require_one_of,
     require_records,
 )
+from privsketch._base.formats import INSECURE
+from privsketch.facts.budget import NoBudget, checked_budget
 from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
@@ -36,7 +38,7 @@ def require_design(design: Design) -> None:
         raise ParameterError("n_components", design.n_components, "expected an integer")
     if design.domain.dim is None:
         raise ParameterError("domain: dim is missing; state `dim=`, the number of columns")
-    require_one_of("noise", design.noise, NOISE_KINDS)
+    _require_privacy(design)
     if design.noise == "gaussian":
         require_gaussian_delta(design.budget.delta)
     require_one_of("count", design.count, COUNT_MODES)
@@ -73,6 +75,29 @@ def require_design(design: Design) -> None:
     _ = design.sum_noise  # raises an error if the noise cannot be drawn for this budget and size
 
 
+def _require_privacy(design: Design) -> None:
+    """Raise a ParameterError unless all facts agree on whether there is any privacy."""
+    if type(design.insecure) is not bool:
+        raise ParameterError("insecure", design.insecure, "expected True or False")
+    if not design.insecure:
+        require_one_of("noise", design.noise, NOISE_KINDS)
+        checked_budget(design.budget)
+        return
+    if design.noise != "none" or type(design.budget) is not NoBudget or design.sharing is not None:
+        raise ParameterError(
+            "insecure: such a design has neither a budget nor noise, and no holders that share it"
+        )
+
+
+def require_private(design: Design, what: str) -> None:
+    """Raise a ParameterError for an insecure design, which `what` does not take."""
+    if design.insecure:
+        raise ParameterError(
+            f"design: it is {INSECURE}, for research: its sketches have no noise, and {what} does "
+            "not take it; plan a design with a budget"
+        )
+
+
 def _require_schema(design: Design, schema: Schema) -> None:
     """Raise a ParameterError if domain, names or unit differ from those of the schema."""
     fits = design.domain in (schema.box, schema.ball) and design.columns == schema.coordinates
@@ -102,7 +127,11 @@ def _require_map(design: Design) -> None:
         raise ParameterError(
             f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {names}"
         )
-    if design.frequencies.law not in design.mapping.laws:
+    own = design.frequencies.own
+    if own is not None and own.half_widths != tuple(design.domain.half_widths.tolist()):
+        raise ParameterError("frequencies: those of one's own are for another domain")
+    is_known = design.frequencies.law in design.mapping.laws
+    if not is_known and not (own is not None and design.mapping.has_table):
         laws = ", ".join(map(repr, design.mapping.laws))
         raise ParameterError(
             f"`frequencies={design.frequencies.law!r}` with `feature_map={design.feature_map!r}`: "

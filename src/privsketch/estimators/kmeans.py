@@ -12,7 +12,15 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
-from privsketch.clustering.choose import Choice, Method, choose_method, cluster_with, method_names
+from privsketch._base.settings import keywords
+from privsketch.clustering.choose import (
+    Choice,
+    Method,
+    choose_method,
+    cluster_with,
+    method_names,
+    method_of,
+)
 from privsketch.estimators.base import (
     MeasuresDistances,
     PredictsLabels,
@@ -20,13 +28,24 @@ from privsketch.estimators.base import (
     centers_of,
     documented,
 )
-from privsketch.estimators.validation import validated
+from privsketch.estimators.validation import option_text, validated
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices, learn_kmeans
+from privsketch.features.own import FrequencyLaw
+from privsketch.learning.kmeans.learner import (
+    DEFAULT_MAX_CLUSTERS,
+    Decoder,
+    check_choices,
+    learn_kmeans,
+)
 from privsketch.models.clusters import ClusterModel
 
+# Options that methods may have: their own settings.
+OF_METHODS = (
+    *("noise", "n_rounds", "start", "n_blocks", "n_trials", "n_dimensions", "n_trees"),
+    *("n_levels", "threshold", "n_swaps", "own"),
+)
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
 _BLOCK_VALUES = 2**22  # numbers of the records that `predict` reads together: 32 MB
 
@@ -50,11 +69,24 @@ class KMeansOptions:
         Size of the sketch; by default that of least predicted error.
     feature_map, frequencies, frequency_scale : optional
         Features of the sketch, as in `Design.plan`.
-    decoder : {"joint", "cl-ompr"}
+    decoder : {"joint", "cl-ompr"}, str or callable
         How a sketch is searched, as in `learn_kmeans`.
     n_init : int, optional
         Largest number of searches in a sketch; they end when one explains it. By default six, two
         for very large sketches.
+    n_rounds : int or "auto", optional
+        Noisy rounds of "lloyd", "pipeline" and sparse centers.
+    start : {"packing", "uniform"}, optional
+        Public start of "lloyd".
+    n_blocks : int, optional
+        Blocks of "sample-aggregate".
+    n_trials : int, optional
+        Independent trials of "partition-tree", one of which is chosen.
+    n_dimensions, n_trees, n_levels, threshold, n_swaps : int, optional
+        Dimensions of the projection, and trees, levels, split threshold and swaps of a trial of
+        "partition-tree".
+    own : mapping, optional
+        Further settings by name, such as those of a method that another package registers.
 
     Examples
     --------
@@ -68,10 +100,20 @@ class KMeansOptions:
     noise: str | None = None
     n_features: int | None = None
     feature_map: str = "fourier"
-    frequencies: str | None = None
+    frequencies: str | npt.ArrayLike | FrequencyLaw | None = None
     frequency_scale: float | tuple[float, float] | None = None
-    decoder: str = "joint"
+    decoder: str | Decoder = "joint"
     n_init: int | None = None
+    n_rounds: int | str | None = None
+    start: str | None = None
+    n_blocks: int | None = None
+    n_trials: int | None = None
+    n_dimensions: int | None = None
+    n_trees: int | None = None
+    n_levels: int | None = None
+    threshold: int | None = None
+    n_swaps: int | None = None
+    own: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, options: KMeansOptions | Mapping[str, Any] | None) -> KMeansOptions:
@@ -87,6 +129,14 @@ class KMeansOptions:
         if unknown:
             raise ParameterError(f"options: {unknown[0]!r} is none of {', '.join(known)}")
         return cls(**(options or {}))
+
+    def settings_for(self, method: Method) -> dict[str, Any]:
+        """Return the options that a method's function gets; refuse those that it does not have."""
+        given = {name: value for name, value in self.given().items() if name in OF_METHODS}
+        given |= given.pop("own", {})
+        if "noise" in given and not method.takes_noise:
+            del given["noise"]
+        return keywords(method.settings, given, f"`method={method.name!r}`")
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -199,7 +249,7 @@ class PrivateKMeans(
         if choice.method == "sketch":
             model = self._from_sketch(table, domain, budget, n_records, choice, largest)
         else:
-            own = {} if options.noise is None else {"noise": options.noise}
+            own = options.settings_for(method_of(choice.method, options.n_nonzero))
             model = cluster_with(
                 choice,
                 table,
@@ -233,12 +283,20 @@ class PrivateKMeans(
         """Return the method; options that only sketches have choose a sketch."""
         given = options.given()
         given.pop("n_nonzero", None)
+        reads = isinstance(self.method, str) and self.method in method_names()[2:]
+        of_method = [name for name in OF_METHODS if name != "noise" and given.pop(name, None)]
+        if of_method and not reads:
+            raise ParameterError(
+                f"option {of_method[0]!r} with `method={self.method!r}`: it belongs to a method "
+                "that reads records; state which, such as `method='lloyd'`"
+            )
+        if reads:
+            options.settings_for(method_of(self.method, options.n_nonzero))
         if isinstance(self.n_clusters, str):
             given["n_clusters"] = self.n_clusters
-        reads = isinstance(self.method, str) and self.method in method_names()[2:]
         if reads and Method.find(self.method).takes_noise:
             given.pop("noise", None)
-        stated = [f"{name}={value!r}" for name, value in given.items()]
+        stated = [option_text(name, value) for name, value in given.items()]
         if given and options.n_nonzero is not None:
             raise ParameterError(
                 f"`n_nonzero={options.n_nonzero!r}` with {stated[0]}: that is an option of "

@@ -17,9 +17,11 @@ from privsketch.clustering.run import clustered
 from privsketch.design.size import CovarianceType
 from privsketch.estimators.base import PredictsLabels, PrivateLearner, ScoresRows, documented
 from privsketch.estimators.kmeans import OF_DESIGNS
+from privsketch.estimators.validation import option_text
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
 from privsketch.facts.schema import Schema
+from privsketch.features.own import FrequencyLaw
 from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
 from privsketch.models.mixture import GaussianMixtureModel
 
@@ -101,7 +103,7 @@ class PrivateGaussianMixture(
     noise: str | None = None
     n_features: int | None = None
     feature_map: str = "fourier"
-    frequencies: str | None = None
+    frequencies: str | npt.ArrayLike | FrequencyLaw | None = None
     frequency_scale: float | tuple[float, float] | None = None
     n_init: int | None = None
 
@@ -133,11 +135,12 @@ class PrivateGaussianMixture(
     def _fit_em(self, table: Any, domain: Domain | Schema, budget: Budget) -> Self:
         """Fit by noisy rounds of EM."""
         for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name in (*OF_DESIGNS, "n_init") and value != option.default:
+            value, default = getattr(self, option.name), option.default
+            is_given = value is not None if default is None else value != default
+            if option.name in (*OF_DESIGNS, "n_init") and is_given:
                 raise ParameterError(
-                    f"{option.name}={value!r} with `method='em'`: that is an option of sketches; "
-                    "leave it out"
+                    f"{option_text(option.name, value)} with `method='em'`: that is an option of "
+                    "sketches; leave it out"
                 )
         model = clustered(
             em.learn,

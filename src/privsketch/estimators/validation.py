@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from privsketch._base.errors import MissingError, ParameterError, RecordError, TableError
+from privsketch._base.formats import as_line
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.schema import Schema
 from privsketch.tables.memory import object_numbers
@@ -269,3 +270,12 @@ def _without_values(text: str) -> str:
     if text.startswith(_HARMLESS):
         return text
     return _NOT_NUMERIC
+
+
+def option_text(name: str, value: Any) -> str:
+    """Return an option as it was stated, in one line; arrays and functions in short."""
+    if callable(value):
+        return f"{name}={as_line(getattr(value, '__name__', type(value).__name__))}"
+    if isinstance(value, np.ndarray | list):
+        return f"{name}=an array of shape {np.shape(value)}"
+    return f"{name}={value!r}"

@@ -7,7 +7,7 @@ from .budget import exact_sum as exact_sum
 from .budget import require_limits as require_limits
 from .domain import domain_from_json as domain_from_json
 from .domain import domain_to_json as domain_to_json
-from .receipt import INSECURE as INSECURE
+from .receipt import NO_NOISE as NO_NOISE
 from .receipt import compose_parallel as compose_parallel
 from .receipt import compose_sequential as compose_sequential
 from .schema import schema_of as schema_of

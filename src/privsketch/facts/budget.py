@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Literal
 
 from privsketch._base.errors import BudgetError, ParameterError, require_count
+from privsketch._base.formats import INSECURE, NO_PRIVACY
 
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
@@ -72,6 +73,7 @@ class Unit:
 
 
 ONE_RECORD = Unit()
+INFINITE = "infinite"  # the epsilon of what has no privacy, in files and in words
 
 
 def is_name(value: object) -> bool:
@@ -91,22 +93,33 @@ def meaning_of(neighbours: str, unit: str) -> str:
 
 
 def exact(value: float) -> Fraction:
-    """Return the decimal number a float prints as, as an exact fraction."""
+    """Return the decimal number a float prints as, as an exact fraction.
+
+    All accounting passes through here, so none goes on with what has no privacy.
+    """
+    if math.isinf(value):
+        raise BudgetError(f"{NO_PRIVACY}; it has no cost that could be added up or limited")
     return Fraction(repr(float(value)))
 
 
 def number_text(value: float) -> str:
     """Return a number with all its digits, so that no cost is shown rounded down."""
+    if math.isinf(value):
+        return INFINITE
     return repr(float(value)).removesuffix(".0")
 
 
 def cost_text(epsilon: float, delta: float) -> str:
     """Return epsilon and delta with all their digits."""
+    if math.isinf(epsilon):
+        return f"{INSECURE}: epsilon = {INFINITE}, no privacy"
     return f"epsilon = {number_text(epsilon)}, delta = {number_text(delta)}"
 
 
 def exact_sum(values: Sequence[float]) -> float:
     """Add decimal numbers and round up to the next float: a cost is never understated."""
+    if math.inf in values:
+        return math.inf
     return round_up(sum((exact(value) for value in values), Fraction(0)))
 
 
@@ -136,6 +149,8 @@ def _as_float(name: str, value: object) -> float:
 
 def epsilon_caution(epsilon: float, unit: str = RECORD) -> str | None:
     """Explain an epsilon that hides next to nothing; return None for others."""
+    if math.isinf(epsilon):
+        return NO_PRIVACY
     if epsilon <= WEAK_EPSILON:
         return None
     return (
@@ -236,6 +251,34 @@ class Budget:
         return f"{cost} for {unit}, neighbours {meaning_of(self.neighbours, unit)}"
 
 
+@dataclass(frozen=True, repr=False)
+class NoBudget(Budget):
+    """What an insecure design has in place of a budget: nothing limits what its sketch reveals."""
+
+    epsilon: float = field(init=False, default=math.inf)
+    delta: float = field(init=False, default=0.0)
+    neighbours: Neighbours = field(init=False, default="add-remove")
+    unit: Unit = ONE_RECORD
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise ParameterError("unit", self.unit, "expected a Unit")
+
+    def __repr__(self) -> str:
+        return f"NoBudget({INSECURE})"
+
+    def describe(self) -> str:
+        """Describe the lack of a budget in one line."""
+        return f"none: {NO_PRIVACY}"
+
+
+def checked_budget(budget: object) -> Budget:
+    """Return a budget that limits something; raise for all else, that of insecure designs too."""
+    if type(budget) is not Budget:
+        raise ParameterError("budget", budget, "expected a Budget")
+    return budget
+
+
 def require_limits(
     budget: Budget, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> None:
@@ -244,6 +287,11 @@ def require_limits(
     Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1. A limit on
     epsilon alone also refuses a delta that is too large for any table, which would bypass it.
     """
+    if isinstance(budget, NoBudget) and (max_epsilon, max_delta) != (None, None):
+        raise BudgetError(
+            f"the design is {INSECURE}: its epsilon is {INFINITE}, above any `max_epsilon` and "
+            "`max_delta`; no record was read"
+        )
     limits = {"epsilon": (budget.epsilon, max_epsilon), "delta": (budget.delta, max_delta)}
     if max_epsilon is not None and max_delta is None and budget.delta > WEAK_DELTA:
         raise BudgetError(

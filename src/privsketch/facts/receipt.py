@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from privsketch._base.errors import ParameterError
+from privsketch._base.formats import INSECURE
 from privsketch._base.notebook import described
 from privsketch.facts.budget import (
+    INFINITE,
     NEIGHBOURS,
     ONE_RECORD,
     PERSON,
@@ -31,7 +33,7 @@ from privsketch.facts.budget import (
     round_up,
 )
 
-INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
+NO_NOISE = f"{INSECURE}: no noise was drawn"  # sampler of releases without privacy
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Receipt:
     mechanism : str
         Description of what was released, and with which noise.
     epsilon, delta : float
-        Total cost.
+        Total cost; the epsilon of a release without noise is infinite.
     neighbours : {"add-remove", "replace"}
     source : str or None
         Holder's public name of the records.
@@ -95,8 +97,13 @@ class Receipt:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.rho is None and self.delta == 0:
+        if self.rho is None and self.delta == 0 and self.is_private:
             object.__setattr__(self, "rho", pure_rho(self.epsilon))
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there is any privacy: False for releases without noise."""
+        return self.epsilon < math.inf
 
     @property
     def cautions(self) -> list[str]:
@@ -111,6 +118,8 @@ class Receipt:
 
     @property
     def _meaning(self) -> str:
+        if not self.is_private:
+            return "any, as nothing is hidden"
         return meaning_of(self.neighbours, self.unit)
 
     def naming(self, *plugins: str | None) -> Receipt:
@@ -157,6 +166,8 @@ class Receipt:
         """Return the receipt as plain JSON values."""
         values = {name: getattr(self, name) for name in Receipt.__dataclass_fields__}
         values["parts"] = [part.to_json() for part in self.parts]
+        if not self.is_private:
+            values["epsilon"] = INFINITE
         plugins = values.pop("plugins")
         return {**values, "plugins": list(plugins)} if plugins else values
 
@@ -178,6 +189,8 @@ class Receipt:
             raise ParameterError(
                 "dp_event: dp-accounting is missing; install privsketch[accounting]"
             ) from None
+        if not self.is_private:
+            return dp_accounting.NonPrivateDpEvent()
         if is_sum(self):
             return dp_accounting.ComposedDpEvent([part.dp_event() for part in self.parts])
         if self.delta == 0:
@@ -191,6 +204,8 @@ class Receipt:
 
     def summary(self) -> str:
         """Summarise the whole cost in one line."""
+        if not self.is_private:
+            return cost_text(self.epsilon, self.delta)
         meaning = self._meaning
         return f"{cost_text(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
 
@@ -404,9 +419,14 @@ def _receipt_from_json(value: Any, depth: int) -> Receipt:
     if value["neighbours"] not in NEIGHBOURS:
         raise ParameterError("receipt: unknown neighbours")
     # Costs of several releases may add up beyond what one budget allows.
+    if value["epsilon"] == INFINITE:
+        value["epsilon"] = math.inf
+    if (value["epsilon"] == math.inf) != (value["sampler"] == NO_NOISE):
+        raise ParameterError("receipt: epsilon and sampler disagree on privacy")
     if not all(type(value[name]) is float for name in ("epsilon", "delta")):
         raise ParameterError("receipt: epsilon and delta must be numbers")
-    if not (0 < value["epsilon"] < _COST_LIMIT and 0 <= value["delta"] < _COST_LIMIT):
+    is_cost = 0 < value["epsilon"] < _COST_LIMIT or value["epsilon"] == math.inf
+    if not (is_cost and 0 <= value["delta"] < _COST_LIMIT):
         raise ParameterError("receipt: epsilon or delta out of range")
     if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
         raise ParameterError(f"receipt: parts must be a list, nested at most {_MAX_NESTING} times")

@@ -27,6 +27,7 @@ CLIP_HALF_WIDTHS = 16.0
 INDEX_BITS = 16  # an index step is 2^-16 of a turn: at most pi units in a table of amplitude 2^15
 TABLE_SIZE = 2**INDEX_BITS
 MIN_TURN_BITS, MAX_TURN_BITS = 17, 32  # one bit below the index to round by; 32-bit phases
+FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
 
 
 class Quantiser:
@@ -133,6 +134,14 @@ class Quantiser:
         outside = squared_norm > self.largest * self.largest
         units[outside] = np.trunc(units[outside] * shrink[outside, np.newaxis])
         return units
+
+
+def finest_turn_bits(highest: float) -> int | None:
+    """Return the finest resolution for a frequency in turns per half-width; None if none fits."""
+    for turn_bits in range(MAX_TURN_BITS, MIN_TURN_BITS - 1, -1):
+        if highest * 2.0 ** (turn_bits - RECORD_BITS) <= FREQUENCY_MAX:
+            return turn_bits
+    return None
 
 
 def resolution_error() -> ParameterError:

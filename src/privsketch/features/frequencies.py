@@ -9,7 +9,8 @@ A frequency has a uniform direction and a radius r / scale. These are the laws o
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
   directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
 
-Quadratic features have vectors instead, without a scale (features/quadratic.py).
+Quadratic features have vectors instead, without a scale (features/quadratic.py). Frequencies of
+one's own are stored in the design, integer by integer (features/own.py).
 
 The drawn values are rounded to integers once. Holders compute phases with these integers, and
 learners use them as exact frequencies. Only the seed is stored; a checksum of the integers proves
@@ -31,9 +32,16 @@ import numpy.typing as npt
 from privsketch._base.elementary import TWO_PI
 from privsketch._base.errors import FileError, ParameterError, require_one_of
 from privsketch.facts.domain import Domain
-from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
+from privsketch.features.fixedpoint import (
+    FREQUENCY_MAX,
+    MAX_TURN_BITS,
+    MIN_TURN_BITS,
+    RECORD_BITS,
+    finest_turn_bits,
+)
 from privsketch.features.hadamard import StructuredBlocks, common_half_width, draw_blocks
 from privsketch.features.hadamard import block_size as structured_size
+from privsketch.features.own import OWN_LAW, OwnMatrix, own_matrix
 from privsketch.features.quadratic import (
     MAX_VECTOR_NORM_SQUARED,
     QUADRATIC_LAWS,
@@ -48,10 +56,9 @@ from privsketch.features.stream import PublicStream, Purpose
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")
 NO_LAW = "none"  # for maps that have no frequencies
-LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
+LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW, OWN_LAW)
 MAX_FEATURES = 2**20  # with two numbers each, a sketch file has 16 MB
 MAX_MATRIX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
-FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
 
@@ -71,10 +78,13 @@ class Frequencies:
     dithered: bool
     checksum: str
     tail: Tail | None = None
+    own: OwnMatrix | None = None
 
     @property
     def radial_law(self) -> RadialLaw:
         """Law of the lengths, except for normal frequencies, which have their own."""
+        if self.own is not None:
+            return self.own.radial_law
         return RadialLaw(self.scales, self.tail)
 
     def matrix(self, domain: Domain) -> npt.NDArray[np.signedinteger]:
@@ -132,6 +142,16 @@ def draw_frequencies(
     return replace(recipe, checksum=_checksum(*_integers(recipe, domain)))
 
 
+def store_frequencies(
+    domain: Domain, given: Any, *, n_features: int, seed: int, dithered: bool
+) -> Frequencies:
+    """Make a recipe that stores frequencies of one's own: an array, or what a law gives."""
+    own = own_matrix(given, n_features, domain, seed)
+    scales = own.radial_law.scales
+    recipe = Frequencies(OWN_LAW, n_features, scales, seed, own.turn_bits, dithered, "", None, own)
+    return replace(recipe, checksum=_checksum(*_integers(recipe, domain)))
+
+
 def _resolution(recipe: Frequencies, domain: Domain) -> int:
     """Return the finest resolution at which the largest frequency fits."""
     if recipe.law == NO_LAW:
@@ -141,10 +161,8 @@ def _resolution(recipe: Frequencies, domain: Domain) -> int:
     if recipe.law in QUADRATIC_LAWS:
         return vector_resolution(recipe.law, _unrounded(recipe, domain))
     highest = max(float(np.abs(block).max()) for block in _unrounded(recipe, domain))
-    turn_bits = MAX_TURN_BITS
-    while turn_bits >= MIN_TURN_BITS and highest * 2.0 ** (turn_bits - RECORD_BITS) > FREQUENCY_MAX:
-        turn_bits -= 1
-    if turn_bits < MIN_TURN_BITS:
+    turn_bits = finest_turn_bits(highest)
+    if turn_bits is None:
         raise ParameterError(
             "frequency_scale",
             recipe.scales,
@@ -220,6 +238,8 @@ def _integers(
 ) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
     if recipe.law == NO_LAW:
         return np.zeros((0, len(domain.half_widths)), np.int16), np.zeros(0, np.uint32)
+    if recipe.own is not None:
+        return recipe.own.matrix, _offsets(recipe)
     if recipe.law == "structured":
         matrix = recipe.blocks(domain).dense()
         matrix.flags.writeable = False
@@ -289,6 +309,8 @@ def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
     values["scales"] = list(recipe.scales)
     if recipe.tail is not None:
         values["tail"] = [recipe.tail.share, recipe.tail.below]
+    if recipe.own is not None:
+        values["values"] = recipe.own.to_json()
     return values
 
 
@@ -303,9 +325,12 @@ _RECIPE_FIELDS = {
 }
 
 
-def frequencies_from_json(value: Any) -> Frequencies:
-    """Rebuild the recipe from `frequencies_to_json`; raise for anything else."""
-    kinds = {**_RECIPE_FIELDS, "tail": list}
+def frequencies_from_json(value: Any, domain: Domain | None = None) -> Frequencies:
+    """Rebuild the recipe from `frequencies_to_json`; raise for anything else.
+
+    Frequencies of one's own belong to a domain.
+    """
+    kinds = {**_RECIPE_FIELDS, "tail": list, "values": str}
     if not isinstance(value, dict) or not set(_RECIPE_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
     for name in value:
@@ -316,13 +341,19 @@ def frequencies_from_json(value: Any) -> Frequencies:
     if value["law"] not in LAWS or not 1 <= value["n_features"] <= MAX_FEATURES:
         raise ParameterError("frequencies: unknown law or number of features out of range")
     radial = _radial_law(value)
-    is_fourier = value["law"] in FOURIER_LAWS
+    if (value["law"] == OWN_LAW) != ("values" in value):
+        raise ParameterError(f"frequencies: only the law {OWN_LAW!r} has values, and it needs them")
+    is_fourier = value["law"] in (*FOURIER_LAWS, OWN_LAW)
     low_bits, high_bits = (MIN_TURN_BITS, MAX_TURN_BITS) if is_fourier else (0, VECTOR_BITS)
     if not low_bits <= value["turn_bits"] <= high_bits:
         raise ParameterError("frequencies: turn_bits out of range")
     recipe = Frequencies(**{name: value[name] for name in _RECIPE_FIELDS})
-    seed = public_seed(value["seed"])
-    return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed)
+    seed, own = public_seed(value["seed"]), None
+    if "values" in value:
+        if domain is None or domain.dim is None:
+            raise ParameterError("frequencies: values need the domain of their design")
+        own = OwnMatrix.from_json(value["values"], recipe.n_features, domain, recipe.turn_bits)
+    return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed, own=own)
 
 
 def _radial_law(value: dict[str, Any]) -> RadialLaw:

@@ -30,6 +30,7 @@ from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
+ROUNDING = 1 / 12  # variance of a sum or a count that is rounded to a whole number
 MAX_EXCHANGES = 10  # a guard: weights change between zero and positive two or three times
 
 
@@ -97,7 +98,10 @@ def problem_of(sketch: Sketch) -> Problem:
     return Problem(
         frequencies=frequencies,
         moments=moments,
-        noise_variance=sketch.noise_variance + sketch.masking_variance,
+        # Sums without noise are whole numbers, with an error of rounding.
+        noise_variance=max(
+            sketch.noise_variance + sketch.masking_variance, ROUNDING / design.unit**2
+        ),
         low=-half_widths,
         high=half_widths,
         one_bit=design.mapping.dithered,

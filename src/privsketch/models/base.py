@@ -13,13 +13,18 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.formats import (
+    INSECURE,
+    NO_PRIVACY,
     as_line,
     count_text,
     document,
     document_content,
+    document_kind,
+    marked_kind,
     read_file,
     reading,
     require_fields,
+    unmarked_kind,
     write_file,
 )
 from privsketch._base.notebook import described, table
@@ -99,7 +104,12 @@ class Model:
 
     def describe(self) -> str:
         """Return the model as several lines of text."""
-        return "\n".join([*self._opening_lines(), *self._result_lines(), *self.closing_lines()])
+        lines = [*self._opening_lines(), *self._result_lines(), *self.closing_lines()]
+        return "\n".join([*self._insecure_lines(), *lines])
+
+    def _insecure_lines(self) -> list[str]:
+        """Return a line about the lack of privacy; none if there is some."""
+        return [] if self.receipt.is_private else [f"{INSECURE}    {NO_PRIVACY.partition(': ')[2]}"]
 
     def __repr__(self) -> str:
         """Return at most ten lines: what was learned, the first results, a concern and the cost."""
@@ -122,7 +132,7 @@ class Model:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        lines = [*self._opening_lines(), *self.closing_lines()]
+        lines = [*self._insecure_lines(), *self._opening_lines(), *self.closing_lines()]
         return described(type(self).__name__, lines, self._html_table())
 
     def _center_table(self, noun: str, points: Floats, weights: Floats, errors: Any) -> str:
@@ -180,7 +190,7 @@ class Model:
             content["cost_ratio"] = asdict(content["cost_ratio"])
         if content.get("domain") is not None:
             content["domain"] = domain_to_json(content["domain"])
-        return document(self.KIND, content)
+        return document(marked_kind(self.KIND, insecure=not self.receipt.is_private), content)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON."""
@@ -194,7 +204,10 @@ class Model:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "model") -> Self:
         """Return the model from the bytes of its file; `what` names it in errors."""
-        content = document_content(data, cls.KIND, what)
+        kind = document_kind(data, what) or ""
+        content = document_content(
+            data, kind if unmarked_kind(kind) == cls.KIND else cls.KIND, what
+        )
         content = {**dict.fromkeys(cls.LATER), **content}
         fields = require_fields(content, cls.field_names(), what)
         columns, concerns, schema = fields["columns"], fields["concerns"], fields["schema"]
@@ -212,6 +225,8 @@ class Model:
                 "schema": None if schema is None else Schema.from_json(schema),
             }
             model = cls(**{**fields, **checked, **shared})
+            if kind != marked_kind(cls.KIND, insecure=not model.receipt.is_private):
+                raise ParameterError("receipt and kind disagree on privacy")
             if model.columns is not None and len(model.columns) != model.dim:
                 raise ParameterError(_COLUMNS_RULE)
             if model.schema is not None and model.schema.dim != model.dim:

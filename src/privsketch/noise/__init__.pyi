@@ -40,7 +40,9 @@ from .mechanism import choose as choose
 from .mechanism import cube_factor as cube_factor
 from .mechanism import cube_law as cube_law
 from .mechanism import gaussian_law as gaussian_law
+from .mechanism import insecure_noise as insecure_noise
 from .mechanism import laplace_law as laplace_law
+from .mechanism import no_noise as no_noise
 from .mechanism import saturating_add as saturating_add
 from .mechanism import watch_noise as watch_noise
 from .samplers import add_discrete_gaussian as add_discrete_gaussian

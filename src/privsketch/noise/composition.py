@@ -168,6 +168,8 @@ def compose(
     if not parts or not all(isinstance(part, Receipt) for part in parts):
         raise ParameterError("receipts: expected receipts, at least one, in a list")
     require_summable(parts)
+    for part in parts:
+        exact(part.epsilon)  # refuses what has no privacy
     total_delta = exact_sum([part.delta for part in parts])
     if delta is None:
         delta = total_delta

@@ -19,10 +19,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from privsketch._base.errors import BudgetError, ParameterError
+from privsketch._base.formats import INSECURE, NO_PRIVACY
 from privsketch._base.threads import variable_set
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
-from privsketch.facts.receipt import INSECURE, Receipt
+from privsketch.facts.receipt import NO_NOISE, Receipt
 from privsketch.noise.calibration import (
     MAX_NOISE_SCALE,
     cube_variance,
@@ -40,7 +41,7 @@ from privsketch.noise.samplers import (
     draw_cube,
 )
 
-NoiseKind = Literal["laplace", "gaussian", "cube"]
+NoiseKind = Literal["laplace", "gaussian", "cube", "none"]  # the last one of insecure designs only
 ChoiceKind = Literal["choice", "threshold", "picks", "zoom"]  # noise/choice.py
 CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
@@ -61,7 +62,7 @@ class NoiseLaw:
     release is known to satisfy, None where its cost was derived otherwise. `inner` is the cost of
     pure noise by itself: epsilon, or more under masks (noise/laws.py), which `masking` describes.
     Noise that `wraps` is added modulo 2^64, for sums that are terms of a total (noise/sharing):
-    saturated terms would not add up to the noisy total.
+    saturated terms would not add up to the noisy total. The kind "none" adds nothing (`no_noise`).
     """
 
     kind: NoiseKind | ChoiceKind
@@ -110,7 +111,7 @@ class NoiseLaw:
             neighbours=self.neighbours,
             source=source,
             law=self.kind,
-            sensitivity=float(self.sensitivity),
+            sensitivity=None if self.kind == "none" else float(self.sensitivity),
             norm=norm,
             scale=scale,
             rho=self.zcdp,
@@ -124,6 +125,7 @@ class NoiseLaw:
             "laplace": "scale = sensitivity / epsilon",
             "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
             "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
+            "none": NO_PRIVACY,
         }[self.kind]
         mechanism = f"{_NOISE_NAMES[self.kind]} noise on {self.n_components} integers"
         return mechanism, _NORMS[self.kind], calibration
@@ -153,6 +155,14 @@ class NoiseLaw:
     def reach(self) -> float:
         """Magnitude that the noise exceeds with a chance under 1e-20."""
         return (2 * self.n_components + 100 if self.kind == "cube" else 50) * self.scale
+
+
+def no_noise(n_components: int) -> NoiseLaw:
+    """Return the law that adds nothing, for insecure designs: no privacy, an infinite epsilon.
+
+    It is drawn only inside `insecure_noise`.
+    """
+    return NoiseLaw("none", n_components, math.inf, math.inf, 0.0, "add-remove", 0.0, 0.0)
 
 
 def laplace_law(
@@ -222,10 +232,11 @@ _NOISE_NAMES = {
     "laplace": "discrete Laplace",
     "gaussian": "discrete Gaussian",
     "cube": "cube (K-norm)",
+    "none": "no",
 }
 OPENDP_SAMPLER = "exact integer sampler of OpenDP, operating-system entropy"
 OWN_SAMPLER = "exact integer sampler of privsketch, operating-system entropy"
-_NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component"}
+_NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component", "none": ""}
 
 Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
 
@@ -296,6 +307,9 @@ def _reserve() -> None:
 
 def _require_usable(law: NoiseLaw) -> None:
     """Refuse a law without noise, or with noise that does not fit 64-bit integers."""
+    if law.kind == "none":
+        _require_consent()
+        return
     if not (law.scale > 0 and math.isfinite(law.scale)):
         raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
     if law.reach >= HEADROOM:
@@ -304,6 +318,31 @@ def _require_usable(law: NoiseLaw) -> None:
             law.epsilon,
             f"its noise, of scale {law.scale:.3g}, does not fit 64-bit integers",
             "use a larger epsilon",
+        )
+
+
+_consent: ContextVar[bool] = ContextVar("privsketch_insecure_noise", default=False)
+
+
+def insecure_noise() -> AbstractContextManager[None]:
+    """Allow the law without noise inside a with block, whose caller has asked for it.
+
+    `sketching.build` enters it, for `insecure=True`, and nothing else does.
+    """
+    return variable_set(_consent, True)
+
+
+def _require_consent() -> None:
+    """Refuse to leave the noise out unless the caller asked for it and no ledger is there."""
+    if not _consent.get():
+        raise BudgetError(
+            f"{INSECURE}: a law without noise, which only the caller of `sketch` can ask for; "
+            "nothing was released"
+        )
+    if os.environ.get(LEDGER) or _reserving.get() is not None:
+        raise BudgetError(
+            f"{INSECURE}: a release without noise has no cost that a ledger could enter; nothing "
+            "was released"
         )
 
 
@@ -320,6 +359,8 @@ def is_replaced() -> bool:
 
 def _sampler_name(values: Integers, law: NoiseLaw) -> str:
     """Return the name of the sampler for a law, as receipts state it."""
+    if law.kind == "none":
+        return NO_NOISE
     if is_replaced():
         return REPLACED
     if law.kind == "choice":
@@ -334,6 +375,8 @@ def _sampler_name(values: Integers, law: NoiseLaw) -> str:
 
 
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    if law.kind == "none":
+        return values.copy(), 0.0
     if law.kind in CHOICE_KINDS:
         from privsketch.noise.choice import draw_choice
 

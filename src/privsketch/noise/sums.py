@@ -4,6 +4,7 @@
 - Cube: the count is one more component of the cube.
 - Laplace: the count has a share of epsilon of its own (CLP Lemma 4), which minimises the bound of
   CLP Lemma 27 for sums that are divided by it.
+- Insecure designs: no noise, and all weights are 1.
 - Without a count, the whole budget goes to the sums: k-means needs none.
 - Under "replace" the number of records is public and never noised.
 
@@ -25,7 +26,7 @@ import numpy as np
 from privsketch._base.errors import MANY, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import ONE_RECORD, Budget, Neighbours, Unit, exact, round_up
-from privsketch.facts.receipt import Receipt, compose_sequential
+from privsketch.facts.receipt import NO_NOISE, Receipt, compose_sequential
 from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import RepeatedContribution
@@ -42,6 +43,7 @@ from privsketch.noise.mechanism import (
     add_noise,
     cube_factor,
     laplace_law,
+    no_noise,
 )
 
 CountMode = Literal["released", "omitted", "public"]
@@ -149,7 +151,8 @@ class SumNoise:
             if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
                 return False
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
-            if leaf.sampler not in SAMPLERS or not is_like(leaf, expected):
+            samplers = (NO_NOISE,) if law.kind == "none" else SAMPLERS
+            if leaf.sampler not in samplers or not is_like(leaf, expected):
                 return False
         composed = composed_receipt(leaves, receipt.source)
         return len(laws) == 1 or receipt == composed.naming(*receipt.plugins)
@@ -337,6 +340,10 @@ def _plan_sum_noise(
     released = count == "released"
     components = contribution.n_values + (contribution.dim if mean else 0)
     factor, weight, count_law = 1, 1, None
+    rate = 1.0 if masks is None else masks.records
+    if kind == "none":
+        law, n_values = no_noise(components + released), contribution.n_values
+        return SumNoise(law, None, count, 1, 1, int(mean), rate, n_values, budget.unit)
     share_of_mean = _mean_share(contribution, kind, neighbours) if mean else (0, 0, 0)
     mean_weight, mean_l1, mean_l2_squared = share_of_mean
     # Weights are those of one record, norms those of all records of a person.
@@ -375,7 +382,7 @@ def _plan_sum_noise(
         weight if released else 1,
         factor,
         mean_weight,
-        1.0 if masks is None else masks.records,
+        rate,
         contribution.n_values,
         budget.unit,
     )

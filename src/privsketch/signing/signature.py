@@ -14,9 +14,11 @@ from pathlib import Path
 
 from privsketch._base.errors import FileError, ParameterError, SignatureError
 from privsketch._base.formats import (
+    INSECURE,
     SKETCH_MAGIC,
     document_content,
     document_kind,
+    is_insecure_file,
     unpack_sketch,
     write_file,
 )
@@ -51,6 +53,10 @@ def signature_path(path: str | os.PathLike[str]) -> Path:
 
 def signed_message(kind: str, data: bytes) -> bytes:
     """Return the bytes to sign for a file of this kind, different for any two files."""
+    if is_insecure_file(data):
+        raise ParameterError(
+            f"a file that is {INSECURE}, without noise, gets no signature: nobody can vouch for it"
+        )
     if not _KIND.fullmatch(kind):
         raise ParameterError("kind", kind, "expected the kind of a file, like 'design'")
     return f"privsketch {kind} v1".encode("ascii") + b"\0" + data
@@ -101,6 +107,11 @@ def digit_groups(fingerprint: str) -> str:
 
 def kind_of_file(data: bytes, what: str) -> str:
     """Return the kind of an intact file that can be signed; raise a FileError for others."""
+    if is_insecure_file(data):
+        raise FileError(
+            f"{what}: it is {INSECURE}, without noise, and gets no signature: nobody can vouch "
+            "for it"
+        )
     if data.startswith(SKETCH_MAGIC):
         unpack_sketch(data, what)
         return "sketch"

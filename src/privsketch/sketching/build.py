@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch._base.errors import BudgetError, ParameterError, RecordError
+from privsketch._base.formats import INSECURE
 from privsketch.design.recipe import Design
+from privsketch.design.validity import require_private
 from privsketch.facts.budget import checked_source, exact, require_limits
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import Counted, LedgerName, Step, open_entry
+from privsketch.noise.mechanism import LEDGER, insecure_noise
 from privsketch.sketching.engines.engine import Engine, find_engine
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
@@ -31,6 +36,7 @@ def sketch(
     engine: str | Engine | None = None,
     ledger: LedgerName | Counted | Step = None,
     progress: Callable[[int], None] | None = None,
+    insecure: bool = False,
 ) -> Sketch:
     """Read records once and release their sketch.
 
@@ -65,6 +71,10 @@ def sketch(
         PRIVSKETCH_LEDGER names.
     progress : callable, optional
         Called with numbers of records done. For the holder only: it counts records.
+    insecure : bool
+        Ask for exact sums, without noise and without privacy. It goes with a design that is
+        insecure, and such a design goes with nothing else: whoever wrote it cannot switch off the
+        noise of a holder. For public or made-up records, and never with a ledger.
 
     Examples
     --------
@@ -77,6 +87,9 @@ def sketch(
     """
     if not isinstance(design, Design):
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
+    require_consent(design, insecure=insecure)
+    if design.insecure:
+        _require_no_ledger(ledger)
     require_limits(design.budget, max_epsilon, max_delta)
     identity = secrets.token_hex(16)
     source = checked_source(f"unnamed-{identity[:12]}" if source is None else source)
@@ -101,17 +114,47 @@ def sketch(
         if noter is not None:
             noter.add(sums.marks)
             entry.set_marks_source(noter)
-        values, receipt = design.sum_noise.release(
-            sums.sums, sums.n_records, n_kept=sums.n_kept, source=source
-        )
+        with insecure_noise() if insecure else nullcontext():
+            values, receipt = design.sum_noise.release(
+                sums.sums, sums.n_records, n_kept=sums.n_kept, source=source
+            )
         receipt = receipt.naming(design.mapping.origin, sums.origin)
         entry.commit(receipt)
     public_count = sums.n_records if is_public else None
     return Sketch(values, design, receipt, (identity,), (source,), public_count)
 
 
+def require_consent(design: Design, *, insecure: bool) -> None:
+    """Refuse a design without noise unless the holder asks for it too, and the reverse."""
+    if type(insecure) is not bool:
+        raise ParameterError("insecure", insecure, "expected True or False")
+    if design.insecure and not insecure:
+        raise BudgetError(
+            f"the design is {INSECURE}: whoever made it left out the noise, and a sketch of it "
+            "would publish exact sums of your records, without any privacy. Ask for a design with "
+            "a budget. Only for public or made-up records, say so yourself: `insecure=True`. No "
+            "record was read"
+        )
+    if insecure and not design.insecure:
+        raise ParameterError(
+            "`insecure=True` with a design that has noise: a design without noise is planned with "
+            "`insecure=True` too; leave it out here for a private sketch"
+        )
+
+
+def _require_no_ledger(ledger: object) -> None:
+    """Refuse a ledger, stated or from the environment: what has no privacy has no cost."""
+    if ledger is not None or os.environ.get(LEDGER):
+        where = f"{LEDGER} is set" if ledger is None else "a ledger was stated"
+        raise BudgetError(
+            f"the design is {INSECURE}, and {where}: records that a ledger protects get no release "
+            "without noise. No record was read"
+        )
+
+
 def cost_of_design(design: Design) -> Cost:
     """Return the cost of a sketch for a ledger; pure noise spends no delta of the budget."""
+    require_private(design, "a ledger")
     budget, law = design.budget, design.sum_noise.sums_law
     rho = None if law.zcdp is None else exact(law.zcdp)
     return Cost(exact(budget.epsilon), exact(law.delta), rho, budget.neighbours, budget.unit)

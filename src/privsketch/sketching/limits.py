@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import gammainccinv
 
 from privsketch._base.errors import MergeError
+from privsketch._base.formats import INSECURE
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.domain import Ball
-from privsketch.facts.receipt import INSECURE
 from privsketch.features.cells import CellContribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import TableContribution
@@ -98,6 +98,8 @@ def _reach(sketch: Sketch, law: NoiseLaw) -> float:
 
 def _one_reach(law: NoiseLaw, chance: float) -> float:
     """Return this bound for one noise, drawn at a scale near that of its law."""
+    if law.kind == "none":
+        return 0.0
     if law.kind == "gaussian":  # subgaussian (Canonne, Kamath and Steinke 2020)
         one = law.scale * math.sqrt(2 * math.log(2 * law.n_components / chance))
     elif law.kind == "laplace":

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from privsketch._base.errors import MergeError, ParameterError, require_count
-from privsketch.facts.receipt import INSECURE
+from privsketch._base.formats import INSECURE
 from privsketch.noise.mechanism import NoiseLaw, saturating_add
 from privsketch.noise.sums import saturating_multiply
 from privsketch.sketching.limits import REFUSAL_CHANCE, require_possible
@@ -57,6 +57,11 @@ def merge(
         require_possible(parts[0])
         return parts[0]
     design = parts[0].design
+    if len({part.design.insecure for part in parts}) > 1:
+        raise MergeError(
+            f"merge: some sketches are {INSECURE}, without noise, and others are private; they do "
+            "not add up"
+        )
     for part in parts[1:]:
         if part.design.fingerprint != design.fingerprint:
             raise MergeError(
@@ -130,9 +135,11 @@ def _require_no_weights(parts: Sequence[Sketch]) -> None:
 
 def _require_own_noise(parts: Sequence[Sketch]) -> None:
     """Refuse two parts of the same values: noise does not repeat, so one is a copy of the other."""
+    if parts[0].receipt.sampler.startswith(INSECURE):
+        return
     law = parts[0].design.sum_noise.sums_law
     chance = 2 * math.log(len(parts)) + _log_repeat(law)  # of any pair
-    if parts[0].receipt.sampler.startswith(INSECURE) or chance > math.log(REFUSAL_CHANCE):
+    if chance > math.log(REFUSAL_CHANCE):
         return
     first: dict[bytes, Sketch] = {}
     for part in parts:

@@ -27,6 +27,7 @@ import numpy as np
 from privsketch._base.errors import ParameterError, RecordError, require_count
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
+from privsketch.design.validity import require_private
 from privsketch.facts.budget import Neighbours, checked_source, exact
 from privsketch.sketching.build import sketch
 from privsketch.tables.reading import read_blocks
@@ -206,6 +207,7 @@ def _checked_table(data: Any) -> Table:
 def _require_design(design: object) -> None:
     if not isinstance(design, Design):
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
+    require_private(design, "OpenDP")
 
 
 # ---------------------------------------------------------------- distances

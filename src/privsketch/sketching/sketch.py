@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from privsketch._base.errors import FileError, MergeError, ParameterError
 from privsketch._base.formats import (
+    INSECURE,
+    NO_PRIVACY,
     fingerprint,
     pack_sketch,
     read_file,
@@ -249,9 +251,12 @@ class Sketch:
         ]
         if self.n_records is not None:
             kind = "exact, public" if self.exact_count is not None else "noisy"
+            kind = "exact" if self.design.insecure else kind
             lines.append(f"records     {self.n_records:.0f} ({kind})")
         noise = math.sqrt(self.noise_variance)
         unit = "squared radii" if self.design.mapping.for_components else "records"
+        if self.design.insecure:
+            lines.insert(0, f"{INSECURE}    {NO_PRIVACY.partition(': ')[2]}")
         lines.append(f"noise       standard deviation {noise:.4g} {unit} per number")
         if set(self.weights) != {1}:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
@@ -319,6 +324,7 @@ class Sketch:
     def to_bytes(self) -> bytes:
         """Return the bytes of a sketch file."""
         header: dict[str, Any] = {
+            **({INSECURE: NO_PRIVACY} if self.design.insecure else {}),
             "design": self.design.to_json(),
             "receipt": self.receipt.to_json(),
             "ids": list(self.ids),
@@ -341,6 +347,7 @@ class Sketch:
         """
         header, values = unpack_sketch(data, what)
         names = ("design", "receipt", "ids", "sources", "exact_count", "weights", "shared")
+        note = header.pop(INSECURE, None)
         header = require_fields({"weights": [], "shared": [], **header}, names, what)
         if design is None:
             design = Design.from_json(header["design"], what)
@@ -348,6 +355,10 @@ class Sketch:
             raise MergeError(f"{what}: of another design than this study's, or of another budget")
         with reading(what):
             receipt = Receipt.from_json(header["receipt"])
+        if note != (NO_PRIVACY if design.insecure else None):
+            raise FileError(f"{what}: header and design disagree on privacy; the file was altered")
+        if design.insecure and header["shared"]:
+            raise FileError(f"{what}: there is no noise that holders could share")
         n_means = design.dim if design.mean == "released" else 0
         if len(values) != design.n_values + n_means + (design.count == "released"):
             raise FileError(f"{what}: {len(values)} values do not fit its design")

@@ -1,10 +1,11 @@
 """Tools for tests of private mechanisms: ours, and those that other packages register.
 
-`replaced_noise` and `without_noise` change the noise inside a with block. `questions` and `replay`
-show what a mechanism asks of the noise, and `neighbouring_tables` yields tables that differ by one
-record. `check_engine`, `check_feature_map`, `check_method` and `check_decoder` check parts of other
+`replaced_noise` changes the noise inside a with block. `questions` and `replay` show what a
+mechanism asks of the noise, and `neighbouring_tables` yields tables that differ by one record.
+`check_engine`, `check_feature_map`, `check_method` and `check_decoder` check parts of other
 packages with these tools. `expected_failed_checks` names the checks of scikit-learn that our
-estimators must fail. Receipts of releases that are made with them say INSECURE.
+estimators must fail. Receipts of releases that are made with these tools say INSECURE. Exact sums
+of one design are a matter of `Design.without_noise`.
 """
 
 from privsketch.testing.checks import check_decoder, check_engine, check_feature_map, check_method
@@ -19,7 +20,6 @@ from privsketch.testing.tape import (
     questions,
     replaced_noise,
     replay,
-    without_noise,
 )
 
 __all__ = [
@@ -37,5 +37,4 @@ __all__ = [
     "questions",
     "replaced_noise",
     "replay",
-    "without_noise",
 ]

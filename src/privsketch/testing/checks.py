@@ -33,12 +33,12 @@ from privsketch.facts.columns import Number
 from privsketch.facts.domain import Box
 from privsketch.facts.schema import Schema
 from privsketch.features.maps import feature_map
-from privsketch.learning.kmeans.learner import learn_kmeans
+from privsketch.learning.kmeans.learner import Decoder, find_decoder, learn_kmeans
 from privsketch.sketching.build import sketch
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.table import Table
-from privsketch.testing.tape import neighbouring_tables, questions, replay, require, without_noise
+from privsketch.testing.tape import neighbouring_tables, questions, replay, require
 
 _DOMAIN = Box(-1.0, 1.0, dim=2)
 _TRUE_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
@@ -67,9 +67,10 @@ def check_engine(engine: Any) -> None:
         design = _design(neighbours)
         with tempfile.TemporaryDirectory() as folder:
             for name, table, recipe in _tables(neighbours, design, Path(folder)):
-                with without_noise():
-                    expected = sketch(table, recipe, source="a", engine="threads")
-                    result = sketch(table, recipe, source="a", engine=engine)
+                expected, result = (
+                    sketch(table, recipe.without_noise(), engine=where, insecure=True)
+                    for where in ("threads", engine)
+                )
                 same = np.array_equal(expected.values, result.values)
                 require(same, f"a {name} has other sums than in this process")
         release = partial(_sketch, design=design, engine=engine)
@@ -95,10 +96,9 @@ def check_feature_map(name: str) -> None:
         require(design.feature_map == name, "the design names another map")
         _check_file(design)
         table = _records()
-        with without_noise():
-            whole = sketch(table, design, source="whole")
-            parts = [sketch(part, design) for part in np.array_split(table, 3)]
-            single = sketch(table[:1], design)
+        exact = partial(sketch, design=design.without_noise(), insecure=True)
+        whole, single = exact(table), exact(table[:1])
+        parts = [exact(part) for part in np.array_split(table, 3)]
         require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
         _check_file(whole)
         pairs = single.sums.reshape(2, -1).T
@@ -151,22 +151,26 @@ def check_method(name: str, **options: Any) -> None:
             _check_replay(fit, neighbours)
 
 
-def check_decoder(name: str, **options: Any) -> None:
-    """Check a registered decoder of k-means: centers, weights, files, and reproducible results.
+def check_decoder(decoder: str | Decoder, **options: Any) -> None:
+    """Check a decoder of k-means: centers, weights, files, and reproducible results.
 
-    Options are further parameters of `learn_kmeans`.
+    Parameters
+    ----------
+    decoder : str or callable
+        The registered name, or the function itself.
+    **options
+        Further parameters of `learn_kmeans`.
 
     Examples
     --------
     >>> from privsketch.testing import check_decoder
     >>> check_decoder("cl-ompr")
     """
-    design = _design("add-remove")
-    with without_noise():
-        exact = sketch(_records(), design, source="a")
-    model = _check_centers(exact, {"decoder": name, **options})
+    exact = sketch(_records(), _design("add-remove").without_noise(), insecure=True)
+    model = _check_centers(exact, {"decoder": decoder, **options})
+    name = find_decoder(decoder)[1]
     require(model.decoder == name, "the model names another decoder")
-    second = _check_centers(exact, {"decoder": name, **options})
+    second = _check_centers(exact, {"decoder": decoder, **options})
     same = np.array_equal(model.centers, second.centers)
     require(same, "the same sketch and random_state give other centers")
 

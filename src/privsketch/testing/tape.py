@@ -1,4 +1,4 @@
-"""Tools for tests of mechanisms: noise that is recorded, replaced or left out; neighbouring tables.
+"""Tools for tests of mechanisms: noise that is recorded or replaced; neighbouring tables.
 
 They serve the tests of this package, and authors who build mechanisms on its noise function.
 Receipts of releases that are made with them say INSECURE.
@@ -54,24 +54,6 @@ def replaced_noise(sampler: Sampler) -> AbstractContextManager[None]:
     ([6, 7], 'INSECURE: replaced for a test')
     """
     return _insecure_sampler(sampler)
-
-
-def without_noise() -> AbstractContextManager[None]:
-    """Release exact integers inside a with block; mechanisms that choose choose the best.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import privsketch as ps
-    >>> from privsketch.testing import without_noise
-    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
-    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
-    >>> with without_noise():
-    ...     exact = ps.sketch(np.zeros((10, 2)), design)
-    >>> exact.n_records, exact.receipt.sampler
-    (10.0, 'INSECURE: replaced for a test')
-    """
-    return replaced_noise(lambda values, law: (exact_answer(values, law), law.scale))
 
 
 def exact_answer(values: Integers, law: NoiseLaw) -> Integers:

@@ -11,7 +11,6 @@ from sqlalchemy import select, update
 
 import privsketch as ps
 from privsketch import FileError
-from privsketch.testing import without_noise
 from privsketch_studies import CollectorError
 from privsketch_studies.collector import (
     chains,
@@ -28,6 +27,7 @@ from privsketch_studies.collector import (
 from privsketch_studies.collector.store import events, members, studies, uploads
 from studies.tests.server import DESIGN, sketch_of
 from tests import seams
+from tests.chance import exact_answers
 
 
 def test_an_upload_is_acknowledged_once_and_counts_once(world):
@@ -88,7 +88,7 @@ def test_what_is_no_sketch_of_the_study_is_refused(world, change, status):
 
 
 def test_sketches_without_noise_are_refused(world):
-    with without_noise():
+    with exact_answers():
         data = sketch_of("north").to_bytes()
     assert world.push("north", data).status_code == 422
 

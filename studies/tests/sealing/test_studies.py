@@ -10,7 +10,6 @@ import privsketch as ps
 import privsketch_studies as studies
 from privsketch import AccessError, BudgetError, FileError, ParameterError, SignatureError
 from privsketch.signing import pin, signature_within_rules
-from privsketch.testing import without_noise
 from privsketch_studies import CheckedBallots, StudyError, check_ballots
 from privsketch_studies.sealing import (
     VoidStudy,
@@ -37,6 +36,7 @@ from studies.tests.sealed import (
     list_of,
 )
 from tests import seams
+from tests.chance import exact_answers
 
 RNG = np.random.default_rng(0)
 
@@ -91,7 +91,7 @@ def test_the_total_is_the_sum_of_ballots_bit_for_bit(n_tellers):
 def test_a_study_without_noise_gives_the_sketch_of_all_records(design):
     people = People(design=design)
     study = people.open_study()
-    with without_noise():
+    with exact_answers():
         ballots = [people.seal(study, records(n), n) for n in range(4)]
         closed = people.closed(study, ballots)
         found = studies.join(study, people.tallies(study, ballots, closed))
@@ -130,7 +130,7 @@ def test_fewer_ballots_use_another_level(people, study):
 
 
 def test_a_holder_without_records_takes_part(people, study):
-    with without_noise():
+    with exact_answers():
         ballots = [people.seal(study, np.zeros((0, 2)), n) for n in range(4)]
         found = total_values(study, people.tallies(study, ballots, people.closed(study, ballots)))
     assert not found.values.any()

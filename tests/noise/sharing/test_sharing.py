@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts import INSECURE
 from privsketch.noise import (
     HEADROOM,
     INT64_MAX,
@@ -29,14 +28,8 @@ from privsketch.noise import (
     rho_of_budget,
 )
 from privsketch.sketching import engine_sums
-from privsketch.testing import (
-    Tape,
-    moved,
-    neighbouring_tables,
-    replaced_noise,
-    replay,
-    without_noise,
-)
+from privsketch.testing import Tape, moved, neighbouring_tables, replaced_noise, replay
+from tests.chance import exact_answers
 
 MANY = 8000  # components, each a study of its own
 BUDGET = (0.1, 1e-6)
@@ -133,11 +126,11 @@ def test_totals_are_those_of_the_records(by):
     """Without noise they are the sums, at every level."""
     sharing = plan_sharing(gaussian_noise(20), n_holders=9, by=by)
     words = exact_words(sharing)
-    with without_noise():
+    with exact_answers():
         drawn, receipt = sharing.draw_holder(words)
         assert (total_of(sharing, 7, words) == 7 * words).all()
     assert (drawn == words).all()
-    assert receipt.sampler.startswith(INSECURE)
+    assert receipt.sampler.startswith("INSECURE")
 
 
 # Levels

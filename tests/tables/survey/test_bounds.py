@@ -16,8 +16,9 @@ from privsketch import PrivsketchError
 from privsketch.noise import add_noise, laplace_law
 from privsketch.tables import FALSE_BOUND, N_CELLS, cells_of, edges_of, persons, threshold_of
 from privsketch.tables.survey import bounds
-from privsketch.testing import Tape, questions, replay, without_noise
+from privsketch.testing import Tape, questions, replay
 from tests import seams
+from tests.chance import exact_answers
 
 COLUMNS = ["income", "weight"]
 FALSE_ALARMS = 1e-6  # of each test of chance
@@ -358,7 +359,7 @@ def test_bounds_hold_nearly_all_values(name):
 
 
 def test_the_smallest_doublings_are_proposed():
-    with without_noise():
+    with exact_answers():
         values = np.array([20.0, 99.0, 40.0] * 100)[:, np.newaxis]
         assert ps.private_bounds(values, [0], epsilon=1.0).columns == (ps.Number("0", 16, 128),)
         signs = np.array([-3.0, 5.0] * 100)[:, np.newaxis]
@@ -372,7 +373,7 @@ def test_the_smallest_doublings_are_proposed():
 def test_a_few_typing_errors_do_not_decide():
     values = np.random.default_rng(0).uniform(20, 100, 50_000)
     values[:30] = 99_999_999
-    with without_noise():  # which reaches the threshold somewhere in one of a hundred releases
+    with exact_answers():  # which reaches the threshold somewhere in one of a hundred releases
         wide = ps.private_bounds(values[:, np.newaxis], [0], epsilon=1.0, max_outside=0.0)
         found = ps.private_bounds(values[:, np.newaxis], [0], epsilon=1.0)
     assert wide.high["0"] == 2.0**27
@@ -380,7 +381,7 @@ def test_a_few_typing_errors_do_not_decide():
 
 
 def test_what_lies_beyond_all_doublings_is_said():
-    with without_noise():
+    with exact_answers():
         found = ps.private_bounds(np.full((500, 1), 1e30), [0], epsilon=1.0)
     assert found.columns == ()
     assert "use other units" in found.describe()

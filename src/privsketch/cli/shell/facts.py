@@ -6,10 +6,11 @@ All facts are public: they are part of a released file, or follow from one.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from privsketch.facts.budget import Budget
+from privsketch.facts.budget import INFINITE, Budget
 from privsketch.facts.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def cost_facts(spent: Budget | Receipt) -> dict[str, Any]:
     """Return the total cost in four fields."""
     unit = spent.unit if isinstance(spent, Receipt) else spent.unit.text
     return {
-        "epsilon": spent.epsilon,
+        "epsilon": spent.epsilon if spent.epsilon < math.inf else INFINITE,
         "delta": spent.delta,
         "neighbours": spent.neighbours,
         "unit": unit,

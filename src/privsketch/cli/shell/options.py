@@ -100,9 +100,30 @@ DOMAIN = (
         help="Center of the ball: a number or a list.",
     ),
 )
+
+
+class _BudgetOption(click.Option):
+    """An option that is required unless --insecure is there."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the value, or None where there is no budget."""
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter:
+            if ctx.params.get("insecure"):
+                return None
+            raise
+
+
 BUDGET = (
-    click.option("--epsilon", type=float, required=True, help="Privacy budget."),
-    click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
+    click.option("--epsilon", cls=_BudgetOption, type=float, required=True, help="Privacy budget."),
+    click.option(
+        "--delta",
+        cls=_BudgetOption,
+        type=float,
+        required=True,
+        help="Use 0 for pure differential privacy.",
+    ),
     choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."),
 )
 _FILES = (
@@ -402,8 +423,8 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         schema: Path | None,
         center: str,
         dim: int | None,
-        epsilon: float,
-        delta: float,
+        epsilon: float | None,
+        delta: float | None,
         neighbours: str,
         columns: str | None,
         **rest: Any,
@@ -415,7 +436,11 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError("--schema names the columns; leave --columns and --dim out")
         dim = len(names) if dim is None and names is not None else dim
         domain = stated_domain(box, ball, center, dim, schema)
-        budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
+        budget = None
+        if not rest.get("insecure"):
+            budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
+        elif (epsilon, delta, neighbours) != (None, None, "add-remove"):
+            raise click.UsageError("--insecure: there is no budget; leave --epsilon, --delta out")
         command(study={"domain": domain, "budget": budget, "columns": names}, **rest)
 
     decorated: Callable[..., None] = with_options(*_STUDY)(with_study)

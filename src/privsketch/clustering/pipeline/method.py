@@ -58,7 +58,13 @@ COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # weight of a record's count, in units of the 
 MIN_COUNT = 0.02  # smallest count of a cluster, as a share of the average one
 
 
-def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> ClusterModel:
+def cluster(
+    run: Run,
+    n_clusters: int,
+    *,
+    plan: PipelinePlan | None = None,
+    n_rounds: int | None = None,
+) -> ClusterModel:
     """Release k-means centers of records that can be read several times.
 
     Charges: the budget, once.
@@ -67,7 +73,7 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
     ball = run.ball
     passes = run.read(ball)
     n_records = run.number(passes)
-    plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records)
+    plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records, n_rounds)
     account = run.share(dict(plan.weights))
     with one_thread():  # blocks of records already share the cores
         if plan.directions == "mean":

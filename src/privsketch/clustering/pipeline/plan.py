@@ -132,14 +132,21 @@ class Facts:
     n_records: float
 
 
-def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:
-    """Return the plan of least expected error."""
+def plan_pipeline(
+    n_clusters: int, dim: int, budget: Budget, n_records: float, n_rounds: int | None = None
+) -> PipelinePlan:
+    """Return the plan of least expected error, of those with `n_rounds` if these are stated."""
     facts = Facts(n_clusters, dim, budget, max(n_records, 1.0))
     plans = list(_mean_plans(facts))
     if n_clusters > 1:
         max_columns = MAX_SKETCH_COLUMNS if budget.delta > 0 else MAX_PURE_SKETCH_COLUMNS
         plans += _column_plans(facts) if dim <= max_columns else _direction_plans(facts)
-    return min(plans, key=lambda plan: plan.excess)
+    known = sorted({plan.n_rounds for plan in plans})
+    if n_rounds is not None and n_rounds not in known:
+        numbers = ", ".join(map(str, known))
+        raise ParameterError("n_rounds", n_rounds, f"a pipeline is planned with one of {numbers}")
+    suitable = [plan for plan in plans if n_rounds in (None, plan.n_rounds)]
+    return min(suitable, key=lambda plan: plan.excess)
 
 
 def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:

@@ -25,6 +25,7 @@ from scipy.special import ndtr
 
 from privsketch._base.types import Floats, Indices
 from privsketch.features.cells import axis_edges
+from privsketch.learning.problem import ROUNDING
 from privsketch.sketching.sketch import Sketch
 
 _GAUSSIAN_DRAWS = 100  # of Laplace noise, whose sum is practically Gaussian
@@ -106,7 +107,8 @@ def boxes_of(sketch: Sketch) -> Boxes:
         low,
         high,
         counts,
-        np.full(len(counts), sketch.noise_variance),
+        # Counts without noise are whole numbers; the search divides by their variance.
+        np.full(len(counts), max(sketch.noise_variance, ROUNDING)),
         n_noises=len(sketch.ids) if design.noise == "laplace" else _GAUSSIAN_DRAWS,
         shape=shape,
         total=None if design.count == "omitted" else sketch.n_records,

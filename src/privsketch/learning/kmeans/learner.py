@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.formats import as_line
 from privsketch._base.plugins import find_plugin, plugin_names
+from privsketch._base.settings import Setting, keywords, settings_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
@@ -42,9 +44,10 @@ def learn_kmeans(
     n_clusters: int | str | None = None,
     *,
     max_clusters: int | None = None,
-    decoder: str = "joint",
+    decoder: str | Decoder = "joint",
     n_init: int | None = None,
     random_state: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> ClusterModel:
     """Learn cluster centers from a sketch. Charges nothing.
 
@@ -58,16 +61,20 @@ def learn_kmeans(
     max_clusters : int, optional
         Largest number that "auto" considers. By default, the number that the sketch supports, but
         at most twice the planned one.
-    decoder : {"joint", "cl-ompr"} or str
+    decoder : {"joint", "cl-ompr"}, str or callable
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy search of the
         papers, for clusters without width. Sketches of cells have their own decoder. Other
-        names are looked up among the entry points `privsketch.decoders` (see `find_decoder`).
+        names are looked up among the entry points `privsketch.decoders`. A callable is a decoder
+        of your own, ``decode(problem, n_clusters, rng, *, n_init)``: `find_decoder` says what it
+        gets and returns, and the page "Research" has an example.
     n_init : int, optional
         Maximum number of independent searches, which stop at the first that explains the sketch up
         to noise and sampling. The default is 6, or 2 for very large sketches. Sketches of cells
         ignore it.
     random_state : int, optional
         Public seed of the searches; by default, that of the design.
+    options : mapping, optional
+        Settings of the decoder: keyword parameters that it has besides `n_init`.
 
     Examples
     --------
@@ -86,6 +93,8 @@ def learn_kmeans(
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = public_generator(seed, Purpose.KMEANS_DECODER)
     if design.cells is not None:
+        if options:
+            raise ParameterError("options: the decoder of cells has none; leave them out")
         if decoder != "joint":
             raise ParameterError("decoder", decoder, "a sketch of cells has its own decoder")
         return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
@@ -95,19 +104,23 @@ def learn_kmeans(
     if n_init is None:
         size = number * design.n_features * design.dim
         n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
-    decode, origin = find_decoder(decoder)
+    decode, decoder, origin = find_decoder(decoder)
+    settings = decoder_settings(decode)
+    chosen = keywords(settings, options or {}, f"`decoder={decoder!r}`")
     # The matrix products are small: threads would cost more than they gain.
     with one_thread():
-        solution = decode(problem, number, rng, n_init=int(n_init))
+        solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
         if origin is not None:
             solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
         return _as_model(sketch, problem, solution, decoder, origin, rng)
 
 
-def find_decoder(name: str) -> tuple[Decoder, str | None]:
-    """Return a decoder by name, and the distribution that registers it; None for this library.
+def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
+    """Return a decoder, its name and its origin; decoders of this library have no origin.
 
-    A package registers a decoder in its pyproject.toml; names of this library take precedence::
+    A callable is a decoder itself. It is named after its module and its function, and receipts say
+    that the caller gave it. A package registers a decoder under a name in its pyproject.toml; names
+    of this library take precedence::
 
         [project.entry-points."privsketch.decoders"]
         hierarchical = "my_package.decoders:decode_hierarchical"
@@ -123,6 +136,9 @@ def find_decoder(name: str) -> tuple[Decoder, str | None]:
     n_init : int
         Maximum number of independent searches, at least 1.
 
+    Further keyword parameters with defaults are its settings, which people can state (`options` of
+    `learn_kmeans`, --option of the command line).
+
     It returns an object with these attributes; a `Solution` has them all:
 
     centers : (n_clusters, dim) array
@@ -134,21 +150,35 @@ def find_decoder(name: str) -> tuple[Decoder, str | None]:
 
     The residual and the standard errors of the model are computed here, not by the decoder.
     """
-    if not isinstance(name, str) or name in DECODERS:
-        require_one_of("decoder", name, DECODERS)
-        return (decode_joint if name == "joint" else decode_ompr), None
-    plugin = find_plugin("decoders", name)
+    if not isinstance(choice, str) and callable(choice):
+        name = _name_of(choice)
+        return choice, name, f"{name}, given by the caller"
+    if isinstance(choice, str) and choice in DECODERS:
+        return (decode_joint if choice == "joint" else decode_ompr), choice, None
+    plugin = find_plugin("decoders", choice) if isinstance(choice, str) else None
     if plugin is None:
         names = (*DECODERS, *plugin_names("decoders"))
-        raise ParameterError("decoder", name, f"expected one of {', '.join(map(repr, names))}")
+        expected = f"expected one of {', '.join(map(repr, names))}, or a callable"
+        raise ParameterError("decoder", choice, expected)
     if not callable(plugin.part):
         raise ParameterError(
             "decoder",
-            name,
+            choice,
             f"{plugin.origin} registers {type(plugin.part).__name__}, which is not callable; "
             "a decoder is a function of problem, n_clusters, rng and n_init",
         )
-    return plugin.part, plugin.origin
+    return plugin.part, choice, plugin.origin
+
+
+def decoder_settings(decode: Decoder) -> dict[str, Setting]:
+    """Return the settings that a decoder declares: its keyword parameters besides `n_init`."""
+    return settings_of(decode, without=("n_init",))
+
+
+def _name_of(decode: Decoder) -> str:
+    """Return module and name of a function, or of the class of another callable."""
+    named = decode if hasattr(decode, "__qualname__") else type(decode)
+    return as_line(f"{named.__module__}.{named.__qualname__}")
 
 
 def _checked_solution(
@@ -182,7 +212,7 @@ def _checked_solution(
 def check_choices(
     n_clusters: int | str,
     max_clusters: int | None,
-    decoder: str = "joint",
+    decoder: str | Decoder = "joint",
     n_init: int | None = None,
 ) -> None:
     """Raise an error for options that suit no sketch, before one is made."""

@@ -61,6 +61,8 @@ def draw_noise(axis: Any, sizes: Floats, noise: float, both: float | None = None
     Both are root mean squares in the units of `sizes`, which are on the axis already.
     """
     axis.set_yscale("log")
+    if noise <= 0:  # of an insecure design
+        return
     most = noise if both is None else both
     low = 0.5 * min(noise, float(sizes[sizes > 0].min(initial=noise)))
     axis.set_ylim(low, 2 * float(sizes.max(initial=most)))

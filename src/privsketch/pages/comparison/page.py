@@ -30,6 +30,7 @@ def comparison_page(comparison: Comparison) -> str:
         "comparison.html",
         title="Comparison of sources",
         comparison=comparison,
+        insecure=comparison.design.insecure,
         plot=plot,
         centers=None
         if clusters is None

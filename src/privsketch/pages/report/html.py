@@ -125,6 +125,7 @@ def report_page(
         model=model,
         receipt=receipt,
         noun=protected_thing(receipt),
+        insecure=not receipt.is_private,
         releases=leaves(receipt),
         schema=schema,
         missing=missing[:1].upper() + missing[1:],

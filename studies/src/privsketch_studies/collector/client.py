@@ -26,12 +26,14 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import (
+    INSECURE,
     MAX_JSON_BYTES,
     MAX_SKETCH_VALUES,
     SKETCH_MAGIC,
     as_line,
     document_content,
     fingerprint,
+    is_insecure_file,
     parse_json,
     read_file,
     write_file,
@@ -175,6 +177,8 @@ def push(client: Client, files: Iterable[Path]) -> list[Pushed]:
     pushed = []
     for file in files:
         data = read_file(file)
+        if is_insecure_file(data):
+            raise CollectorError(f"{file}: {INSECURE}, without noise; no byte was sent", "kind")
         headers = {}
         if data.startswith(SKETCH_MAGIC):
             signature = Signature.beside(file)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from privsketch._base.errors import FileError, ParameterError
 from privsketch.design.recipe import Design
+from privsketch.design.validity import require_private
 from privsketch_studies.collector.events import (
     CLOSED_STUDY,
     MADE_STUDY,
@@ -105,6 +106,7 @@ def make_study(
         raise ParameterError("last_day: that of a sealed study stands in its own file")
     if by is not None and not by.makes_studies:
         raise makers_only()
+    require_private(design_of(design), "a collector")
     fingerprint = design_of(design).fingerprint
     if design_of(design).to_bytes() != design:
         raise FileError("design: not as privsketch writes it; the file was altered")

@@ -19,8 +19,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from privsketch._base.errors import FileError, MergeError, SignatureError
-from privsketch._base.formats import SKETCH_MAGIC
-from privsketch.facts.receipt import INSECURE
+from privsketch._base.formats import INSECURE, SKETCH_MAGIC
 from privsketch.signing.documents import alike
 from privsketch.signing.signature import Signature
 from privsketch.sketching.limits import require_possible

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
+from privsketch.design.validity import require_private
 from privsketch.facts.budget import number_text
 from privsketch.signing.documents import alike, document_bytes
 from privsketch.signing.keys import Key, PublicKey
@@ -115,6 +116,7 @@ class Card(SealedFile):
         accept_alone: float | None = None,
         study_key: PublicKey | None = None,
     ) -> Card:
+        require_private(design, "a sealed study")
         if key.public.for_study:
             raise ParameterError("key: this is a study key; sign cards with a long-lived key")
         fields = {
@@ -249,6 +251,7 @@ def roster_order(card: Card) -> tuple[str, str]:
 
 def require_roster(design: Design, holders: Sequence[Card], tellers: Sequence[Card]) -> None:
     """Refuse cards that cannot make a study: too few, equal, alike, or for another design."""
+    require_private(design, "a sealed study")
     if not 2 <= len(tellers) <= MAX_TELLERS:
         raise ParameterError(
             f"cards: {len(tellers)} of tellers; a study needs two to {MAX_TELLERS}, one of whom "

@@ -17,6 +17,7 @@ from privsketch._base.errors import (
     RecordError,
 )
 from privsketch.design.cautions import warn_of
+from privsketch.design.validity import require_private
 from privsketch.facts.budget import exact, number_text, require_limits
 from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
@@ -163,6 +164,7 @@ def require_sealable(
     """Return the holder's name; refuse a holder who may not cast a ballot."""
     if not isinstance(study, SealedStudy):
         raise ParameterError(f"study: expected a SealedStudy, got {type(study).__name__}")
+    require_private(study.design, "a sealed study")
     alone = checked_alone(accept_alone)
     holder = study.holder_with(key.public)
     study.require_open()
