@@ -20,6 +20,8 @@ SEAMS = {
     "plugins.registered": "privsketch._base.plugins:_registered",
     "progress.console": "privsketch.cli.shell.progress:_console",
     "progress.pass_bars": "privsketch.cli.shell.progress:pass_bars",
+    "propose.MAX_ROWS": "privsketch.tables.survey.propose:MAX_ROWS",
+    "schema.is_asked": "privsketch.cli.schema:_is_asked",
     "signing.checked_bytes": "privsketch.cli.shell.signing:checked_bytes",
     "signing.load_design": "privsketch.cli.shell.signing:load_design",
     "story.GROUPS": "privsketch.cli.demo_steps:_GROUPS",

@@ -34,7 +34,12 @@ KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
 # line here and a schema in docs/json.
 EXAMPLES = {
     "demo": [["--records", 100, "-o", "demo"]],
-    "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
+    "schema draft": [
+        ["table.parquet", "-o", "draft.json"],
+        ["one.csv", "-o", "one.json"],
+        ["table.parquet", "--look", "-o", "proposed.json"],
+    ],
+    "schema accept": [["guessed.json", "--columns", "age", "--yes"], ["guessed.json", "--yes"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
     "bounds": [
@@ -126,6 +131,10 @@ def make_files():
         person="patient",
     )
     schema.save("schema.json")
+    marked = schema.to_json()
+    for column in marked["columns"]:
+        column["guessed"] = ["kind"]
+    Path("guessed.json").write_text(json.dumps(marked))
     budget = ps.Budget(1.0, 1e-6)
     box, ball = ps.Box(-4, 4, dim=3), ps.Ball(dim=3, radius=4.0)
     small = {"budget": budget, "n_features": 40, "random_state": 0}

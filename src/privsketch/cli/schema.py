@@ -1,11 +1,12 @@
-"""`privsketch schema`: draft a schema from a file's names and types, and check one.
+"""`privsketch schema`: draft a schema from a file, accept or change its guesses, and check it.
 
-None of these commands reads a record.
+Of these commands only `draft --look` reads records.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, remark
 from privsketch.cli.shell.failure import shell_words
 from privsketch.cli.shell.group import Group
-from privsketch.cli.shell.options import PATH, TableOptions, choice, file_options
-from privsketch.cli.shell.output import require_available, say, say_written, write
+from privsketch.cli.shell.options import PATH, TableOptions, choice, file_options, listed_names
+from privsketch.cli.shell.output import count_text, require_available, say, say_written, write
 
 if TYPE_CHECKING:
     from privsketch._base.errors import PrivsketchError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def schema() -> None:
-    """Draft and check the public description of a table.
+    """Draft, edit and check the public description of a table.
 
     A schema states the kinds and bounds of columns, what happens to missing values, and which
     column names persons.
@@ -47,36 +48,170 @@ def schema() -> None:
     "left out; with replace, they are completed, because their number is public.",
 )
 @file_options
+@click.option(
+    "--look",
+    is_flag=True,
+    help="Read records, and propose kinds, round bounds, labels and spellings, each marked as a "
+    "guess. What it shows and writes is private until you accept it.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing schema with all edits in it.")
 @JSON
-def draft(stated: TableOptions, output: Path, neighbours: Neighbours, force: bool) -> None:
+def draft(
+    stated: TableOptions, output: Path, neighbours: Neighbours, look: bool, force: bool
+) -> None:
     """Draft a schema from the names and types of a file's columns.
 
-    No record is read; you fill in the bounds. CSV files have names only. With the rules of this
-    draft, missing and unreadable cells do not stop a release.
+    No record is read; you fill in the bounds. CSV files have names only. With --look records are
+    read, and what is open is proposed. Nothing is released by a proposal before you accept it. With
+    the rules of a draft, missing and unreadable cells do not stop a release.
 
     \b
     privsketch schema draft data.parquet -o schema.json
+    privsketch schema draft data.csv --look -o schema.json
     """
-    from privsketch._base.formats import write_file
     from privsketch.tables.survey.draft import drafted
 
     require_available(output, force, "what was written in it would be lost")
-    found = drafted(stated.table, neighbours)
-    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-    write(lambda path: write_file(path, text.encode()), output)
-    n_columns = len(found["columns"])
-    if n_columns == 1 and any(mark in found["columns"][0]["name"] for mark in ";\t|,"):
+    if look:
+        content, left_out = _proposed(stated, neighbours, output)
+    else:
+        content, left_out = drafted(stated.table, neighbours), {}
+    write(lambda path: _save(path, content), output)
+    n_columns = len(content["columns"])
+    if n_columns == 1 and any(mark in content["columns"][0]["name"] for mark in ";\t|,"):
         doubt = (
             "one column with marks in its name: are cells separated by them? "
             "say --delimiter ';', for instance"
         )
         say(f"careful     {doubt}", output)
         remark("cautions", doubt)
-    say(f"{n_columns} columns, by their names and types; no record was read", output)
-    say(f"next        fill in what is null; then `privsketch schema check {output}`", output)
+    if look:
+        columns = count_text(n_columns, "column")
+        say(f"private: {columns}, proposed from a look at the records", output)
+        say(
+            f"next        see what is guessed, and take it: `privsketch schema accept {output}`",
+            output,
+        )
+        say(f"            or change it on a page: `privsketch schema edit {output}`", output)
+    else:
+        columns = count_text(n_columns, "column")
+        say(f"{columns}, by their names and types; no record was read", output)
+        say(f"next        fill in what is null: `privsketch schema edit {output}`", output)
     say_written(output)
-    answer(written=[output], n_columns=n_columns)
+    answer(written=[output], n_columns=n_columns, looked=look, left_out=left_out)
+
+
+def _proposed(
+    stated: TableOptions, neighbours: Neighbours, output: Path
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a proposed schema, and why columns are left out of it; show both as private."""
+    from privsketch._base.errors import RecordError
+    from privsketch.cli.shell.progress import record_bar
+    from privsketch.tables.survey.propose import proposed
+    from privsketch.tables.survey.result import MARK
+
+    stop = click.get_current_context().find_root().obj
+    with record_bar(stated.table, "looking") as advance:
+
+        def progress(done: int) -> None:
+            stop.raise_if_stopped()
+            advance(done)
+
+        found = proposed(stated.table, neighbours, progress=progress)
+    for name, reason in found.left_out.items():
+        say(f"{MARK}left out     {name}: {reason}", output)
+    for name, doubt in found.doubts.items():
+        say(f"{MARK}careful      {name}: {doubt}", output)
+    if not found.schema["columns"]:
+        raise RecordError("no column could be proposed")
+    return found.schema, found.left_out
+
+
+def _save(path: Path, content: dict[str, Any]) -> None:
+    from privsketch._base.formats import write_file
+
+    write_file(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _load(file: Path) -> dict[str, Any]:
+    """Return the content of a schema's file, which may have open places and guesses."""
+    from privsketch._base.errors import FileError
+    from privsketch._base.formats import parse_json, read_file
+
+    content = parse_json(read_file(file), str(file))
+    if not isinstance(content, dict) or not isinstance(content.get("columns"), list):
+        raise FileError(f'{file}: not a schema, which is an object with "columns", a list')
+    return content
+
+
+@schema.command()
+@click.argument("file", metavar="SCHEMA", type=PATH)
+@click.option("--columns", help="Columns whose guesses to accept: a,b,c; all if left out.")
+@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@JSON
+def accept(file: Path, columns: str | None, yes: bool) -> None:
+    """Show what is guessed in a schema, and remove the marks of what you accept.
+
+    A guess was read off records. Accepted, it becomes a public fact: take a bound or a label only
+    if somebody who has never seen the records could have named it. Until then nothing is released
+    by this schema.
+
+    \b
+    privsketch schema accept schema.json
+    privsketch schema accept schema.json --columns age,sex --yes
+    """
+    from privsketch._base.errors import ParameterError
+    from privsketch.facts.guesses import guesses_in, without_guesses
+    from privsketch.tables.survey.result import MARK
+
+    content = _load(file)
+    found = guesses_in(content)
+    names = list(found) if columns is None else listed_names(columns) or []
+    known = {"": _PERSONS} | {str(one.get("name")): "" for one in content["columns"]}
+    unknown = [name for name in names if name not in (*known, _PERSONS)]
+    if unknown:
+        raise ParameterError("columns", unknown[0], "is no column of the schema")
+    names = ["" if name == _PERSONS else name for name in names]
+    taken = {name: fields for name, fields in found.items() if name in names}
+    width = max(len(_PERSONS), *map(len, taken or [""]))
+    for name, fields in taken.items():
+        texts = [f"{field} {_value_text(value)}" for field, value in fields.items()]
+        say(f"{MARK}guessed      {name or _PERSONS:<{width}}  {', '.join(texts)}", None)
+    if taken and not yes:
+        if not _is_asked():
+            raise click.UsageError("nobody can be asked here; --yes accepts without a question")
+        question = "Could somebody who has never seen the records have named all of these?"
+        click.confirm(question, abort=True, err=True)
+    rest = without_guesses(content, taken)
+    if taken:
+        _save(file, rest)
+    left = [name or _PERSONS for name in guesses_in(rest)]
+    n_taken = sum(map(len, taken.values()))
+    say(f"accepted     {count_text(n_taken, 'guess', 'guesses')}", None)
+    if left:
+        say(f"left         {', '.join(left)}", None)
+    else:
+        say(f"next         a look at the table, for nothing: `privsketch check {file} DATA`", None)
+    answer(
+        written=[file] if taken else [],
+        accepted={name or _PERSONS: list(fields) for name, fields in taken.items()},
+        left=left,
+    )
+
+
+def _is_asked() -> bool:
+    """Return whether somebody can answer a question."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+_PERSONS = "persons"  # what is guessed about the whole table
+
+
+def _value_text(value: Any) -> str:
+    """Return a guessed value in one line."""
+    if value is None:
+        return "none: every row is a person"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _field(name: str, value: str | None) -> str:
