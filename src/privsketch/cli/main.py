@@ -21,7 +21,7 @@ from privsketch.cli.learn import learn
 from privsketch.cli.ledger import ledger
 from privsketch.cli.merge import compare, merge
 from privsketch.cli.release import release
-from privsketch.cli.schema import schema
+from privsketch.cli.schema.commands import schema
 from privsketch.cli.shell.answer import Answer, UnreadError, begin, begun
 from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import SectionedGroup

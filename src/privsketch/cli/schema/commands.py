@@ -199,6 +199,53 @@ def accept(file: Path, columns: str | None, yes: bool) -> None:
     )
 
 
+@schema.command()
+@click.argument("file", metavar="SCHEMA", type=PATH)
+@click.option("--no-browser", is_flag=True, help="Only show the address of the page.")
+@JSON
+def edit(file: Path, no_browser: bool) -> None:
+    """Edit a schema on a page in your browser: kinds, bounds, units, labels, missing values.
+
+    The page comes from this machine and is for you alone: its address works once. What is wrong is
+    said beside its field. Guesses that you leave as they are can be accepted or stay marked. The
+    command ends when you have saved, or with Ctrl-C, which changes nothing.
+
+    \b
+    privsketch schema edit schema.json
+    """
+    from privsketch._base.errors import AccessError, FileError
+    from privsketch._base.formats import read_file, require_writable
+    from privsketch.cli.schema import editing
+    from privsketch.facts.guesses import guesses_in
+
+    require_writable(file)
+    before, content = read_file(file), _load(file)
+    if not all(isinstance(column, dict) for column in content["columns"]):
+        raise FileError(f"{file}: not a schema: a column is no object")
+    saved: dict[str, Any] = {}
+
+    def save(edited: dict[str, Any]) -> None:
+        if read_file(file) != before:
+            raise AccessError(f"{file} has changed since this page was opened; start again")
+        _save(file, edited)
+        saved.update(edited)
+
+    def told(address: str) -> None:
+        click.echo(f"page        {address}", err=True)
+        click.echo("            it works once; the command ends when you have saved", err=True)
+
+    stop = click.get_current_context().find_root().obj
+    editing.edit(
+        file.name, content, save,
+        told=told, browser=not no_browser, raise_if_stopped=stop.raise_if_stopped,
+    )  # fmt: skip
+    left = [name or _PERSONS for name in guesses_in(saved)]
+    if left:
+        say(f"left         {', '.join(left)}", None)
+    say_written(file)
+    answer(written=[file], left=left)
+
+
 def _is_asked() -> bool:
     """Return whether somebody can answer a question."""
     return sys.stdin is not None and sys.stdin.isatty()
