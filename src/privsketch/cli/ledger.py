@@ -14,7 +14,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.group import Group
-from privsketch.cli.shell.options import PATH, choice
+from privsketch.cli.shell.options import EPSILON, PATH, choice
 from privsketch.cli.shell.output import (
     STANDARD_OUTPUT,
     count_text,
@@ -78,7 +78,9 @@ def create(file: Path, accounting: str) -> None:
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name")
-@click.option("--epsilon", type=float, required=True, help="Largest total epsilon of all releases.")
+@click.option(
+    "--epsilon", type=EPSILON, required=True, help="Largest total epsilon of all releases."
+)
 @click.option(
     "--delta", type=float, required=True, help="Largest total delta; 0 allows pure releases only."
 )

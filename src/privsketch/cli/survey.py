@@ -10,6 +10,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
 from privsketch.cli.shell.options import (
+    EPSILON,
     MISSING,
     PATH,
     THREADS,
@@ -113,7 +114,7 @@ def _design_or_schema(path: Path) -> Design | Schema:
 @click.command()
 @click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--columns", required=True, help="Columns of numbers to propose bounds for: a,b,c.")
-@click.option("--epsilon", type=float, required=True, help="What it may cost; delta is 0.")
+@click.option("--epsilon", type=EPSILON, required=True, help="What it may cost; delta is 0.")
 @choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
 @click.option("--person", help="The column that names persons: then one person is protected.")
 @click.option(

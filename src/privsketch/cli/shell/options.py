@@ -77,6 +77,16 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem("auto")] if "auto".startswith(incomplete) else []
 
 
+class Epsilon(click.types.FloatParamType):
+    """A budget; who leaves it out is told where to read what it is."""
+
+    def get_missing_message(self, *_: Any, **__: Any) -> str:
+        """Return what the error for a missing option adds."""
+        return EXPLAINED
+
+
+EXPLAINED = "`privsketch --explain epsilon` says what it is and which to take"
+EPSILON = Epsilon()
 DOMAIN = (
     click.option(
         "--box",
@@ -101,7 +111,7 @@ DOMAIN = (
     ),
 )
 BUDGET = (
-    click.option("--epsilon", type=float, required=True, help="Privacy budget."),
+    click.option("--epsilon", type=EPSILON, required=True, help="Privacy budget."),
     click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
     choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."),
 )
