@@ -192,7 +192,7 @@ def show(
             if entry.data_set == data_set.name:
                 say(_entry_line(entry, data_set))
     say(f"\nhead        {book.head}")
-    say("            keep it elsewhere: it shows a missing line (ledger check --head)")
+    say("            keep it elsewhere, for privsketch ledger check --head")
     if report is not None:
         say_written(report)
 
