@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ from privsketch.tables.reading import read_cells
 from privsketch.tables.survey.cells import DATE_FORMATS
 from privsketch.tables.survey.draft import NOTES, drafted, has_id_name, names_a_person, names_people
 from privsketch.tables.table import Table
-from privsketch.tables.untyped.conversion import Bits, bits
 
 MAX_ROWS = 2**17  # that proposals are made from
 MAX_LABELS = 50  # of a category
@@ -55,6 +54,9 @@ _CYCLES = {  # words of names: the period, the first value, the last value
     "month": (12.0, 1.0, 12.0),
     "weekday": (7.0, 0.0, 7.0),
 }
+
+
+_CONSTANT = "all of its cells say the same"
 
 
 @dataclass(frozen=True)
@@ -165,32 +167,33 @@ class _Look:
     """What the cells of one column look like."""
 
     def __init__(self, name: str, array: Any, decimal: str | None) -> None:
-        import pyarrow.compute as pc
         import pyarrow.types as types
 
         self._name, self._array, self._type = name, array, plain_kind(array.type)
         self._is_text = types.is_string(self._type) or types.is_large_string(self._type)
-        labels, wrong = looked_at(Category(name, ["a"]), array)
-        # Dates and bytes are no labels.
-        known = bits(array.is_valid()) if wrong is not None else ~np.isnan(labels)
-        self._n_known = int(known.sum())
         mark = (decimal or ".") if self._is_text else None
-        self._numbers = _finite(looked_at(Number(name, 0.0, 1.0), array, decimal=mark)[0], known)
-        self._texts: list[str] = []
-        self._counts: list[int] = []
-        if self._n_known and wrong is None:
-            counted = pc.value_counts(texts_of(array).filter(known)).to_pylist()
-            pairs = sorted((-one["counts"], one["values"]) for one in counted)
-            self._texts, self._counts = [text for _, text in pairs], [-count for count, _ in pairs]
+        numbers, wrong = looked_at(Number(name, 0.0, 1.0), array, decimal=mark)
+        self._known = ~np.isnan(numbers) if wrong is None else ~np.isnan(numbers) | wrong
+        self._n_known = int(self._known.sum())
+        self._numbers = numbers[np.isfinite(numbers)]
+
+    @cached_property
+    def _labels(self) -> dict[str, int]:
+        """How often each label occurs, the most frequent first."""
+        import pyarrow.compute as pc
+
+        counted = pc.value_counts(texts_of(self._array).filter(self._known)).to_pylist()
+        pairs = sorted((-one["counts"], one["values"]) for one in counted)
+        return {label: -count for count, label in pairs}
 
     @property
     def tells_apart(self) -> bool:
         """Whether the values of a column with such a name tell persons apart."""
         whole = bool((self._numbers == np.floor(self._numbers)).all())
         is_key = (whole and len(self._numbers) == self._n_known) or self._is_text
-        return bool(is_key and len(self._texts) > 1) and (
-            has_id_name(self._name) or len(self._texts) > self._n_known / 10
-        )
+        if not (is_key and self._n_known and len(self._labels) > 1):
+            return False
+        return has_id_name(self._name) or len(self._labels) > self._n_known / 10
 
     def facts(self) -> dict[str, Any] | str:
         """Return kind and fields of the column, or why it is left out."""
@@ -202,8 +205,6 @@ class _Look:
             return {"kind": "flag"}
         if types.is_timestamp(self._type) or types.is_date(self._type):
             return self._date(None) or "its dates are out of range"
-        if len(self._texts) == 1:
-            return "all of its cells say the same"
         if len(self._numbers) >= _NEARLY_ALL * self._n_known:
             return self._number()
         return self._text_facts() if self._is_text else "it is of no kind that a schema has"
@@ -216,11 +217,13 @@ class _Look:
             for name in (None, *self._formats()):
                 if found := self._date(name):
                     return found
-        return self._labels()
+        return self._words()
 
     def _number(self) -> dict[str, Any] | str:
         values = self._numbers
         distinct = np.unique(values)
+        if len(distinct) == 1:
+            return _CONSTANT
         whole = bool((distinct == np.floor(distinct)).all())
         if whole and set(distinct.tolist()) == {0.0, 1.0}:
             return {"kind": "flag"}
@@ -272,21 +275,19 @@ class _Look:
         best = sorted(DATE_FORMATS, key=lambda name: -fitting[name])
         return [name for name in best if fitting[name] >= _NEARLY_ALL * self._n_known]
 
-    def _labels(self) -> dict[str, Any] | str:
-        lower = {text.lower() for text in self._texts}
+    def _words(self) -> dict[str, Any] | str:
+        if len(self._labels) == 1:
+            return _CONSTANT
+        lower = {label.lower() for label in self._labels}
         if lower in _KNOWN_WORDS:
             return {"kind": "flag"}
         for true, false in _WORDS:
             if lower == {true, false}:
                 return {"kind": "flag", "true": true, "false": false}
-        usual = [
-            text
-            for text, count in zip(self._texts, self._counts, strict=True)
-            if count >= MIN_LABEL and _may_be_label(text)
-        ][:MAX_LABELS]
-        covered = sum(self._counts[self._texts.index(text)] for text in usual)
-        if covered < self._n_known / 2:
-            return "its texts are too many different ones, or each of them too rare"
+        enough = [label for label, count in self._labels.items() if count >= MIN_LABEL]
+        usual = [label for label in enough if _may_be_label(label)][:MAX_LABELS]
+        if sum(self._labels[label] for label in usual) < self._n_known / 2:
+            return "it has too many different texts, or all of them are rare"
         return {"kind": "category", "values": sorted(usual)}
 
 
@@ -297,10 +298,6 @@ def _doubt(labels: list[str]) -> str:
     if not twice:
         return ""
     return f"labels that differ in upper and lower case alone: {', '.join(map(repr, twice[:6]))}"
-
-
-def _finite(values: Floats, known: Bits) -> Floats:
-    return np.asarray(values[np.isfinite(values) & known])
 
 
 def _may_be_label(text: str) -> bool:
