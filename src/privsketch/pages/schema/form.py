@@ -79,7 +79,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("first", "First day", "Like 2020-01-31; earlier dates are moved to it.",
               is_needed=True),
         Field("last", "Last day", "Later dates are moved to it.", is_needed=True),
-        Field("format", "How dates are written", "Like %d.%m.%Y; empty for 2020-01-31."),
+        Field("format", "Date format", "Like %d.%m.%Y; empty for 2020-01-31."),
     ),
     "cycle": (
         Field("period", "Period", "24 for hours, 7 for weekdays.", "number", is_needed=True),
@@ -105,15 +105,15 @@ MISSING = Field(
 FILL_VALUE = Field(FILL, "Value in place of missing ones", "A public value, such as 0 visits.")
 WEIGHT = Field("weight", "Weight", "How much it counts in distances; 1 if left empty.", "number")
 TABLE = (
-    Field("person", "Column that names persons",
+    Field("person", "Person column",
           "One person is then protected with all their rows. Empty: every row is a person."),
     Field("missing", "Missing values", "For columns that do not say otherwise.", "choice", _RULES),
     Field("unreadable", "Cells that cannot be read", "", "choice",
           (("missing", "are missing values"), ("error", "stop with an error"))),
-    Field("missing_person", "Rows that name no person", "", "choice",
+    Field("missing_person", "Rows without a person", "", "choice",
           (("drop", "are left out"), ("error", "stop with an error"),
            ("together", "are those of one person (neighbours: replace)"))),
-    Field("max_records", "Records of a person that count", "Noise grows by as much; 1 if empty.",
+    Field("max_records", "Records per person", "How many count; 1 if left empty.",
           "number"),
     Field("rows_per_person", "Most rows of a person",
           "Only where no column names persons; taken on trust.", "number"),
