@@ -141,6 +141,20 @@ def test_schema_check_lists_guesses(guessed):
     assert "column 'age': kind, low, high are guesses" in result.stdout
 
 
+def test_a_file_of_another_country_is_told_what_to_say(folder):
+    rows = "".join(f"{20 + n % 60},5;{'fm'[n % 2]}\n" for n in range(100))
+    (folder / "t.csv").write_text("age;sex\n" + rows)
+    draft = ["schema", "draft", "t.csv", "--look", "-o", "s.json"]
+    assert "--delimiter" in refused(folder, *draft, code=DATA)
+    assert "say --decimal ','" in succeeded(*draft, "--delimiter", ";").stdout
+    succeeded(*draft, "--delimiter", ";", "--decimal", ",", "--force")
+    columns = json.loads((folder / "s.json").read_text())["columns"]
+    assert [(one["name"], one["kind"]) for one in columns] == [
+        ("age", "number"),
+        ("sex", "category"),
+    ]
+
+
 def test_what_a_look_says_is_marked_as_private(folder):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.uniform(20, 90, 100), "name": [f"n {i}" for i in range(100)]})

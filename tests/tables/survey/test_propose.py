@@ -1,9 +1,13 @@
 """A schema proposed from records: kinds, round bounds and labels, each of them a marked guess."""
 
+import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
@@ -199,3 +203,31 @@ def test_bounds_are_round_and_beyond_nearly_all(values, expected):
     assert scale == expected[2]
     assert ((values < low) | (values > high)).mean() <= 0.01
     assert low < high
+
+
+def test_no_type_of_a_column_stops_a_look(folder):
+    """What has no kind in a schema is left out, whatever the column is called."""
+    n = 60
+    moments = [datetime.datetime(2020, 1, 1) + datetime.timedelta(days=i) for i in range(n)]
+    arrays = {
+        "patient_bytes_id": pa.array([b"x%d" % i for i in range(n)]),
+        "lists": pa.array([[1, 2]] * n),
+        "structs": pa.array([{"a": 1}] * n),
+        "spans": pa.array([datetime.timedelta(seconds=i) for i in range(n)]),
+        "times": pa.array([datetime.time(1, i % 60) for i in range(n)]),
+        "nothing": pa.nulls(n),
+        "decimals": pa.array([Decimal(i) / 7 for i in range(n)]),
+        "large": pa.array([2**64 - 1 - 3 ** (i % 30) for i in range(n)], pa.uint64()),
+        "codes": pa.array(["a", "b", "c"] * 20).dictionary_encode(),
+        "zoned": pa.array(moments, pa.timestamp("us", "Europe/Paris")),
+        "moments": pa.array(moments),
+        "flags": pa.array([True, False] * 30),
+    }
+    pq.write_table(pa.table(arrays), folder / "t.parquet")
+    found = propose(folder / "t.parquet")
+    kinds = {name: facts["kind"] for name, facts in columns_of(found).items()}
+    assert kinds == {
+        "decimals": "number", "large": "number", "codes": "category", "zoned": "date",
+        "moments": "date", "flags": "flag",
+    }  # fmt: skip
+    ps.Schema.from_json(without_guesses(found.schema))

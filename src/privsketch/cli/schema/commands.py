@@ -78,13 +78,9 @@ def draft(
         content, left_out = drafted(stated.table, neighbours), {}
     write(lambda path: _save(path, content), output)
     n_columns = len(content["columns"])
-    if n_columns == 1 and any(mark in content["columns"][0]["name"] for mark in ";\t|,"):
-        doubt = (
-            "one column with marks in its name: are cells separated by them? "
-            "say --delimiter ';', for instance"
-        )
-        say(f"careful     {doubt}", output)
-        remark("cautions", doubt)
+    if _is_undivided([column["name"] for column in content["columns"]]):
+        say(f"careful     {_UNDIVIDED}", output)
+        remark("cautions", _UNDIVIDED)
     if look:
         columns = count_text(n_columns, "column")
         say(f"private: {columns}, proposed from a look at the records", output)
@@ -123,8 +119,20 @@ def _proposed(
     for name, doubt in found.doubts.items():
         say(f"{MARK}careful      {name}: {doubt}", output)
     if not found.schema["columns"]:
-        raise RecordError("no column could be proposed")
+        reason = f": {_UNDIVIDED}" if _is_undivided(list(found.left_out)) else ""
+        raise RecordError(f"no column could be proposed{reason}")
     return found.schema, found.left_out
+
+
+_UNDIVIDED = (
+    "one column with marks in its name: are cells separated by them? say --delimiter ';', for "
+    "instance"
+)
+
+
+def _is_undivided(names: list[str]) -> bool:
+    """Return whether a table seems to have another delimiter."""
+    return len(names) == 1 and any(mark in names[0] for mark in ";\t|,")
 
 
 def _save(path: Path, content: dict[str, Any]) -> None:

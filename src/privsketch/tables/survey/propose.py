@@ -82,7 +82,7 @@ def proposed(
     left_out |= {name: "it has no name" for name in every if not is_name(name)}
     names = [name for name in every if name not in left_out]
     cells = _sample(table, names, progress)
-    looks = {name: guarded(partial(_Look, name, *cells[name])) for name in names if name in cells}
+    looks = {name: guarded(partial(_Look, name, cells[name])) for name in names if name in cells}
     person, others = _person(looks)
     left_out |= {name: "it looks like an identifier" for name in others if name != person}
     columns, doubts = [], {}
@@ -117,41 +117,38 @@ _ABOUT = (
 )
 
 
-def _sample(
-    table: Table, names: list[str], progress: Callable[[int], None]
-) -> dict[str, tuple[Any, str | None]]:
-    """Return cells of columns as they stand, every so many rows, and the decimal mark of text."""
+def _sample(table: Table, names: list[str], progress: Callable[[int], None]) -> dict[str, Any]:
+    """Return cells of columns as they stand, every so many rows, in Arrow arrays."""
     if not names:
         return {}
-    # As text, whatever else a reader would make of a cell.
+    # As text, whatever else a reader would make of a cell; its numbers have points.
     columns = tuple(Raw(name, Category(name, ["a"])) for name in names)
     raw = Schema(columns, unreadable="missing")
     has_names = all(file_kind(file) != "npy" for leaf in table.leaves for file in leaf.files)
     asked = tuple(names) if has_names else None
     selection = Selection(len(names), asked, None, format=table.format, schema=raw)
-    kept: list[tuple[Any, Any, str | None]] = []  # numbers of rows, their batch, its decimal mark
+    kept: list[tuple[Any, Any]] = []  # numbers of rows, and their batch
     first, step, n_kept = 0, 1, 0
-    for batch, decimal in read_cells(table, selection):
+    for batch, _ in read_cells(table, selection):
         rows = np.arange(-first % step, batch.num_rows, step)
-        kept.append((rows + first, batch.take(rows), decimal))
+        kept.append((rows + first, batch.take(rows)))
         first, n_kept = first + batch.num_rows, n_kept + len(rows)
         while n_kept > MAX_ROWS:
             step *= 2
-            thinner = [(at % step == 0, at, one, mark) for at, one, mark in kept]
-            kept = [(at[is_kept], one.filter(is_kept), mark) for is_kept, at, one, mark in thinner]
-            n_kept = sum(len(at) for at, _, _ in kept)
+            kept = [(at[at % step == 0], one.filter(at % step == 0)) for at, one in kept]
+            n_kept = sum(len(at) for at, _ in kept)
         progress(batch.num_rows)
-    return {name: _joined(name, kept) for name in names} if n_kept else {}
+    return {name: _joined(name, [one for _, one in kept]) for name in names} if n_kept else {}
 
 
-def _joined(name: str, kept: list[tuple[Any, Any, str | None]]) -> tuple[Any, str | None]:
+def _joined(name: str, batches: list[Any]) -> Any:
     """Return the cells of one column in one array; as texts where files differ in their types."""
     import pyarrow as pa
 
-    arrays = [plain_array(batch.column(name)) for _, batch, _ in kept]
+    arrays = [plain_array(batch.column(name)) for batch in batches]
     if len({array.type for array in arrays}) > 1:
         arrays = [texts_of(array) for array in arrays]
-    return pa.concat_arrays(arrays), next((mark for *_, mark in kept if mark is not None), None)
+    return pa.concat_arrays(arrays)
 
 
 def _person(looks: dict[str, _Look]) -> tuple[str | None, list[str]]:
@@ -166,13 +163,13 @@ def _person(looks: dict[str, _Look]) -> tuple[str | None, list[str]]:
 class _Look:
     """What the cells of one column look like."""
 
-    def __init__(self, name: str, array: Any, decimal: str | None) -> None:
+    def __init__(self, name: str, array: Any) -> None:
         import pyarrow.types as types
 
         self._name, self._array, self._type = name, array, plain_kind(array.type)
         self._is_text = types.is_string(self._type) or types.is_large_string(self._type)
-        mark = (decimal or ".") if self._is_text else None
-        numbers, wrong = looked_at(Number(name, 0.0, 1.0), array, decimal=mark)
+        number = Number(name, 0.0, 1.0)
+        numbers, wrong = looked_at(number, array, decimal="." if self._is_text else None)
         self._known = ~np.isnan(numbers) if wrong is None else ~np.isnan(numbers) | wrong
         self._n_known = int(self._known.sum())
         self._numbers = numbers[np.isfinite(numbers)]
@@ -217,6 +214,9 @@ class _Look:
             for name in (None, *self._formats()):
                 if found := self._date(name):
                     return found
+        commas = pc.match_substring_regex(self._array, r"^\s*[+-]?\d+(,\d+)?\s*$")
+        if (pc.sum(commas).as_py() or 0) >= _NEARLY_ALL * self._n_known:
+            return "its numbers have a decimal comma; say --decimal ','"
         return self._words()
 
     def _number(self) -> dict[str, Any] | str:
