@@ -30,6 +30,8 @@ NEEDED = {
         "__init__.pyi",
         "pages/report/templates/style.css",
         "pages/report/templates/page.html",
+        "pages/schema/templates/form.html",
+        "epsilon.md",
     },
     "privsketch_studies": {
         "py.typed",
@@ -82,6 +84,8 @@ def tried(python: str, wheels: dict[str, Path], folder: Path) -> None:
     constraints = ("-c", ROOT / "constraints.txt")
     run(*pip, *constraints, f"{wheels['privsketch']}[plot]")
     run(privsketch, "demo", "--output", folder / "demo", cwd=folder)
+    if "Which to take" not in run(privsketch, "--explain", "epsilon", cwd=folder):
+        sys.exit("the wheel has no page about epsilon")
     if not (folder / "demo" / "report.html").is_file():
         sys.exit("the demo wrote no report")
     alone = subprocess.run([privsketch, "study", "demo"], capture_output=True, text=True)

@@ -11,13 +11,23 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from privsketch.cli.main import main
+from tests.advice import command_of, faults
 
+PLUGINS = ("study", "collector")  # commands of the other distribution
 USAGE, DATA, BUDGET, INTEGRITY = 2, 3, 4, 5  # exit codes, as in docs/commands.md
 
 
 def run(*arguments):
-    """What a command says, and its exit code."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    """What a command says, and its exit code; what its errors advise must exist."""
+    words = tuple(str(argument) for argument in arguments)
+    result = CliRunner().invoke(main, words)
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    command, _ = command_of(words)
+    for line in errors:
+        # An option that there is not is named by the error about it.
+        if not line.startswith("Error: No such option"):
+            assert faults(line, command, elsewhere=PLUGINS) == []
+    return result
 
 
 def succeeded(*arguments):

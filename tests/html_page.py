@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "br"}  # elements that are never closed
+VOID = {"meta", "br", "link", "input"}  # elements that are never closed
 
 
 class Page(HTMLParser):

@@ -12,6 +12,7 @@ import pytest
 
 # Name of the seam: module, colon, attribute.
 SEAMS = {
+    "editing.open_browser": "privsketch.cli.schema.editing:open_browser",
     "files.from_bytes": "privsketch._base.files:from_bytes",
     "formats.MAX_JSON_BYTES": "privsketch._base.formats:MAX_JSON_BYTES",
     "formats.MAX_SKETCH_VALUES": "privsketch._base.formats:MAX_SKETCH_VALUES",
@@ -20,6 +21,8 @@ SEAMS = {
     "plugins.registered": "privsketch._base.plugins:_registered",
     "progress.console": "privsketch.cli.shell.progress:_console",
     "progress.pass_bars": "privsketch.cli.shell.progress:pass_bars",
+    "propose.MAX_ROWS": "privsketch.tables.survey.propose:MAX_ROWS",
+    "schema.is_asked": "privsketch.cli.schema.commands:_is_asked",
     "signing.checked_bytes": "privsketch.cli.shell.signing:checked_bytes",
     "signing.load_design": "privsketch.cli.shell.signing:load_design",
     "story.GROUPS": "privsketch.cli.demo_steps:_GROUPS",

@@ -1,15 +1,18 @@
 """The numbers of docs/epsilon.md: what a year costs, and what a guess can become."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import privsketch as ps
+from tests.commands import run, succeeded
 from tools.epsilon_picture import highest_belief
 
-PAGE = (Path(__file__).parents[1] / "docs" / "epsilon.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "epsilon.md").read_text(encoding="utf-8")
 YEAR = re.findall(r"^\| (\d+)[^|]*\| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
 
 
@@ -38,3 +41,39 @@ def test_a_guess_becomes_what_the_page_says():
         for prior in (0.01, 0.1, 0.5):
             posterior = prior * yes / (prior * yes + (1 - prior) * (1 - yes))
             assert highest_belief(prior, epsilon) == pytest.approx(posterior)
+
+
+ADVICE = "privsketch --explain epsilon"
+
+
+def test_the_page_can_be_read_without_the_sources(folder):
+    """It is in the wheel, and a command prints all of it in the width of a terminal."""
+    said = succeeded("--explain", "epsilon").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    words = " ".join(said.split())
+    headings = re.findall(r"^##? (.*)$", PAGE, re.MULTILINE)
+    assert len(headings) > 4
+    assert all(heading in words for heading in headings)
+    assert all(number in words for row in YEAR for number in row)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"docs/epsilon.md": "privsketch/epsilon.md"}
+
+
+ASKING = [
+    ["cluster", "t.csv", "-k", 2],
+    ["plan", "-k", 2],
+    ["release", "t.csv", "-k", 1],
+    ["bounds", "t.csv", "--columns", "x"],
+    ["ledger", "add", "my.ledger", "visits", "--delta", 0],
+]
+
+
+@pytest.mark.parametrize("command", ASKING, ids=lambda words: words[0])
+def test_who_is_asked_for_epsilon_is_told_where_to_read_what_it_is(folder, command):
+    (folder / "t.csv").write_text("x\n1\n")
+    assert ADVICE in run("--help").stdout
+    assert ADVICE in run(*command).stderr
+    with pytest.raises(ps.ParameterError, match=ADVICE):
+        ps.PrivateKMeans(2, domain=ps.Box(0, 1)).fit(np.zeros((5, 2)))
+    assert "docs/epsilon.md" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ import pytest
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.ledger import Cost
+from tests import seams
 from tests.answers import SCHEMAS, validated
 from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 from tests.json_examples import (
@@ -24,6 +25,7 @@ from tests.json_examples import (
     commands,
     listed_commands,
 )
+from tests.schema_visitor import Visitor
 
 pytestmark = pytest.mark.slow  # together more than a twentieth of a quick run
 
@@ -35,7 +37,13 @@ KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
 PERIOD = ["--period", "year", "--period-epsilon", 0.5]
 EXAMPLES = {
     "demo": [["--records", 100, "-o", "demo"]],
-    "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
+    "schema draft": [
+        ["table.parquet", "-o", "draft.json"],
+        ["one.csv", "-o", "one.json"],
+        ["table.parquet", "--look", "-o", "proposed.json"],
+    ],
+    "schema accept": [["guessed.json", "--columns", "age", "--yes"], ["guessed.json", "--yes"]],
+    "schema edit": [["edited.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
     "bounds": [
@@ -131,6 +139,11 @@ def make_files():
         person="patient",
     )
     schema.save("schema.json")
+    marked = schema.to_json()
+    for column in marked["columns"]:
+        column["guessed"] = ["kind"]
+    Path("guessed.json").write_text(json.dumps(marked))
+    Path("edited.json").write_text(json.dumps(marked))
     budget = ps.Budget(1.0, 1e-6)
     box, ball = ps.Box(-4, 4, dim=3), ps.Ball(dim=3, radius=4.0)
     small = {"budget": budget, "n_features": 40, "random_state": 0}
@@ -191,9 +204,21 @@ def test_every_command_is_listed_in_the_docs():
     assert sorted(listed_commands(page)) == sorted(COMMANDS)
 
 
+@pytest.fixture
+def saving_browser(monkeypatch):
+    """A browser that saves a form as soon as it sees one."""
+
+    def save(address):
+        visitor = Visitor(address)
+        visitor.enter()
+        assert visitor.save(texts={"0.kind": "flag", "1.kind": "leave out", "2.kind": "leave out"})
+
+    seams.set(monkeypatch, "editing.open_browser", save)
+
+
 @pytest.mark.in_order
 @pytest.mark.parametrize(("command", "arguments"), cases(EXAMPLES, SLOW))
-def test_every_command_answers_by_its_schema(files, command, arguments):
+def test_every_command_answers_by_its_schema(files, saving_browser, command, arguments):
     check_answer(command, *with_head(arguments))
 
 

@@ -62,6 +62,47 @@ def test_a_look_is_marked_and_leaves_nothing(visits, spent):
     assert spent == []
 
 
+SEXES = {"columns": [{"kind": "category", "name": "sex", "values": ["f", "m"]}]}
+AGES = {"columns": [{"kind": "number", "name": "age", "low": 0, "high": 12}], "missing": "drop"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (SEXES, ("column 'sex': 100.0% of its values are not listed",)),
+        (AGES, ("column 'age': 98.0% of its values lie outside",)),
+    ],
+    ids=["labels", "bounds"],
+)
+def test_a_look_ends_with_its_worst_news(folder, schema, words):
+    frame = {"sex": ["Female", "Male\x1b[2J"] * 50, "age": [50.0] * 98 + [7.0] * 2}
+    pd.DataFrame(frame).to_csv(folder / "t.csv", index=False)
+    (folder / "s.json").write_text(json.dumps(schema))
+    before = contents(folder)
+    result = run("check", "s.json", "t.csv")
+    assert result.exit_code == DATA
+    lines = result.stdout.splitlines()
+    assert all(word in lines[-1] for word in words)
+    assert all(line.startswith("private: ") for line in lines)
+    assert "\x1b" not in result.output
+    assert "spoiled" in result.stderr
+    assert contents(folder) == before
+    found = json.loads(run("check", "s.json", "t.csv", "--json").stdout)
+    assert found["readable"]
+    assert words[0] in found["alarms"][-1]
+    assert found["error"]["kind"] == "data"
+
+
+def test_a_look_shows_labels_that_are_not_listed(folder):
+    texts = ["f"] * 90 + ["Female"] * 6 + ["F"] * 3 + ["x" * 500]
+    pd.DataFrame({"sex": texts}).to_csv(folder / "t.csv", index=False)
+    (folder / "s.json").write_text(json.dumps(SEXES))
+    said = succeeded("check", "s.json", "t.csv").stdout
+    assert f"not listed: 'Female' 6.0%, 'F' 3.0%, '{'x' * 40}...' 1.0%" in said
+    found = json.loads(succeeded("check", "s.json", "t.csv", "--json").stdout)
+    assert next(iter(found["columns"][0]["unlisted"].items())) == ("Female", 6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -34,7 +34,27 @@ class SchemaDraftAnswer(Answer, WrittenFacts):
     """A draft of a schema."""
 
     n_columns: Count
-    """Number of columns of the file, by its names and types."""
+    """Number of columns of the schema."""
+    looked: bool
+    """Whether records were read; then everything here is private."""
+    left_out: dict[str, str]
+    """Columns that a look left out, and why."""
+
+
+class SchemaAcceptAnswer(Answer, WrittenFacts):
+    """Guesses of a schema that were accepted."""
+
+    accepted: dict[str, list[str]]
+    """Fields whose marks were removed, by column; "persons" stands for the whole table."""
+    left: list[str]
+    """Columns whose guesses are still marked."""
+
+
+class SchemaEditAnswer(Answer, WrittenFacts):
+    """A schema that was edited on a page."""
+
+    left: list[str]
+    """Columns whose guesses are still marked."""
 
 
 class SchemaCheckAnswer(CheckingAnswer):
@@ -77,6 +97,8 @@ class CheckedColumn(TypedDict):
     """Units that the values look like."""
     remarks: list[str]
     """Remarks in words."""
+    unlisted: dict[str, int]
+    """The most frequent labels that the schema does not list, with their numbers of cells."""
     is_found: bool
     """Whether the table has the column."""
     n_wrong: Count
@@ -92,6 +114,8 @@ class CheckAnswer(CheckingAnswer):
     """The same in words."""
     readable: bool
     """Whether a release would read this table; if not, there is an error."""
+    alarms: list[str]
+    """What would spoil a release that is possible, the worst last; with any, there is an error."""
     n_rows: Count
     """Number of rows of the table."""
     n_kept: Count

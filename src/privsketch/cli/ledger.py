@@ -13,7 +13,7 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.chart import chart
 from privsketch.cli.shell.group import Group
-from privsketch.cli.shell.options import PATH, choice
+from privsketch.cli.shell.options import EPSILON, PATH, choice
 from privsketch.cli.shell.output import (
     STANDARD_OUTPUT,
     count_text,
@@ -75,7 +75,9 @@ def create(file: Path, accounting: str) -> None:
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name")
-@click.option("--epsilon", type=float, required=True, help="Largest total epsilon of all releases.")
+@click.option(
+    "--epsilon", type=EPSILON, required=True, help="Largest total epsilon of all releases."
+)
 @click.option(
     "--delta", type=float, required=True, help="Largest total delta; 0 allows pure releases only."
 )
@@ -204,7 +206,7 @@ def show(
             if entry.data_set == data_set.name:
                 say(_entry_line(entry, data_set))
     say(f"\nhead        {book.head}")
-    say("            keep it elsewhere: it shows a missing line (ledger check --head)")
+    say("            keep it elsewhere, for privsketch ledger check --head")
     if report is not None:
         say_written(report)
 

@@ -21,8 +21,9 @@ from privsketch.cli.learn import learn
 from privsketch.cli.ledger import ledger
 from privsketch.cli.merge import compare, merge
 from privsketch.cli.release import release
-from privsketch.cli.schema import schema
+from privsketch.cli.schema.commands import schema
 from privsketch.cli.shell.answer import Answer, UnreadError, begin, begun
+from privsketch.cli.shell.explain import explaining
 from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import SectionedGroup
 from privsketch.cli.shell.stopping import Stop, stoppable
@@ -110,6 +111,7 @@ class _Main(SectionedGroup):
     moved=_MOVED,
 )
 @click.version_option(version=__version__, prog_name="privsketch")
+@explaining
 def main() -> None:
     """Learn from sensitive records without keeping them. Start with the demo."""
 

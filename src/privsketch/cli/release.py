@@ -10,6 +10,7 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import (
     DOMAIN,
+    EPSILON,
     MISSING,
     PATH,
     SOURCE,
@@ -49,7 +50,7 @@ _AGAIN = "releasing its records again would spend the budget again"
     help="Table of released rows: .parquet, .csv, .arrow, .feather or .npy. Needed unless "
     "--dry-run is there.",
 )
-@click.option("--epsilon", type=float, required=True, help="Privacy budget.")
+@click.option("--epsilon", type=EPSILON, required=True, help="Privacy budget.")
 @click.option(
     "--delta",
     type=float,

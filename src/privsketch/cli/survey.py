@@ -10,6 +10,7 @@ import click
 
 from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
 from privsketch.cli.shell.options import (
+    EPSILON,
     MISSING,
     PATH,
     THREADS,
@@ -42,8 +43,12 @@ def check(
     """Look at a table before anything is spent. For its holder alone.
 
     DESIGN: a design, or a schema. Rows, persons, missing and unreadable cells, values outside of
-    the bounds, columns in another unit, what would be left out. All of it is exact and private, and
-    every line says so; it is shown here and written nowhere. Nothing is spent.
+    the bounds, labels that are not listed, columns in another unit, what would be left out. All of
+    it is exact and private, and every line says so; it is shown here and written nowhere. Nothing
+    is spent.
+
+    The worst comes last, and the exit code is 3 if a release would refuse the table, or if more
+    than half of the values of a column, or of the rows, would be moved or lost.
 
     \b
     privsketch check study.json data.csv
@@ -52,7 +57,7 @@ def check(
     from privsketch._base.errors import RecordError
     from privsketch.cli.shell.progress import record_bar
 
-    wanted = design_or_schema(design_file)
+    wanted = _design_or_schema(design_file)
     stop = click.get_current_context().find_root().obj
     with record_bar(stated.table, "looking") as advance:
 
@@ -66,6 +71,8 @@ def check(
         answer(**check_facts(found))
     if not found.is_readable:
         raise RecordError("a release would refuse this table")
+    if found.alarms:
+        raise RecordError("a release of this table would be spoiled; the last lines say by what")
 
 
 def check_facts(found: Check) -> dict[str, Any]:
@@ -80,28 +87,34 @@ def check_facts(found: Check) -> dict[str, Any]:
         "notice": "for the holder of these records alone: exact numbers, not to be published or "
         "kept",
         "readable": found.is_readable,
+        "alarms": found.alarms,
         **facts,
         "columns": columns,
     }
 
 
-def design_or_schema(path: Path) -> Design | Schema:
-    """Load a design or a schema, whichever a file has."""
-    import privsketch as ps
-    from privsketch._base.formats import parse_json, read_file
+def _design_or_schema(path: Path) -> Design | Schema:
+    """Load a design or a schema; guesses may be looked at before they are accepted."""
+    from privsketch._base.formats import parse_json, read_file, reading
+    from privsketch.cli.shell.output import caution
     from privsketch.cli.shell.signing import load_design
+    from privsketch.facts.guesses import guesses_in, without_guesses
+    from privsketch.facts.schema import Schema
 
     content = parse_json(read_file(path), str(path))
     is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)
-    if is_schema and "format" not in content:
-        return ps.Schema.load(path)
-    return load_design(path)
+    if not is_schema or "format" in content:
+        return load_design(path)
+    if guesses_in(content):
+        caution(f"{path} has guesses; no release takes it before `privsketch schema accept {path}`")
+    with reading(str(path)):
+        return Schema.from_json(without_guesses(content))
 
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--columns", required=True, help="Columns of numbers to propose bounds for: a,b,c.")
-@click.option("--epsilon", type=float, required=True, help="What it may cost; delta is 0.")
+@click.option("--epsilon", type=EPSILON, required=True, help="What it may cost; delta is 0.")
 @choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
 @click.option("--person", help="The column that names persons: then one person is protected.")
 @click.option(

@@ -113,7 +113,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ParameterError(
                     f"{name}: {type(self).__name__} needs epsilon=, delta= (0 for pure "
                     "differential privacy) and domain= (public bounds of the records); none is "
-                    "taken from X"
+                    "taken from X. `privsketch --explain epsilon` says which epsilon to take"
                 )
         if not isinstance(self.domain, Box | Ball | Schema):
             raise ParameterError("domain", self.domain, "expected a Schema, a Box or a Ball")

@@ -7,6 +7,8 @@ from .budget import exact_sum as exact_sum
 from .budget import require_limits as require_limits
 from .domain import domain_from_json as domain_from_json
 from .domain import domain_to_json as domain_to_json
+from .guesses import guesses_in as guesses_in
+from .guesses import without_guesses as without_guesses
 from .receipt import NO_NOISE as NO_NOISE
 from .receipt import compose_parallel as compose_parallel
 from .receipt import compose_sequential as compose_sequential

@@ -23,6 +23,7 @@ from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget, Unit, is_name
 from privsketch.facts.columns import MISSING_WORDS, RULES, Column, Cycle, Date, Number, Rule
 from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.facts.guesses import GUESSED, require_no_guess
 from privsketch.facts.labels import Category, Flag
 
 MAX_ROWS = 10_000  # of a person: sensitivities grow by the same factor
@@ -296,12 +297,16 @@ class Schema:
 
     @classmethod
     def from_json(cls, value: Any) -> Schema:
-        """Rebuild a schema from `to_json`, or from what people write; raise for anything else."""
+        """Rebuild a schema from `to_json`, or from what people write; raise for anything else.
+
+        A guess that nobody has accepted is refused here, for every release.
+        """
         if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
             raise ParameterError(
                 'a schema is an object with "columns", a list; `privsketch schema draft` begins one'
             )
-        unknown = set(value) - {"columns", "note", *_DEFAULTS}
+        require_no_guess(value, "the table")
+        unknown = set(value) - {"columns", "note", GUESSED, *_DEFAULTS}
         if unknown:
             names = ", ".join(["columns", *_DEFAULTS])
             raise ParameterError(f"{sorted(unknown)[0]!r} is not a field of a schema: {names}")
@@ -393,9 +398,11 @@ def column_from_json(value: Any) -> Column:
     """Rebuild a column from `to_json` or from what people write; a "note" is ignored."""
     if not isinstance(value, dict):
         raise ParameterError("columns: expected an object for each column")
-    options = {name: item for name, item in value.items() if name not in ("kind", "note")}
+    others = ("kind", "note", GUESSED)
+    options = {name: item for name, item in value.items() if name not in others}
     name, kind = options.get("name"), value.get("kind")
     where = f"column {name!r}" if isinstance(name, str) else "a column"
+    require_no_guess(value, where)
     kinds = ", ".join(map(repr, COLUMN_KINDS))
     if kind is None:
         raise ParameterError(f"{where}: its kind is open; write one of {kinds}")

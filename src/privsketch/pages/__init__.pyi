@@ -16,3 +16,7 @@ from .report.spending import spending_page as spending_page
 from .report.tables import MAX_PART_COLUMNS as MAX_PART_COLUMNS
 from .report.tables import tables_of as tables_of
 from .report.words import words_of as words_of
+from .schema.form import content_of as content_of
+from .schema.form import texts_of as texts_of
+from .schema.page import POLICY as POLICY
+from .schema.page import form_page as form_page

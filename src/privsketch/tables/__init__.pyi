@@ -26,6 +26,9 @@ from .survey.draft import drafted as drafted
 from .survey.draft import misfits as misfits
 from .survey.draft import names_a_person as names_a_person
 from .survey.draft import open_places as open_places
+from .survey.propose import MIN_LABEL as MIN_LABEL
+from .survey.propose import proposed as proposed
+from .survey.propose import round_bounds as round_bounds
 from .table import kind_of as kind_of
 from .untyped.format import ENCODINGS as ENCODINGS
 from .untyped.format import MULTIBYTE as MULTIBYTE

@@ -453,3 +453,57 @@ def test_quantiles_are_good_to_their_bits():
     whole = ValueCounts()
     whole.add(np.array([0.0, -0.0, 100.0, 511.0, -3.0]))
     assert whole.sorted()[0].tolist() == [-3.0, 0.0, 0.0, 100.0, 511.0]
+
+
+# ---------------------------------------------------------------- the worst at the end
+
+
+@pytest.mark.parametrize("n_bad", [50, 51], ids=["half", "more"])
+@pytest.mark.parametrize("what", ["outside", "unlisted", "missing", "unreadable", "left out"])
+def test_more_than_half_is_an_alarm(what, n_bad):
+    n_good = 100 - n_bad
+    number = ps.Number("x", 0, 1, fill=0.5)
+    column, bad, good = {
+        "outside": (number, 2.0, 0.5),
+        "unlisted": (ps.Category("x", ["a", "b"]), "c", "a"),
+        "missing": (number, None, 0.5),
+        "unreadable": (number, "?", 0.5),
+        "left out": (ps.Number("x", 0, 1, missing="drop"), None, 0.5),
+    }[what]
+    table = pd.DataFrame({"x": pd.Series([bad] * n_bad + [good] * n_good, dtype=object)})
+    found = ps.check(table, ps.Schema([column], unreadable="missing"))
+    assert found.is_readable
+    assert bool(found.alarms) == (n_bad > 50)
+    last = found.describe().splitlines()[-1]
+    assert ("alarm" in last) == (n_bad > 50)
+
+
+def test_the_worst_alarm_is_the_last_one_and_a_refusal_is_worse():
+    schema = ps.Schema([ps.Number("a", 0, 1), ps.Number("b", 0, 1), ps.Category("c", ["x"])])
+    table = pd.DataFrame({"a": [5.0, 5.0, 5.0, 0.5], "b": [5.0] * 4, "c": ["x", "y", "y", "y"]})
+    found = ps.check(table, schema)
+    assert [text.split(":")[0] for text in found.alarms] == [f"column {n!r}" for n in "acb"]
+    table.loc[0, "a"] = None
+    assert "refused" in ps.check(table, schema).describe().splitlines()[-1]
+
+
+def test_an_alarm_about_bounds_says_which_unit_the_values_look_like():
+    table = pd.DataFrame({"weight": np.linspace(50e3, 120e3, 200)})
+    found = ps.check(table, ps.Schema([ps.Number("weight", 30, 200, unit="kg")]))
+    assert found.alarms[-1].endswith("it looks like grams instead of kilograms")
+
+
+def test_a_table_of_which_nothing_counts_is_an_alarm():
+    table = pd.DataFrame({"x": [None, None]}, dtype=float)
+    found = ps.check(table, ps.Schema([ps.Number("x", 0, 1)], missing="drop"))
+    assert found.alarms == ("no record would count",)
+    assert ps.check(table[:0], ps.Schema([ps.Number("x", 0, 1)])).alarms == found.alarms
+
+
+def test_unlisted_labels_are_the_same_from_every_reader(tmp_path):
+    expected = {"west": 5, "abroad": 2, "moon": 1}
+    texts = [label for label, count in expected.items() for _ in range(count)] + ["north"] * 20
+    schema = ps.Schema([ps.Category("region", ["north"])])
+    for name, data in forms(pd.DataFrame({"region": texts}), tmp_path).items():
+        found = ps.check(data() if callable(data) else data, schema)
+        assert found.columns[0].unlisted == expected, name

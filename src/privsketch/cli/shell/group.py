@@ -92,5 +92,5 @@ class SectionedGroup(Group):
                 formatter.write(f"  {name:<{width}}  {help_text}\n")
         formatter.write_paragraph()
         formatter.write(
-            "Each command has its own --help. `privsketch --version` shows the version.\n"
+            "Each command has --help. `privsketch --explain epsilon` says which to take.\n"
         )

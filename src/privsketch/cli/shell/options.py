@@ -77,6 +77,16 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem("auto")] if "auto".startswith(incomplete) else []
 
 
+class Epsilon(click.types.FloatParamType):
+    """A budget; who leaves it out is told where to read what it is."""
+
+    def get_missing_message(self, *_: Any, **__: Any) -> str:
+        """Return what the error for a missing option adds."""
+        return EXPLAINED
+
+
+EXPLAINED = "`privsketch --explain epsilon` says what it is and which to take"
+EPSILON = Epsilon()
 DOMAIN = (
     click.option(
         "--box",
@@ -116,7 +126,9 @@ class _BudgetOption(click.Option):
 
 
 BUDGET = (
-    click.option("--epsilon", cls=_BudgetOption, type=float, required=True, help="Privacy budget."),
+    click.option(
+        "--epsilon", cls=_BudgetOption, type=EPSILON, required=True, help="Privacy budget."
+    ),
     click.option(
         "--delta",
         cls=_BudgetOption,

@@ -148,8 +148,11 @@ def say_written(output: Path) -> None:
     say(f"written to {'standard output' if is_standard(output) else output}", output)
 
 
-def require_available(path: Path, force: bool, reason: str) -> None:
-    """Refuse an output that cannot be written or would replace a file."""
+def require_available(path: Path, force: bool | None, reason: str) -> None:
+    """Refuse an output that cannot be written or would replace a file.
+
+    `force` is None for commands without --force, whose errors do not name it.
+    """
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import require_writable
     from privsketch.signing.signature import signature_path
@@ -164,12 +167,14 @@ def require_available(path: Path, force: bool, reason: str) -> None:
         return
     require_writable(path)
     if path.exists() and not force:
-        raise AccessError(f"{path} exists; {reason} (--force replaces it)")
+        advice = "; name another file" if force is None else " (--force replaces it)"
+        raise AccessError(f"{path} exists; {reason}{advice}")
     signature = signature_path(path)
     if os.path.lexists(signature):
         require_writable(signature)  # it will be removed
         if not force:
-            raise AccessError(f"{signature} exists; it signs another file (--force removes it)")
+            advice = "; name another output" if force is None else " (--force removes it)"
+            raise AccessError(f"{signature} exists; it signs another file{advice}")
 
 
 def file_kind(path: Path) -> str | None:

@@ -25,7 +25,13 @@ _TEXTS = (
     (r"^[+-]?[\d.,]+\s*[^\d\s.,].*$", "numbers with a unit or a remark"),
     (r"^\s*[+-]?[\d.]+\s*$", "numbers that are written in another way"),
 )
-_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%m-%Y", "%d %b %Y")
+DATE_FORMATS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%m-%Y", "%d %b %Y"),
+    *("%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M:%S"),
+    *("%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S"),
+)
+MAX_UNLISTED = 1000  # labels of a column that are told apart
+_SHOWN_LABEL = 40  # letters of a label that is shown
 _ENOUGH = 0.9  # of the unreadable dates, for a format that is told
 
 
@@ -48,6 +54,7 @@ class CellCounts:
         self.n_missing = self.n_infinite = self.n_below = self.n_above = self.n_other = 0
         self._formats: Counter[str] = Counter()
         self._labels: Counter[int] = Counter()
+        self._unlisted: Counter[str] = Counter()
         self._n_near = 0  # labels that are listed in other letters
 
     def add(self, array: Any, decimal: str | None) -> Rows:
@@ -89,6 +96,10 @@ class CellCounts:
         self.n_other += int(others.sum())
         if others.any():
             plain = _plain_texts(array).filter(pa.array(others))
+            for one in pc.value_counts(plain).to_pylist():
+                label = one["values"]
+                if label in self._unlisted or len(self._unlisted) < MAX_UNLISTED:
+                    self._unlisted[label] += one["counts"]
             listed = pa.array([value.strip().lower() for value in column.values], plain.type)
             alike = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(plain)), value_set=listed)
             self._n_near += int(pc.sum(alike).as_py() or 0)
@@ -107,7 +118,7 @@ class CellCounts:
         texts = _plain_texts(array).filter(pa.array(wrong))
         if isinstance(self._column, Date):
             self.faults["no dates as they are expected"] += n_wrong
-            for name in _FORMATS:
+            for name in DATE_FORMATS:
                 found = pc.strptime(texts, format=name, unit="s", error_is_null=True)
                 self._formats[name] += len(found) - found.null_count
             return
@@ -120,6 +131,15 @@ class CellCounts:
                     texts = texts.filter(pc.invert(fits))
         if len(texts):
             self.faults[f"text in place of {_PLURALS[self._column.KIND]}"] += len(texts)
+
+    def unlisted(self, most: int) -> dict[str, int]:
+        """Return the most frequent labels that are not listed, with how often they occur."""
+        pairs = sorted(self._unlisted.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+        found: Counter[str] = Counter()
+        for label, count in pairs:
+            cut = label if len(label) <= _SHOWN_LABEL else f"{label[:_SHOWN_LABEL]}..."
+            found[cut] += count
+        return dict(found)
 
     def hints(self) -> Iterator[str]:
         """Return hints about what might help."""

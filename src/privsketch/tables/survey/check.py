@@ -30,7 +30,7 @@ from privsketch.tables.reading import column_names, read_cells
 from privsketch.tables.survey.cells import CellCounts
 from privsketch.tables.survey.conversions import NARROW, looks_like
 from privsketch.tables.survey.counts import PersonCounts, quantile
-from privsketch.tables.survey.result import Check, ColumnCheck
+from privsketch.tables.survey.result import MAX_SHOWN, Check, ColumnCheck
 from privsketch.tables.table import Table, checked_missing
 from privsketch.tables.untyped.conversion import Bits
 from privsketch.tables.untyped.format import FileFormat
@@ -45,8 +45,9 @@ def check(
 ) -> Check:
     """Look at a table before anything is spent, for the eyes of its holder alone.
 
-    Rows, persons, missing and unreadable cells, values outside of their bounds, columns that look
-    like another unit, and what a release would leave out or refuse; all faults at once.
+    Rows, persons, missing and unreadable cells, values outside of their bounds, labels that are not
+    listed, columns that look like another unit, and what a release would leave out or refuse; all
+    faults at once, and the worst of them at the end.
 
     Charges: nothing, because nothing of it may be released.
 
@@ -309,6 +310,7 @@ class _Look:
             alike,
             tuple(remarks),
             is_found=column.name not in self.absent,
+            unlisted=cells.unlisted(MAX_SHOWN),
         )
 
     def _faults_of(self, one: ColumnCheck) -> list[str]:

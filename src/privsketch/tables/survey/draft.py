@@ -14,6 +14,7 @@ from typing import Any
 
 from privsketch._base.errors import PrivsketchError, RecordError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours
+from privsketch.facts.guesses import require_no_guess
 from privsketch.facts.schema import COLUMN_KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind
@@ -28,12 +29,13 @@ _PERSON_WORDS = (
     *("patient", "person", "customer", "client", "user", "member", "subject", "participant"),
     *("respondent", "employee", "student", "account", "household", "device"),
 )
-_NOTES = {
+NOTES = {
     "number": "low and high are bounds that people know without looking at records: what is "
     'outside is moved to them. "scale": "log" for sums of money and concentrations',
     "category": "values is the list of what it may say; all others are taken together",
     "flag": 'yes or no; other words for them are "true" and "false"',
     "date": 'first and last, like "2020-01-31"; dates outside are moved to them',
+    "cycle": "period, after which it begins again: 24 for hours",
 }
 _OPEN = (
     "say what it is: number (low, high), category (values), flag, date (first, last) or cycle "
@@ -97,7 +99,7 @@ def drafted(data: Any, neighbours: Neighbours = "add-remove") -> dict[str, Any]:
 
 
 def _column(name: str, kind: str | None) -> dict[str, Any]:
-    note = _OPEN if kind is None else _NOTES[kind]
+    note = _OPEN if kind is None else NOTES[kind]
     if names_a_person(name):
         note = 'if it names persons, write its name at "person" and delete it here; else ' + note
     fields = dict.fromkeys(_FIELDS.get(kind or "", ()))
@@ -106,10 +108,18 @@ def _column(name: str, kind: str | None) -> dict[str, Any]:
 
 def names_a_person(name: str) -> bool:
     """Return whether a column looks like an identifier, by its name."""
+    return has_id_name(name) or names_people(name)
+
+
+def has_id_name(name: str) -> bool:
+    """Return whether the name of a column ends as those of identifiers do."""
+    return bool(re.search(_PERSONS, name))
+
+
+def names_people(name: str) -> bool:
+    """Return whether the name of a column has a word for persons."""
     words = re.findall(r"[a-z]+", name.lower())
-    return bool(re.search(_PERSONS, name)) or any(
-        word.removesuffix("s") in _PERSON_WORDS for word in words
-    )
+    return any(word.removesuffix("s") in _PERSON_WORDS for word in words)
 
 
 def _kind(kind: Any) -> str | None:
@@ -136,6 +146,7 @@ def open_places(value: Any) -> list[str]:
     texts = []
     for index, column in enumerate(value["columns"]):
         texts += _open_fields(column, index)
+    texts += _refused(lambda: require_no_guess(value, "the table"))
     if texts:
         return texts
     try:
@@ -150,6 +161,8 @@ def _open_fields(column: Any, index: int) -> list[str]:
         return [f"column number {index} (from 0): expected an object"]
     name = column.get("name")
     where = f"column {name!r}" if isinstance(name, str) else f"column number {index} (from 0)"
+    if guessed := _refused(lambda: require_no_guess(column, where)):
+        return guessed
     if column.get("kind") is None:
         return [f"{where}: its kind is open; write one of {', '.join(COLUMN_KINDS)}"]
     nulls = [key for key, item in column.items() if item is None and key != "note"]
@@ -160,6 +173,14 @@ def _open_fields(column: Any, index: int) -> list[str]:
     except PrivsketchError as error:
         text = str(error)
         return [text if where in text else f"{where}: {text}"]
+    return []
+
+
+def _refused(require: Callable[[], None]) -> list[str]:
+    try:
+        require()
+    except PrivsketchError as error:
+        return [str(error)]
     return []
 
 

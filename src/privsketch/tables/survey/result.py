@@ -12,6 +12,8 @@ from privsketch.facts.units import as_dates, digits, frame
 
 MARK = "private: "
 _FEW = 0.0005  # a share that would be shown as nothing
+MOST = 0.5  # of the values of a column, or of the rows: to lose or to move more is an alarm
+MAX_SHOWN = 12  # labels of a column that are not listed
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,8 +21,8 @@ class ColumnCheck:
     """What was found in one column: numbers of cells, exact and private.
 
     `faults` are cells that a release would refuse, by what they are. `n_below` and `n_above` lie
-    outside of the bounds, and would be moved to them; `n_other` are labels that are not listed.
-    `remarks` are in words.
+    outside of the bounds, and would be moved to them; `n_other` are labels that are not listed, of
+    which `unlisted` has the most frequent ones. `remarks` are in words.
     """
 
     name: str
@@ -35,6 +37,7 @@ class ColumnCheck:
     looks_like: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     is_found: bool = True
+    unlisted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def n_wrong(self) -> int:
@@ -90,6 +93,22 @@ class Check:
     refusals: tuple[str, ...]
 
     @property
+    def alarms(self) -> tuple[str, ...]:
+        """What would spoil a release that is possible, the worst last.
+
+        More than `MOST` of the values of a column would be moved to its bounds, are not listed,
+        are missing or cannot be read; more than `MOST` of the rows would be left out; or no record
+        would count.
+        """
+        if self.n_records == 0:
+            return ("no record would count",)
+        found = [pair for one in self.columns for pair in _column_alarms(one, self.n_rows)]
+        if self.n_rows - self.n_kept > MOST * self.n_rows:
+            share = 1 - self.n_kept / self.n_rows
+            found.append((share, f"{share:.1%} of the rows would be left out"))
+        return tuple(text for _, text in sorted(found))
+
+    @property
     def is_readable(self) -> bool:
         """Whether a release would read this table."""
         return not self.refusals
@@ -104,10 +123,10 @@ class Check:
             *self._row_lines(),
             *self._column_lines(),
         ]
-        if self.refusals:
-            lines += [f"refused      {text}" for text in self.refusals]
-        else:
+        if not self.refusals:
             lines.append("readable     a release would read this table")
+        lines += [f"alarm        {text}" for text in self.alarms]
+        lines += [f"refused      {text}" for text in self.refusals]
         return "\n".join((MARK + line).rstrip() for line in lines)
 
     def _row_lines(self) -> list[str]:
@@ -198,9 +217,30 @@ def _column_words(one: ColumnCheck, n_rows: int) -> list[str]:
     ]
     if one.n_infinite:
         lines.append(f"{one.n_infinite:,} infinite values, which count as missing")
+    if one.unlisted:
+        labels = [f"{label!r} {_percent(count, n_rows)}" for label, count in one.unlisted.items()]
+        more = ", ..." if sum(one.unlisted.values()) < one.n_other else ""
+        lines.append(f"not listed: {', '.join(labels)}{more}")
     if one.looks_like:
         lines.append(f"looks like {', or '.join(one.looks_like)}")
     return [*lines, *one.remarks]
+
+
+def _column_alarms(one: ColumnCheck, n_rows: int) -> list[tuple[float, str]]:
+    """Return what would spoil a release of one column, with shares to sort by."""
+    found = []
+    n_lost = one.n_missing + one.n_wrong
+    n_known = n_rows - n_lost
+    n_outside = 0 if one.kind == "cycle" else one.n_below + one.n_above
+    unit = f"; it looks like {', or '.join(one.looks_like)}" if one.looks_like else ""
+    for count, total, what in (
+        (n_outside, n_known, f"of its values lie outside of the bounds{unit}"),
+        (one.n_other, n_known, "of its values are not listed"),
+        (n_lost, n_rows, "of its cells are missing or cannot be read"),
+    ):
+        if one.is_found and count > MOST * total:
+            found.append((count / total, f"column {one.name!r}: {count / total:.1%} {what}"))
+    return found
 
 
 def _percent(count: int, total: int) -> str:

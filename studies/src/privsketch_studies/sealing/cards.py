@@ -16,6 +16,7 @@ from privsketch._base.formats import require_fields
 from privsketch.design.recipe import Design
 from privsketch.design.validity import require_private
 from privsketch.facts.budget import number_text
+from privsketch.noise.sharing.plan import plan_sharing
 from privsketch.signing.documents import alike, document_bytes
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import digit_groups
@@ -216,6 +217,17 @@ def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
     """Return the card of a teller with this study key, wherever the key was made."""
     _require_study_key(study_key, key.public)
     return Card._sign("teller", design, key, study_key=study_key)
+
+
+def usual_alone(design: Design) -> float | None:
+    """Return the least epsilon that a study of a design asks holders to accept with usual settings.
+
+    None if the design does not state the number of holders.
+    """
+    if design.n_holders is None:
+        return None
+    sharing = plan_sharing(design.sum_noise, n_holders=design.n_holders, by=design.sharing)
+    return sharing.cost_alone().epsilon
 
 
 def checked_alone(value: object) -> float:

@@ -165,7 +165,8 @@ class SealedStudy(SealedFile):
             raise StudyError(
                 f"this study asks holders to accept alone = {number_text(self.alone)}, which is "
                 f"more than {', '.join(map(repr, short[:3]))}{more} accepted; use fewer holders, a "
-                "smaller epsilon or more `colluding`, or ask them for another card"
+                "smaller epsilon or more `colluding`, or ask them for another card: "
+                f"`privsketch study enrol --accept-alone {number_text(self.alone)}`"
             )
 
     @property

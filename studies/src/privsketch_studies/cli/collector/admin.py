@@ -156,7 +156,7 @@ def add_member(
     if known and (study is None or key_file is not None or makes_studies or token_file is not None):
         raise click.UsageError("--known goes with --study and --role only")
     if token_file is not None:
-        require_available(token_file, False, "a token is never replaced")
+        require_available(token_file, None, "a token is never replaced")
     key = None if key_file is None else PublicKey.load(key_file)
     with _open_store(store) as database:
         token = None
@@ -184,7 +184,7 @@ def renew_token(name: str, token_file: Path | None, store: str) -> None:
     from privsketch_studies.collector import members
 
     if token_file is not None:
-        require_available(token_file, False, "a token is never replaced")
+        require_available(token_file, None, "a token is never replaced")
     with _open_store(store) as database:
         token = members.renew_token(database, name)
     say(f"member      {name}")

@@ -134,7 +134,7 @@ def seal(
             end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
             return
         output = required_output(output)
-        require_available(output, False, "a ballot is never replaced")
+        require_available(output, None, "a ballot is never replaced")
         require_distinct(stated, [output])
 
         with record_bar(table) as advance, writing_to(str(output)):
@@ -217,7 +217,7 @@ def close(
     from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, unopened_words, verdict_of
 
     study = studies.SealedStudy.load(study_file)
-    require_available(output, False, "tellers may have tallied it")
+    require_available(output, None, "tellers may have tallied it")
     checked = [CheckedBallots.load(file) for file in checked_files]
     checked = checked or _checked_beside(study, ballots)
     key = opened_key(key_file, passphrase_file)

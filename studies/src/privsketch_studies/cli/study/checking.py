@@ -212,7 +212,7 @@ def check(
     from privsketch_studies.sealing.study import SealedStudy
 
     if output is not None:
-        require_available(output, False, "it would be replaced")
+        require_available(output, None, "it would be replaced")
     study = SealedStudy.load(study_file)
     key = None if key_file is None else opened_key(key_file, passphrase_file)
     checker = Checker(study, key)

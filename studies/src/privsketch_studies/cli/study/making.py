@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ FORCE = click.option("--force", is_flag=True, help="Replace an existing output."
     type=float,
     metavar="EPSILON",
     help="As a holder: the largest epsilon that you accept if everyone else colludes. There is no "
-    "default.",
+    "default; without it the command says what the design asks for.",
 )
 @click.option("--teller", is_flag=True, help="As a teller: make a new key for this study.")
 @click.option(
@@ -83,14 +84,19 @@ def enrol(
     from privsketch._base.formats import require_writable
     from privsketch.cli.shell.signing import load_design
     from privsketch.signing.keys import Key, is_locked
-    from privsketch_studies.sealing.cards import Card
+    from privsketch_studies.sealing.cards import Card, usual_alone
 
-    if teller == (accept_alone is not None):
-        raise click.UsageError("give either --accept-alone EPSILON, as a holder, or --teller")
     if study_key_file is not None and not teller:
         raise click.UsageError("--study-key goes with --teller")
     design = load_design(design_file, ())
-    require_available(output, False, "a card is never replaced")
+    asked = usual_alone(design)
+    if teller == (accept_alone is not None):
+        raise click.UsageError(
+            f"give either --accept-alone EPSILON, as a holder, or --teller; {_asked_words(asked)}"
+        )
+    if accept_alone is not None and asked is not None and accept_alone < asked * (1 - 1e-9):
+        caution(f"{_asked_words(asked)}; a study with these settings cannot use this card")
+    require_available(output, None, "a card is never replaced")
     if not teller:
         key = opened_key(key_file, passphrase_file)
         card = Card.holder(design, key=key, accept_alone=float(accept_alone or 0.0))
@@ -116,6 +122,19 @@ def enrol(
     say(f"secret      {path}: only for you, only on this machine, in no backup")
     say(f"public      {output}: send it to the person who makes the study")
     answer(written=[path, output], **card.facts(), study_key_file=path)
+
+
+def _asked_words(asked: float | None) -> str:
+    """Return what holders have to accept for a study of a design with the usual settings."""
+    if asked is None:
+        return (
+            "the design does not state the number of holders, on which it depends what a holder "
+            "has to accept; `privsketch design --holders` states it"
+        )
+    from privsketch.facts.budget import number_text
+
+    least = number_text(math.ceil(asked * 1000) / 1000)
+    return f"a study of this design with the usual settings asks for --accept-alone {least} or more"
 
 
 @click.command()
@@ -202,7 +221,7 @@ def make(
     from privsketch.signing.keys import PublicKey
     from privsketch_studies.sealing.study import SealedStudy
 
-    require_available(output, False, "ballots may have been cast in it")
+    require_available(output, None, "ballots may have been cast in it")
     study = SealedStudy(
         load_design(design_file, ()),
         cards=list(cards),
@@ -294,7 +313,7 @@ def void(
     from privsketch_studies.sealing.void import void_study
 
     study = SealedStudy.load(study_file)
-    require_available(output, False, "a statement is never replaced")
+    require_available(output, None, "a statement is never replaced")
     key = opened_key(key_file, passphrase_file)
     folder = mailbox or study_file.parent
     statement = void_study(study, key=key, study_key_file=study_key_file, mailbox=folder)

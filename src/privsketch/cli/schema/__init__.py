@@ -1,0 +1,1 @@
+"""`privsketch schema`: its commands, and the page of `schema edit`."""

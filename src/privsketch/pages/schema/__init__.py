@@ -1,0 +1,1 @@
+"""A form for a schema, as a page without scripts."""
