@@ -17,11 +17,12 @@ from sqlalchemy import Select, func, select
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
+from privsketch_studies.collector.kinds import SKETCH
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import chains, events, members, studies, uploads
 from privsketch_studies.collector.studies import Study, study_in
-from privsketch_studies.collector.uploads import SKETCH, files_in
+from privsketch_studies.collector.uploads import files_in
 from privsketch_studies.errors import CollectorError
 from privsketch_studies.sealing.join import join
 from privsketch_studies.sealing.tally import Tally

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privsketch_studies.collector import mailbox
+from privsketch_studies.collector.kinds import SKETCH
 from privsketch_studies.collector.members import Member, members_of
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import Study
-from privsketch_studies.collector.uploads import SKETCH, Upload, files_in, list_uploads
+from privsketch_studies.collector.uploads import Upload, files_in, list_uploads
 
 
 @dataclass(frozen=True)

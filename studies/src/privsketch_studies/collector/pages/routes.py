@@ -113,7 +113,7 @@ def overview(request: Request, visit: CurrentVisit, head: Head) -> Response:
         head=head,
         own_steps=head.progress.steps_of(name),
         other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
-        can_upload=views.can_upload(head, visit.member),
+        kinds=views.uploadable(head, visit.member),
         outlooks=views.outlooks(head),
         cost=views.cost_of(head),
     )

@@ -14,7 +14,7 @@ from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
 from privsketch_studies.collector.events import events_of, require_unbroken
-from privsketch_studies.collector.mailbox import takes
+from privsketch_studies.collector.kinds import kinds_taken
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.progress import Progress, progress_of
@@ -117,13 +117,12 @@ def files_of(collector: Collector, head: Head, member: Member) -> list[tuple[upl
     return [(upload, sees_all or upload.member == member.name) for upload in files]
 
 
-def can_upload(head: Head, member: Member) -> bool:
-    """Return whether the study takes a file of this member now."""
-    if head.study.is_sealed:
-        return takes(head.progress.state, head.roles)
-    if "site" not in head.roles or head.progress.state != "open":
-        return False
-    return all(site.at is None for site in head.progress.sites if site.member == member.name)
+def uploadable(head: Head, member: Member) -> tuple[str, ...]:
+    """Return the kinds of files that the study takes of this member now."""
+    sites = head.progress.sites
+    if not head.study.is_sealed and all(site.at for site in sites if site.member == member.name):
+        return ()
+    return kinds_taken(head.progress.state, head.roles, is_sealed=head.study.is_sealed)
 
 
 @dataclass(frozen=True)
