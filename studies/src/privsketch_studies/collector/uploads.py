@@ -291,6 +291,11 @@ def list_uploads(store: Store, study: str, *, with_set_aside: bool = False) -> l
         return [_upload(row) for row in connection.execute(query).mappings()]
 
 
+def total_bytes(store: Store, study: str) -> int:
+    """Return the bytes of all uploads of a study that count."""
+    return sum(upload.n_bytes for upload in list_uploads(store, study))
+
+
 def read_upload(
     store: Store, member: Member, study: str, digest: str
 ) -> tuple[Upload, bytes, bytes | None]:
