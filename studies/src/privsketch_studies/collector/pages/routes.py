@@ -86,13 +86,13 @@ def _row(
     progress = progress_of(collector.store, study)
     head = views.Head(study, progress, visit.member.roles_in(study.name), None)
     parts = collector.totals.parts(study)
-    verdict = views.Verdict("none")
+    compared = views.SitesCompared("none")
     if not study.is_sealed:
-        verdict = views.verdict_of(queue, study.name, parts)
+        compared = views.sites_compared(queue, study.name, parts)
     name = visit.member.name
     jobs = [job for _, job in queue.of_total(study.name, parts) if job.answer is not None]
-    steps = [step for step in views.own_steps(head, visit.member, verdict) if step.member == name]
-    return {"head": head, "verdict": verdict, "n_models": len(jobs), "steps": steps}
+    steps = [step for step in views.own_steps(head, visit.member, compared) if step.member == name]
+    return {"head": head, "compared": compared, "n_models": len(jobs), "steps": steps}
 
 
 @pages.get("/sign-in")
@@ -115,7 +115,7 @@ async def new_study(request: Request, visit: CurrentVisit) -> Response:
 def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Response:
     """Show a study: its state, next steps, alarms, results, forecast and cost."""
     name, member = visit.member.name, visit.member
-    verdict = views.compare_sites(visit.collector, queue, head)
+    compared = views.compare_sites(visit.collector, queue, head)
     kinds = views.uploadable(head, member)
     wanted, signer = views.wanted_files(visit.collector, head, member, kinds)
     return page(
@@ -123,9 +123,9 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
         "overview.html",
         visit,
         head=head,
-        verdict=verdict,
+        compared=compared,
         jobs=_jobs_of(queue, head),
-        own_steps=views.own_steps(head, member, verdict),
+        own_steps=views.own_steps(head, member, compared),
         other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
         fields=upload_fields(kinds, is_signed=member.key is not None),
         commands=commands_of(head, member, str(request.base_url), wanted, signer),

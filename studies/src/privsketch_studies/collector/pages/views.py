@@ -147,7 +147,7 @@ def wanted_files(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SitesCompared:
     """Comparison of the sites of an open study.
 
     `state` is "none" (there is nothing to compare), "waiting", "failed" or "done". `alarms` are
@@ -158,51 +158,51 @@ class Verdict:
     alarms: tuple[str, ...] = ()
 
 
-def verdict_of(jobs: JobQueue, study: str, parts: tuple[str, ...]) -> Verdict:
+def sites_compared(jobs: JobQueue, study: str, parts: tuple[str, ...]) -> SitesCompared:
     """Return the comparison of these uploads of an open study, as far as it is known."""
     if len(parts) < MIN_COMPARED:
-        return Verdict("none")
+        return SitesCompared("none")
     job = jobs.find(JobRequest(study, parts, COMPARE))
     if job is None or not job.is_over:
-        return Verdict("waiting")
+        return SitesCompared("waiting")
     if job.answer is None:
-        return Verdict("failed")
-    return Verdict("done", tuple(job.answer["facts"]["alarms"]))
+        return SitesCompared("failed")
+    return SitesCompared("done", tuple(job.answer["facts"]["alarms"]))
 
 
-def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> Verdict:
+def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> SitesCompared:
     """Return the comparison of the sites of a study; begin it if it is missing.
 
     It is computed once for the same uploads. Its alarms are for all members: the sketches are
     private, and the total of the same sketches says them too.
     """
     if head.study.is_sealed or head.total is None:
-        return Verdict("none")
+        return SitesCompared("none")
     name, parts = head.study.name, head.total.parts
-    verdict = verdict_of(jobs, name, parts)
+    compared = sites_compared(jobs, name, parts)
     request = JobRequest(name, parts, COMPARE)
-    if verdict.state == "waiting" and jobs.find(request) is None:
+    if compared.state == "waiting" and jobs.find(request) is None:
         try:
             jobs.require_size(uploads.total_bytes(collector.store, name))
             sketches = [sketch.to_bytes() for sketch in collector.totals.sketches(head.study)]
             jobs.submit(request, head.study.title, sketches)
         except CollectorError:  # too large to compare here, or too much to do at the moment
-            return Verdict("failed")
-    return verdict
+            return SitesCompared("failed")
+    return compared
 
 
-def own_steps(head: Head, member: Member, verdict: Verdict) -> list[Step]:
+def own_steps(head: Head, member: Member, compared: SitesCompared) -> list[Step]:
     """Return the next steps of a member; none proposes to close a study beside an alarm."""
     steps = list(head.progress.steps_of(member.name))
-    if not verdict.alarms:
-        is_checked = verdict.state == "done"
+    if not compared.alarms:
+        is_checked = compared.state == "done"
         return [replace(step, text=CLOSE) if is_checked and step.text == COMPARE_AND_CLOSE else step
                 for step in steps]  # fmt: skip
     steps = [step for step in steps if step.text != COMPARE_AND_CLOSE]
     if head.is_owner and head.progress.state == "open":
         text = (
             "settle the alarm: ask the site for its units, set its sketch aside, and let it "
-            "upload another one"
+            "upload another one, which spends its budget again"
         )
         steps.insert(0, Step(member.name, text))
     return steps
