@@ -13,6 +13,7 @@ from privsketch_studies.collector.pages.views import Head
 
 TABLE, ALONE, TELLER = "TABLE.csv", "EPSILON", "TELLER.pub"
 _STUDY = "{box}/{box}.study"
+_TRUST = "privsketch key trust {teller}"
 _SEAL = f"privsketch study seal {_STUDY} {{table}} --key {{me}}.key --accept-alone {{alone}}"
 _KEY = "privsketch key make {me}.key"
 # By the kind of file that the member uploads next: its name, and the commands that make it.
@@ -57,7 +58,7 @@ _STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ballot": (
         "{me}.ballot",
         (
-            "privsketch key trust {teller}",
+            _TRUST,
             f"{_SEAL} --dry-run",
             f"{_SEAL} -o {{me}}.ballot",
         ),
@@ -65,6 +66,7 @@ _STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "checked": (
         "{me}.checked",
         (
+            _TRUST,
             f"privsketch study check {_STUDY} {{box}}/*.ballot --key {{me}}.study.key "
             "-o {me}.checked",
         ),
