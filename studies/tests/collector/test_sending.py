@@ -13,7 +13,7 @@ from privsketch import PrivsketchError
 from privsketch_studies.collector import LOGGER, Client, begin_session, make_study, push
 from studies.tests.server import DESIGN, World, serving, sketch_of
 from tests.chance import fixed_noise
-from tests.commands import run
+from tests.commands import USAGE, run, succeeded
 
 STAYED = "no byte of it left this machine"
 OTHER = ps.Design.plan(
@@ -276,3 +276,22 @@ def test_files_of_forms_stay_in_memory(world, monkeypatch):
     answer = browser.post("/new", files={"design": ("d.json", data)}, headers=here)
     assert answer.status_code == 403  # the form has no token of the session
     assert "another session" in answer.text
+
+
+def test_what_pull_writes_compare_takes(tmp_path, monkeypatch):
+    world = World(str(tmp_path / "c.db"))
+    world.push("north", sketch_of("north").to_bytes())
+    world.push("south", sketch_of("south", n_records=60).to_bytes())
+    monkeypatch.chdir(tmp_path)
+    with serving(str(tmp_path / "c.db")) as address:
+        for name in ("olga", "north"):
+            monkeypatch.setenv("PRIVSKETCH_TOKEN", world.tokens[name])
+            succeeded("collector", "pull", f"{address}/studies/heart", "-o", name)
+    for folder in ("olga", "olga/sketches"):
+        said = succeeded("compare", folder).output
+        assert "north" in said
+        assert "south" in said
+    told = run("compare", "north")  # a site has its own sketch alone
+    assert told.exit_code == USAGE
+    assert "give two sketches or more, and not 1" in told.stderr
+    world.store.close()
