@@ -96,6 +96,13 @@ def test_no_byte_of_any_other_file_leaves_this_machine(listener, tmp_path):
         assert secret not in seen
 
 
+def test_a_client_sends_no_bytes_that_were_not_read_as_a_file_of_ours(listener):
+    url, _, seen = listener
+    with pytest.raises(PrivsketchError, match="OfferedFile"):
+        Client(url, "token").call("POST", "/uploads", b"PRIVATE")
+    assert seen == b""
+
+
 def test_the_command_says_that_nothing_left(listener, tmp_path, monkeypatch):
     url, _, seen = listener
     private_files(tmp_path)

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import json
 import re
+import sys
 import time
 
 import pytest
@@ -10,6 +12,7 @@ from sqlalchemy import update
 
 from privsketch_studies import CollectorError
 from privsketch_studies.collector import (
+    JobQueue,
     begin_session,
     find_member,
     local_address,
@@ -317,6 +320,51 @@ def test_owners_add_renew_revoke_and_close(world, olga):
     assert olga.post("/studies/heart/close").status_code == 422
     assert olga.post("/studies/heart/close", sure="yes").status_code == 303
     assert "No more sketches are taken" in olga.text("/studies/heart")
+
+
+def answering(facts):
+    """A queue whose jobs all have this answer, whatever they are asked."""
+    answer = json.dumps({"page": "", "body": "", "sheet": "", "model": None, "facts": facts})
+    program = f"import sys; sys.stdin.buffer.read(); print({answer!r})"
+    return JobQueue(command=(sys.executable, "-c", program))
+
+
+@pytest.mark.parametrize(
+    ("alarms", "proposes"), [([], True), (["south: glucose: 18 times <b>what</b>"], False)]
+)
+def test_a_study_is_closed_after_a_comparison_and_never_beside_an_alarm(world, alarms, proposes):
+    world.client.app.state.jobs = answering({"alarms": alarms})
+    olga, north = Browser(world, "olga"), Browser(world, "north")
+    proposal = "close the study: all sites have reported"
+    world.push("north", sketch_of("north").to_bytes())
+    assert "being compared" not in olga.text("/studies/heart")  # there is one sketch
+    world.push("south", sketch_of("south", n_records=60).to_bytes())
+    assert "ompare the sites (privsketch compare), and close" in olga.text(
+        "/"
+    )  # before it is known
+    while "being compared" in (text := olga.text("/studies/heart")):
+        assert proposal not in text.lower()
+        time.sleep(0.05)
+    assert (proposal in text.lower()) == proposes
+    assert ("18 times &lt;b&gt;what" in text) == (not proposes)
+    assert ("Settle the alarm" in text) == (not proposes)
+    assert ("the study should stay open" in text) == (not proposes)
+    assert ("18 times" in north.text("/studies/heart")) == (not proposes)  # all members see it
+    assert (proposal in olga.text("/")) == proposes
+    assert ("1 alarm" in olga.text("/")) == (not proposes)
+    steps = world.ask("olga", "GET", "/studies/heart").json()["steps"]
+    assert [step["text"].split(" (")[0] for step in steps] == ["compare the sites"]
+
+
+def test_a_comparison_that_fails_proposes_to_compare_elsewhere(world):
+    world.client.app.state.jobs = JobQueue(command=(sys.executable, "-c", "raise SystemExit(1)"))
+    olga = Browser(world, "olga")
+    world.push("north", sketch_of("north").to_bytes())
+    world.push("south", sketch_of("south", n_records=60).to_bytes())
+    while "being compared" in (text := olga.text("/studies/heart")):
+        time.sleep(0.05)
+    assert "could not be compared here" in text
+    assert "Compare the sites (privsketch compare), and close" in text
 
 
 def test_who_may_make_studies_makes_one(world, olga, north):

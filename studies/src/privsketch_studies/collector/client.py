@@ -126,6 +126,10 @@ class Client:
         """
         headers, data = {"Authorization": f"Bearer {self._token}"}, None
         if file is not None:
+            if not isinstance(file, OfferedFile):
+                raise ParameterError(
+                    "file: expected an OfferedFile; `push` reads files and makes it"
+                )
             data, headers["Content-Type"] = file.data, "application/octet-stream"
             if file.signature is not None:
                 signature = base64.b64encode(file.signature.to_bytes())
