@@ -327,7 +327,7 @@ def test_a_late_ballot_is_refused_where_a_closed_list_lies(study):
     data = signed_json("closed-list", {"study": "0" * 64, "ballots": []}, ps.Key.generate("eve"))
     Path("eve.closed").write_bytes(data)  # of nobody who may close this study
     succeeded(*late, "--dry-run")
-    succeeded(*close())
+    assert "no ballot   of h3" in succeeded(*close()).output
     for options in (["-o", "h3.ballot"], ["--dry-run"]):
         told = refused(study, *late, *options, code=INTEGRITY)
         assert "s.closed: the list of this study is closed" in told

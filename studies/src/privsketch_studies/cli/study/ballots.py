@@ -243,7 +243,7 @@ def close(
     never = [name for name in missing if name not in owners.values()]
     say(f"closed      {count_text(len(counted), 'ballot')} of {len(study.holders)} holders")
     if never:
-        say(f"missing     {', '.join(never)}")
+        say(f"no ballot   of {', '.join(never)}")
     for ballot in unopened:
         caution(
             f"the ballot of {ballot['holder']} is left out: {unopened_words(ballot['tellers'])}. "
