@@ -311,7 +311,7 @@ def test_a_wrong_file_is_not_uploaded(chromium, site, tmp_path, has_script):
     page.get_by_role("button", name="Sign in").click()
     field = page.get_by_label("Sketch file")
     assert field.get_attribute("accept") == ".sketch"
-    assert page.get_by_text("This file and its name are sent to this collector").is_visible()
+    assert page.get_by_text("sends this file and its name to this collector").is_visible()
     sent.clear()
     field.set_input_files(tmp_path / "patients.csv")
     if has_script:

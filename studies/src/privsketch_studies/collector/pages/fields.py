@@ -48,7 +48,7 @@ class FileField:
         return " ".join(start.hex() for start in self.starts)
 
 
-_SENT = "This file and its name are sent to this collector, and nothing else."
+_SENT = "Your browser sends this file and its name to this collector, and no other file."
 DESIGN_FIELD = FileField(
     "design",
     "Design file",
