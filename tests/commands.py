@@ -39,7 +39,7 @@ def times_told(arguments):
         if commands is None or commands(None, str(argument)) is None:
             break
         command = commands(None, str(argument))
-    return int(hasattr(command, "get_command") or can_spend(command))
+    return int(can_spend(command))
 
 
 def refused(folder, *arguments, code=USAGE):

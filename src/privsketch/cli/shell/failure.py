@@ -106,8 +106,13 @@ class Failure:
 
 
 def can_spend(command: click.Command | None) -> bool:
-    """Whether a command can spend any budget: those that can have the options of a ledger."""
-    return command is None or any(option.name == "ledger_file" for option in command.params)
+    """Whether a command can spend any budget: those that can have the options of a ledger.
+
+    Where no command was found, somebody may have meant one that spends.
+    """
+    if command is None or isinstance(command, click.Group):
+        return True
+    return any(option.name == "ledger_file" for option in command.params)
 
 
 def _describe_foreign(error: BaseException) -> str:
