@@ -10,6 +10,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from privsketch.cli import can_spend
 from privsketch.cli.main import main
 from tests.advice import command_of, faults
 
@@ -37,6 +38,20 @@ def succeeded(*arguments):
     return result
 
 
+def times_told(arguments):
+    """How often a failure of a command says what was spent: once if it could spend, else never.
+
+    Where there is no such command, nobody knows what it would have done.
+    """
+    command = main
+    for argument in arguments:
+        commands = getattr(command, "get_command", None)
+        if commands is None or commands(None, str(argument)) is None:
+            break
+        command = commands(None, str(argument))
+    return int(can_spend(command))
+
+
 def refused(folder, *arguments, code=USAGE):
     """The error line of a command that must fail: its exit code, no traceback, no file changed."""
     before = contents(folder)
@@ -46,7 +61,7 @@ def refused(folder, *arguments, code=USAGE):
     lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1
     assert "Traceback" not in result.output
-    assert result.stderr.count("nothing was spent") == 1
+    assert result.stderr.count("nothing was spent") == times_told(arguments)
     assert contents(folder) == before
     return lines[0]
 

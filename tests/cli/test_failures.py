@@ -21,7 +21,7 @@ from privsketch.cli import EXIT_CODES, Spending, Stop
 from privsketch.cli.main import main
 from tests import seams
 from tests.answers import validated
-from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run
+from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run, times_told
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
 INTERRUPTED, INTERNAL = 1, 70
@@ -60,7 +60,7 @@ def failed(*arguments):
     assert error["exit_code"] == EXIT_CODES[error["kind"]] == result.exit_code
     sentence = {"nothing": NOTHING, "counts as spent": COUNTS}[error["spent"]]
     for one in (words, result):
-        assert one.stderr.count("spent") == one.stderr.count(sentence) == 1
+        assert one.stderr.count("spent") == one.stderr.count(sentence) == times_told(arguments)
         assert "Traceback" not in one.output
     return result.exit_code, result.stderr, error
 

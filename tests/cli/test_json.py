@@ -328,7 +328,7 @@ def test_a_ledger_with_problems_tells_them_beside_the_error(files):
     assert (found["is_whole"], found["head"]) == (False, None)
     assert "not a privsketch ledger" in found["problems"][0]
     assert found["error"]["kind"] == "integrity"
-    assert result.stderr.count("nothing was spent") == 1
+    assert "spent" not in result.stderr
 
 
 def test_files_that_are_refused_are_told_beside_the_error(files):
@@ -340,7 +340,7 @@ def test_files_that_are_refused_are_told_beside_the_error(files):
     assert [one["is_valid"] for one in found["files"]] == [True, False, False]
     assert not found["is_valid"]
     assert found["error"]["kind"] == "integrity"
-    assert result.stderr.count("nothing was spent") == 1
+    assert "spent" not in result.stderr
 
 
 def test_files_that_are_missing_are_no_wrong_signatures(files):

@@ -5,6 +5,7 @@ from .demo_steps import write_tables as write_tables
 from .shell.answer import plain as plain
 from .shell.chart import chart as chart
 from .shell.failure import EXIT_CODES as EXIT_CODES
+from .shell.failure import can_spend as can_spend
 from .shell.signing import given_passphrase as given_passphrase
 from .shell.spending import Spending as Spending
 from .shell.stopping import Stop as Stop

@@ -94,21 +94,26 @@ def compare(
 ) -> None:
     """Find sources that differ, and whether a unit explains it.
 
-    Only public sketches are used, and nothing is spent. An alarm means that a shift of few columns,
+    SKETCHES are files, or folders of them, such as one that `collector pull` has written. Only
+    public sketches are used, and nothing is spent. An alarm means that a shift of few columns,
     or the factor of a unit (pounds for kilograms), explains how a source differs. Other
     differences are reported without an explanation.
 
     \b
     privsketch compare site-*.sketch --report sites.html
+    privsketch compare heart/
     """
     import privsketch as ps
     from privsketch.cli.shell.signing import load_sketches
 
-    if len(sketches) < 2:
-        raise click.UsageError("give two sketches or more: one is compared with the others")
+    files = [file for path in sketches for file in _files_of(path)]
+    if len(files) < 2:
+        raise click.UsageError(
+            f"give two sketches or more, and not {len(files)}: one is compared with the others"
+        )
     if report is not None:
         require_available(report, force, "it would be replaced")
-    comparison = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
+    comparison = ps.compare(load_sketches(files, signed_by), allow_weights=allow_weights)
     if report is not None:  # before any text, because its reader may close standard output
         from privsketch.pages.comparison.page import save_comparison
 
@@ -118,3 +123,14 @@ def compare(
         say_written(report)
     if wants_json():
         answer(written=[] if report is None else [report], **comparison.to_json())
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return the sketches in a folder, or the file itself.
+
+    A folder that was pulled has a folder of sketches, beside their total.
+    """
+    if not path.is_dir():
+        return [path]
+    folder = path / "sketches"
+    return sorted((folder if folder.is_dir() else path).glob("*.sketch"))

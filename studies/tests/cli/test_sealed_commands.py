@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch_studies.sealing import teller_file
+import privsketch_studies as studies
+from privsketch_studies import StudyError
+from privsketch_studies.sealing import signed_json, teller_file
 from tests import seams
 from tests.commands import BUDGET, INTEGRITY, USAGE, refused, run, succeeded
 
@@ -96,6 +98,7 @@ def test_a_study_from_records_to_a_model(study):
     for name in TELLERS:
         assert f"destroy {name}.study.key" in succeeded(*tally(name)).output
     told = succeeded("study", "join", "s.study", "a.tally", "b.tally", "-o", "total.sketch").output
+    assert "the parts of a sealed total cannot be compared" in told
     assert "at least 3 of the 4 holders" in told
     total = ps.Sketch.load("total.sketch")
     assert total.sources == HOLDERS
@@ -314,6 +317,31 @@ def test_no_ballot_without_a_pinned_teller_or_above_what_is_accepted(study):
     succeeded("key", "trust", "--forget", "a")
     assert "none of the tellers is pinned" in refused(study, *seal_h0, *COST, code=INTEGRITY)
     succeeded(*seal_h0, *COST, "--trust", "b.pub")
+
+
+def test_a_late_ballot_is_refused_where_a_closed_list_lies(study):
+    for name in HOLDERS[:3]:
+        seal(name)
+    check(*HOLDERS[:3])
+    late = ["study", "seal", "s.study", "h3.npy", "--key", "h3.key", *COST]
+    data = signed_json("closed-list", {"study": "0" * 64, "ballots": []}, ps.Key.generate("eve"))
+    Path("eve.closed").write_bytes(data)  # of nobody who may close this study
+    succeeded(*late, "--dry-run")
+    assert "no ballot   of h3" in succeeded(*close()).output
+    for options in (["-o", "h3.ballot"], ["--dry-run"]):
+        told = refused(study, *late, *options, code=INTEGRITY)
+        assert "s.closed: the list of this study is closed" in told
+        assert "no record was read" in told
+    with pytest.raises(StudyError, match="is closed"):
+        studies.seal(
+            "h3.npy",
+            studies.SealedStudy.load("s.study"),
+            key=ps.Key.load("h3.key"),
+            accept_alone=5,
+            mailbox=".",
+        )
+    again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "again.ballot"]
+    assert json.loads(succeeded(*again, "--json").stdout)["was_cast"]
 
 
 def test_a_second_seal_gives_the_first_ballot(study):

@@ -6,7 +6,7 @@ with a keyboard or a screen reader needs is there. Skipped where Chromium or pla
 
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -293,3 +293,128 @@ def test_a_page_of_somebody_else_cannot_send_forms(chromium, site):
         seen.page.wait_for_load_state()
         seen.go("/studies/heart")
         assert seen.page.get_by_role("heading", name="Close the study").is_visible()
+
+
+CSV = b"name,age\n" + b"PRIVATE,3\n" * 50_000  # longer than a browser sends at once
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_a_wrong_file_is_not_uploaded(chromium, site, tmp_path, has_script):
+    """With the script no byte leaves the browser; without it the collector stops reading."""
+    address, tokens, file = site
+    (tmp_path / "patients.csv").write_bytes(CSV)
+    context = chromium.new_context(java_script_enabled=has_script)
+    page, sent = context.new_page(), []
+    page.on("request", lambda request: sent.append(request) if request.method == "POST" else None)
+    page.goto(f"{address}/studies/heart")
+    page.get_by_label("Your token").fill(tokens["north"])
+    page.get_by_role("button", name="Sign in").click()
+    field = page.get_by_label("Sketch file")
+    assert field.get_attribute("accept") == ".sketch"
+    assert page.get_by_text("sends this file and its name to this collector").is_visible()
+    sent.clear()
+    field.set_input_files(tmp_path / "patients.csv")
+    if has_script:
+        said = page.get_by_role("alert")
+        assert "patients.csv is not a sketch. No byte of it left this machine." in said.inner_text()
+        assert field.input_value() == ""
+        page.get_by_role("button", name="Upload").click()  # a file is required
+        assert sent == []
+    else:
+        with suppress(Exception):  # the collector may close before the browser has sent all
+            page.get_by_role("button", name="Upload").click()
+            page.wait_for_load_state()
+        page.goto(f"{address}/studies/heart")
+    assert page.get_by_text("2 of 3 sites").is_visible()
+    page.get_by_label("Sketch file").set_input_files(file)
+    page.get_by_role("button", name="Upload").click()
+    page.get_by_role("status").wait_for()
+    assert page.get_by_text("3 of 3 sites").is_visible()
+    context.close()
+
+
+@pytest.fixture
+def alarming(place):
+    """A study whose three sites have reported; one of them measures in kilopascals."""
+    store = Store(place)
+    tokens = {"olga": add_member(store, "olga", makes_studies=True)}
+    make_study(store, "heart", DESIGN.to_bytes(), owner="olga", title="Hearts")
+    for number, name in enumerate(("north", "south", "east")):
+        add_member(store, name, study="heart", as_roles=["site"])
+        rows = records(number) * [1, 0.1333 if name == "east" else 1]
+        sketch = ps.sketch(rows, DESIGN, source=name)
+        submit(store, find_member(store, name), "heart", sketch.to_bytes())
+    store.close()
+    with serving(place) as address:
+        yield address, tokens["olga"]
+
+
+def test_an_alarm_is_on_the_overview_and_nothing_proposes_to_close(chromium, alarming):
+    address, token = alarming
+    for width, scheme in SIZES:
+        with window(chromium, address, width, scheme) as seen:
+            page = seen.page
+            seen.sign_in(token)
+            seen.go("/studies/heart")
+            while page.get_by_text("The sites are being compared").count():
+                page.wait_for_timeout(200)
+                page.reload()
+            said = page.get_by_role("alert").inner_text()
+            assert "east: systolic: 0.1333 times" in said
+            assert "kilopascals" in said
+            assert page.get_by_text("Settle the alarm").is_visible()
+            assert page.get_by_role("button", name="Close the study").count() == 0
+            assert page.get_by_text("close the study: all sites").count() == 0
+            seen.require_good(f"alarm-{width}-{scheme}")
+            seen.go("/")
+            assert page.get_by_text("1 alarm").is_visible()
+            seen.require_good(f"alarm-studies-{width}-{scheme}")
+            seen.go("/studies/heart/sources")
+            assert page.locator("tr.alarm").inner_text().startswith("east")
+            assert page.evaluate(BROKEN) == []
+            seen.require_good(f"alarm-sources-{width}-{scheme}")
+
+
+# Words that stand on two lines, although a line is long enough for them.
+BROKEN = """() => {
+  const found = [], range = document.createRange();
+  const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, text = node.textContent, box = node.parentElement;
+    if (!box.checkVisibility() || box.closest('svg,.hidden,code,pre')) continue;
+    if ((box.closest('thead') || box).offsetWidth <= 1) continue;  // for screen readers
+    for (const word of text.matchAll(/[^\\s\\-/]+/g)) {
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1)
+        found.push(word[0]);
+    }
+  }
+  return found;
+}"""
+
+
+def test_tiles_align_words_are_whole_and_printed_pages_have_no_buttons(chromium, site):
+    address, tokens, _ = site
+    for width in (1280, 390):
+        with window(chromium, address, width) as seen:
+            page = seen.page
+            seen.sign_in(tokens["olga"])
+            for end in ("", "/models", "/files", "/people", "/history"):
+                seen.go(f"/studies/heart{end}")
+                assert page.evaluate(BROKEN) == [], (width, end)
+            seen.go("/studies/heart")
+            tiles = page.locator(".columns > .panel")
+            boxes = [tiles.nth(number).bounding_box() for number in range(2)]
+            same = "height" if width == 1280 else "width"
+            assert boxes[0][same] == pytest.approx(boxes[1][same], abs=1)
+            folded = page.locator("details pre")
+            assert not folded.is_visible()
+            page.emulate_media(media="print")
+            assert folded.bounding_box()["height"] > 100
+            for end in ("", "/models", "/files", "/people", "/history"):
+                seen.go(f"/studies/heart{end}")
+                for what in ("button", ".button", "form", "nav", "input"):
+                    visible = page.locator(what).filter(visible=True).count()
+                    assert visible == 0, (width, end, what)
+                assert page.get_by_role("heading", level=1).is_visible()

@@ -1,8 +1,9 @@
 """Failures of commands: their kind, their exit code, and whether anything was spent.
 
-One line on standard error ends in "nothing was spent" or "the budget counts as spent". With --json
-an object on standard output says the same. docs/commands.md lists the exit codes. Messages of
-other libraries' errors may quote records and are not click_error.
+Where the command could have spent something, one line on standard error ends in "nothing was spent"
+or "the budget counts as spent". With --json an object on standard output says the same for every
+command. docs/commands.md lists the exit codes. Messages of other libraries' errors may quote
+records and are not shown.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _PACKAGES = ("privsketch", "privsketch_studies")
 class Failure:
     """The reason why a command ended early.
 
+    `sentence` says what was spent; it is empty for commands that cannot spend anything.
     `click_error` is click's own, if standard error shows more than its message.
     """
 
@@ -51,8 +53,10 @@ class Failure:
         from privsketch._base.errors import PrivsketchError
 
         spending = stop.spending
-        sentence = NOTHING_SPENT if spending is None else spending.sentence()
         counts = spending is not None and spending.is_spent
+        sentence = ""
+        if counts or can_spend(command):
+            sentence = NOTHING_SPENT if spending is None else spending.sentence()
         click_error = None
         if stop.was_signalled or isinstance(error, KeyboardInterrupt | click.Abort):
             # A library may have turned the interrupt into another error.
@@ -84,11 +88,12 @@ class Failure:
                     self.click_error.message
                 )  # final, to click
                 self.click_error.show()
-                click.echo(sentence, err=True)
+                click.echo(sentence, err=True, nl=bool(sentence))
             elif self.kind == "interrupted":  # click says "Aborted!"
-                click.echo(sentence, err=True)
+                click.echo(sentence, err=True, nl=bool(sentence))
             else:
-                click.echo(f"Error: {readable(self.message)}; {sentence}", err=True)
+                ending = f"; {sentence}" if sentence else ""
+                click.echo(f"Error: {readable(self.message)}{ending}", err=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the failure as the field `error` of an answer."""
@@ -98,6 +103,16 @@ class Failure:
             "message": self.message,
             "spent": "counts as spent" if self.counts else "nothing",
         }
+
+
+def can_spend(command: click.Command | None) -> bool:
+    """Whether a command can spend any budget: those that can have the options of a ledger.
+
+    Where no command was found, somebody may have meant one that spends.
+    """
+    if command is None or isinstance(command, click.Group):
+        return True
+    return any(option.name == "ledger_file" for option in command.params)
 
 
 def _describe_foreign(error: BaseException) -> str:

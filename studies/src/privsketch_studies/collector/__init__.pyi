@@ -4,7 +4,6 @@ from .chain import START as START
 from .chain import digest_of as digest_of
 from .client import Client as Client
 from .client import pull as pull
-from .client import push as push
 from .collector import Collector as Collector
 from .collector import Settings as Settings
 from .events import add_event as add_event
@@ -23,6 +22,7 @@ from .pages.jobs import JobRequest as JobRequest
 from .pages.jobs import LearningJob as LearningJob
 from .pages.learner import answer_to as answer_to
 from .pages.learner import without_attributes as without_attributes
+from .sending import push as push
 from .store.engine import Store as Store
 from .store.tables import COLLECTOR as COLLECTOR
 from .store.tables import METADATA as METADATA

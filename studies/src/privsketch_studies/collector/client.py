@@ -1,4 +1,4 @@
-"""`push` and `pull`: files to a collector and back, with the standard library only.
+"""`Client` of a collector and `pull`, over HTTP with the standard library only.
 
 A token is sent to the stated address only: redirections are not followed, and without TLS only this
 machine is trusted, and no proxy. Answers are untrusted: their sizes and durations are limited,
@@ -26,20 +26,18 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import (
-    INSECURE,
     MAX_JSON_BYTES,
     MAX_SKETCH_VALUES,
-    SKETCH_MAGIC,
     as_line,
     document_content,
     fingerprint,
-    is_insecure_file,
     parse_json,
     read_file,
     write_file,
 )
 from privsketch.signing.signature import Signature
 from privsketch_studies.collector.chain import START, Event, require_chain
+from privsketch_studies.collector.kinds import OfferedFile
 from privsketch_studies.errors import CollectorError
 
 TOKEN_VARIABLE = "PRIVSKETCH_TOKEN"  # noqa: S105 - name of the variable, not the token
@@ -49,7 +47,7 @@ _MAX_MESSAGE = 500  # characters of a collector's message to show
 _TIMEOUT_SECONDS = 60.0
 _TRIES = 3
 _STUDY_PATH = re.compile(r"(?P<base>.*)/studies/(?P<study>[a-z0-9][a-z0-9-]{0,59})/?", re.ASCII)
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EVENTS_FILE = "events.json"
 _ASIDE = "set-aside"  # folder of files that no longer count
 _PAGE = 1000  # events at a time
@@ -59,18 +57,6 @@ _ANSWER_SECONDS = 60.0  # time that any answer may take
 _ANSWER_RATE = 10_000.0  # bytes a second that must arrive beyond that time
 _READ_BYTES = 64 * 1024  # bytes to read at a time
 _MAX_REFUSAL = 64 * 1024  # bytes of a refusal to read
-
-
-@dataclass(frozen=True)
-class Pushed:
-    """File that a collector has stored, and the event that proves it; keep it."""
-
-    file: Path
-    kind: str
-    digest: str
-    is_new: bool
-    event: int
-    event_digest: str
 
 
 @dataclass(frozen=True)
@@ -131,16 +117,23 @@ class Client:
         self,
         method: str,
         path: str = "",
-        data: bytes | None = None,
-        headers: dict[str, str] | None = None,
+        file: OfferedFile | None = None,
     ) -> tuple[int, Message, bytes]:
         """Return status, headers and bytes of an answer; raise CollectorError for a refusal.
 
-        A request without an answer is sent again, which is safe for all requests of the API.
+        A request without an answer is sent again, which is safe for all requests of the API. Only
+        the bytes of a file that was read completely are ever sent (collector/kinds).
         """
-        headers = {"Authorization": f"Bearer {self._token}", **(headers or {})}
-        if data is not None:
-            headers["Content-Type"] = "application/octet-stream"
+        headers, data = {"Authorization": f"Bearer {self._token}"}, None
+        if file is not None:
+            if not isinstance(file, OfferedFile):
+                raise ParameterError(
+                    "file: expected an OfferedFile; `push` reads files and makes it"
+                )
+            data, headers["Content-Type"] = file.data, "application/octet-stream"
+            if file.signature is not None:
+                signature = base64.b64encode(file.signature.to_bytes())
+                headers[_SIGNATURE] = signature.decode("ascii")
         for turn in range(_TRIES):
             request = urllib.request.Request(  # noqa: S310 - http and https only, see above
                 self._address + path, data=data, headers=headers, method=method
@@ -167,34 +160,6 @@ class Client:
             raise CollectorError("the answer is larger than any list of a collector", "answer")
         # `parse_json` reads objects only, and an answer may be a list.
         return parse_json(b'{"content":' + body + b"}", "answer of the collector")["content"]
-
-
-def push(client: Client, files: Iterable[Path]) -> list[Pushed]:
-    """Upload files, one after the other: sketches, or files of a sealed study.
-
-    A signature beside a sketch is uploaded with it.
-    """
-    pushed = []
-    for file in files:
-        data = read_file(file)
-        if is_insecure_file(data):
-            raise CollectorError(f"{file}: {INSECURE}, without noise; no byte was sent", "kind")
-        headers = {}
-        if data.startswith(SKETCH_MAGIC):
-            signature = Signature.beside(file)
-            if signature is not None:
-                headers[_SIGNATURE] = base64.b64encode(signature.to_bytes()).decode("ascii")
-        status, _, body = client.call("POST", "/uploads", data, headers)
-        answer = parse_json(body, "answer of the collector")
-        digest = hashlib.sha256(data).hexdigest()
-        if answer.get("digest") != digest:
-            raise CollectorError(f"{file}: the collector acknowledged other bytes", "answer")
-        event, head = answer.get("event"), answer.get("event_digest")
-        if type(event) is not int or not isinstance(head, str) or not _DIGEST.fullmatch(head):
-            raise CollectorError("the acknowledgement of the collector is incomplete", "answer")
-        kind = as_line(str(answer.get("kind")))[:40]
-        pushed.append(Pushed(file, kind, digest, status == http.HTTPStatus.CREATED, event, head))
-    return pushed
 
 
 def pull(client: Client, folder: Path) -> Pulled:
@@ -312,7 +277,7 @@ def _counting(chain: Iterable[Event]) -> list[str]:
     for event in chain:
         digest = str(event.facts.get("digest"))
         if event.act == "uploaded":
-            if not _DIGEST.fullmatch(digest):
+            if not DIGEST.fullmatch(digest):
                 raise CollectorError("an event has an impossible digest", "answer")
             digests[digest] = None
         elif event.act == "set aside":

@@ -12,16 +12,17 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
+from privsketch_studies.collector.kinds import SKETCH
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import chains, events, members, studies, uploads
 from privsketch_studies.collector.studies import Study, study_in
-from privsketch_studies.collector.uploads import SKETCH, files_in
+from privsketch_studies.collector.uploads import files_in
 from privsketch_studies.errors import CollectorError
 from privsketch_studies.sealing.join import join
 from privsketch_studies.sealing.tally import Tally
@@ -102,8 +103,7 @@ class Totals:
         """Return the total of a study; refuse while there is none."""
         with self._store.reading() as connection:
             study = study_in(connection, name)
-            query = _counted(name, "tally" if study.is_sealed else SKETCH)
-            parts = tuple(connection.execute(query.with_only_columns(uploads.c.digest)).scalars())
+            parts = _parts_of(connection, study)
             files = files_in(connection, name) if study.is_sealed else []
         with self._lock:
             total = self._totals.get((name, parts))
@@ -119,6 +119,11 @@ class Totals:
             while len(self._totals) > _MAX_TOTALS:
                 self._totals.popitem(last=False)
         return total
+
+    def parts(self, study: Study) -> tuple[str, ...]:
+        """Return the digests of the uploads that the total of a study is made of."""
+        with self._store.reading() as connection:
+            return _parts_of(connection, study)
 
     def sketches(self, study: Study) -> list[Sketch]:
         """Return the sketches of an open study that count, in the order of events."""
@@ -153,6 +158,11 @@ class Totals:
         with self._store.reading() as connection:
             contents = list(connection.execute(query).scalars())
         return Total(join(sealed, [Tally(content) for content in contents]), parts)
+
+
+def _parts_of(connection: Connection, study: Study) -> tuple[str, ...]:
+    query = _counted(study.name, "tally" if study.is_sealed else SKETCH)
+    return tuple(connection.execute(query.with_only_columns(uploads.c.digest)).scalars())
 
 
 def _counted(study: str, kind: str) -> Select[tuple[object, ...]]:

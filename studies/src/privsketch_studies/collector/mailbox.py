@@ -11,7 +11,6 @@ teller), or void.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,12 +21,13 @@ from privsketch.noise.mechanism import REPLACED
 from privsketch.signing.documents import alike
 from privsketch.signing.encryption import OVERHEAD
 from privsketch.signing.signature import Signature, key_fingerprint
+from privsketch_studies.collector.kinds import ACCEPTED_KINDS, ROLES_BY_KIND, kind_of
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.studies import Study
 from privsketch_studies.errors import CollectorError, StudyError
 from privsketch_studies.sealing.ballots import Ballot, shape_of
 from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import kind_of_bytes, signer_of_json
+from privsketch_studies.sealing.files import signer_of_json
 from privsketch_studies.sealing.lists import (
     CheckedBallots,
     ClosedList,
@@ -38,32 +38,7 @@ from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, content_b
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
-# Kinds of files by the format that the file states.
-_KINDS_BY_FORMAT = {
-    "signature": "accept",
-    "void-study": "void",  # sealing/void, which is slow to import and rarely needed
-    **{kind.KIND: kind.SUFFIX[1:] for kind in (Card, SealedStudy, CheckedBallots, ClosedList)},
-}
 DECISIVE = ("study", "accept", "checked", "closed")  # whose content determines the state of a study
-_FORMAT_FIELD = re.compile(rb'\{\n  "format": "privsketch-([a-z-]{1,40})",\n', re.ASCII)
-_ACCEPTED_KINDS = {  # by state
-    "enrolling": ("card", "study"),
-    "frozen": ("accept", "void"),
-    "open": ("ballot", "checked", "closed", "void"),
-    "closed": ("tally", "void"),
-    "tallied": (),
-    "void": ("void",),
-}
-_ROLES_BY_KIND = {  # that may upload a kind
-    "card": ("site", "teller"),
-    "study": ("owner",),
-    "accept": ("teller",),
-    "ballot": ("site",),
-    "checked": ("teller",),
-    "closed": ("owner", "teller"),
-    "tally": ("teller",),
-    "void": ("teller",),
-}
 _SMALL_BYTES = 64 * 1024  # upper bound on bytes of a card or a statement, and of a header
 _INDENT_FACTOR = 2  # upper bound on how much larger JSON is within other JSON
 _HOLDER_BYTES = 160  # upper bound on bytes of a holder in a list
@@ -126,18 +101,13 @@ def state_of(files: Sequence[File]) -> str:
 def require_state(study: Study, files: Sequence[File], kind: str) -> None:
     """Refuse a file that does not belong to the current state of the study."""
     state = state_of(files)
-    if kind not in _ACCEPTED_KINDS[state]:
+    if kind not in ACCEPTED_KINDS[state]:
         raise CollectorError(f"the study is {state} and takes no {kind} now", "closed")
     sealed = sealed_study(files)
     if kind == "ballot" and sealed is not None and sealed.is_late():
         raise CollectorError("the last day of ballots is over", "closed")
     if kind == "void" and any(file.kind == "tally" for file in files):
         raise CollectorError("a tally was published: the study can no longer be void", "closed")
-
-
-def takes(state: str, roles: Collection[str]) -> bool:
-    """Whether a study in this state takes a file of a member with these roles."""
-    return any(set(_ROLES_BY_KIND[kind]) & set(roles) for kind in _ACCEPTED_KINDS[state])
 
 
 def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> int:
@@ -163,21 +133,10 @@ def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> in
     return max(ballot, (_HOLDER_BYTES + checks) * len(sealed.holders)) + _SMALL_BYTES
 
 
-def kind_of(data: bytes) -> str:
-    """Return the kind that a file states; refuse a file of any other format."""
-    kind = kind_of_bytes(data)
-    if kind is None:
-        match = _FORMAT_FIELD.match(data)
-        kind = None if match is None else _KINDS_BY_FORMAT.get(match.group(1).decode("ascii"))
-    if kind is None:
-        raise CollectorError("not a file of a sealed study", "kind")
-    return kind
-
-
 def check_file(study: Study, files: Sequence[File], member: Member, data: bytes) -> CheckedFile:
     """Check a file in full: its format, signature, sender, and place in the study."""
     kind = kind_of(data)
-    member.require_role(study.name, *_ROLES_BY_KIND[kind])
+    member.require_role(study.name, *ROLES_BY_KIND[kind])
     require_state(study, files, kind)
     checked = _CHECKS[kind](study, files, member, data)
     _require_own(member, files, checked)

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privsketch_studies.collector import mailbox
+from privsketch_studies.collector.kinds import SKETCH
 from privsketch_studies.collector.members import Member, members_of
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import Study
-from privsketch_studies.collector.uploads import SKETCH, Upload, files_in, list_uploads
+from privsketch_studies.collector.uploads import Upload, files_in, list_uploads
+
+CLOSE = "close the study: all sites have reported, and the comparison of them has no alarm"
+COMPARE_AND_CLOSE = (
+    "compare the sites (privsketch compare), and close the study if there is no alarm: all sites "
+    "have reported"
+)
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,7 @@ def progress_of(store: Store, study: Study) -> Progress:
         text = "make your sketch (privsketch sketch), push it (privsketch collector push)"
         steps += [Step(site.member, text) for site in sites if site.at is None]
         if sites and not steps:
-            text = "close the study: all sites have reported"
-            steps += [Step(name, text) for name in _in_role(study, people, "owner")]
+            steps += [Step(name, COMPARE_AND_CLOSE) for name in _in_role(study, people, "owner")]
     elif times:
         steps.append(
             Step(None, "learn from the total (privsketch collector pull, privsketch learn)")

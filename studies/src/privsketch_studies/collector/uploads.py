@@ -18,14 +18,19 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from privsketch._base.errors import FileError, MergeError, SignatureError
-from privsketch._base.formats import INSECURE, SKETCH_MAGIC
+from privsketch._base.errors import FileError, SignatureError
+from privsketch._base.formats import SKETCH_MAGIC
 from privsketch.signing.documents import alike
 from privsketch.signing.signature import Signature
-from privsketch.sketching.limits import require_possible
-from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.events import SET_ASIDE, UPLOADED, add_event, lock_chain
+from privsketch_studies.collector.kinds import (
+    MAX_SOURCE,
+    SEALED_KINDS,
+    SKETCH,
+    read_sketch,
+    starts_of,
+)
 from privsketch_studies.collector.mailbox import CheckedFile, File
 from privsketch_studies.collector.members import Member, actor, recheck_role
 from privsketch_studies.collector.store.engine import Store
@@ -33,7 +38,6 @@ from privsketch_studies.collector.store.tables import claims, events, members, r
 from privsketch_studies.collector.studies import Study, study_in
 from privsketch_studies.errors import CollectorError, StudyError
 
-SKETCH = "sketch"
 _FACT_COLUMNS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
 _FILE_COLUMNS = ("digest", "kind", "member", "whose", "signer", "n_bytes")
 _BY_DIGEST = (
@@ -54,7 +58,6 @@ _DELETE_COPY = delete(uploads).where(
     uploads.c.aside_at.is_not(None),
 )
 _INSERT_UPLOAD, _INSERT_CLAIMS = insert(uploads), insert(claims)
-MAX_SOURCE = 200  # characters
 MAX_REASON = 400
 REPLACED_BY_NEWER = "replaced by a newer one"
 _MAX_SKETCH_HEADER = 32 * 1024  # upper bound on bytes besides values and design
@@ -98,16 +101,18 @@ class Upload:
     aside_because: str | None
 
 
-def max_bytes(store: Store, member: Member, name: str) -> int:
-    """Return an upper bound on the bytes of a file that a member may upload to a study now."""
+def limits(store: Store, member: Member, name: str) -> tuple[int, tuple[bytes, ...]]:
+    """Return what a member may upload to a study: a bound on its bytes, and its first bytes."""
     member.require_role(name)
     with store.reading() as connection:
         study = study_in(connection, name)
         if study.is_sealed:
-            return mailbox.max_bytes(study, files_in(connection, name), member.roles_in(name))
+            files, roles = files_in(connection, name), member.roles_in(name)
+            return mailbox.max_bytes(study, files, roles), starts_of(SEALED_KINDS)
     design = study.design
     n_values = design.n_values + design.dim + 1
-    return 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
+    n_bytes = 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
+    return n_bytes, starts_of([SKETCH])
 
 
 def submit(
@@ -239,19 +244,9 @@ def _check_sketch(
         raise closed_error()
     if not data.startswith(SKETCH_MAGIC):
         raise CollectorError("not a sketch file; an open study takes only sketches", "kind")
-    label = "sketch"
     # The sketch is read with the study's design: a foreign one could ask for much memory.
-    sketch = Sketch.from_bytes(data, label, design=study.design)
-    if sketch.to_bytes() != data:
-        raise FileError(f"{label}: not as privsketch writes it; the file was altered")
-    if len(sketch.ids) != 1 or sketch.weights != (1,) or sketch.shared:
-        raise MergeError(f"{label}: expected one release of one source, without a weight")
-    if sketch.receipt.sampler.startswith(INSECURE):
-        raise MergeError(f"{label}: its noise was replaced for a test")
+    sketch = read_sketch(data, "sketch", study.design)
     source = sketch.sources[0]
-    if len(source) > MAX_SOURCE or len(sketch.ids[0]) > MAX_SOURCE or not source.isprintable():
-        raise FileError(f"{label}: the name of its source is too long or not printable")
-    require_possible(sketch)
     signer = _signer(member, data, signature)
     digest = hashlib.sha256(sketch.values.tobytes()).hexdigest()
     claims = [f"member:{member.name}", f"source:{_fit_column(alike(source))}"]
@@ -294,6 +289,11 @@ def list_uploads(store: Store, study: str, *, with_set_aside: bool = False) -> l
         query = query.where(uploads.c.aside_at.is_(None))
     with store.reading() as connection:
         return [_upload(row) for row in connection.execute(query).mappings()]
+
+
+def total_bytes(store: Store, study: str) -> int:
+    """Return the bytes of all uploads of a study that count."""
+    return sum(upload.n_bytes for upload in list_uploads(store, study))
 
 
 def read_upload(

@@ -25,6 +25,10 @@ from privsketch_studies.sealing.splitting import (
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
+NOT_COMPARED = (
+    "the parts of a sealed total cannot be compared: ask every holder whether privsketch study "
+    "seal --dry-run showed its columns in the units of the design"
+)
 TallySource = Tally | str | os.PathLike[str]
 
 

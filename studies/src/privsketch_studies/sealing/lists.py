@@ -151,6 +151,18 @@ def checked_files_in(study: SealedStudy, folder: str | os.PathLike[str]) -> list
     return valid
 
 
+def closed_list_in(study: SealedStudy, folder: str | os.PathLike[str]) -> Path | None:
+    """Return the file of this study's closed list in a folder; None if there is none.
+
+    Files that nobody who may close this study has signed are ignored.
+    """
+    for file in sorted(Path(folder).glob(f"*{ClosedList.SUFFIX}")):
+        with suppress(PrivsketchError):
+            ClosedList.load(file).require_of(study, str(file))
+            return file
+    return None
+
+
 def published_shares(
     study: SealedStudy, checked: Iterable[CheckedSource]
 ) -> dict[int, dict[str, Words]]:

@@ -32,6 +32,7 @@ from privsketch.tables.table import Table, checked_missing
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import Ballot, combined_sampler, make_ballot, samplers_of
 from privsketch_studies.sealing.cards import checked_alone
+from privsketch_studies.sealing.lists import closed_list_in
 from privsketch_studies.sealing.once import (
     ballot_file,
     destroyed_ballot_file,
@@ -87,8 +88,9 @@ def seal(
     trusted : list of PublicKey, path or name, optional
         Tellers that the holder trusts; by default all pinned keys.
     mailbox : path, optional
-        Folder that is searched for an earlier ballot of this key before anything is read. Another
-        machine may have cast it, or this one before it was restored from a backup.
+        Folder that is searched before anything is read: for an earlier ballot of this key, which
+        another machine may have cast, or this one before it was restored from a backup; and for a
+        closed list, after which no ballot counts.
     max_epsilon, max_delta, columns, engine, progress
         As for `sketch`.
     ledger : (path, name), optional
@@ -106,8 +108,7 @@ def seal(
         warn_of(["a ballot was cast in this study before: it is returned, and nothing is read"])
         _enter_earlier(study, holder, ledger)
         return Ballot.from_bytes(write_once(slot, earlier.to_bytes()), str(slot))
-    if study.is_late():
-        raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
+    require_in_time(study, mailbox)
     require_writable_state(slot)
     if entries_of_ballot(study, holder, ledger, "reserved"):
         warn_of([_LOST])  # callers may turn the warning into an error before anything is spent
@@ -183,6 +184,18 @@ def require_sealable(
         )
     require_limits(study.design.budget, max_epsilon, max_delta)
     return holder.name
+
+
+def require_in_time(study: SealedStudy, mailbox: str | PathLike[str] | None) -> None:
+    """Refuse a ballot that no list can have: after the last day, or beside a closed list."""
+    if study.is_late():
+        raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
+    closed = None if mailbox is None else closed_list_in(study, mailbox)
+    if closed is not None:
+        raise StudyError(
+            f"{closed}: the list of this study is closed, and a ballot that is cast now counts "
+            "nowhere; no record was read"
+        )
 
 
 def earlier_ballot(

@@ -77,7 +77,7 @@ def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http:
     privsketch collector push https://example.org/studies/heart site-3.sketch \\
                --token-file my.token
     """
-    from privsketch_studies.collector.client import push
+    from privsketch_studies.collector.sending import push
 
     client = _client(url, token_file, allow_http)
     pushed = push(client, files)

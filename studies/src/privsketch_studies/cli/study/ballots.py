@@ -70,7 +70,10 @@ _CHECKED_HELP = (
     metavar="KEY",
     help="Teller that you trust: a .pub file, or the name of a pinned key; by default all pinned.",
 )
-@mailbox_option("Folder to search for an earlier ballot of yours; by default that of the study.")
+@mailbox_option(
+    "Folder to search for an earlier ballot of yours and for a closed list; by default that of the "
+    "study."
+)
 @ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @table_options
@@ -97,6 +100,7 @@ def seal(
 ) -> None:
     """Read records once and seal their noisy sums into a ballot.
 
+    A closed list in the folder of the study ends it: a late ballot is refused, and nothing is read.
     A holder casts one ballot in a study: a second run returns the first ballot and costs nothing,
     even if another machine made it and it lies in the mailbox. The cost and the cost "alone" count
     from now on. A sealed sum hides wrong units: check the records with --dry-run first.
@@ -114,7 +118,11 @@ def seal(
         from privsketch.ledger.entry import writing_to
         from privsketch.signing.signature import digit_groups
         from privsketch.sketching.build import cost_of_design
-        from privsketch_studies.sealing.seal import earlier_ballot, require_sealable
+        from privsketch_studies.sealing.seal import (
+            earlier_ballot,
+            require_in_time,
+            require_sealable,
+        )
 
         if not dry_run:
             required_output(output)
@@ -123,6 +131,8 @@ def seal(
         holder = require_sealable(study, key, accept_alone, trusted or None, max_epsilon, max_delta)
         folder = mailbox or study_file.parent
         is_repeat = earlier_ballot(study, key.public, folder) is not None
+        if not is_repeat:
+            require_in_time(study, folder)
         say(f"study       {digit_groups(study.fingerprint)}: compare it with the others by phone")
         _say_risks(study)
         table = stated.table
@@ -233,7 +243,7 @@ def close(
     never = [name for name in missing if name not in owners.values()]
     say(f"closed      {count_text(len(counted), 'ballot')} of {len(study.holders)} holders")
     if never:
-        say(f"missing     {', '.join(never)}")
+        say(f"no ballot   of {', '.join(never)}")
     for ballot in unopened:
         caution(
             f"the ballot of {ballot['holder']} is left out: {unopened_words(ballot['tellers'])}. "
@@ -348,7 +358,8 @@ def tally(
 def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool) -> None:
     """Add up the tallies of all tellers to the total.
 
-    The total is an ordinary sketch.
+    The total is an ordinary sketch. Nobody sees the holders' parts, so nobody can compare them: a
+    holder in other units, or with a shifted column, is in the total unnoticed.
 
     \b
     privsketch study join s.study *.tally -o total.sketch
@@ -356,12 +367,14 @@ def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool)
     """
     import privsketch_studies as studies
     from privsketch.cli.shell.facts import sketch_facts
+    from privsketch_studies.sealing.join import NOT_COMPARED
 
     study = studies.SealedStudy.load(study_file)
     require_available(output, force, "it would be replaced")
     total = studies.join(study, list(tallies))
     total.save(output)
     say(total.receipt.describe())
+    caution(NOT_COMPARED)
     say_written(output)
     say("next        tellers destroy study keys and ballots (privsketch study destroy)")
     say("next        holders end the entries in their ledgers (privsketch study settle)")

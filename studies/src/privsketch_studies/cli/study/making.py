@@ -162,7 +162,8 @@ def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> No
     signature.save(path)
     say(f"accepted    study {digit_groups(study.fingerprint)}, as teller {key.name}")
     missing = [card.name for card in study.tellers if card.name not in study.accepted]
-    say(f"missing     {', '.join(missing)}" if missing else "open        all tellers have accepted")
+    waiting = f"waiting     for {', '.join(missing)} to accept"
+    say(waiting if missing else "open        all tellers have accepted")
     say(f"next        put {path.name} beside the study, where everyone finds it")
     answer(
         written=[path],

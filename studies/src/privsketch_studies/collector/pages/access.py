@@ -7,6 +7,8 @@ only if the browser names this collector as its origin, and if it has the sessio
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -14,6 +16,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from privsketch_studies.collector.members import (
     SESSION_SECONDS,
@@ -22,12 +25,13 @@ from privsketch_studies.collector.members import (
     member_of_session,
 )
 from privsketch_studies.collector.web.access import Client, RateLimits, collector_of, limit_body
-from privsketch_studies.collector.web.limits import MAX_SMALL
+from privsketch_studies.collector.web.limits import MAX_SMALL, FileStart
 from privsketch_studies.errors import CollectorError
 
 _MAX_TEXT = 16 * 1024  # bytes of a form besides its files
 _MAX_FIELDS = 12
 _MAX_FILES = 2
+Starts = Mapping[str, tuple[bytes, ...]]
 _ADDRESS = re.compile(r"/[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,300}", re.ASCII)
 
 
@@ -89,12 +93,53 @@ def require_same_origin(request: Request) -> None:
         raise CollectorError("this form does not come from a page of this collector", "role")
 
 
-async def read_form(request: Request, visit: Visit | None, n_file_bytes: int = 0) -> FormData:
-    """Read a form with its files; refuse it unless a page of this session sent it."""
+class _FileParser(MultiPartParser):
+    """Parser of forms that stops at the first bytes of a file that is none of ours.
+
+    Files stay in memory, for which an upload has reserved what it needs, and never get to a disk.
+    """
+
+    spool_max_size = sys.maxsize
+
+    def __init__(self, request: Request, starts: Starts) -> None:
+        limits = {"max_files": _MAX_FILES, "max_fields": _MAX_FIELDS}
+        super().__init__(request.headers, request.stream(), **limits)
+        self._starts = starts
+        self._start = FileStart()
+
+    def on_headers_finished(self) -> None:
+        """Begin a part: a file must be one that the form has a field for."""
+        super().on_headers_finished()
+        part = self._current_part
+        self._start = FileStart()
+        if part.file is not None:
+            if part.field_name not in self._starts:
+                raise CollectorError("the form has a file in a field that takes none", "kind")
+            self._start = FileStart(self._starts[part.field_name])
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        """Check the first bytes of a file before any of it is stored."""
+        self._start.check(data[start:end])
+        super().on_part_data(data, start, end)
+
+
+async def read_form(
+    request: Request, visit: Visit | None, n_file_bytes: int = 0, starts: Starts | None = None
+) -> FormData:
+    """Read a form; refuse it unless a page of this session sent it.
+
+    `starts` has the first bytes that files may have, by the fields of the form.
+    """
     require_same_origin(request)
     max_bytes = n_file_bytes + _MAX_TEXT if n_file_bytes else MAX_SMALL
     limit_body(request, max_bytes, "0", visit.member if visit and n_file_bytes else None)
-    form = await request.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS)
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        try:
+            form = await _FileParser(request, starts or {}).parse()
+        except MultiPartException:
+            raise CollectorError("the form cannot be read", "content") from None
+    else:
+        form = await request.form(max_fields=_MAX_FIELDS)
     if visit is not None and not is_form_token(visit.session, text_of(form, "form")):
         raise CollectorError("this form is from another session; load the page again", "role")
     return form

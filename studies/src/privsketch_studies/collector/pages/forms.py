@@ -15,6 +15,7 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.formats import MAX_JSON_BYTES
 from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import members, studies, uploads
+from privsketch_studies.collector.kinds import json_start
 from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import (
     CurrentVisit,
@@ -25,6 +26,7 @@ from privsketch_studies.collector.pages.access import (
     set_cookie,
     text_of,
 )
+from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD
 from privsketch_studies.collector.pages.jobs import (
     COMPARE,
     MAX_AT_ONCE,
@@ -87,8 +89,9 @@ async def sign_out(request: Request, visit: CurrentVisit) -> Response:
 @forms.post("/studies/{study}/uploads")
 async def upload_file(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Upload a sketch, or a file of a sealed study."""
-    max_bytes = await run_in_threadpool(uploads.max_bytes, visit.store, visit.member, study)
-    form = await read_form(request, visit, max_bytes + _MAX_SIGNATURE)
+    n_bytes, starts = await run_in_threadpool(uploads.limits, visit.store, visit.member, study)
+    fields = {"file": starts, "signature": (json_start("signature"),)}
+    form = await read_form(request, visit, n_bytes + _MAX_SIGNATURE, fields)
     data, signature = await file_of(form, "file"), await file_of(form, "signature")
     if not data:
         raise ParameterError("no file was chosen, or the file is empty")
@@ -188,7 +191,7 @@ async def close(request: Request, study: StudyName, visit: CurrentVisit) -> Resp
 async def add_member(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Add a member; the answer shows the token, which cannot be shown again."""
     visit.member.require_role(study, "owner")
-    form = await read_form(request, visit, _MAX_SIGNATURE)
+    form = await read_form(request, visit, _MAX_SIGNATURE, {"key": KEY_FIELD.starts})
     name, key_file = text_of(form, "name"), await file_of(form, "key")
     roles = [str(value) for value in form.getlist("role")]
     key = PublicKey.from_bytes(key_file) if key_file else None
@@ -235,7 +238,7 @@ async def create_study(request: Request, visit: CurrentVisit) -> Response:
     """Create a study from a design file."""
     if not visit.member.makes_studies:
         raise members.makers_only()
-    form = await read_form(request, visit, MAX_JSON_BYTES)
+    form = await read_form(request, visit, MAX_JSON_BYTES, {"design": DESIGN_FIELD.starts})
     design, day = await file_of(form, "design"), text_of(form, "last_day")
     if not design:
         raise ParameterError("no design file was chosen")

@@ -96,10 +96,15 @@ class JobQueue:
             if (request.study, request.parts) == (study, parts) and request.task != COMPARE
         ]
 
+    @staticmethod
+    def require_size(n_bytes: int) -> None:
+        """Refuse sketches that are too large for a job."""
+        if n_bytes > _MAX_BYTES:
+            raise CollectorError("too large to learn from here; pull the total instead", "size")
+
     def submit(self, request: JobRequest, title: str, sketches: Sequence[bytes]) -> None:
         """Add a job to the queue, unless the same request waits, runs or is done."""
-        if sum(map(len, sketches)) > _MAX_BYTES:
-            raise CollectorError("too large to learn from here; pull the total instead", "size")
+        self.require_size(sum(map(len, sketches)))
         with self._lock:
             earlier = self._jobs.get(request)
             if self._is_closed or (earlier is not None and earlier.state != "failed"):

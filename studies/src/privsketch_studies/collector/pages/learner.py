@@ -37,7 +37,7 @@ def answer_to(request: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]
 
         comparison = compare(sketches)
         page, model = comparison_page(comparison), None
-        facts: dict[str, Any] = {"n_alarms": sum(s.is_alarm for s in comparison.sources)}
+        facts: dict[str, Any] = {"alarms": comparison.alarm_lines()}
     else:
         from privsketch.pages.report.html import report_page
 

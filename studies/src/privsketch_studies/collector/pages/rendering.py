@@ -1,8 +1,9 @@
 """Pages from templates: all text is escaped, and nothing is loaded from other sites.
 
 The policy of every page allows the style sheet of the package, pictures within the page, and forms
-that go to this collector; it allows no script. The styles of a report are one more sheet, which
-the policy names by its digest.
+that go to this collector. The styles of a report are one more sheet, which the policy names by its
+digest. So is the only script, on pages with a field for files: it looks at the first bytes of a
+file before the browser sends it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from privsketch import __version__
 from privsketch.pages.report.rendering import STYLE_SHEET, count_text
@@ -26,8 +28,8 @@ from privsketch_studies.collector.pages.access import Visit, local_address
 
 _FOLDER = Path(__file__).parent
 _POLICY = (
-    "default-src 'none'; style-src 'self'{sheet}; img-src 'self' data:; form-action 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; style-src 'self'{sheet};{script} img-src 'self' data:; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _STUDY_PATH = re.compile(r"(/studies/[a-z0-9-]{1,60})(/.*)?", re.ASCII)
 _REFUSAL_TITLES = {
@@ -77,6 +79,18 @@ def style_digest() -> str:
     return hashlib.sha256(style_sheet().encode("utf-8")).hexdigest()
 
 
+@cache
+def upload_script() -> str:
+    """Return the script that looks at files before they are sent."""
+    return (_FOLDER / "upload.js").read_text(encoding="utf-8")
+
+
+def _hash_source(text: str) -> str:
+    """Return the digest of a sheet or a script, as a policy writes it."""
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
 def page(
     request: Request,
     template: str,
@@ -87,18 +101,22 @@ def page(
     **values: Any,
 ) -> HTMLResponse:
     """Render a page, with the strictest policy that shows it."""
+    script = upload_script() if values.get("fields") else ""
     context = {
         "visit": visit,
         "member": None if visit is None else visit.member,
         "path": request.url.path,
         "done": words.DONE.get(request.query_params.get("done", "")),
         "sheet": sheet,
+        "script": Markup(script),  # noqa: S704 (a file of this package)
         "refresh": None,
         **values,
     }
     text = templates().get_template(template).render(context)
-    digest = base64.b64encode(hashlib.sha256(sheet.encode("utf-8")).digest()).decode("ascii")
-    policy = _POLICY.format(sheet=f" 'sha256-{digest}'" if sheet else "")
+    policy = _POLICY.format(
+        sheet=f" {_hash_source(sheet)}" if sheet else "",
+        script=f" script-src {_hash_source(script)};" if script else "",
+    )
     # A browser that sends no referrer does not send the origin of a form, either.
     headers = {"Content-Security-Policy": policy, "Referrer-Policy": "same-origin"}
     return HTMLResponse(text, status, headers=headers)

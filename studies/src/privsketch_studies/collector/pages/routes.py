@@ -20,6 +20,8 @@ from privsketch_studies.collector.pages.access import (
     current_visit,
     local_address,
 )
+from privsketch_studies.collector.pages.commands import commands_of
+from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD, upload_fields
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
@@ -61,7 +63,7 @@ async def style() -> Response:
 
 
 @pages.get("/")
-async def first_page(request: Request, collector: CurrentCollector) -> Response:
+async def first_page(request: Request, collector: CurrentCollector, queue: Jobs) -> Response:
     """Show the studies of the visitor."""
     try:
         visit = await current_visit(request)
@@ -72,18 +74,25 @@ async def first_page(request: Request, collector: CurrentCollector) -> Response:
 
     def work() -> list[dict[str, Any]]:
         own = studies.list_studies(collector.store, visit.member)
-        return [_row(collector, visit, study) for study in own]
+        return [_row(collector, queue, visit, study) for study in own]
 
     return page(request, "studies.html", visit, rows=await run_in_threadpool(work))
 
 
-def _row(collector: Collector, visit: Visit, study: studies.Study) -> dict[str, Any]:
+def _row(
+    collector: Collector, queue: JobQueue, visit: Visit, study: studies.Study
+) -> dict[str, Any]:
+    """Return what a list of studies shows of one: what is known, and nothing is computed."""
     progress = progress_of(collector.store, study)
+    head = views.Head(study, progress, visit.member.roles_in(study.name), None)
+    parts = collector.totals.parts(study)
+    compared = views.SitesCompared("none")
+    if not study.is_sealed:
+        compared = views.sites_compared(queue, study.name, parts)
     name = visit.member.name
-    return {
-        "head": views.Head(study, progress, visit.member.roles_in(study.name), None),
-        "steps": [step for step in progress.steps if step.member == name],
-    }
+    jobs = [job for _, job in queue.of_total(study.name, parts) if job.answer is not None]
+    steps = [step for step in views.own_steps(head, visit.member, compared) if step.member == name]
+    return {"head": head, "compared": compared, "n_models": len(jobs), "steps": steps}
 
 
 @pages.get("/sign-in")
@@ -99,21 +108,27 @@ async def new_study(request: Request, visit: CurrentVisit) -> Response:
     """Show the form for a new study."""
     if not visit.member.makes_studies:
         raise members.makers_only()
-    return page(request, "new.html", visit)
+    return page(request, "new.html", visit, fields=[DESIGN_FIELD])
 
 
 @pages.get("/studies/{study}")
-def overview(request: Request, visit: CurrentVisit, head: Head) -> Response:
-    """Show a study: its state, next steps, forecast and cost."""
-    name = visit.member.name
+def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Response:
+    """Show a study: its state, next steps, alarms, results, forecast and cost."""
+    name, member = visit.member.name, visit.member
+    compared = views.compare_sites(visit.collector, queue, head)
+    kinds = views.uploadable(head, member)
+    wanted, signer = views.wanted_files(visit.collector, head, member, kinds)
     return page(
         request,
         "overview.html",
         visit,
         head=head,
-        own_steps=head.progress.steps_of(name),
+        compared=compared,
+        jobs=_jobs_of(queue, head),
+        own_steps=views.own_steps(head, member, compared),
         other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
-        can_upload=views.can_upload(head, visit.member),
+        fields=upload_fields(kinds, is_signed=member.key is not None),
+        commands=commands_of(head, member, str(request.base_url), wanted, signer),
         outlooks=views.outlooks(head),
         cost=views.cost_of(head),
     )
@@ -141,7 +156,15 @@ def people_page(
     """Show the members of a study; `new_token` is a name with a token that is shown once."""
     head = views.head_of(visit.collector, visit.member, study)
     people = members.members_of(visit.store, study)
-    return page(request, "people.html", visit, head=head, people=people, new_token=new_token)
+    return page(
+        request,
+        "people.html",
+        visit,
+        head=head,
+        people=people,
+        new_token=new_token,
+        fields=[KEY_FIELD],
+    )
 
 
 @pages.get("/studies/{study}/history")
@@ -157,10 +180,7 @@ def history(request: Request, study: StudyName, visit: CurrentVisit, head: Head)
 @pages.get("/studies/{study}/models")
 def models(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Response:
     """Show the models that were learned from the total, with a form for more."""
-    jobs: list[tuple[JobRequest, LearningJob]] = []
-    if head.total is not None:
-        jobs = queue.of_total(head.study.name, head.total.parts)
-    jobs.sort(key=lambda pair: (list(TASK_NAMES).index(pair[0].task), _order(pair[0])))
+    jobs = _jobs_of(queue, head)
     is_waiting = any(not job.is_over for _, job in jobs)
     return page(
         request,
@@ -171,6 +191,14 @@ def models(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Re
         refresh=_REFRESH_SECONDS if is_waiting else None,
         tasks=_tasks(head),
     )
+
+
+def _jobs_of(queue: JobQueue, head: views.Head) -> list[tuple[JobRequest, LearningJob]]:
+    """Return the jobs that learn from the current total, by task and number."""
+    if head.total is None:
+        return []
+    jobs = queue.of_total(head.study.name, head.total.parts)
+    return sorted(jobs, key=lambda pair: (list(TASK_NAMES).index(pair[0].task), _order(pair[0])))
 
 
 def _order(job_request: JobRequest) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -14,14 +14,22 @@ from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
 from privsketch_studies.collector.events import events_of, require_unbroken
-from privsketch_studies.collector.mailbox import takes
+from privsketch_studies.collector.kinds import kinds_taken
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
-from privsketch_studies.collector.progress import Progress, progress_of
+from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest
+from privsketch_studies.collector.progress import (
+    CLOSE,
+    COMPARE_AND_CLOSE,
+    Progress,
+    Step,
+    progress_of,
+)
 from privsketch_studies.collector.studies import Study
 from privsketch_studies.errors import CollectorError
 
 SHOWN_EVENTS = 200
+MIN_COMPARED = 2  # sketches
 
 
 @dataclass(frozen=True)
@@ -117,13 +125,87 @@ def files_of(collector: Collector, head: Head, member: Member) -> list[tuple[upl
     return [(upload, sees_all or upload.member == member.name) for upload in files]
 
 
-def can_upload(head: Head, member: Member) -> bool:
-    """Return whether the study takes a file of this member now."""
-    if head.study.is_sealed:
-        return takes(head.progress.state, head.roles)
-    if "site" not in head.roles or head.progress.state != "open":
-        return False
-    return all(site.at is None for site in head.progress.sites if site.member == member.name)
+def uploadable(head: Head, member: Member) -> tuple[str, ...]:
+    """Return the kinds of files that the study takes of this member now."""
+    sites = head.progress.sites
+    if not head.study.is_sealed and all(site.at for site in sites if site.member == member.name):
+        return ()
+    return kinds_taken(head.progress.state, head.roles, is_sealed=head.study.is_sealed)
+
+
+def wanted_files(
+    collector: Collector, head: Head, member: Member, kinds: tuple[str, ...]
+) -> tuple[tuple[str, ...], str]:
+    """Return the kinds of files that are still missing of a member, and the key on the card.
+
+    The key is that of the member's card in a sealed study; it is an empty text without one.
+    """
+    files = uploads.list_uploads(collector.store, head.study.name)
+    own = {file.kind: file.signer or "" for file in files if file.member == member.name}
+    wanted = tuple(kind for kind in kinds if kind not in own and kind != "void")
+    return wanted, own.get("card", "")
+
+
+@dataclass(frozen=True)
+class SitesCompared:
+    """Comparison of the sites of an open study.
+
+    `state` is "none" (there is nothing to compare), "waiting", "failed" or "done". `alarms` are
+    lines about sites in other units or with a shift.
+    """
+
+    state: str
+    alarms: tuple[str, ...] = ()
+
+
+def sites_compared(jobs: JobQueue, study: str, parts: tuple[str, ...]) -> SitesCompared:
+    """Return the comparison of these uploads of an open study, as far as it is known."""
+    if len(parts) < MIN_COMPARED:
+        return SitesCompared("none")
+    job = jobs.find(JobRequest(study, parts, COMPARE))
+    if job is None or not job.is_over:
+        return SitesCompared("waiting")
+    if job.answer is None:
+        return SitesCompared("failed")
+    return SitesCompared("done", tuple(job.answer["facts"]["alarms"]))
+
+
+def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> SitesCompared:
+    """Return the comparison of the sites of a study; begin it if it is missing.
+
+    It is computed once for the same uploads. Its alarms are for all members: the sketches are
+    private, and the total of the same sketches says them too.
+    """
+    if head.study.is_sealed or head.total is None:
+        return SitesCompared("none")
+    name, parts = head.study.name, head.total.parts
+    compared = sites_compared(jobs, name, parts)
+    request = JobRequest(name, parts, COMPARE)
+    if compared.state == "waiting" and jobs.find(request) is None:
+        try:
+            jobs.require_size(uploads.total_bytes(collector.store, name))
+            sketches = [sketch.to_bytes() for sketch in collector.totals.sketches(head.study)]
+            jobs.submit(request, head.study.title, sketches)
+        except CollectorError:  # too large to compare here, or too much to do at the moment
+            return SitesCompared("failed")
+    return compared
+
+
+def own_steps(head: Head, member: Member, compared: SitesCompared) -> list[Step]:
+    """Return the next steps of a member; none proposes to close a study beside an alarm."""
+    steps = list(head.progress.steps_of(member.name))
+    if not compared.alarms:
+        is_checked = compared.state == "done"
+        return [replace(step, text=CLOSE) if is_checked and step.text == COMPARE_AND_CLOSE else step
+                for step in steps]  # fmt: skip
+    steps = [step for step in steps if step.text != COMPARE_AND_CLOSE]
+    if head.is_owner and head.progress.state == "open":
+        text = (
+            "settle the alarm: ask the site for its units, set its sketch aside, and let it "
+            "upload another one, which spends its budget again"
+        )
+        steps.insert(0, Step(member.name, text))
+    return steps
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,13 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from privsketch_studies.collector.collector import Collector, Settings
 from privsketch_studies.collector.members import Member, authenticate
 from privsketch_studies.collector.store.engine import Store
-from privsketch_studies.collector.web.limits import BodyReader, TokenBuckets, UploadQuota, too_large
+from privsketch_studies.collector.web.limits import (
+    BodyReader,
+    FileStart,
+    TokenBuckets,
+    UploadQuota,
+    too_large,
+)
 from privsketch_studies.errors import CollectorError
 
 _BEARER = HTTPBearer(auto_error=False, description="Token of a member.")
@@ -127,18 +133,24 @@ async def study_access(
 StudyAccess = Annotated[Access, Depends(study_access)]
 
 
-async def read_file_body(request: Request, member: Member, max_bytes: int) -> bytes:
-    """Return the bytes of a file in a body; a body that is stated too large is not read."""
+async def read_file_body(
+    request: Request, member: Member, max_bytes: int, starts: tuple[bytes, ...]
+) -> bytes:
+    """Return the bytes of a file in a body.
+
+    A body that is stated too large is not read, and reading ends at first bytes other than
+    `starts`.
+    """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/octet-stream":
         raise CollectorError("expected a file of type application/octet-stream", "kind")
-    limit_body(request, max_bytes, str(max_bytes), member)
+    limit_body(request, max_bytes, str(max_bytes), member).start = FileStart(starts)
     return await request.body()
 
 
 def limit_body(
     request: Request, max_bytes: int, default_length: str, member: Member | None
-) -> None:
+) -> BodyReader:
     """Limit the body of a request, and reserve memory for it if a member uploads files.
 
     A body without a stated length counts as `default_length` bytes.
@@ -151,3 +163,4 @@ def limit_body(
         quota: UploadQuota = request.app.state.quota
         body.at_end.append(quota.reserve(member.name, int(length)))
     body.max_bytes = max_bytes
+    return body

@@ -18,7 +18,7 @@ from privsketch_studies.collector.pages.jobs import JobQueue
 from privsketch_studies.collector.pages.rendering import refused_page, wants_page
 from privsketch_studies.collector.pages.routes import pages
 from privsketch_studies.collector.web.access import RateLimits
-from privsketch_studies.collector.web.limits import STATUS, Guard, UploadQuota
+from privsketch_studies.collector.web.limits import CLOSING, STATUS, Guard, UploadQuota
 from privsketch_studies.collector.web.routes import routers
 from privsketch_studies.errors import CollectorError
 
@@ -53,15 +53,15 @@ def make_app(collector: Collector) -> FastAPI:
 
 
 def _answer(request: Request, status: int, refusal: str, message: str) -> Response:
+    headers = {"Connection": "close"} if refusal in CLOSING else {}
     if wants_page(request):
-        return refused_page(request, status, refusal, message)
-    headers = {}
+        answer = refused_page(request, status, refusal, message)
+        answer.headers.update(headers)
+        return answer
     if status == STATUS["token"]:
         headers["WWW-Authenticate"] = "Bearer"
     if status == STATUS["often"]:
         headers["Retry-After"] = "2"
-    if refusal in ("slow", "size"):
-        headers["Connection"] = "close"  # the rest of the body is not read
     content = {"error": {"refusal": refusal, "message": message}}
     return JSONResponse(content, status, headers=headers)
 

@@ -46,6 +46,7 @@ STATUS = {
     "headers": 431,
     "storage": 503,
 }
+CLOSING = ("slow", "size", "kind")  # refusals after which the rest of a body is not read
 _PACKAGE = Path(__file__).parents[2]
 _MAX_KEYS = 100_000  # addresses or members that a rate limiter remembers
 _SECURITY = (
@@ -120,6 +121,7 @@ class BodyReader:
         self._began: float | None = None
         self._n_bytes, self._is_complete = 0, False
         self.max_bytes = MAX_SMALL
+        self.start = FileStart()
         self.at_end: list[Callable[[], None]] = []
 
     async def receive(self) -> Message:
@@ -139,7 +141,36 @@ class BodyReader:
         self._is_complete = not message.get("more_body", False)
         if self._n_bytes > self.max_bytes:
             raise too_large(self.max_bytes)
+        self.start.check(message.get("body", b""))
         return message
+
+
+class FileStart:
+    """First bytes of a file as it arrives; they must be those of one of our files.
+
+    Parameters
+    ----------
+    starts : tuple of bytes
+        Allowed first bytes; none allow any file.
+    """
+
+    def __init__(self, starts: tuple[bytes, ...] = ()) -> None:
+        self._starts = starts
+        self._seen = b""
+
+    def check(self, data: bytes) -> None:
+        """Refuse the file as soon as its bytes are not those of one of ours."""
+        if not self._starts:
+            return
+        self._seen += data[: max(map(len, self._starts)) - len(self._seen)]
+        if not any(
+            self._seen.startswith(start) or start.startswith(self._seen) for start in self._starts
+        ):
+            raise CollectorError(
+                "not a file of privsketch that this study takes; reading ended at its first bytes, "
+                "and nothing of it is kept",
+                "kind",
+            )
 
 
 def too_large(max_bytes: int) -> CollectorError:
@@ -215,8 +246,8 @@ async def send_error(send: Send, error: CollectorError) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode("ascii")),
     ]
-    if error.refusal in ("slow", "size"):
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    if error.refusal in CLOSING:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -15,6 +15,7 @@ from privsketch._base.errors import SignatureError
 from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import events, members, studies, uploads
 from privsketch_studies.collector.chain import Event
+from privsketch_studies.collector.kinds import json_start
 from privsketch_studies.collector.web.access import (
     CurrentCollector,
     CurrentMember,
@@ -147,7 +148,7 @@ async def create_study(
     """Create a study that you own. The body is a design file."""
     if not member.makes_studies:
         raise members.makers_only()
-    data = await read_file_body(request, member, MAX_DESIGN)
+    data = await read_file_body(request, member, MAX_DESIGN, (json_start("design"),))
 
     def work() -> StudyDetail:
         created = studies.make_study(
@@ -244,10 +245,8 @@ async def upload_file(
     ] = None,
 ) -> uploads.Acknowledgement:
     """Upload a sketch, or a file of a sealed study. It is on disk before the answer."""
-    max_bytes = await run_in_threadpool(
-        uploads.max_bytes, access.store, access.member, access.study
-    )
-    data = await read_file_body(request, access.member, max_bytes)
+    limits = await run_in_threadpool(uploads.limits, access.store, access.member, access.study)
+    data = await read_file_body(request, access.member, *limits)
     signed = None if signature is None else _decoded(signature)
     receipt = await run_in_threadpool(
         uploads.submit, access.store, access.member, access.study, data, signed
