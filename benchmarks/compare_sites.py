@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -120,6 +120,59 @@ def unit_study(
         table = pd.DataFrame(values, columns=[number.name for number in numbers])
         found.append(ps.sketch(table, design, source=f"site-{s}"))
     return found
+
+
+# What can go wrong at a site: values (n, 4) of glucose, cholesterol, age and weight become others.
+PLANTED: dict[str, Callable[[Any], Any]] = {
+    "glucose-x18": lambda values: values * [18.0, 1, 1, 1],
+    "cholesterol-x38.67": lambda values: values * [1, 38.67, 1, 1],
+    "both-units": lambda values: values * [18.0, 38.67, 1, 1],
+    "shift": lambda values: np.add(values, [0, 0, 0, 120]),
+    "cut": lambda values: np.minimum(values, [6.0, 99, 99, 999]),
+    "swapped": lambda values: values[:, [0, 1, 3, 2]],
+    "constant": lambda values: np.tile(values.mean(axis=0), (len(values), 1)),
+}
+
+
+def clinic_study(
+    seed: int,
+    mistake: str = "",
+    *,
+    n_sites: int = 5,
+    n: int = 4000,
+    odd_n: int | None = None,
+    epsilon: float = 1.0,
+) -> list[ps.Sketch]:
+    """Return sketches of clinics with shares of their own; the second one makes the mistake."""
+    import pandas as pd
+
+    rng = np.random.default_rng([seed, 29])
+    numbers = [
+        ps.Number("glucose", 2, 30, unit="mmol/l"),
+        ps.Number("cholesterol", 1, 12, unit="mmol/l"),
+        ps.Number("age", 0, 110),
+        ps.Number("weight", 20, 250, unit="kg"),
+    ]
+    design = ps.Design.plan(
+        n_components=4,
+        domain=ps.Schema(numbers),
+        budget=ps.Budget(epsilon=epsilon, delta=1e-6),
+        n_records=n,
+        random_state=seed,
+    )
+    centers = rng.uniform([4, 3, 25, 50], [13, 8, 80, 110], (4, 4))
+    widths = np.array([0.6, 0.5, 6.0, 8.0])
+    names = [number.name for number in numbers]
+    sketches = []
+    for s in range(n_sites):
+        size = odd_n if s == 1 and odd_n is not None else n
+        z = rng.choice(4, size, p=rng.dirichlet(np.full(4, 2.0)))
+        values = centers[z] + rng.normal(size=(size, 4)) * widths
+        if s == 1 and mistake:
+            values = PLANTED[mistake](values)
+        table = pd.DataFrame(values, columns=names)
+        sketches.append(ps.sketch(table, design, source=f"site-{s}"))
+    return sketches
 
 
 def _honest(seed: int) -> dict[str, Any]:

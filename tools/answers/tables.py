@@ -220,9 +220,6 @@ SketchAnswer = SketchRelease | SketchDryRun
 class MergeAnswer(Answer, WrittenFacts, SketchFacts):
     """The sum of several sketches."""
 
-    alarms: list[str]
-    """Sources whose difference a shift or a unit explains, one sentence each."""
-
 
 class ColumnChange(TypedDict):
     """A change of one column that explains a difference."""

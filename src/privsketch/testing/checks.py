@@ -35,7 +35,7 @@ from privsketch.facts.schema import Schema
 from privsketch.features.maps import feature_map
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.sketching.build import sketch
-from privsketch.sketching.merge import merge
+from privsketch.sketching.merge import add_sketches
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.table import Table
 from privsketch.testing.tape import neighbouring_tables, questions, replay, require, without_noise
@@ -99,7 +99,9 @@ def check_feature_map(name: str) -> None:
             whole = sketch(table, design, source="whole")
             parts = [sketch(part, design) for part in np.array_split(table, 3)]
             single = sketch(table[:1], design)
-        require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
+        require(
+            np.array_equal(add_sketches(parts).sums, whole.sums), "parts do not add up to the whole"
+        )
         _check_file(whole)
         pairs = single.sums.reshape(2, -1).T
         entries = {tuple(pair) for pair in feature_map(name).table.tolist()}

@@ -19,7 +19,7 @@ from privsketch.pages.comparison.explain import Explanation, explain, fit_shares
 from privsketch.pages.comparison.observation import Fit, Observation, as_complex
 from privsketch.pages.comparison.reference import Change, Features, Reference
 from privsketch.pages.comparison.result import ClusterShares
-from privsketch.sketching.merge import merge
+from privsketch.sketching.merge import add_sketches
 from privsketch.sketching.sketch import Sketch
 
 MAX_COMPARED_FEATURES = 1500  # features that are compared; more add little
@@ -130,7 +130,7 @@ def _without_tail(problem: Problem, design: Design) -> Problem:
 
 def total_of(sketches: Sequence[Sketch]) -> Sketch:
     """Return the sum of sketches, whatever their weights."""
-    return merge(sketches, same_records=True, allow_weights=True)
+    return add_sketches(sketches, same_records=True, allow_weights=True)
 
 
 def learn_reference(

@@ -37,7 +37,7 @@ from privsketch.pages.comparison.result import (
     Comparison,
     SourceComparison,
 )
-from privsketch.sketching.merge import merge, weight_lines
+from privsketch.sketching.merge import add_sketches, weight_lines
 from privsketch.sketching.sketch import Sketch
 
 MAX_FALSE_ALARM = 1e-4  # probability that any of several equal sources counts as different
@@ -78,12 +78,17 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     c: weight: 2.205 times what the others have (pounds instead of kilograms)
     """
     parts = _checked(sketches, allow_weights)
+    comparison = compare_parts(parts)
+    weighted = [line for part in parts for line in weight_lines(part)]
+    return replace(comparison, notes=(*weighted, *comparison.notes))
+
+
+def compare_parts(parts: list[Sketch]) -> Comparison:
+    """Compare sketches that `add_sketches` accepts together."""
     mapping = parts[0].design.mapping
     # Harmonics of a dithered map of another package are not part of the reference's model.
     has_model = mapping.has_table and (mapping.origin is None or not mapping.dithered)
-    comparison = _compare_features(parts) if has_model else _compare_moments(parts)
-    weighted = [line for part in parts for line in weight_lines(part)]
-    return replace(comparison, notes=(*weighted, *comparison.notes))
+    return _compare_features(parts) if has_model else _compare_moments(parts)
 
 
 def _compare_features(parts: list[Sketch]) -> Comparison:
@@ -129,7 +134,7 @@ def _checked(sketches: Iterable[Sketch], allow_weights: bool) -> list[Sketch]:
     if len(parts) < 2 or not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("compare: expected two sketches or more, in a list")
     # Refuses sketches of other studies, and those that no records can lead to.
-    merge(parts, same_records=True, allow_weights=allow_weights)
+    add_sketches(parts, same_records=True, allow_weights=allow_weights)
     return parts
 
 

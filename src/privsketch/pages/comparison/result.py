@@ -173,9 +173,8 @@ class Comparison:
         return lines
 
     def merge_lines(self) -> list[str]:
-        """Return lines to read before merging: alarms, clusters of one source, differences."""
-        lines = [f"ALARM       {line}" for line in self.alarm_lines()]
-        lines += [f"clusters    {line}" for line in self.cluster_lines()]
+        """Return lines beside a total's verdict: clusters of one source, differences."""
+        lines = [f"clusters    {line}" for line in self.cluster_lines()]
         differing = [item for item in self.sources if item.differs and not item.is_alarm]
         unlike = [item.source for item in differing if not item.has_own_shares]
         if unlike:
@@ -185,7 +184,9 @@ class Comparison:
         shares = [item.source for item in differing if item.has_own_shares]
         if shares:
             lines.append(f"sources     other shares of the same clusters: {_names(shares)}")
-        return lines or ["sources     no differences beyond noise and sampling"]
+        if not lines and not self.alarms:
+            lines = ["sources     no differences beyond noise and sampling"]
+        return lines
 
     def describe(self) -> str:
         """Return the comparison in plain words, on several lines."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select
 
-from privsketch.sketching.merge import merge
+from privsketch.pages.comparison.merge import merge_compared
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.members import Member
@@ -141,7 +141,8 @@ class Totals:
                 for digest, content in rows
                 if digest in counted
             }
-        return Total(merge([sketches[digest] for digest in parts]), parts)
+        total, _ = merge_compared([sketches[digest] for digest in parts])
+        return Total(total, parts)
 
     def _join(self, study: Study, files: list[mailbox.File], parts: tuple[str, ...]) -> Total:
         sealed = mailbox.sealed_study(files)
