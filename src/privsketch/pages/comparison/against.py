@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +16,17 @@ from privsketch.design.recipe import Design
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.problem import Atoms, Problem, problem_of
+from privsketch.noise.mechanism import saturating_add
 from privsketch.pages.comparison.explain import Explanation, explain, fit_shares
 from privsketch.pages.comparison.observation import Fit, Observation, as_complex
 from privsketch.pages.comparison.reference import Change, Features, Reference
 from privsketch.pages.comparison.result import ClusterShares
-from privsketch.sketching.merge import add_sketches
 from privsketch.sketching.sketch import Sketch
 
 MAX_COMPARED_FEATURES = 1500  # features that are compared; more add little
 _MAX_NORM = 3.0  # of a frequency relative to its scale; 1 % are longer
+MAX_OWN_REFERENCES = 8  # sources that have a mixture of all others
+N_GROUPS = 6  # groups of sources that share a mixture of all others
 N_INIT = 3  # searches for a mixture at most; one alone misses a cluster in 1 of 12 references
 MAX_WORK = 4 * 10**6  # components x features x columns of all fits: some seconds
 # Conditions of alarms, chosen on honest studies (benchmarks/compare_sites.py).
@@ -58,14 +61,20 @@ class SourceFit:
         """Chi-square of the fit without changes relative to its expectation."""
         return self.chi2 / self.n_numbers
 
+    @property
+    def is_close(self) -> bool:
+        """Whether noise and sampling explain the fit, so that there is nothing to search for."""
+        return self.chi2 < self.n_numbers + 60 + 4 * math.sqrt(2 * self.n_numbers)
+
 
 def fit_sources(
     parts: Sequence[Sketch], features: Features, observations: Sequence[Observation]
 ) -> tuple[dict[int, SourceFit], list[str]]:
     """Fit sources by mixtures of the others, and return notes on what was left out.
 
-    The most different source comes first; a source with an alarm is left out of later mixtures.
-    Work is bounded: in large studies only the most different sources are fitted, or none.
+    Each source has a mixture of all others. In larger studies groups of sources share one, and only
+    those that it fits worst have one of their own. A source with an alarm is left out of later
+    mixtures. Work is bounded: in large studies only the most different sources are fitted, or none.
     """
     design = parts[0].design
     work = n_components(design) * design.n_features * design.dim
@@ -78,21 +87,69 @@ def fit_sources(
         notes.append(
             f"clusters and units were searched at the {n_fits} most different sources only"
         )
-    fits: dict[int, SourceFit] = {}
-    alarms: set[int] = set()
+    order = order[:n_fits]
+    search = _Search(parts, features, observations)
+    if len(order) > MAX_OWN_REFERENCES:
+        order = search.screen(order)
+    for rank, source in enumerate(order):
+        search.fit(source, has_own=rank < MAX_OWN_REFERENCES)
+    search.fit_alarms_again()
+    return search.fits, notes
 
-    def fit(source: int) -> SourceFit:
-        references = [part for s, part in enumerate(parts) if s != source and s not in alarms]
-        return fit_source(observations[source], learn_reference(references, features))
 
-    for source in order[:n_fits]:
-        fits[source] = fit(source)
-        if fits[source].is_alarm and len(parts) - len(alarms) > 2:
-            alarms.add(source)
-    if len(alarms) > 1:  # each against the sources without an alarm
-        for source in sorted(alarms):
-            fits[source] = fit(source)
-    return fits, notes
+class _Search:
+    """Fits of the sources of one study, and the mixtures that they share."""
+
+    def __init__(
+        self, parts: Sequence[Sketch], features: Features, observations: Sequence[Observation]
+    ) -> None:
+        self.parts, self.features, self.observations = parts, features, observations
+        self.fits: dict[int, SourceFit] = {}
+        self.alarms: set[int] = set()
+        self._references: dict[frozenset[int], Reference] = {}
+        self._groups: dict[int, frozenset[int]] = {}
+
+    def reference_without(self, left_out: Iterable[int]) -> Reference:
+        """Return the mixture of all sources but these."""
+        key = frozenset(left_out)
+        if key not in self._references:
+            others = [part for s, part in enumerate(self.parts) if s not in key]
+            self._references[key] = learn_reference(others, self.features)
+        return self._references[key]
+
+    def screen(self, order: Sequence[int]) -> list[int]:
+        """Fit sources by mixtures that groups share, and return them, the worst fit first.
+
+        Neighbours in the order are in different groups: sources that differ in the same way stay in
+        the mixtures of each other.
+        """
+        for start in range(N_GROUPS):
+            group = frozenset(order[start::N_GROUPS])
+            reference = self.reference_without(group)
+            for source in group:
+                self._groups[source] = group
+                fit, chi2, weights = fit_shares(self.observations[source], reference)
+                self.fits[source] = SourceFit(reference, chi2, fit.n_numbers, weights)
+        return sorted(order, key=lambda source: -self.fits[source].misfit)
+
+    def fit(self, source: int, *, has_own: bool) -> None:
+        """Fit a source, unless the mixture of its group fits."""
+        if source in self.fits and self.fits[source].is_close:
+            return
+        group = {source} if has_own else self._groups[source]
+        left_out = self.alarms | group
+        if len(self.parts) - len(left_out) < 1:
+            left_out = {source}
+        self.fits[source] = fit_source(self.observations[source], self.reference_without(left_out))
+        if self.fits[source].is_alarm and len(self.parts) - len(self.alarms) > 2:
+            self.alarms.add(source)
+
+    def fit_alarms_again(self) -> None:
+        """Fit the sources with an alarm by the mixture of those without one."""
+        if len(self.alarms) > 1:
+            for source in sorted(self.alarms):
+                reference = self.reference_without(self.alarms)
+                self.fits[source] = fit_source(self.observations[source], reference)
 
 
 def compared_features(design: Design) -> npt.NDArray[np.intp]:
@@ -129,8 +186,19 @@ def _without_tail(problem: Problem, design: Design) -> Problem:
 
 
 def total_of(sketches: Sequence[Sketch]) -> Sketch:
-    """Return the sum of sketches, whatever their weights."""
-    return add_sketches(sketches, same_records=True, allow_weights=True)
+    """Return the sum of sketches that `add_sketches` accepts, without its checks and receipt."""
+    first = sketches[0]
+    counts = [part.exact_count for part in sketches if part.exact_count is not None]
+    return replace(
+        first,
+        values=reduce(saturating_add, [part.values for part in sketches]),
+        ids=tuple(name for part in sketches for name in part.ids),
+        sources=tuple(name for part in sketches for name in part.sources),
+        exact_count=None if first.exact_count is None else sum(counts),
+        weights=tuple(weight for part in sketches for weight in part.weights),
+        shared=tuple(total for part in sketches for total in part.shared),
+        verdict=None,
+    )
 
 
 def learn_reference(
@@ -151,12 +219,15 @@ def learn_reference(
 def fit_source(observation: Observation, reference: Reference) -> SourceFit:
     """Fit one source by a mixture of the others, and search for changes if the misfit is large."""
     fit, chi2, weights = fit_shares(observation, reference)
-    n = fit.n_numbers
-    if chi2 < n + 60 + 4 * math.sqrt(2 * n):
-        return SourceFit(reference, chi2, n, weights)
+    close = SourceFit(reference, chi2, fit.n_numbers, weights)
+    if close.is_close:
+        return close
     explanation = explain(observation, reference)
-    return SourceFit(
-        reference, chi2, n, explanation.weights, explanation, _is_alarm(explanation, reference)
+    return replace(
+        close,
+        weights=explanation.weights,
+        explanation=explanation,
+        is_alarm=_is_alarm(explanation, reference),
     )
 
 
@@ -222,10 +293,12 @@ def by_distance(observations: Sequence[Observation]) -> list[int]:
     noise = (
         2 * np.array([source.noise_variance for source in observations]) / counts**2 + 1 / counts
     )
-    distances = np.mean(np.abs(means[:, None] - means[None]) ** 2, axis=2)
+    squares = np.mean(np.abs(means) ** 2, axis=1)
+    products = (means @ means.conj().T).real / means.shape[1]
+    distances = squares[:, None] + squares[None] - 2 * products
     distances = distances - noise[:, None] - noise[None]
-    medians = [float(np.median(np.delete(row, s))) for s, row in enumerate(distances)]
-    return [int(s) for s in np.argsort(-np.array(medians))]
+    np.fill_diagonal(distances, np.nan)
+    return [int(s) for s in np.argsort(-np.nanmedian(distances, axis=1))]
 
 
 def cluster_shares(
