@@ -175,6 +175,26 @@ def clinic_study(
     return sketches
 
 
+def shared_study(seed: int, share: float, *, n: int, epsilon: float) -> list[ps.Sketch]:
+    """Return sketches of four sources; the second one has a share of the first one's records."""
+    import pandas as pd
+
+    rng = np.random.default_rng([seed, 31])
+    design = clinic_study(seed, n_sites=1, n=n, epsilon=epsilon)[0].design
+    centers = rng.uniform([4, 3, 25, 50], [13, 8, 80, 110], (4, 4))
+
+    def records(size: int) -> Any:
+        return centers[rng.integers(4, size=size)] + rng.normal(size=(size, 4)) * [0.6, 0.5, 6, 8]
+
+    first = records(n)
+    n_shared = round(share * n)
+    tables = [first, np.vstack([first[:n_shared], records(n - n_shared)]), records(n), records(n)]
+    return [
+        ps.sketch(pd.DataFrame(table, columns=design.columns), design, source=name)
+        for table, name in zip(tables, "abcd", strict=True)
+    ]
+
+
 def _honest(seed: int) -> dict[str, Any]:
     sketches = honest_study(seed)
     began = time.process_time()

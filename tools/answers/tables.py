@@ -232,6 +232,14 @@ class ColumnChange(TypedDict):
     """Shift of the values."""
     unit: str
     """Unit that would explain the factor; empty if none does."""
+    is_limit: bool
+    """Whether a larger change would explain as much, because values end at the edge."""
+    low: float | None
+    """Value below which the source has none."""
+    high: float | None
+    """Value above which the source has none."""
+    other_column: str
+    """Column whose values the source has here; empty if it has those of the column."""
 
 
 class ComparedSource(TypedDict):
@@ -253,8 +261,10 @@ class ComparedSource(TypedDict):
     """Columns that differ."""
     changes: list[ColumnChange]
     """Changes of columns that explain the difference."""
+    alarms: list[str]
+    """What looks wrong, in words."""
     alarm: bool
-    """Whether a shift or a unit of few columns explains the difference."""
+    """Whether anything looks wrong."""
     words: str
     """The same in words."""
 

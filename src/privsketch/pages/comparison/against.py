@@ -35,6 +35,7 @@ MIN_MAJOR_PART = 0.1  # share of the explained misfit from which a column's chan
 MIN_SHIFT = 1.5  # smallest shift, in standard deviations of the column over all other records
 MIN_WIDTHS = 3.0  # smallest shift, in standard deviations inside clusters
 MIN_FACTOR = 1.3  # smallest factor; its inverse is the largest below 1
+MAX_CONSTANT_SPREAD = 0.07  # of squared moduli over frequencies, relative to their mean
 _MIN_COMPONENT = 0.005  # smallest share of a component of a reference
 _MIN_CLUSTER = 0.1  # share of records from which a component counts as a cluster of its own
 _MIN_GAP, _MIN_GAP_UNITS = 3.0, 2.0  # widths between two clusters, for a shift and for units
@@ -54,7 +55,13 @@ class SourceFit:
     n_numbers: int
     weights: Floats
     explanation: Explanation | None = None
-    is_alarm: bool = False
+    has_mistake: bool = False  # changes of few columns explain the source
+    is_constant: bool = False  # all of its records are nearly the same
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the source looks wrong."""
+        return self.has_mistake or self.is_constant
 
     @property
     def misfit(self) -> float:
@@ -227,7 +234,25 @@ def fit_source(observation: Observation, reference: Reference) -> SourceFit:
         close,
         weights=explanation.weights,
         explanation=explanation,
-        is_alarm=_is_alarm(explanation, reference),
+        has_mistake=_is_alarm(explanation, reference),
+        is_constant=_is_constant(observation, reference),
+    )
+
+
+def _is_constant(observation: Observation, reference: Reference) -> bool:
+    """Return whether the records of a source are nearly the same, and those of others are not."""
+    # The modulus of a constant source is that of one record at every frequency. The number of
+    # records is noisy, so moduli are compared with each other.
+    moduli = np.abs(observation.mean) ** 2
+    noise = observation.noise_variance / observation.n_records**2
+    mean = float(moduli.mean()) - 2 * noise
+    by_noise = 4 * noise * abs(mean) + 4 * noise**2
+    variance = float(moduli.var()) - by_noise + 4 * math.sqrt(2 / len(moduli)) * by_noise
+    usual = np.abs(as_complex(reference.shares @ reference.vectors({})[0])) ** 2
+    return (
+        mean > observation.squared_modulus / 2
+        and variance < (MAX_CONSTANT_SPREAD * mean) ** 2
+        and float(usual.std()) > 3 * MAX_CONSTANT_SPREAD
     )
 
 
@@ -236,6 +261,8 @@ def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
     if not explanation.changes or explanation.explained < MIN_EXPLAINED:
         return False
     major = major_changes(explanation)
+    if not all(change.is_linear for change in explanation.changes.values()):
+        return _has_clusters(explanation.weights, reference, min_gap=_MIN_GAP_UNITS)
     if all(explanation.mistakes[coordinate] is not None for coordinate in major):
         factors = [explanation.changes[coordinate].factor for coordinate in major]
         if not all(factor > MIN_FACTOR or factor < 1 / MIN_FACTOR for factor in factors):
