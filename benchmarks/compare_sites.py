@@ -195,8 +195,9 @@ def shared_study(seed: int, share: float, *, n: int, epsilon: float) -> list[ps.
     ]
 
 
-def _honest(seed: int) -> dict[str, Any]:
-    sketches = honest_study(seed)
+def _honest(cell: tuple[str, int]) -> dict[str, Any]:
+    kind, seed = cell
+    sketches = honest_study(seed) if kind == "random" else clinic_study(seed)
     began = time.process_time()
     found = ps.compare(sketches)
     return {
@@ -204,6 +205,13 @@ def _honest(seed: int) -> dict[str, Any]:
         "seconds": round(time.process_time() - began, 2),
         "alarms": found.alarm_lines(),
     }
+
+
+def _planted(cell: tuple[int, str, int | None]) -> bool:
+    """Return whether the second site alone alarms."""
+    seed, mistake, odd_n = cell
+    found = ps.compare(clinic_study(seed, mistake, odd_n=odd_n))
+    return [alarm.source for alarm in found.alarms] == ["site-1"]
 
 
 def is_named(found: ps.Comparison) -> bool:
@@ -234,6 +242,8 @@ def main() -> int:
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="Seed of the first study.")
     parser.add_argument("--power", type=int, metavar="N", help="Studies of each cell instead.")
+    parser.add_argument("--clinics", action="store_true", help="Sites that differ in shares only.")
+    parser.add_argument("--planted", type=int, metavar="N", help="Studies of each mistake instead.")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     with ProcessPoolExecutor(given.workers) as pool:
@@ -244,11 +254,22 @@ def main() -> int:
                 told = dict(zip(names, cell, strict=True), named=sum(right), of=len(right))
                 print(json.dumps(told), flush=True)
             return 0
+        if given.planted:
+            for mistake in PLANTED:
+                for odd_n in (None, 200):
+                    cells = [(seed, mistake, odd_n) for seed in range(given.planted)]
+                    n_found = sum(pool.map(_planted, cells))
+                    facts = {"mistake": mistake, "records": odd_n or 4000, "found": n_found}
+                    print(json.dumps({**facts, "of": given.planted}), flush=True)
+            return 0
         n_alarms = 0
-        for row in pool.map(_honest, range(given.first, given.first + given.studies)):
+        kind = "clinics" if given.clinics else "random"
+        seeds = range(given.first, given.first + given.studies)
+        for row in pool.map(_honest, [(kind, seed) for seed in seeds]):
             n_alarms += bool(row["alarms"])
             print(json.dumps(row), flush=True)
-        print(json.dumps({"studies": given.studies, "with_alarms": n_alarms}))
+        facts = {"kind": kind, "studies": given.studies, "with_alarms": n_alarms}
+        print(json.dumps(facts))
     return 0
 
 

@@ -56,7 +56,7 @@ def test_limits_say_no_more_than_is_known():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_own_shares_alone_raise_no_alarm(seed):
-    """A hundred such studies raise none (benchmarks/results/compare_sites.json)."""
+    """A hundred such studies raise none (benchmarks/README.md)."""
     assert not ps.compare(clinic_study(100 + seed)).alarms
 
 

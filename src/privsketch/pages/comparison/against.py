@@ -26,6 +26,7 @@ from privsketch.sketching.sketch import Sketch
 MAX_COMPARED_FEATURES = 1500  # features that are compared; more add little
 _MAX_NORM = 3.0  # of a frequency relative to its scale; 1 % are longer
 MAX_OWN_REFERENCES = 8  # sources that have a mixture of all others
+MAX_SEARCHED = 16  # sources that are searched for mistakes
 N_GROUPS = 6  # groups of sources that share a mixture of all others
 N_INIT = 3  # searches for a mixture at most; one alone misses a cluster in 1 of 12 references
 MAX_WORK = 4 * 10**6  # components x features x columns of all fits: some seconds
@@ -98,8 +99,13 @@ def fit_sources(
     search = _Search(parts, features, observations)
     if len(order) > MAX_OWN_REFERENCES:
         order = search.screen(order)
-    for rank, source in enumerate(order):
+    n_far = sum(
+        1 for source in order if source not in search.fits or not search.fits[source].is_close
+    )
+    for rank, source in enumerate(order[:MAX_SEARCHED]):
         search.fit(source, has_own=rank < MAX_OWN_REFERENCES)
+    if n_far > MAX_SEARCHED:
+        notes.append(f"mistakes were searched at the {MAX_SEARCHED} sources that fit worst only")
     search.fit_alarms_again()
     return search.fits, notes
 
