@@ -112,9 +112,10 @@ def compare(
 ) -> None:
     """Find sources that differ, and whether a unit explains it.
 
-    Only public sketches are used, and nothing is spent. An alarm means that a shift of few columns,
-    or the factor of a unit (pounds for kilograms), explains how a source differs. Other
-    differences are reported without an explanation.
+    Only public sketches are used, and nothing is spent. An alarm means that a source looks wrong:
+    the factor of a unit (pounds for kilograms), a shift, a cut or an exchange of columns explains
+    how it differs, or it shares noise or records with another one. Other differences are reported
+    without an explanation.
 
     \b
     privsketch compare site-*.sketch --report sites.html

@@ -1,8 +1,9 @@
 """`compare`: find sources of one study that differ from the others.
 
 Every source is compared with a mixture learned from the others. Honest sources differ in their
-shares of clusters. If a source differs beyond that, and a shift or a factor of units in few columns
-explains it, that is an alarm. Other differences are reported without one (docs/comparing.md).
+shares of clusters. If a source differs beyond that, and a mistake in few columns explains it, that
+is an alarm; so are sources that are too alike. Other differences are reported without one
+(docs/comparing.md).
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     """Compare sketches of one study with each other. Charges nothing.
 
     The result says which source differs from the others beyond noise and sampling, by how much and
-    in which columns. If a shift or the factor of a unit (pounds for kilograms) explains the
-    difference, that is an alarm. Other shares of the same clusters are not. Clusters that only one
+    in which columns. If the factor of a unit (pounds for kilograms), a shift, a cut or an exchange
+    of columns explains the difference, that is an alarm. So are constant sources, and pairs that
+    share noise or records. Other shares of the same clusters are none. Clusters that only one
     source has are listed. Sketches that no records can lead to are refused, as by `merge`.
 
     Parameters

@@ -196,7 +196,7 @@ class Comparison:
 
     def alarm_lines(self) -> list[str]:
         """Return a line for each alarm."""
-        who = "one of the two, " if len(self.sources) == 2 else ""
+        who = "one of the two, " if len(self.sources) == 2 and len(self.alarms) == 1 else ""
         return [f"{who}{alarm.source}: {alarm.words()}" for alarm in self.alarms]
 
     def cluster_lines(self) -> list[str]:
