@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -122,8 +122,82 @@ def unit_study(
     return found
 
 
-def _honest(seed: int) -> dict[str, Any]:
-    sketches = honest_study(seed)
+# What can go wrong at a site: values (n, 4) of glucose, cholesterol, age and weight become others.
+PLANTED: dict[str, Callable[[Any], Any]] = {
+    "glucose-x18": lambda values: values * [18.0, 1, 1, 1],
+    "cholesterol-x38.67": lambda values: values * [1, 38.67, 1, 1],
+    "both-units": lambda values: values * [18.0, 38.67, 1, 1],
+    "shift": lambda values: np.add(values, [0, 0, 0, 120]),
+    "cut": lambda values: np.minimum(values, [6.0, 99, 99, 999]),
+    "swapped": lambda values: values[:, [0, 1, 3, 2]],
+    "constant": lambda values: np.tile(values.mean(axis=0), (len(values), 1)),
+}
+
+
+def clinic_study(
+    seed: int,
+    mistake: str = "",
+    *,
+    n_sites: int = 5,
+    n: int = 4000,
+    odd_n: int | None = None,
+    epsilon: float = 1.0,
+) -> list[ps.Sketch]:
+    """Return sketches of clinics with shares of their own; the second one makes the mistake."""
+    import pandas as pd
+
+    rng = np.random.default_rng([seed, 29])
+    numbers = [
+        ps.Number("glucose", 2, 30, unit="mmol/l"),
+        ps.Number("cholesterol", 1, 12, unit="mmol/l"),
+        ps.Number("age", 0, 110),
+        ps.Number("weight", 20, 250, unit="kg"),
+    ]
+    design = ps.Design.plan(
+        n_components=4,
+        domain=ps.Schema(numbers),
+        budget=ps.Budget(epsilon=epsilon, delta=1e-6),
+        n_records=n,
+        random_state=seed,
+    )
+    centers = rng.uniform([4, 3, 25, 50], [13, 8, 80, 110], (4, 4))
+    widths = np.array([0.6, 0.5, 6.0, 8.0])
+    names = [number.name for number in numbers]
+    sketches = []
+    for s in range(n_sites):
+        size = odd_n if s == 1 and odd_n is not None else n
+        z = rng.choice(4, size, p=rng.dirichlet(np.full(4, 2.0)))
+        values = centers[z] + rng.normal(size=(size, 4)) * widths
+        if s == 1 and mistake:
+            values = PLANTED[mistake](values)
+        table = pd.DataFrame(values, columns=names)
+        sketches.append(ps.sketch(table, design, source=f"site-{s}"))
+    return sketches
+
+
+def shared_study(seed: int, share: float, *, n: int, epsilon: float) -> list[ps.Sketch]:
+    """Return sketches of four sources; the second one has a share of the first one's records."""
+    import pandas as pd
+
+    rng = np.random.default_rng([seed, 31])
+    design = clinic_study(seed, n_sites=1, n=n, epsilon=epsilon)[0].design
+    centers = rng.uniform([4, 3, 25, 50], [13, 8, 80, 110], (4, 4))
+
+    def records(size: int) -> Any:
+        return centers[rng.integers(4, size=size)] + rng.normal(size=(size, 4)) * [0.6, 0.5, 6, 8]
+
+    first = records(n)
+    n_shared = round(share * n)
+    tables = [first, np.vstack([first[:n_shared], records(n - n_shared)]), records(n), records(n)]
+    return [
+        ps.sketch(pd.DataFrame(table, columns=design.columns), design, source=name)
+        for table, name in zip(tables, "abcd", strict=True)
+    ]
+
+
+def _honest(cell: tuple[str, int]) -> dict[str, Any]:
+    kind, seed = cell
+    sketches = honest_study(seed) if kind == "random" else clinic_study(seed)
     began = time.process_time()
     found = ps.compare(sketches)
     return {
@@ -131,6 +205,13 @@ def _honest(seed: int) -> dict[str, Any]:
         "seconds": round(time.process_time() - began, 2),
         "alarms": found.alarm_lines(),
     }
+
+
+def _planted(cell: tuple[int, str, int | None]) -> bool:
+    """Return whether the second site alone alarms."""
+    seed, mistake, odd_n = cell
+    found = ps.compare(clinic_study(seed, mistake, odd_n=odd_n))
+    return [alarm.source for alarm in found.alarms] == ["site-1"]
 
 
 def is_named(found: ps.Comparison) -> bool:
@@ -161,6 +242,8 @@ def main() -> int:
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="Seed of the first study.")
     parser.add_argument("--power", type=int, metavar="N", help="Studies of each cell instead.")
+    parser.add_argument("--clinics", action="store_true", help="Sites that differ in shares only.")
+    parser.add_argument("--planted", type=int, metavar="N", help="Studies of each mistake instead.")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     with ProcessPoolExecutor(given.workers) as pool:
@@ -171,11 +254,22 @@ def main() -> int:
                 told = dict(zip(names, cell, strict=True), named=sum(right), of=len(right))
                 print(json.dumps(told), flush=True)
             return 0
+        if given.planted:
+            for mistake in PLANTED:
+                for odd_n in (None, 200):
+                    cells = [(seed, mistake, odd_n) for seed in range(given.planted)]
+                    n_found = sum(pool.map(_planted, cells))
+                    facts = {"mistake": mistake, "records": odd_n or 4000, "found": n_found}
+                    print(json.dumps({**facts, "of": given.planted}), flush=True)
+            return 0
         n_alarms = 0
-        for row in pool.map(_honest, range(given.first, given.first + given.studies)):
+        kind = "clinics" if given.clinics else "random"
+        seeds = range(given.first, given.first + given.studies)
+        for row in pool.map(_honest, [(kind, seed) for seed in seeds]):
             n_alarms += bool(row["alarms"])
             print(json.dumps(row), flush=True)
-        print(json.dumps({"studies": given.studies, "with_alarms": n_alarms}))
+        facts = {"kind": kind, "studies": given.studies, "with_alarms": n_alarms}
+        print(json.dumps(facts))
     return 0
 
 

@@ -33,7 +33,7 @@ from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SharingKind
 from privsketch.sketching.build import engine_sums
 from privsketch.sketching.joined import joined_sketch
-from privsketch.sketching.merge import merge
+from privsketch.sketching.merge import add_sketches
 
 SEED, ALLOWED = 20261117, 1.05
 HONEST = "holders, all honest"
@@ -110,7 +110,7 @@ def apart(design: ps.Design, words: list[Integers]) -> ps.Sketch:
         # Who merges looks at sums and costs; of two laws one receipt is enough here.
         ids = (f"id-{place}",)
         merged.append(ps.Sketch(np.concatenate(noisy), design, receipts[0], ids, (name,)))
-    return merge(merged)
+    return add_sketches(merged)
 
 
 def squared_error(sketch: ps.Sketch) -> float:

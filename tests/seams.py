@@ -119,6 +119,7 @@ SEAMS = {
     "samplers.laplace": "privsketch.noise.samplers:_laplace",
     "samplers.low": "privsketch.noise.samplers:_low",
     "samplers.upper": "privsketch.noise.samplers:_upper",
+    "comparison.MAX_MERGED": "privsketch.pages.comparison.merge:MAX_MERGED",
     "html.find_spec": "privsketch.pages.report.html:find_spec",
     "html.report_page": "privsketch.pages.report.html:report_page",
     "words.MIN_ERRORS": "privsketch.pages.report.words:MIN_ERRORS",

@@ -43,6 +43,7 @@ from .models.mixture import GaussianMixtureModel as GaussianMixtureModel
 from .noise.composition import Composition as Composition
 from .noise.composition import compose as compose
 from .pages.comparison.compare import compare as compare
+from .pages.comparison.merge import merge as merge
 from .pages.comparison.result import Comparison as Comparison
 from .pages.report.html import report as report
 from .projection.analysis import cluster_released as cluster_released
@@ -58,7 +59,6 @@ from .sketching import engines as engines
 from .sketching.build import sketch as sketch
 from .sketching.estimate import Cost as Cost
 from .sketching.estimate import estimate_cost as estimate_cost
-from .sketching.merge import merge as merge
 from .sketching.sketch import Sketch as Sketch
 from .tables.reading import encode as encode
 from .tables.survey.bounds import Bounds as Bounds

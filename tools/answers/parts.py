@@ -316,6 +316,26 @@ class DesignFacts(TypedDict):
     """What was spent, or would be."""
 
 
+class Alarm(TypedDict):
+    """A source of a total that looks wrong."""
+
+    source: str
+    """Name of the source; the first one if it was compared as a total of several."""
+    text: str
+    """Why it looks wrong, in one line."""
+
+
+class TotalVerdict(TypedDict):
+    """What a comparison of the parts of a total said."""
+
+    alarms: list[Alarm]
+    """Sources that look wrong."""
+    compared: list[str]
+    """Sources whose own sketches were compared."""
+    reasons: list[Literal["few", "many", "sealed", "skipped"]]
+    """Why the other sources were not compared (docs/format.md)."""
+
+
 class SketchFacts(ReceiptFacts):
     """Facts of a sketch; its numbers are in its file."""
 
@@ -327,6 +347,8 @@ class SketchFacts(ReceiptFacts):
     """Public names of their records."""
     weights: list[PositiveCount]
     """How often the records of each release count."""
+    verdict: TotalVerdict | None
+    """What a comparison of the parts said; null for a single release."""
     n_values: Count
     """Number of values in the file."""
     n_records: float | None

@@ -244,9 +244,6 @@ SketchAnswer = SketchRelease | SketchDryRun
 class MergeAnswer(Answer, WrittenFacts, SketchFacts):
     """The sum of several sketches."""
 
-    alarms: list[str]
-    """Sources whose difference a shift or a unit explains, one sentence each."""
-
 
 class ColumnChange(TypedDict):
     """A change of one column that explains a difference."""
@@ -259,6 +256,14 @@ class ColumnChange(TypedDict):
     """Shift of the values."""
     unit: str
     """Unit that would explain the factor; empty if none does."""
+    is_limit: bool
+    """Whether a larger change would explain as much, because values end at the edge."""
+    low: float | None
+    """Value below which the source has none."""
+    high: float | None
+    """Value above which the source has none."""
+    other_column: str
+    """Column whose values the source has here; empty if it has those of the column."""
 
 
 class ComparedSource(TypedDict):
@@ -280,8 +285,10 @@ class ComparedSource(TypedDict):
     """Columns that differ."""
     changes: list[ColumnChange]
     """Changes of columns that explain the difference."""
+    alarms: list[str]
+    """What looks wrong, in words."""
     alarm: bool
-    """Whether a shift or a unit of few columns explains the difference."""
+    """Whether anything looks wrong."""
     words: str
     """The same in words."""
 

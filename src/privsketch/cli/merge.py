@@ -32,6 +32,11 @@ _ALLOW_WEIGHTS = click.option(
     "The default is once.",
 )
 @_ALLOW_WEIGHTS
+@click.option(
+    "--refuse-alarms",
+    is_flag=True,
+    help="Write nothing if a source looks wrong, for scripts. Any number of sketches is compared.",
+)
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @JSON
@@ -41,17 +46,22 @@ def merge(
     same_records: bool,
     weights: str | None,
     allow_weights: bool,
+    refuse_alarms: bool,
     signed_by: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Add up the sketches of one study.
+    """Add up the sketches of one study, and compare them from three sources on.
+
+    A source that looks wrong, such as one in other units, is an alarm. It stays in the total, and
+    is a concern of every model that is learned from it. Nothing is spent.
 
     \b
     privsketch merge site-*.sketch -o all.sketch
     privsketch merge *.sketch -o all.sketch --signed-by a.pub --signed-by b.pub
     """
-    import privsketch as ps
+    from privsketch._base.errors import MergeError
     from privsketch.cli.shell.signing import load_sketches
+    from privsketch.pages.comparison.merge import merge_compared
     from privsketch.sketching.merge import weight_lines
 
     factors = None
@@ -62,20 +72,28 @@ def merge(
             raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
     require_available(output, force, "it would be replaced")
     parts = load_sketches(sketches, signed_by)
-    total = ps.merge(parts, same_records=same_records, weights=factors, allow_weights=allow_weights)
+    total, comparison = merge_compared(
+        parts,
+        same_records=same_records,
+        weights=factors,
+        allow_weights=allow_weights,
+        compare=True if refuse_alarms else None,
+    )
+    verdict = total.verdict
+    if refuse_alarms and verdict is not None and verdict.alarms:
+        raise MergeError(f"merge: a source looks wrong: {'; '.join(verdict.alarm_texts())}")
     write(total.save, output)
     say(total.receipt.describe(), output)
-    for line in weight_lines(total):
+    for line in [*weight_lines(total), *(() if comparison is None else comparison.notes)]:
         note(line, output)
-    comparison = ps.compare(parts, allow_weights=True) if len(parts) > 1 else None
-    for line in [] if comparison is None else comparison.merge_lines():
+    lines = [] if verdict is None else verdict.describe(total.sources)
+    for line in [*lines, *([] if comparison is None else comparison.merge_lines())]:
         say(line, output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import sketch_facts
 
-        alarms = [] if comparison is None else comparison.alarm_lines()
-        answer(written=[output], alarms=alarms, **sketch_facts(total))
+        answer(written=[output], **sketch_facts(total))
 
 
 @click.command()
@@ -95,9 +113,10 @@ def compare(
     """Find sources that differ, and whether a unit explains it.
 
     SKETCHES are files, or folders of them, such as one that `collector pull` has written. Only
-    public sketches are used, and nothing is spent. An alarm means that a shift of few columns,
-    or the factor of a unit (pounds for kilograms), explains how a source differs. Other
-    differences are reported without an explanation.
+    public sketches are used, and nothing is spent. An alarm means that a source looks wrong: the
+    factor of a unit (pounds for kilograms), a shift, a cut or an exchange of columns explains how
+    it differs, or it shares noise or records with another one. Other differences are reported
+    without an explanation.
 
     \b
     privsketch compare site-*.sketch --report sites.html

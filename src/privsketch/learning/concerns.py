@@ -26,6 +26,11 @@ CELLS_PER_CLUSTER = 2  # least number of cells for a cluster
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
+def source_concerns(sketch: Sketch) -> tuple[str, ...]:
+    """Return concerns about sources that looked wrong when their sketches were merged."""
+    return () if sketch.verdict is None else sketch.verdict.concerns()
+
+
 def coordinates_cut(schema: Schema) -> Bits:
     """Return a mask of the coordinates of a schema that clipping moves to their bounds.
 

@@ -14,6 +14,7 @@ from .engines.work import part_sums as part_sums
 from .estimate import public_records as public_records
 from .joined import joined_sketch as joined_sketch
 from .limits import why_impossible as why_impossible
+from .merge import add_sketches as add_sketches
 from .opendp import make_column as make_column
 from .opendp import make_sketch as make_sketch
 from .opendp import table_domain as table_domain
@@ -24,3 +25,6 @@ from .sums import ExactSums as ExactSums
 from .sums import RecordSums as RecordSums
 from .sums import exact_sums as exact_sums
 from .sums import rows_at_once as rows_at_once
+from .verdict import Alarm as Alarm
+from .verdict import Verdict as Verdict
+from .verdict import combined_verdict as combined_verdict

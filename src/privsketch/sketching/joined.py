@@ -13,6 +13,7 @@ from privsketch.facts.budget import checked_source
 from privsketch.noise.mechanism import OWN_SAMPLER, SAMPLERS
 from privsketch.noise.sharing.plan import Sharing
 from privsketch.sketching.sketch import Sketch, ids_of
+from privsketch.sketching.verdict import Verdict
 
 
 def joined_sketch(
@@ -61,4 +62,5 @@ def joined_sketch(
     total = sharing.total(len(names), study)
     values = np.ascontiguousarray(words).view(np.int64).copy()
     receipt = total.receipt(design.sum_noise, sampler).naming(design.mapping.origin)
-    return Sketch(values, design, receipt, ids_of(total), names, exact_count, (), (total,))
+    verdict = Verdict(reasons=("sealed",)) if len(names) > 1 else None
+    return Sketch(values, design, receipt, ids_of(total), names, exact_count, (), (total,), verdict)

@@ -14,37 +14,21 @@ from privsketch.noise.mechanism import NoiseLaw, saturating_add
 from privsketch.noise.sums import saturating_multiply
 from privsketch.sketching.limits import REFUSAL_CHANCE, require_possible
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
+from privsketch.sketching.verdict import Verdict, combined_verdict
+
+NOT_COMPARED = Verdict(reasons=("skipped",))
 
 
-def merge(
+def add_sketches(
     sketches: Iterable[Sketch],
     *,
     same_records: bool = False,
     weights: Sequence[int] | None = None,
     allow_weights: bool = False,
 ) -> Sketch:
-    """Add sketches of one design up.
+    """Return the sum of sketches of one design, without comparing them: see `privsketch.merge`.
 
-    Charges nothing: it only rearranges what was released. Different sources hold
-    different records, so their costs do not add. The same source twice is refused
-    unless `same_records=True` says that its costs are to add. A sketch whose sums no records
-    can have led to, such as one that was multiplied by hand, is refused, and so are two of the same
-    values, whatever their names; of honest ones that has a chance below 1e-12.
-
-    Sums of records add up to the sum over all records: every record counts alike, and a
-    holder in proportion to its number of records, as in ICASSP Definition 4 for holders of
-    different sizes. Whole-number `weights`, one for each sketch, let the records of some
-    count more often than once; their noise does so too. A sketch that has weights already is
-    refused unless `allow_weights=True`: a holder could count for fifty of its size.
-
-    Examples
-    --------
-    >>> import numpy as np, privsketch as ps
-    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
-    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
-    >>> sites = [ps.sketch(np.zeros((1000, 2)), design, source=name) for name in "ab"]
-    >>> ps.merge(sites).receipt.epsilon
-    1.0
+    The verdict says that the parts were not compared; alarms in the verdicts of parts stay.
     """
     parts = list(sketches) if isinstance(sketches, Iterable) else [None]
     if not parts:
@@ -109,7 +93,18 @@ def merge(
         raise MergeError(f"weights: a release would count more than {MAX_WEIGHT} times")
     releases = [single for part in parts for single in releases_of(part)]
     receipt = releases[0] if len(releases) == 1 else merged_receipt(releases)
-    return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole), shared)
+    verdicts = [(part.sources, part.verdict) for part in parts]
+    return Sketch(
+        values,
+        design,
+        receipt,
+        tuple(ids),
+        tuple(sources),
+        count,
+        tuple(whole),
+        shared,
+        combined_verdict(verdicts, NOT_COMPARED) if len(ids) > 1 else None,
+    )
 
 
 def weight_lines(sketch: Sketch) -> list[str]:

@@ -38,6 +38,7 @@ from privsketch.models.drawing.axes import plot_axis
 from privsketch.models.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.sharing.total import SharedTotal
+from privsketch.sketching.verdict import Verdict
 
 MAX_WEIGHT = 10**6  # of one release in a sum
 
@@ -64,6 +65,9 @@ class Sketch:
     shared : tuple of SharedTotal
         Totals in here whose holders or tellers shared their noise (noise/sharing). Each holder in
         one has an id of it, and they all have one receipt and one noise.
+    verdict : Verdict or None
+        What a comparison of the parts of a total said; None for a single release, and for a total
+        that nobody compared.
     """
 
     values: Integers
@@ -74,6 +78,7 @@ class Sketch:
     exact_count: int | None = None
     weights: tuple[int, ...] = ()
     shared: tuple[SharedTotal, ...] = ()
+    verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
         if not self.weights:
@@ -266,7 +271,7 @@ class Sketch:
                 f"shared      by {total.by} of {total.source}: one noise for "
                 f"{total.turnout} holders"
             )
-        return lines
+        return lines if self.verdict is None else [*lines, *self.verdict.describe(self.sources)]
 
     def describe(self) -> str:
         """Describe the sketch in plain words, several lines."""
@@ -335,6 +340,8 @@ class Sketch:
             header["weights"] = list(self.weights)
         if self.shared:
             header["shared"] = [total.to_json() for total in self.shared]
+        if self.verdict is not None:
+            header["verdict"] = self.verdict.to_json()
         return pack_sketch(header, self.values)
 
     @classmethod
@@ -346,9 +353,10 @@ class Sketch:
         Where its `design` is known, another one is a MergeError, and it is not made again.
         """
         header, values = unpack_sketch(data, what)
-        names = ("design", "receipt", "ids", "sources", "exact_count", "weights", "shared")
         note = header.pop(INSECURE, None)
-        header = require_fields({"weights": [], "shared": [], **header}, names, what)
+        names = ("design", "receipt", "ids", "sources", "exact_count")
+        optional: dict[str, Any] = {"weights": [], "shared": [], "verdict": None}
+        header = require_fields({**optional, **header}, (*names, *optional), what)
         if design is None:
             design = Design.from_json(header["design"], what)
         elif fingerprint(header["design"]) != design.fingerprint:
@@ -378,8 +386,14 @@ class Sketch:
         if weights and (len(weights) != len(ids) or set(weights) == {1}):
             raise FileError(f"{what}: weights do not go with the releases")
         shared = _shared_from_json(header["shared"], ids, weights, what)
+        verdict = None
+        if header["verdict"] is not None:
+            if len(ids) == 1:
+                raise FileError(f"{what}: a single release has no parts to compare")
+            with reading(what):
+                verdict = Verdict.from_json(header["verdict"], sources)
         ids, sources, weights = tuple(ids), tuple(sources), tuple(weights)
-        sketch = cls(values, design, receipt, ids, sources, count, weights, shared)
+        sketch = cls(values, design, receipt, ids, sources, count, weights, shared, verdict)
         with reading(what):
             if not math.isfinite(sketch.noise_variance):
                 raise ParameterError("shared: noise of no size")

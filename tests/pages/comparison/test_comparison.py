@@ -85,10 +85,14 @@ def test_a_unit_or_a_shift_is_named_with_its_columns(change):
     told = {one.column: one for one in found.alarms[0].changes}
     assert set(told) == set(change)
     if "weight" in change and change["weight"][0] == 1000.0:
-        return  # all values lie at the upper bound: no factor can be told from another
+        assert told["weight"].is_limit  # all values lie at the upper bound
+        assert 2 < told["weight"].factor < 1000
+        return
     for column, (factor, shift) in change.items():
-        # Metres for centimetres put all values at the lower bound; other factors do nearly so.
-        assert told[column].factor == pytest.approx(factor, rel=0.02) or factor == 0.01
+        if factor == 0.01:  # metres for centimetres all lie near the lower bound
+            assert 0.009 < told[column].factor < 0.2
+            continue
+        assert told[column].factor == pytest.approx(factor, rel=0.02)
         assert told[column].shift == pytest.approx(shift, abs=5)
         assert bool(told[column].unit) == (factor != 1.0)
 
@@ -97,7 +101,7 @@ def test_own_shares_are_told_apart_from_what_nothing_explains():
     """Who merges needs the odd source, and not a list of all that differ in shares."""
 
     def one(name, misfit):
-        return SourceComparison(name, 100.0, True, 0.1, misfit, 0.0, (), (), False)
+        return SourceComparison(name, 100.0, True, 0.1, misfit)
 
     found = Comparison(planned(), (one("a", 1.0), one("b", 9.0), one("c", 1.5)), None)
     assert found.merge_lines() == [
@@ -126,7 +130,7 @@ def test_pounds_and_inches_of_five_sites(seed):
 
 
 @pytest.mark.slow
-def test_of_units_that_do_the_same_the_one_is_named_that_changes_least():
+def test_values_that_end_at_a_bound_have_no_known_factor():
     """Inches, feet and metres all lie below the lower bound of a height in centimetres."""
     numbers = [ps.Number("weight", 0, 300, unit="kg"), ps.Number("height", 120, 220, unit="cm")]
     design = ps.Design.plan(
@@ -138,8 +142,14 @@ def test_of_units_that_do_the_same_the_one_is_named_that_changes_least():
     )
     both = {"weight": (2.2046226, 0.0), "height": (1 / 2.54, 0.0)}
     (alarm,) = ps.compare(study(design, both)).alarms
-    told = {one.column: one.factor for one in alarm.changes}
-    assert told == pytest.approx({"weight": 2.2046, "height": 0.3937}, rel=1e-3)
+    told = {one.column: one for one in alarm.changes}
+    assert told["weight"].factor == pytest.approx(2.2046, rel=1e-3)
+    assert not told["weight"].is_limit
+    height = told["height"]
+    assert height.is_limit
+    assert 1 / 2.54 < height.factor < 1  # the truth is beyond the limit
+    assert height.unit == ""
+    assert "height: at most 0.6" in alarm.words()
 
 
 def n_alarms(first, count):

@@ -64,6 +64,7 @@ def sketch_facts(sketch: Sketch) -> dict[str, Any]:
         "ids": list(sketch.ids),
         "sources": list(sketch.sources),
         "weights": list(sketch.weights),
+        "verdict": None if sketch.verdict is None else sketch.verdict.to_json(),
         "n_values": len(sketch.values),
         "n_records": sketch.n_records,
         "noise_std": sketch.noise_variance**0.5,

@@ -26,7 +26,7 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
-from privsketch.learning.concerns import cell_sides, concerns, resolution
+from privsketch.learning.concerns import cell_sides, concerns, resolution, source_concerns
 from privsketch.learning.lloyd import weighted_sums
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import with_label_errors
@@ -107,7 +107,7 @@ def model_of(
         domain=domain,
     )
     fit = replace(fit, cost_ratio=predicted_ratio(fit, errors, sketch))
-    return replace(fit, concerns=concerns(fit, sketch))
+    return replace(fit, concerns=(*source_concerns(sketch), *concerns(fit, sketch)))
 
 
 def shares(weights: Floats) -> Floats:

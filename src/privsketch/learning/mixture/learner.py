@@ -26,6 +26,7 @@ from privsketch.learning.concerns import (
     label_words,
     missing_records,
     on_the_edge,
+    source_concerns,
 )
 from privsketch.learning.kmeans.model import shares
 from privsketch.learning.mixture.decoder import (
@@ -169,7 +170,7 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
         columns=sketch.design.columns,
         schema=sketch.design.schema,
     )
-    return replace(model, concerns=_concerns(model, sketch, solution))
+    return replace(model, concerns=(*source_concerns(sketch), *_concerns(model, sketch, solution)))
 
 
 def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema) -> list[str]:

@@ -9,6 +9,7 @@ from privsketch._base.errors import ParameterError, require_count, require_one_o
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.learning.concerns import source_concerns
 from privsketch.learning.pca.decoder import PCA_METHODS, PCASolution, decode_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
@@ -109,9 +110,8 @@ def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
         columns=sketch.design.columns,
         schema=sketch.design.schema,
     )
-    if solution.too_few:
-        return replace(model, concerns=(TOO_FEW,))
-    return replace(model, concerns=_concerns(model, sketch))
+    found = (TOO_FEW,) if solution.too_few else _concerns(model, sketch)
+    return replace(model, concerns=(*source_concerns(sketch), *found))
 
 
 def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +16,18 @@ from privsketch.design.recipe import Design
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.problem import Atoms, Problem, problem_of
+from privsketch.noise.mechanism import saturating_add
 from privsketch.pages.comparison.explain import Explanation, explain, fit_shares
 from privsketch.pages.comparison.observation import Fit, Observation, as_complex
 from privsketch.pages.comparison.reference import Change, Features, Reference
 from privsketch.pages.comparison.result import ClusterShares
-from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 
 MAX_COMPARED_FEATURES = 1500  # features that are compared; more add little
 _MAX_NORM = 3.0  # of a frequency relative to its scale; 1 % are longer
+MAX_OWN_REFERENCES = 8  # sources that have a mixture of all others
+MAX_SEARCHED = 16  # sources that are searched for mistakes
+N_GROUPS = 6  # groups of sources that share a mixture of all others
 N_INIT = 3  # searches for a mixture at most; one alone misses a cluster in 1 of 12 references
 MAX_WORK = 4 * 10**6  # components x features x columns of all fits: some seconds
 # Conditions of alarms, chosen on honest studies (benchmarks/compare_sites.py).
@@ -32,6 +36,7 @@ MIN_MAJOR_PART = 0.1  # share of the explained misfit from which a column's chan
 MIN_SHIFT = 1.5  # smallest shift, in standard deviations of the column over all other records
 MIN_WIDTHS = 3.0  # smallest shift, in standard deviations inside clusters
 MIN_FACTOR = 1.3  # smallest factor; its inverse is the largest below 1
+MAX_CONSTANT_SPREAD = 0.07  # of squared moduli over frequencies, relative to their mean
 _MIN_COMPONENT = 0.005  # smallest share of a component of a reference
 _MIN_CLUSTER = 0.1  # share of records from which a component counts as a cluster of its own
 _MIN_GAP, _MIN_GAP_UNITS = 3.0, 2.0  # widths between two clusters, for a shift and for units
@@ -51,12 +56,23 @@ class SourceFit:
     n_numbers: int
     weights: Floats
     explanation: Explanation | None = None
-    is_alarm: bool = False
+    has_mistake: bool = False  # changes of few columns explain the source
+    is_constant: bool = False  # all of its records are nearly the same
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the source looks wrong."""
+        return self.has_mistake or self.is_constant
 
     @property
     def misfit(self) -> float:
         """Chi-square of the fit without changes relative to its expectation."""
         return self.chi2 / self.n_numbers
+
+    @property
+    def is_close(self) -> bool:
+        """Whether noise and sampling explain the fit, so that there is nothing to search for."""
+        return self.chi2 < self.n_numbers + 60 + 4 * math.sqrt(2 * self.n_numbers)
 
 
 def fit_sources(
@@ -64,8 +80,9 @@ def fit_sources(
 ) -> tuple[dict[int, SourceFit], list[str]]:
     """Fit sources by mixtures of the others, and return notes on what was left out.
 
-    The most different source comes first; a source with an alarm is left out of later mixtures.
-    Work is bounded: in large studies only the most different sources are fitted, or none.
+    Each source has a mixture of all others. In larger studies groups of sources share one, and only
+    those that it fits worst have one of their own. A source with an alarm is left out of later
+    mixtures. Work is bounded: in large studies only the most different sources are fitted, or none.
     """
     design = parts[0].design
     work = n_components(design) * design.n_features * design.dim
@@ -78,21 +95,74 @@ def fit_sources(
         notes.append(
             f"clusters and units were searched at the {n_fits} most different sources only"
         )
-    fits: dict[int, SourceFit] = {}
-    alarms: set[int] = set()
+    order = order[:n_fits]
+    search = _Search(parts, features, observations)
+    if len(order) > MAX_OWN_REFERENCES:
+        order = search.screen(order)
+    n_far = sum(
+        1 for source in order if source not in search.fits or not search.fits[source].is_close
+    )
+    for rank, source in enumerate(order[:MAX_SEARCHED]):
+        search.fit(source, has_own=rank < MAX_OWN_REFERENCES)
+    if n_far > MAX_SEARCHED:
+        notes.append(f"mistakes were searched at the {MAX_SEARCHED} sources that fit worst only")
+    search.fit_alarms_again()
+    return search.fits, notes
 
-    def fit(source: int) -> SourceFit:
-        references = [part for s, part in enumerate(parts) if s != source and s not in alarms]
-        return fit_source(observations[source], learn_reference(references, features))
 
-    for source in order[:n_fits]:
-        fits[source] = fit(source)
-        if fits[source].is_alarm and len(parts) - len(alarms) > 2:
-            alarms.add(source)
-    if len(alarms) > 1:  # each against the sources without an alarm
-        for source in sorted(alarms):
-            fits[source] = fit(source)
-    return fits, notes
+class _Search:
+    """Fits of the sources of one study, and the mixtures that they share."""
+
+    def __init__(
+        self, parts: Sequence[Sketch], features: Features, observations: Sequence[Observation]
+    ) -> None:
+        self.parts, self.features, self.observations = parts, features, observations
+        self.fits: dict[int, SourceFit] = {}
+        self.alarms: set[int] = set()
+        self._references: dict[frozenset[int], Reference] = {}
+        self._groups: dict[int, frozenset[int]] = {}
+
+    def reference_without(self, left_out: Iterable[int]) -> Reference:
+        """Return the mixture of all sources but these."""
+        key = frozenset(left_out)
+        if key not in self._references:
+            others = [part for s, part in enumerate(self.parts) if s not in key]
+            self._references[key] = learn_reference(others, self.features)
+        return self._references[key]
+
+    def screen(self, order: Sequence[int]) -> list[int]:
+        """Fit sources by mixtures that groups share, and return them, the worst fit first.
+
+        Neighbours in the order are in different groups: sources that differ in the same way stay in
+        the mixtures of each other.
+        """
+        for start in range(N_GROUPS):
+            group = frozenset(order[start::N_GROUPS])
+            reference = self.reference_without(group)
+            for source in group:
+                self._groups[source] = group
+                fit, chi2, weights = fit_shares(self.observations[source], reference)
+                self.fits[source] = SourceFit(reference, chi2, fit.n_numbers, weights)
+        return sorted(order, key=lambda source: -self.fits[source].misfit)
+
+    def fit(self, source: int, *, has_own: bool) -> None:
+        """Fit a source, unless the mixture of its group fits."""
+        if source in self.fits and self.fits[source].is_close:
+            return
+        group = {source} if has_own else self._groups[source]
+        left_out = self.alarms | group
+        if len(self.parts) - len(left_out) < 1:
+            left_out = {source}
+        self.fits[source] = fit_source(self.observations[source], self.reference_without(left_out))
+        if self.fits[source].is_alarm and len(self.parts) - len(self.alarms) > 2:
+            self.alarms.add(source)
+
+    def fit_alarms_again(self) -> None:
+        """Fit the sources with an alarm by the mixture of those without one."""
+        if len(self.alarms) > 1:
+            for source in sorted(self.alarms):
+                reference = self.reference_without(self.alarms)
+                self.fits[source] = fit_source(self.observations[source], reference)
 
 
 def compared_features(design: Design) -> npt.NDArray[np.intp]:
@@ -129,8 +199,19 @@ def _without_tail(problem: Problem, design: Design) -> Problem:
 
 
 def total_of(sketches: Sequence[Sketch]) -> Sketch:
-    """Return the sum of sketches, whatever their weights."""
-    return merge(sketches, same_records=True, allow_weights=True)
+    """Return the sum of sketches that `add_sketches` accepts, without its checks and receipt."""
+    first = sketches[0]
+    counts = [part.exact_count for part in sketches if part.exact_count is not None]
+    return replace(
+        first,
+        values=reduce(saturating_add, [part.values for part in sketches]),
+        ids=tuple(name for part in sketches for name in part.ids),
+        sources=tuple(name for part in sketches for name in part.sources),
+        exact_count=None if first.exact_count is None else sum(counts),
+        weights=tuple(weight for part in sketches for weight in part.weights),
+        shared=tuple(total for part in sketches for total in part.shared),
+        verdict=None,
+    )
 
 
 def learn_reference(
@@ -151,12 +232,33 @@ def learn_reference(
 def fit_source(observation: Observation, reference: Reference) -> SourceFit:
     """Fit one source by a mixture of the others, and search for changes if the misfit is large."""
     fit, chi2, weights = fit_shares(observation, reference)
-    n = fit.n_numbers
-    if chi2 < n + 60 + 4 * math.sqrt(2 * n):
-        return SourceFit(reference, chi2, n, weights)
+    close = SourceFit(reference, chi2, fit.n_numbers, weights)
+    if close.is_close:
+        return close
     explanation = explain(observation, reference)
-    return SourceFit(
-        reference, chi2, n, explanation.weights, explanation, _is_alarm(explanation, reference)
+    return replace(
+        close,
+        weights=explanation.weights,
+        explanation=explanation,
+        has_mistake=_is_alarm(explanation, reference),
+        is_constant=_is_constant(observation, reference),
+    )
+
+
+def _is_constant(observation: Observation, reference: Reference) -> bool:
+    """Return whether the records of a source are nearly the same, and those of others are not."""
+    # The modulus of a constant source is that of one record at every frequency. The number of
+    # records is noisy, so moduli are compared with each other.
+    moduli = np.abs(observation.mean) ** 2
+    noise = observation.noise_variance / observation.n_records**2
+    mean = float(moduli.mean()) - 2 * noise
+    by_noise = 4 * noise * abs(mean) + 4 * noise**2
+    variance = float(moduli.var()) - by_noise + 4 * math.sqrt(2 / len(moduli)) * by_noise
+    usual = np.abs(as_complex(reference.shares @ reference.vectors({})[0])) ** 2
+    return (
+        mean > observation.squared_modulus / 2
+        and variance < (MAX_CONSTANT_SPREAD * mean) ** 2
+        and float(usual.std()) > 3 * MAX_CONSTANT_SPREAD
     )
 
 
@@ -165,6 +267,8 @@ def _is_alarm(explanation: Explanation, reference: Reference) -> bool:
     if not explanation.changes or explanation.explained < MIN_EXPLAINED:
         return False
     major = major_changes(explanation)
+    if not all(change.is_linear for change in explanation.changes.values()):
+        return _has_clusters(explanation.weights, reference, min_gap=_MIN_GAP_UNITS)
     if all(explanation.mistakes[coordinate] is not None for coordinate in major):
         factors = [explanation.changes[coordinate].factor for coordinate in major]
         if not all(factor > MIN_FACTOR or factor < 1 / MIN_FACTOR for factor in factors):
@@ -222,10 +326,12 @@ def by_distance(observations: Sequence[Observation]) -> list[int]:
     noise = (
         2 * np.array([source.noise_variance for source in observations]) / counts**2 + 1 / counts
     )
-    distances = np.mean(np.abs(means[:, None] - means[None]) ** 2, axis=2)
+    squares = np.mean(np.abs(means) ** 2, axis=1)
+    products = (means @ means.conj().T).real / means.shape[1]
+    distances = squares[:, None] + squares[None] - 2 * products
     distances = distances - noise[:, None] - noise[None]
-    medians = [float(np.median(np.delete(row, s))) for s, row in enumerate(distances)]
-    return [int(s) for s in np.argsort(-np.array(medians))]
+    np.fill_diagonal(distances, np.nan)
+    return [int(s) for s in np.argsort(-np.nanmedian(distances, axis=1))]
 
 
 def cluster_shares(

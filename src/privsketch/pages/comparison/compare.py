@@ -1,14 +1,15 @@
 """`compare`: find sources of one study that differ from the others.
 
 Every source is compared with a mixture learned from the others. Honest sources differ in their
-shares of clusters. If a source differs beyond that, and a shift or a factor of units in few columns
-explains it, that is an alarm. Other differences are reported without one (docs/comparing.md).
+shares of clusters. If a source differs beyond that, and a mistake in few columns explains it, that
+is an alarm; so are sources that are too alike. Other differences are reported without one
+(docs/comparing.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.special import chdtrc, ndtri
 from privsketch._base.errors import MergeError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
+from privsketch.design.recipe import Design
 from privsketch.features.contribution import Contribution
 from privsketch.pages.comparison.against import (
     SourceFit,
@@ -29,15 +31,17 @@ from privsketch.pages.comparison.against import (
     public_rng,
     total_of,
 )
+from privsketch.pages.comparison.alike import alike_by_features, too_alike
+from privsketch.pages.comparison.explain import Explanation
 from privsketch.pages.comparison.observation import Observation, observe
-from privsketch.pages.comparison.reference import Features, Reference, column_names
+from privsketch.pages.comparison.reference import Features, Line, Reference, column_names
 from privsketch.pages.comparison.result import (
     ClusterShares,
     ColumnChange,
     Comparison,
     SourceComparison,
 )
-from privsketch.sketching.merge import merge, weight_lines
+from privsketch.sketching.merge import add_sketches, weight_lines
 from privsketch.sketching.sketch import Sketch
 
 MAX_FALSE_ALARM = 1e-4  # probability that any of several equal sources counts as different
@@ -51,8 +55,9 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     """Compare sketches of one study with each other. Charges nothing.
 
     The result says which source differs from the others beyond noise and sampling, by how much and
-    in which columns. If a shift or the factor of a unit (pounds for kilograms) explains the
-    difference, that is an alarm. Other shares of the same clusters are not. Clusters that only one
+    in which columns. If the factor of a unit (pounds for kilograms), a shift, a cut or an exchange
+    of columns explains the difference, that is an alarm. So are constant sources, and pairs that
+    share noise or records. Other shares of the same clusters are none. Clusters that only one
     source has are listed. Sketches that no records can lead to are refused, as by `merge`.
 
     Parameters
@@ -78,12 +83,17 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     c: weight: 2.205 times what the others have (pounds instead of kilograms)
     """
     parts = _checked(sketches, allow_weights)
+    comparison = compare_parts(parts)
+    weighted = [line for part in parts for line in weight_lines(part)]
+    return replace(comparison, notes=(*weighted, *comparison.notes))
+
+
+def compare_parts(parts: list[Sketch]) -> Comparison:
+    """Compare sketches that `add_sketches` accepts together."""
     mapping = parts[0].design.mapping
     # Harmonics of a dithered map of another package are not part of the reference's model.
     has_model = mapping.has_table and (mapping.origin is None or not mapping.dithered)
-    comparison = _compare_features(parts) if has_model else _compare_moments(parts)
-    weighted = [line for part in parts for line in weight_lines(part)]
-    return replace(comparison, notes=(*weighted, *comparison.notes))
+    return _compare_features(parts) if has_model else _compare_moments(parts)
 
 
 def _compare_features(parts: list[Sketch]) -> Comparison:
@@ -96,6 +106,8 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
     with one_thread():
         fits, notes = fit_sources(parts, features, observations)
         alarms = {source: fit for source, fit in fits.items() if fit.is_alarm}
+        any_reference = next((fit.reference for fit in fits.values()), None)
+        alike = alike_by_features(parts, observations, any_reference, rng)
         sources = []
         for source, part in enumerate(parts):
             # A source with an alarm among the others would make all of them differ from it.
@@ -104,13 +116,12 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
                 for s, other in enumerate(parts)
                 if s != source and (s not in alarms or len(parts) == 2)
             ]
-            total = observe(total_of(other_parts), rows)
+            total = observe(total_of(other_parts or parts), rows)
             fit = fits.get(source)
             reference = None if fit is None else fit.reference
             p_value, size = _difference(observations[source], total, reference, rng)
-            sources.append(
-                _source_comparison(part, fit, size, p_value < MAX_FALSE_ALARM / len(parts))
-            )
+            found = _source_comparison(part, fit, size, p_value < MAX_FALSE_ALARM / len(parts))
+            sources.append(_with_pairs(found, source, alike, parts))
         clusters: ClusterShares | None = None
         if fits:
             honest = [part for source, part in enumerate(parts) if source not in alarms]
@@ -118,10 +129,25 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
             changes = {
                 source: fit.explanation.changes
                 for source, fit in alarms.items()
-                if fit.explanation is not None
+                if fit.has_mistake and fit.explanation is not None
             }
             clusters = cluster_shares(reference, observations, changes)
     return Comparison(design, tuple(sources), clusters, tuple(notes))
+
+
+def _with_pairs(
+    found: SourceComparison, source: int, alike: list[tuple[int, int]], parts: Sequence[Sketch]
+) -> SourceComparison:
+    """Return the verdict on a source with an alarm if it is too alike to others."""
+    others = [b if a == source else a for a, b in alike if source in (a, b)]
+    if not others:
+        return found
+    names = [", ".join(parts[other].sources) for other in others[:MAX_NAMED_COLUMNS]]
+    more = f" and {len(others) - len(names)} more" if len(others) > len(names) else ""
+    words = (
+        f"more alike to {', '.join(names)}{more} than chance allows: they share records or noise"
+    )
+    return replace(found, alarms=(*found.alarms, words))
 
 
 def _checked(sketches: Iterable[Sketch], allow_weights: bool) -> list[Sketch]:
@@ -129,7 +155,7 @@ def _checked(sketches: Iterable[Sketch], allow_weights: bool) -> list[Sketch]:
     if len(parts) < 2 or not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("compare: expected two sketches or more, in a list")
     # Refuses sketches of other studies, and those that no records can lead to.
-    merge(parts, same_records=True, allow_weights=allow_weights)
+    add_sketches(parts, same_records=True, allow_weights=allow_weights)
     return parts
 
 
@@ -145,13 +171,8 @@ def _source_comparison(
         explained = max(explanation.explained, 0.0) if explanation.changes else 0.0
         mistakes, major = explanation.mistakes, major_changes(explanation)
         changes = tuple(
-            ColumnChange(
-                lines[coordinate].name,
-                change.factor,
-                change.shift,
-                getattr(mistakes[coordinate], "words", ""),
-            )
-            for coordinate, change in sorted(explanation.changes.items())
+            _column_change(explanation, lines, coordinate)
+            for coordinate in sorted(explanation.changes)
             if coordinate in major or mistakes[coordinate] is not None
         )
         gains = {lines[coordinate].name: gain for coordinate, gain in explanation.singles.items()}
@@ -167,7 +188,33 @@ def _source_comparison(
         explained=explained,
         columns=columns,
         changes=changes,
-        is_alarm=fit is not None and fit.is_alarm,
+        alarms=() if fit is None else _alarm_words(fit, changes),
+    )
+
+
+def _alarm_words(fit: SourceFit, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
+    """Return what looks wrong about a source on its own."""
+    if fit.has_mistake:
+        return tuple(change.describe() for change in changes)
+    return ("all of its records are nearly the same",) if fit.is_constant else ()
+
+
+def _column_change(
+    explanation: Explanation, lines: Mapping[int, Line], coordinate: int
+) -> ColumnChange:
+    """Return a change with the name of its column, and as a limit where it is one."""
+    limit = explanation.limits.get(coordinate)
+    change = explanation.changes[coordinate] if limit is None else limit
+    mistake = explanation.mistakes[coordinate] if limit is None else None
+    return ColumnChange(
+        column=lines[coordinate].name,
+        factor=change.factor,
+        shift=change.shift,
+        unit="" if mistake is None else mistake.words,
+        is_limit=limit is not None,
+        low=change.low if math.isfinite(change.low) else None,
+        high=change.high if math.isfinite(change.high) else None,
+        other_column="" if change.origin is None else lines[change.origin].name,
     )
 
 
@@ -251,9 +298,12 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     There is no search for units: other shapes of records change second moments as units do.
     """
     design = parts[0].design
-    sources = []
+    sources: list[SourceComparison] = []
     level = -float(ndtri(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
-    for part in parts:
+    numbers = np.array([_mean_moments(part)[0] for part in parts])
+    noise = np.array([_moment_noise(part) for part in parts])
+    alike = too_alike(parts, numbers, noise, np.zeros(len(parts)), 0.0)
+    for source, part in enumerate(parts):
         total = total_of([other for other in parts if other is not part])
         means, variances = zip(_mean_moments(part), _mean_moments(total), strict=True)
         difference = means[0] - means[1]
@@ -261,15 +311,14 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
         excess = max(float(np.sum(difference**2 - deviation**2)), 0.0)
         size = float(np.sqrt(excess / max(float(np.sum(means[1] ** 2)), 1e-300)))
         differs = bool((np.abs(difference) > level * deviation).any())
-        sources.append(
-            SourceComparison(
-                source=", ".join(part.sources),
-                n_records=part.n_records,
-                differs=differs,
-                difference=min(size, 2.0),
-                columns=_moment_columns(part, difference, level * deviation) if differs else (),
-            )
+        found = SourceComparison(
+            source=", ".join(part.sources),
+            n_records=part.n_records,
+            differs=differs,
+            difference=min(size, 2.0),
+            columns=_moment_columns(part, difference, level * deviation) if differs else (),
         )
+        sources.append(_with_pairs(found, source, alike, parts))
     notes = ("only sketches of Fourier and one-bit features are searched for shifts and units",)
     return Comparison(design, tuple(sources), None, notes)
 
@@ -278,17 +327,33 @@ def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
     """Return sums per record (n_values,) relative to the largest, and bounds of their variances."""
     design = sketch.design
     contribution: Contribution = design.contribution
-    unit = float(contribution.largest * design.sum_noise.factor)
-    rate = 1.0 if design.masks is None else design.masks.total_rate(design.n_features)
+    rate = _masks_rate(design)
     count = max(sketch.assumed_records, 1.0)
-    means = sketch.sums / (unit * rate * count)
-    law = design.sum_noise.sums_law
-    noise = sketch.noises(law) * law.variance / (unit * rate * count) ** 2
+    means = sketch.sums / _moment_size(sketch)
+    noise = _moment_noise(sketch)
     # The variance of a number between 0 and 1 is at most its mean; between -1 and 1, at most 1.
     scatter = np.clip(means, 0.0, 1.0) if not contribution.signed else np.ones(len(means))
     spread = sketch.repetition * (scatter / rate + 1 / rate - 1) / count
     counted = sketch.count_variance / count**2 * means**2
     return np.asarray(means), np.asarray(noise + spread + counted)
+
+
+def _masks_rate(design: Design) -> float:
+    """Return the share of a record's numbers that masks keep."""
+    return 1.0 if design.masks is None else design.masks.total_rate(design.n_features)
+
+
+def _moment_size(sketch: Sketch) -> float:
+    """Return the largest sum that the records of a sketch can have."""
+    design = sketch.design
+    unit = float(design.contribution.largest * design.sum_noise.factor)
+    return unit * _masks_rate(design) * max(sketch.assumed_records, 1.0)
+
+
+def _moment_noise(sketch: Sketch) -> float:
+    """Return the variance of the noise of a mean moment."""
+    law = sketch.design.sum_noise.sums_law
+    return sketch.noises(law) * law.variance / _moment_size(sketch) ** 2
 
 
 def _moment_columns(part: Sketch, differences: Floats, limits: Floats) -> tuple[str, ...]:

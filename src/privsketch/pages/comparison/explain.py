@@ -1,4 +1,6 @@
-"""Search for a shift or a factor of units, in few columns, that makes a source like the others.
+"""Search for a mistake in few columns that makes a source like the others.
+
+It is a factor of units, a shift, values that are cut, or two columns that are exchanged.
 
 Honest sources differ in their shares of the same clusters, so every fit adjusts the shares. The
 search compares the misfit of this fit with the misfit if one column is `factor * value + shift`
@@ -8,11 +10,14 @@ as well, then another column, as long as that helps (docs/comparing.md).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
+from scipy.special import ndtr
 
 from privsketch._base.types import Floats
 from privsketch.facts.units import MEASURES, conversion
@@ -29,6 +34,13 @@ N_TOPS = 2  # best changes of each column among them
 MIN_PART = 0.08  # share of the excess misfit that a changed column must explain
 N_EXACT = 6  # units whose chi-square is computed in full
 TIE = 1.0  # difference of chi-square below which no explanation is better
+MARGIN = 12.0  # difference of chi-square up to which two explanations are about as good
+MARGIN_SHARE = 0.02  # the same, as a share of what is explained, since no reference is exact
+LIMIT_RATIO = 4.0  # a factor that could as well be larger by this ratio is only a limit
+N_HALVINGS = 8  # of the range of such a limit
+N_CUTS = 25  # values at which cuts are tried
+CUT_RANGE = 2.0  # largest distance of a cut from a component's mean, in its widths
+MIN_CUT_SHARE = 0.05  # share of a source's records that a cut must move
 MIN_GAIN = 40.0  # gain of chi-square for a column: far beyond the best of a few hundred trials
 
 
@@ -107,6 +119,8 @@ class Explanation:
         and alone.
     weights : (K,) float64
         Weights of the components, in records.
+    limits : dict
+        By coordinate, the least change that explains as much, where any larger one does so too.
     """
 
     baseline_chi2: float
@@ -117,6 +131,7 @@ class Explanation:
     gains: dict[int, float] = field(default_factory=dict)
     singles: dict[int, float] = field(default_factory=dict)
     weights: Floats = field(default_factory=lambda: np.zeros(0))
+    limits: dict[int, Change] = field(default_factory=dict)
 
     @property
     def excess(self) -> float:
@@ -169,13 +184,26 @@ def explain(observation: Observation, reference: Reference) -> Explanation:
             break
         changes, chi2 = tried, cost
     changes, mistakes = search.name_units(changes, baseline_chi2)
+    chi2 = search.cost(changes)
+    for other in (search.best_cut(), search.best_exchange()):
+        cost = search.cost(other)
+        # A mistake of stated units is likely, so that another explanation must be clearly better.
+        share = MARGIN_SHARE if search.are_stated(mistakes) else 0.0
+        if cost < chi2 - MARGIN - share * (baseline_chi2 - cost):
+            changes, chi2, mistakes = other, cost, dict.fromkeys(other)
     chi2, weights = fit.solve(reference.vectors(changes)[0])
+    limits = search.limits(changes, baseline_chi2)
     gains = {
         coordinate: search.cost(_without(changes, coordinate)) - chi2 for coordinate in changes
     }
     return Explanation(
-        baseline_chi2, chi2, fit.n_numbers, changes, mistakes, gains, singles, weights
+        baseline_chi2, chi2, fit.n_numbers, changes, mistakes, gains, singles, weights, limits
     )
+
+
+def _cut(value: float, is_low: bool) -> Change:
+    """Return the cut of all values below or above one."""
+    return Change(low=value) if is_low else Change(high=value)
 
 
 def _without(changes: dict[int, Change], coordinate: int) -> dict[int, Change]:
@@ -311,6 +339,96 @@ class _Search:
         )
         return Change(1.0, start * float(best.x))
 
+    def best_cut(self) -> dict[int, Change]:
+        """Return the cut of one column's values that explains the source best, if there is any."""
+        best: tuple[float, dict[int, Change]] = (math.inf, {})
+        for coordinate, line in self.reference.features.lines.items():
+            means, widths = self._components(coordinate)
+            first = float((means - CUT_RANGE * widths).min())
+            last = float((means + CUT_RANGE * widths).max())
+            reach = last - first  # a cut beyond all values puts them in one place
+            points = np.linspace(max(first - reach, line.low), min(last + reach, line.high), N_CUTS)
+            for is_low in (True, False):
+                trials = [_cut(line.value(point), is_low) for point in points]
+                costs = self.fit.costs(self.reference.vectors({}, coordinate, trials))
+                place = int(costs.argmin())
+                if costs[place] < best[0]:
+                    near = points[max(place - 1, 0)], points[min(place + 1, N_CUTS - 1)]
+                    best = float(costs[place]), self._refined_cut(coordinate, is_low, near)
+        return best[1]
+
+    def _refined_cut(
+        self, coordinate: int, is_low: bool, near: tuple[float, float]
+    ) -> dict[int, Change]:
+        """Return the best cut of a column between two coordinates, if it moves enough records."""
+        line = self.reference.features.lines[coordinate]
+
+        def cut_at(point: float) -> dict[int, Change]:
+            return {coordinate: _cut(line.value(point), is_low)}
+
+        best = minimize_scalar(
+            lambda point: self.cost(cut_at(float(point))),
+            bounds=near,
+            method="bounded",
+            options={"maxiter": 15},
+        )
+        changes = cut_at(float(best.x))
+        weights = self.fit.solve(self.reference.vectors(changes)[0])[1]
+        means, widths = self._components(coordinate)
+        side = 1.0 if is_low else -1.0
+        shares = ndtr(side * (float(best.x) - means) / np.maximum(widths, 1e-300))
+        moved = float(weights @ shares) / max(float(weights.sum()), 1e-300)
+        return changes if moved >= MIN_CUT_SHARE else {}
+
+    def _components(self, coordinate: int) -> tuple[Floats, Floats]:
+        """Return means and widths (K,) of the components along a coordinate."""
+        return self.reference.means[:, coordinate], self.reference.widths[:, coordinate]
+
+    def best_exchange(self) -> dict[int, Change]:
+        """Return the exchange of two columns that explains the source best, if there is any."""
+        pairs = [
+            {first: Change(origin=second), second: Change(origin=first)}
+            for first, second in combinations(self.reference.features.lines, 2)
+        ]
+        return min(pairs, key=self.cost, default={})
+
+    def limits(self, changes: dict[int, Change], baseline_chi2: float) -> dict[int, Change]:
+        """Return the least changes that explain as much, where any larger ones do so too.
+
+        Values that a change moves to the edge of the domain do not tell how far it would go.
+        """
+        chi2 = self.cost(changes)
+        allowed = chi2 + MARGIN + MARGIN_SHARE / 2 * max(baseline_chi2 - chi2, 0.0)
+        found = {}
+        for coordinate, change in changes.items():
+            if not change.is_linear:
+                continue
+
+            def scaled(power: float, change: Change = change) -> Change:
+                if change.factor == 1.0:
+                    return Change(1.0, change.shift * power)
+                return Change(change.factor**power, change.shift * power)
+
+            size = abs(math.log(change.factor)) if change.factor != 1.0 else 1.0
+            far = 1 + math.log(LIMIT_RATIO) / size if change.factor != 1.0 else LIMIT_RATIO
+            others = _without(changes, coordinate)
+            if self.cost({**others, coordinate: scaled(far)}) > allowed:
+                continue
+            low, high = 0.0, 1.0
+            for _ in range(N_HALVINGS):
+                middle = (low + high) / 2
+                explains = self.cost({**others, coordinate: scaled(middle)}) <= allowed
+                low, high = (low, middle) if explains else (middle, high)
+            found[coordinate] = scaled(high)
+        return found
+
+    def are_stated(self, mistakes: Mapping[int, UnitMistake | None]) -> bool:
+        """Return whether all mistakes are about units that the schema states."""
+        return all(
+            mistake is not None and mistake.is_for(self._unit(coordinate))
+            for coordinate, mistake in mistakes.items()
+        )
+
     def _unit(self, coordinate: int) -> str:
         column = self.reference.features.lines[coordinate].column
         return "" if column is None else column.unit
@@ -340,6 +458,7 @@ def _candidates(reference: Reference, coordinate: int) -> list[Change]:
     different: dict[tuple[int, ...], Change] = {}
     step = (line.high - line.low) / 400
     for change in changes:
-        moved = np.clip(line.moved(points, change.factor, change.shift), line.low, line.high)
+        values = change.factor * line.values(points) + change.shift
+        moved = np.clip(line.coordinates(values), line.low, line.high)
         different.setdefault(tuple(int(x) for x in np.rint(moved / step)), change)
     return list(different.values())

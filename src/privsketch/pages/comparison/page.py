@@ -58,7 +58,7 @@ def draw_differences(comparison: Comparison, axis: Any) -> None:
     axis.barh(rows, sizes, color=colors, height=0.6)
     for row, (item, size) in enumerate(zip(shown, sizes, strict=True)):
         if item.is_alarm:
-            text = f"alarm: {', '.join(change.column for change in item.changes)}"
+            text = f"alarm: {item.words()}"
         else:
             text = "" if item.differs else "like the others"
         axis.text(size + 1, row, _plain(text, 34), va="center", fontsize=8, color=INK)

@@ -12,6 +12,7 @@ like those of records. Logarithmic columns and categories keep their geometry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -48,19 +49,25 @@ class Line:
     high: float
     center: float
 
-    def moved(self, coordinates: Floats, factor: float, shift: float) -> Floats:
-        """Return the coordinates of changed values, before they are clipped to the bounds."""
-        if factor == 1.0 and shift == 0.0:
-            return coordinates
-        if self.column is None:
-            return factor * (coordinates + self.center) + shift - self.center
+    def values(self, coordinates: Floats) -> Floats:
+        """Return the values at coordinates relative to the domain's center."""
         number = self.column
+        if number is None:
+            return coordinates + self.center
         if number.scale == "linear":
             middle, half = number.low / 2 + number.high / 2, number.high / 2 - number.low / 2
-            values = middle + coordinates * (half / number.weight)
-            return np.asarray((factor * values + shift - middle) * (number.weight / half))
-        values = number.decode(coordinates)
-        return number.encode((factor * values + shift).ravel()).reshape(coordinates.shape)
+            return np.asarray(middle + coordinates * (half / number.weight))
+        return np.asarray(number.decode(coordinates))
+
+    def coordinates(self, values: Floats) -> Floats:
+        """Return the coordinates of values; those of a linear scale are not clipped to bounds."""
+        number = self.column
+        if number is None:
+            return values - self.center
+        if number.scale == "linear":
+            middle, half = number.low / 2 + number.high / 2, number.high / 2 - number.low / 2
+            return np.asarray((values - middle) * (number.weight / half))
+        return np.asarray(number.encode(values.ravel()).reshape(values.shape))
 
     def value(self, coordinate: float) -> float:
         """Return the value at a coordinate relative to the domain's center."""
@@ -91,10 +98,22 @@ def _lines(design: Design) -> list[Line]:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a column: a source has `factor * value + shift` where others have `value`."""
+    """A change of a column: a source has `factor * value + shift` where others have `value`.
+
+    The result is cut at `low` and `high`. `origin` is the coordinate that has the value, if it is
+    another one.
+    """
 
     factor: float = 1.0
     shift: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+    origin: int | None = None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a factor and a shift alone."""
+        return self.origin is None and self.low == -math.inf and self.high == math.inf
 
 
 UNCHANGED = Change()
@@ -131,15 +150,26 @@ class Features:
             self._waves[key] = np.exp(1j * phases)
         return self._waves[key]
 
+    def moved(self, coordinate: int, means: Floats, widths: Floats, change: Change) -> Floats:
+        """Return the changed coordinates (K, nodes) of components, before they are clipped."""
+        origin = coordinate if change.origin is None else change.origin
+        points = means[:, origin, None] + widths[:, origin, None] * _nodes()[0]
+        if change == UNCHANGED:
+            return points
+        values = change.factor * self.lines[origin].values(points) + change.shift
+        return self.lines[coordinate].coordinates(np.clip(values, change.low, change.high))
+
     def line_factor(
         self, coordinate: int, order: int, means: Floats, widths: Floats, changes: Sequence[Change]
     ) -> Complex:
-        """Return the factors (n_changes, K, m) of a coordinate under each of the changes."""
+        """Return the factors (n_changes, K, m) of a coordinate under each of the changes.
+
+        `means` and `widths` (K, dim) are those of the components.
+        """
         line = self.lines[coordinate]
-        nodes, weights = _nodes()
-        points = means[:, None] + widths[:, None] * nodes  # (K, nodes)
+        weights = _nodes()[1]
         step = (line.high - line.low) / (N_GRID_POINTS - 1)
-        moved = np.array([line.moved(points, change.factor, change.shift) for change in changes])
+        moved = np.array([self.moved(coordinate, means, widths, change) for change in changes])
         position = (np.clip(moved, line.low, line.high) - line.low) / step
         left = np.minimum(position.astype(np.intp), N_GRID_POINTS - 2)
         part = position - left
@@ -226,8 +256,7 @@ class Reference:
         return products
 
     def _line(self, coordinate: int, order: int, changes: Sequence[Change]) -> Complex:
-        means, widths = self.means[:, coordinate], self.widths[:, coordinate]
-        return self.features.line_factor(coordinate, order, means, widths, changes)
+        return self.features.line_factor(coordinate, order, self.means, self.widths, changes)
 
     def vectors(
         self,

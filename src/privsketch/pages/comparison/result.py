@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,16 +25,39 @@ MAX_EXPLAINED_MISFIT = 2.0  # misfit up to which other shares of clusters explai
 class ColumnChange:
     """A change of a column: one source has `factor * value + shift` where others have `value`.
 
-    `unit` names the mistake of units that would have this effect; it is empty for a shift.
+    Attributes
+    ----------
+    column : str
+    factor, shift : float
+    unit : str
+        Mistake of units that has this effect; empty for a shift, and for a limit.
+    is_limit : bool
+        Whether the values end at the edge of the domain, so that a larger change has this effect,
+        too: the true one is unknown.
+    low, high : float or None
+        Values at which the source's values are cut.
+    other_column : str
+        Column whose values the source has here; empty if it has those of the column.
     """
 
     column: str
     factor: float
     shift: float
     unit: str
+    is_limit: bool = False
+    low: float | None = None
+    high: float | None = None
+    other_column: str = ""
 
     def describe(self) -> str:
         """Return the change in words."""
+        if self.other_column:
+            return f"{self.column}: has the values of {self.other_column}"
+        for name, cut in (("below", self.low), ("above", self.high)):
+            if cut is not None:
+                return f"{self.column}: no values {name} {cut:.4g}, which the others have"
+        if self.is_limit:
+            return f"{self._limit_words()}: the values end at the edge of the domain"
         parts = []
         if self.factor != 1.0:
             parts.append(f"{self.factor:.4g} times")
@@ -41,6 +65,17 @@ class ColumnChange:
             parts.append(f"{'plus' if self.shift > 0 else 'minus'} {abs(self.shift):.4g}")
         unit = f" ({self.unit})" if self.unit else ""
         return f"{self.column}: {' and '.join(parts)} what the others have{unit}"
+
+    def _limit_words(self) -> str:
+        """Return the least change in words, with two digits that do not say too much."""
+        if self.factor > 1.0:
+            words = f"at least {_rounded(self.factor, math.floor):.4g} times"
+        elif self.factor < 1.0:
+            words = f"at most {_rounded(self.factor, math.ceil):.4g} times"
+        else:
+            sign = "plus" if self.shift > 0 else "minus"
+            words = f"{sign} at least {_rounded(abs(self.shift), math.floor):.4g}"
+        return f"{self.column}: {words} what the others have"
 
 
 @dataclass(frozen=True)
@@ -66,8 +101,9 @@ class SourceComparison:
         Columns in which the difference is largest.
     changes : tuple of ColumnChange
         The shift, or the factors, that explain the difference best.
-    is_alarm : bool
-        Whether a shift, or factors of units, explain the difference.
+    alarms : tuple of str
+        What looks wrong: changes of few columns that explain the difference, records that are all
+        the same, or other sources with the same records or noise.
     """
 
     source: str
@@ -78,7 +114,12 @@ class SourceComparison:
     explained: float = 0.0
     columns: tuple[str, ...] = ()
     changes: tuple[ColumnChange, ...] = ()
-    is_alarm: bool = False
+    alarms: tuple[str, ...] = ()
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the source looks wrong."""
+        return bool(self.alarms)
 
     @property
     def has_own_shares(self) -> bool:
@@ -88,7 +129,7 @@ class SourceComparison:
     def words(self) -> str:
         """Return the verdict on one line."""
         if self.is_alarm:
-            return "; ".join(change.describe() for change in self.changes)
+            return "; ".join(self.alarms)
         if not self.differs:
             return "like the others"
         along = f", mostly in {', '.join(self.columns)}" if self.columns else ""
@@ -101,10 +142,10 @@ class SourceComparison:
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain JSON values."""
         facts = dict(vars(self))
-        is_alarm = facts.pop("is_alarm")
+        facts["alarms"] = list(self.alarms)
         facts["columns"] = list(self.columns)
         facts["changes"] = [dict(vars(change)) for change in self.changes]
-        return {**facts, "alarm": is_alarm, "words": self.words()}
+        return {**facts, "alarm": self.is_alarm, "words": self.words()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,12 +191,12 @@ class Comparison:
 
     @property
     def alarms(self) -> tuple[SourceComparison, ...]:
-        """Sources whose difference a shift or a unit's factor explains."""
+        """Sources that look wrong."""
         return tuple(source for source in self.sources if source.is_alarm)
 
     def alarm_lines(self) -> list[str]:
         """Return a line for each alarm."""
-        who = "one of the two, " if len(self.sources) == 2 else ""
+        who = "one of the two, " if len(self.sources) == 2 and len(self.alarms) == 1 else ""
         return [f"{who}{alarm.source}: {alarm.words()}" for alarm in self.alarms]
 
     def cluster_lines(self) -> list[str]:
@@ -173,9 +214,8 @@ class Comparison:
         return lines
 
     def merge_lines(self) -> list[str]:
-        """Return lines to read before merging: alarms, clusters of one source, differences."""
-        lines = [f"ALARM       {line}" for line in self.alarm_lines()]
-        lines += [f"clusters    {line}" for line in self.cluster_lines()]
+        """Return lines beside a total's verdict: clusters of one source, differences."""
+        lines = [f"clusters    {line}" for line in self.cluster_lines()]
         differing = [item for item in self.sources if item.differs and not item.is_alarm]
         unlike = [item.source for item in differing if not item.has_own_shares]
         if unlike:
@@ -185,7 +225,9 @@ class Comparison:
         shares = [item.source for item in differing if item.has_own_shares]
         if shares:
             lines.append(f"sources     other shares of the same clusters: {_names(shares)}")
-        return lines or ["sources     no differences beyond noise and sampling"]
+        if not lines and not self.alarms:
+            lines = ["sources     no differences beyond noise and sampling"]
+        return lines
 
     def describe(self) -> str:
         """Return the comparison in plain words, on several lines."""
@@ -262,6 +304,12 @@ class Comparison:
         from privsketch.pages.comparison.page import picture_of
 
         return picture_of(self)
+
+
+def _rounded(size: float, whole: Callable[[float], int]) -> float:
+    """Return a positive number with two digits, rounded by `whole`."""
+    unit = 10.0 ** (math.floor(math.log10(size)) - 1)
+    return whole(size / unit) * unit
 
 
 def shortened(name: str, width: int) -> str:

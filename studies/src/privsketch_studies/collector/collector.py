@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Select, func, select
 
-from privsketch.sketching.merge import merge
+from privsketch.pages.comparison.merge import merge_compared
+from privsketch.sketching.merge import add_sketches
 from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.kinds import SKETCH
@@ -91,31 +92,34 @@ class Totals:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._totals: OrderedDict[tuple[str, tuple[str, ...]], Total] = OrderedDict()
+        self._totals: OrderedDict[tuple[str, tuple[str, ...], bool], Total] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, member: Member, name: str) -> Total:
-        """Return the total of a study to one of its members; refuse while there is none."""
-        member.require_role(name)
-        return self.compute(name)
+        """Return the total of a study to one of its members; refuse while there is none.
 
-    def compute(self, name: str) -> Total:
+        Its header has the verdict of a comparison of the parts, which may take seconds.
+        """
+        member.require_role(name)
+        return self.compute(name, compare=True)
+
+    def compute(self, name: str, *, compare: bool = False) -> Total:
         """Return the total of a study; refuse while there is none."""
         with self._store.reading() as connection:
             study = study_in(connection, name)
             parts = _parts_of(connection, study)
             files = files_in(connection, name) if study.is_sealed else []
         with self._lock:
-            total = self._totals.get((name, parts))
+            total = self._totals.get((name, parts, compare))
             if total is not None:
-                self._totals.move_to_end((name, parts))
+                self._totals.move_to_end((name, parts, compare))
                 return total
         if study.is_sealed:
             total = self._join(study, files, parts)
         else:
-            total = self._merge(study, parts)
+            total = self._merge(study, parts, compare)
         with self._lock:
-            self._totals[name, parts] = total
+            self._totals[name, parts, compare] = total
             while len(self._totals) > _MAX_TOTALS:
                 self._totals.popitem(last=False)
         return total
@@ -132,7 +136,7 @@ class Totals:
             contents = connection.execution_options(yield_per=100).execute(query).scalars()
             return [Sketch.from_bytes(content, design=study.design) for content in contents]
 
-    def _merge(self, study: Study, parts: tuple[str, ...]) -> Total:
+    def _merge(self, study: Study, parts: tuple[str, ...], compare: bool) -> Total:
         if not parts:
             raise CollectorError("no sketch has been uploaded yet", "unknown")
         query = select(uploads.c.digest, uploads.c.content).where(
@@ -146,7 +150,9 @@ class Totals:
                 for digest, content in rows
                 if digest in counted
             }
-        return Total(merge([sketches[digest] for digest in parts]), parts)
+        in_order = [sketches[digest] for digest in parts]
+        total = merge_compared(in_order)[0] if compare else add_sketches(in_order)
+        return Total(total, parts)
 
     def _join(self, study: Study, files: list[mailbox.File], parts: tuple[str, ...]) -> Total:
         sealed = mailbox.sealed_study(files)

@@ -128,7 +128,8 @@ async def learn(request: Request, study: StudyName, visit: CurrentVisit) -> Resp
     head = await run_in_threadpool(views.head_of, visit.collector, visit.member, study)
     if head.total is None:
         raise CollectorError("there is no total yet", "unknown")
-    jobs, total = jobs_of(request), head.total
+    jobs = jobs_of(request)
+    total = await run_in_threadpool(visit.collector.totals.of, visit.member, study)
     data = await run_in_threadpool(total.sketch.to_bytes)
     for number in numbers:
         jobs.submit(JobRequest(study, total.parts, task, number), head.study.title, [data])
