@@ -51,6 +51,8 @@ from privsketch.facts.budget import checked_source
 if TYPE_CHECKING:
     from privsketch import Budget, ClusterModel, Design, Sketch
     from privsketch.clustering.choose import Choice
+    from privsketch.clustering.forecast import RunForecast
+    from privsketch.clustering.pipeline.plan import PipelinePlan
     from privsketch.facts.domain import Domain
     from privsketch.facts.schema import Schema
     from privsketch.tables.table import Table
@@ -196,6 +198,7 @@ def cluster(
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
             names=files.record_names,
             max_clusters=_largest(facts["n_clusters"], max_clusters),
+            loss=loss,
             **facts,
         )
         choice = _choice(method, loss, study)
@@ -295,6 +298,7 @@ class _Study:
     n_records: float | None
     random_state: int | None
     names: tuple[str, ...] | None
+    loss: str
 
     @property
     def box(self) -> Domain:
@@ -310,6 +314,22 @@ class _Study:
 
         schema = self.domain
         return schema.charged(self.budget) if isinstance(schema, Schema) else self.budget
+
+    def expected(self, method: str) -> RunForecast | None:
+        """Return the forecast of a run, if the method has one."""
+        from privsketch.clustering.choose import forecast_run
+
+        k, n_records = int(self.n_clusters), self.n_records
+        return forecast_run(method, k, self.box, self.charged, n_records, self.loss)
+
+    def plan(self, method: str) -> PipelinePlan | None:
+        """Return the plan of a pipeline if the number of records is stated."""
+        from privsketch.clustering.pipeline.plan import plan_pipeline
+
+        if method != "pipeline" or self.n_records is None:
+            return None
+        dim = len(self.box.half_widths)
+        return plan_pipeline(int(self.n_clusters), dim, self.charged, self.n_records)
 
     def design(self) -> Design:
         """Return the design for a sketch of the records."""
@@ -428,25 +448,24 @@ def _forecast(
     Cautions that were `said` are not said again.
     """
     import privsketch as ps
-    from privsketch.clustering.pipeline.plan import plan_pipeline
     from privsketch.design.cautions import describe_design
 
-    described, budget = study.domain.describe().splitlines(), study.charged
+    described, plan = study.domain.describe().splitlines(), study.plan(choice.method)
     lines = [
         _method_line(choice),
         f"record      {study.domain.dim} columns",
         *(f"{'domain' if not n else '':<11} {line}" for n, line in enumerate(described)),
-        f"cost        at most {budget.describe()}",
+        f"cost        at most {study.charged.describe()}",
     ]
     if choice.method == "sketch":
         design = study.design()
         told = ps.estimate_cost(design, n_threads=n_threads).describe()
         lines += ["", describe_design(design, shown=said), "", told, ""]
-    elif choice.method == "pipeline" and study.n_records is not None:
-        dim = len(study.box.half_widths)
-        plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records)
+    elif plan is not None:
         lines.append(f"plan        {plan.describe()}")
-        lines += [f"careful     {concern}" for concern in plan.concerns()]
+    expected = study.expected(choice.method)
+    if expected is not None:
+        lines.append(f"forecast    {expected.describe()}")
     return "\n".join([*lines, files.looked_at, "nothing was spent"])
 
 
@@ -454,8 +473,8 @@ def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dic
     """Return the forecast for machines."""
     import privsketch as ps
     from privsketch.cli.shell.facts import cost_facts, design_facts
-    from privsketch.clustering.pipeline.plan import plan_pipeline
 
+    plan = study.plan(choice.method)
     facts = {
         "method": choice.method,
         "reason": choice.reason or None,
@@ -468,12 +487,11 @@ def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dic
         estimate = asdict(ps.estimate_cost(design, n_threads=n_threads))
         facts |= {name: planned[name] for name in ("design", "forecast", "noise_std")}
         facts |= {"estimate": estimate}
-    elif choice.method == "pipeline" and study.n_records is not None:
-        dim = len(study.box.half_widths)
-        plan = plan_pipeline(int(study.n_clusters), dim, study.charged, study.n_records)
+    elif plan is not None:
         shares = {name: float(share) for name, share in plan.weights}
         facts["plan"] = {**asdict(plan), "weights": shares}
-    return facts
+    expected = study.expected(choice.method)
+    return facts if expected is None else {**facts, **asdict(expected)}
 
 
 def _method_line(choice: Choice) -> str:

@@ -9,16 +9,19 @@ decoder of cell sketches learns clusters.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Bits, Floats, Indices, Integers, WholeFloats
+from privsketch.clustering.forecast import PublicFacts, counted_cells, forecast_ratio
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.design.cells import cell_noise_std, plan_cells
+from privsketch.facts.domain import enclosing_box
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
@@ -82,7 +85,18 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         method="cells",
         mechanism=f"k-means of counts of {release}",
         concerns=_edge_concerns(run, boxes, solution),
+        forecast=partial(cells_forecast, cells=grid.shape),
+        n_seen=min(float(counts.sum()), float(solution.records.sum())),
     )
+
+
+def cells_forecast(facts: PublicFacts, cells: tuple[int, ...] | None = None) -> float:
+    """Return the cost ratio to expect of a grid, by default the one that is planned."""
+    noise = cell_noise_std(replace(facts.budget, delta=0.0), "laplace")
+    if cells is None:
+        half_widths = enclosing_box(facts.domain).half_widths
+        cells = plan_cells(half_widths, facts.n_clusters, max(facts.n_records, 1.0), noise)
+    return forecast_ratio(facts, counted_cells(facts, cells, noise**2))
 
 
 def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from privsketch._base.types import Bits, Floats
-from privsketch.design.forecast import HOPELESS_NOISE
+from privsketch.design.forecast import expected_middle, verdict_of
 from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
 from privsketch.facts.columns import Date, Number
@@ -86,17 +87,36 @@ def label_words(sketch: Sketch) -> str:
     )
 
 
-def drowned(
-    sketch: Sketch, size: int, n_records: float, part: str, result: str
-) -> tuple[float, list[str]]:
-    """Return noise over the records of an average part, and a concern if it is large."""
-    noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
-    if noise <= HOPELESS_NOISE:
-        return noise, []
-    return noise, [
-        f"the noise per number is {noise:.0%} of a {part} of average size: the {result} may "
-        "describe the noise"
+def noise_decided(ratio: float, n_records: float, size: int, part: str) -> list[str]:
+    """Return a concern if noise alone makes the expected cost ratio hopeless.
+
+    One rule for all methods: `ratio` is the forecast of the method for its own noise and the number
+    of records that it released. Fewer records than parts tell nothing, whatever the noise.
+    """
+    if n_records >= size and verdict_of(ratio) != "hopeless":
+        return []
+    about = f"about {max(n_records, 0.0):.0f} records"
+    reason = f"{about} are fewer than the {size} {part}s asked for"
+    if n_records >= size:
+        reason = (
+            f"for {about} and this budget, their cost is expected to be {ratio:.1f} times that "
+            "without privacy"
+        )
+    return [
+        f"noise decided where the {part}s lie: {reason}. More records, a larger epsilon or fewer "
+        f"{part}s help"
     ]
+
+
+def expected_ratio(sketch: Sketch, size: int, n_records: float) -> float:
+    """Return the cost ratio expected of `size` parts for the noise and records of a sketch.
+
+    A released number of records stands for the fitted `n_records`, which may be that of the noise.
+    """
+    n = n_records if sketch.n_records is None else sketch.n_records
+    design = replace(sketch.design, n_components=size, n_records=max(n, 1.0))
+    noise_ratio = sketch.noise_variance / design.noise_std**2
+    return expected_middle(design, design.n_records, noise_ratio=noise_ratio)
 
 
 def resolution(design: Design) -> float:
@@ -160,16 +180,22 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     Noise and misfit count if the predicted cost suffers from them, or if there is no prediction.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
-    noise, texts = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
-    if density is not None and density.misfit > MISFIT and not density.explains:
+    number = model.n_records if sketch.n_records is None else sketch.n_records
+    expected = expected_ratio(sketch, model.n_clusters, number)
+    by_noise = noise_decided(expected, number, model.n_clusters, "cluster")
+    texts = list(by_noise)
+    if ratio is not None and ratio.is_bad:
+        texts.append(f"the k-means cost is {ratio.describe()}")
+    is_costly = ratio is None or ratio.is_bad
+    if density is not None and density.misfit > MISFIT and not density.explains and is_costly:
         texts.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
             f"centers can still be good{label_words(sketch)}"
         )
-    if ratio is not None:
-        texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else []
     texts += unsupported_clusters(model.n_clusters, design)
+    if by_noise:  # noise also makes centers on the edge, lost records and piles
+        return tuple(texts)
     on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
     texts += on_edge
     texts += missing_records(model.n_records, sketch)
@@ -180,7 +206,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
     extent = math.hypot(spread, density.width)
-    if extent < 1.5 * finest and noise <= HOPELESS_NOISE and not on_edge:
+    if extent < 1.5 * finest and not on_edge:
         texts.append(
             f"all records lie within about {extent:.2g} of each other, and the design resolves "
             f"{finest:.2g}: the domain may be far too wide for them"

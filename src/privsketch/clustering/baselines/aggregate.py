@@ -28,6 +28,7 @@ from privsketch.clustering.baselines.points import (
     PointNoise,
     noise_of_run,
     noisy_points,
+    point_forecast,
     start_centers,
 )
 from privsketch.clustering.passes import Passes
@@ -79,6 +80,7 @@ def cluster(
         mechanism=f"k-means of {n_blocks} blocks, averaged",
         n_records=number,
         count=run.count,
+        forecast=lambda facts: point_forecast(facts, kind, n_clusters, float(n_blocks)),
     )
 
 

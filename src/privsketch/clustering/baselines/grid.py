@@ -22,6 +22,7 @@ from privsketch._base.types import Floats, Integers
 from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.cells import Grid
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.forecast import counted_cells, forecast_ratio
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.facts.domain import Box, Domain
@@ -69,6 +70,10 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         method="grid",
         mechanism=f"k-means of a grid of {per_axis}^{passes.dim} cells",
         concerns=concerns,
+        forecast=lambda facts: forecast_ratio(
+            facts, counted_cells(facts, (per_axis,) * passes.dim, 2 * scale**2)
+        ),
+        n_seen=float(noisy.sum()),
     )
 
 

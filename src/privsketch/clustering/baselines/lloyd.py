@@ -43,6 +43,7 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import Start, start_centers
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.forecast import forecast_ratio, noisy_means
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Domain
@@ -104,6 +105,11 @@ def cluster(
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
         concerns=edge_concerns(means, shares_of(noisy.counts), domain, schema=run.schema),
+        forecast=lambda facts: forecast_ratio(
+            facts,
+            noisy_means(facts, noisy.sum_variance * passes.unit**2, noisy.count_variance),
+        ),
+        n_seen=float(noisy.counts.sum()),
     )
 
 

@@ -36,7 +36,12 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.plan import RADIUS_BINS, PipelinePlan, plan_pipeline
+from privsketch.clustering.pipeline.plan import (
+    RADIUS_BINS,
+    PipelinePlan,
+    pipeline_forecast,
+    plan_pipeline,
+)
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -80,11 +85,13 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
         n_counted = float(counts.sum())  # in rounds, records that are cut count as less than one
         for number in range(plan.n_rounds):
             centers, counts, means = _round(passes, centers, counts, subspace, account, str(number))
-    concerns = plan.concerns()
+    n_seen = min(n_counted, float(counts.sum()) / (UNCUT_SHARE if plan.n_rounds else 1.0))
+    is_as_planned = n_seen >= UNCUT_SHARE * n_records
+    concerns: tuple[str, ...] = ()
     if means is not None:
         # Rounds move records into the ball, a sketch moves them into the box.
         beyond = plan.n_rounds > 0
-        concerns += edge_concerns(
+        concerns = edge_concerns(
             means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
         )
     return run.model(
@@ -94,6 +101,8 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
         mechanism=f"k-means: {plan.describe()}",
         n_records=n_counted,
         concerns=concerns,
+        forecast=lambda facts: 1 + plan.excess if is_as_planned else pipeline_forecast(facts),
+        n_seen=n_seen,
     )
 
 
@@ -210,14 +219,16 @@ def _start_around_mean(
     dim = passes.dim
     middle, count = np.zeros((1, dim)), np.array([n_records])
     radius = _radius(passes, middle, account, "mean")
-    mean, _, _ = _round(passes, middle, count, all_directions(dim), account, "mean", radius)
+    mean, count, _ = _round(passes, middle, count, all_directions(dim), account, "mean", radius)
     # Ratio of the radius of Gaussian records to their width, about.
     per_width = math.sqrt(dim) + 0.6 if _norm(account) == 2 else 0.8 * dim + 0.5 * math.sqrt(dim)
     spread = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
     width = math.sqrt(max(spread**2 - float(np.mean(mean**2)), (spread / 10) ** 2))
     directions = spread_directions(n_clusters, dim, run.seed)
     centers = mean + width * expected_normal_max(n_clusters) * directions
-    return move_into_ball(centers, passes), np.full(n_clusters, n_records / n_clusters)
+    return move_into_ball(centers, passes), np.full(
+        n_clusters, max(float(count[0]), 0.0) / n_clusters
+    )
 
 
 def expected_normal_max(n: int) -> float:

@@ -35,10 +35,13 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
+from privsketch.clustering.forecast import PublicFacts, forecast_ratio, missed_clusters
+from privsketch.clustering.pipeline.plan import Facts, distant_excess, lost_excess
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.tree.cubes import MAX_DIMENSIONS, RADIUS, Projected
-from privsketch.clustering.tree.method import TreeSettings, projected_centers
+from privsketch.clustering.tree.method import TreeSettings, choice_noise, projected_centers
+from privsketch.design.forecast import ReferenceData
 from privsketch.facts.domain import Ball
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels.nearest import nearest
@@ -134,12 +137,43 @@ def cluster_sparse(
     for number in range(1, n_rounds):
         labels = merged(clusters, n_clusters).labels
         clusters = _recover(passes, labels, n_clusters, n_picks, account, recovery, number)
+    reach = noise_reach(passes, account.shares, f"sums {n_rounds - 1}") / passes.linf
     return run.model(
         clusters.centers * passes.unit,
         clusters.counts,
         method=_METHOD_OF_START[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
+        forecast=lambda facts: sparse_forecast(facts, settings, start, reach),
+        n_seen=float(clusters.counts.sum()),
     )
+
+
+def sparse_forecast(
+    facts: PublicFacts, settings: TreeSettings, start: SparseStart, reach: float
+) -> float:
+    """Return the cost ratio to expect: of the start, and of entries that noise reaches.
+
+    `reach` is that of noise in a sum, in records. Means of entries are taken for half of the
+    largest entry.
+    """
+    hidden = (2 * reach / facts.per_cluster) ** 2
+    if start == "trees":
+        shares = {step: float(START_SHARE * share) for step, share in _START_SHARES[start].items()}
+        missed = missed_clusters(facts, choice_noise(facts, settings, shares))
+    else:
+        dim = _sketch_dimensions(facts.n_clusters, settings)
+        planned = Facts(facts.n_clusters, dim, facts.budget, max(facts.n_records, 1.0))
+        lost = lost_excess(distant_excess(planned, START_SHARE))
+
+        def missed(reference: ReferenceData) -> float:
+            return lost
+
+    return forecast_ratio(facts, missed, lambda reference: hidden)
+
+
+def _sketch_dimensions(n_clusters: int, settings: TreeSettings) -> int:
+    """Return enough directions to separate k clusters; more of them make the sketch larger."""
+    return settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
 
 
 def sparse_weights(start: SparseStart, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
@@ -210,8 +244,7 @@ def start_by_sketch(
 
     Charges: the share "sketch".
     """
-    # Enough directions to separate k clusters; more of them make the sketch larger.
-    dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
+    dimensions = _sketch_dimensions(n_clusters, settings)
     tail = settings.fail_prob / n_records
     data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
 

@@ -9,7 +9,6 @@ from scipy.special import ndtr
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
-from privsketch.design.forecast import HOPELESS_NOISE
 from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.design.validity import require_cells, unknown_harmonics
@@ -22,9 +21,10 @@ from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.concerns import (
     coordinates_cut,
-    drowned,
+    expected_ratio,
     label_words,
     missing_records,
+    noise_decided,
     on_the_edge,
 )
 from privsketch.learning.kmeans.model import shares
@@ -196,9 +196,11 @@ def _concerns(
     model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
 ) -> tuple[str, ...]:
     """Return reasons to doubt the mixture, in words."""
-    noise, texts = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
-    if noise <= HOPELESS_NOISE:
-        design = sketch.design
+    design, size = sketch.design, model.n_components
+    number = model.n_records if sketch.n_records is None else sketch.n_records
+    texts = noise_decided(expected_ratio(sketch, size, number), number, size, "component")
+    by_noise = bool(texts)
+    if not by_noise:
         texts += on_the_edge(model.means, model.weights, design.domain, design.schema)
     texts += missing_records(model.n_records, sketch)
     ratio = model.misfit
@@ -212,14 +214,14 @@ def _concerns(
     schema = sketch.design.schema
     axes = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
     vague = int((model.standard_errors > widths)[:, axes].any(axis=1).sum())
-    if vague and noise <= HOPELESS_NOISE:
+    if vague and not by_noise:
         texts.append(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
-    if schema is not None and noise <= HOPELESS_NOISE:
+    if schema is not None and not by_noise:
         texts += _outside_bounds(model, widths, schema)
-    elif solution.outside_share > MAX_OUTSIDE_SHARE and noise <= HOPELESS_NOISE:
+    elif solution.outside_share > MAX_OUTSIDE_SHARE and not by_noise:
         texts.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
             "the records were moved to: the domain may be too narrow"
