@@ -319,8 +319,8 @@ class _Study:
         """Return the forecast of a run, if the method has one."""
         from privsketch.clustering.choose import forecast_run
 
-        k, n_records = int(self.n_clusters), self.n_records
-        return forecast_run(method, k, self.box, self.charged, n_records, self.loss)
+        facts = int(self.n_clusters), self.box, self.charged, self.n_records
+        return forecast_run(method, *facts, self.loss)
 
     def plan(self, method: str) -> PipelinePlan | None:
         """Return the plan of a pipeline if the number of records is stated."""
@@ -443,16 +443,14 @@ def _learned(
 def _forecast(
     study: _Study, choice: Choice, files: Any, n_threads: int | None, said: list[str]
 ) -> str:
-    """Forecast a run from public facts; the time of a sketch is that of this machine.
-
-    Cautions that were `said` are not said again.
-    """
+    """Forecast a run from public facts, without the cautions that were `said`."""
     import privsketch as ps
     from privsketch.design.cautions import describe_design
 
     described, plan = study.domain.describe().splitlines(), study.plan(choice.method)
+    reason = f", because {choice.reason}" if choice.reason else ""
     lines = [
-        _method_line(choice),
+        f"method      {choice.method}{reason}",
         f"record      {study.domain.dim} columns",
         *(f"{'domain' if not n else '':<11} {line}" for n, line in enumerate(described)),
         f"cost        at most {study.charged.describe()}",
@@ -484,18 +482,13 @@ def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dic
     if choice.method == "sketch":
         design = study.design()
         planned = design_facts(design)
-        estimate = asdict(ps.estimate_cost(design, n_threads=n_threads))
+        facts["estimate"] = asdict(ps.estimate_cost(design, n_threads=n_threads))
         facts |= {name: planned[name] for name in ("design", "forecast", "noise_std")}
-        facts |= {"estimate": estimate}
     elif plan is not None:
         shares = {name: float(share) for name, share in plan.weights}
         facts["plan"] = {**asdict(plan), "weights": shares}
     expected = study.expected(choice.method)
     return facts if expected is None else {**facts, **asdict(expected)}
-
-
-def _method_line(choice: Choice) -> str:
-    return f"method      {choice.method}" + (f", because {choice.reason}" if choice.reason else "")
 
 
 def _require_outputs(stated: TableOptions, output: Path, report: Path | None, force: bool) -> None:

@@ -177,7 +177,7 @@ class RunForecast:
         while high > PRECISION * low:  # by factors: the error falls with the number of records
             middle = math.sqrt(low * high)
             low, high = (low, middle) if verdict_of(ratio(middle)) == "good" else (middle, high)
-        return cls(None if n_records is None else ratio(n_records), high)
+        return cls(None if n_records is None else ratio(n_records), float(f"{high:.2g}"))
 
     def describe(self) -> str:
         """Return the forecast as one line of text."""
