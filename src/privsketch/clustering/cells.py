@@ -26,7 +26,7 @@ from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
-from privsketch.learning.concerns import coordinates_cut, edge_concern
+from privsketch.learning.concerns import bounds_concern, counting_bounds, sides
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.calibration import discrete_laplace_variance
 
@@ -104,11 +104,11 @@ def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str,
 
     A cluster is at the edge if it is nearer than a quarter of the smallest box.
     """
-    sides = (boxes.high - boxes.low).min(axis=0)
-    at_edge = run.box.half_widths - np.abs(solution.centers) < sides / 4
-    if run.schema is not None:
-        at_edge &= coordinates_cut(run.schema)
-    return tuple(edge_concern(float(shares_of(solution.records)[at_edge.any(axis=1)].sum())))
+    reach = run.box.half_widths - (boxes.high - boxes.low).min(axis=0) / 4
+    domain = run.box if run.schema is None else run.schema.box
+    is_at = (sides(solution.centers) > reach) & counting_bounds(domain, run.schema)
+    weights = shares_of(solution.records)
+    return tuple(bounds_concern(is_at, weights, domain, run.schema, run.names))
 
 
 def _reconcile(

@@ -63,7 +63,9 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
     if per_axis > _EDGE_CELLS:
         means = _means(box, per_axis, noisy, 2 * scale**2, centers)
-        concerns += edge_concerns(means, weights, box, cell=1 / per_axis, schema=run.schema)
+        concerns += edge_concerns(
+            means, weights, box, cell=1 / per_axis, schema=run.schema, names=run.names
+        )
     return run.model(
         centers,
         weights * total,

@@ -104,7 +104,9 @@ def cluster(
         noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
-        concerns=edge_concerns(means, shares_of(noisy.counts), domain, schema=run.schema),
+        concerns=edge_concerns(
+            means, shares_of(noisy.counts), domain, schema=run.schema, names=run.names
+        ),
         forecast=lambda facts: forecast_ratio(
             facts,
             noisy_means(facts, noisy.sum_variance * passes.unit**2, noisy.count_variance),

@@ -92,7 +92,7 @@ def cluster(run: Run, n_clusters: int, *, plan: PipelinePlan | None = None) -> C
         # Rounds move records into the ball, a sketch moves them into the box.
         beyond = plan.n_rounds > 0
         concerns = edge_concerns(
-            means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
+            means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema, names=run.names
         )
     return run.model(
         centers * passes.unit + ball.center_vector,

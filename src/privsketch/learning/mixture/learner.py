@@ -21,6 +21,7 @@ from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.concerns import (
     coordinates_cut,
+    counting_bounds,
     expected_ratio,
     label_words,
     missing_records,
@@ -181,7 +182,9 @@ def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema)
     for column, coordinates in schema.places():
         if isinstance(column, Number | Date):
             means, spread = model.means[:, coordinates.start], widths[:, coordinates.start]
-            tails = ndtr((means - column.weight) / spread) + ndtr((-column.weight - means) / spread)
+            tails = ndtr((means - column.weight) / spread)
+            if counting_bounds(schema.box, schema)[0, coordinates.start]:
+                tails += ndtr((-column.weight - means) / spread)
             tail_shares[column.name] = float(model.weights @ tails)
     names = [name for name, share in tail_shares.items() if share > MAX_OUTSIDE_SHARE]
     if not names:
@@ -201,7 +204,9 @@ def _concerns(
     texts = noise_decided(expected_ratio(sketch, size, number), number, size, "component")
     by_noise = bool(texts)
     if not by_noise:
-        texts += on_the_edge(model.means, model.weights, design.domain, design.schema)
+        texts += on_the_edge(
+            model.means, model.weights, design.domain, design.schema, design.columns
+        )
     texts += missing_records(model.n_records, sketch)
     ratio = model.misfit
     if ratio is not None and ratio > MISFIT:
