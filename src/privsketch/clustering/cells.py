@@ -26,7 +26,7 @@ from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
-from privsketch.learning.concerns import bounds_concern, counting_bounds, sides
+from privsketch.learning.concerns import RecordCount, bounds_concern, counting_bounds, sides
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.calibration import discrete_laplace_variance
 
@@ -57,7 +57,8 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     noise = cell_noise_std(run.left, "laplace")
     grid = Grid(passes, plan_cells(box.half_widths, n_clusters, n_records, noise))
     account = run.share({"cells": Fraction(1)})
-    rule = HeavyCells(grid.n_cells, passes.dim, noise / math.sqrt(2))
+    # The scale of discrete Laplace noise, whose variance is 1 / (cosh(1 / scale) - 1).
+    rule = HeavyCells(grid.n_cells, passes.dim, 1 / math.acosh(1 + 1 / noise**2))
     first, second, law = account.zoom("cells", grid.counts(), rule)
     per_axis = rule.parts_per_axis(first)
     low, high = grid.edges()
@@ -86,7 +87,10 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         mechanism=f"k-means of counts of {release}",
         concerns=_edge_concerns(run, boxes, solution),
         forecast=partial(cells_forecast, cells=grid.shape),
-        n_seen=min(float(counts.sum()), float(solution.records.sum())),
+        # Counts of parts would be biased: cells are heavy by their noise as well.
+        seen=RecordCount(
+            float(first.sum()), grid.n_cells * discrete_laplace_variance(2 * law.scale)
+        ),
     )
 
 

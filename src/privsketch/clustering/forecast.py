@@ -27,10 +27,11 @@ from privsketch.design.pca import enough_text
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Domain, enclosing_box
 from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.sums import MAX_RECORDS
 
 Excess = Callable[[ReferenceData], float]  # expected cost ratio of reference data, less 1
 Forecast = Callable[["PublicFacts"], float]  # the ratio itself, of a method
-MOST_RECORDS, PRECISION = 1e12, 1.1  # largest number of records considered; error of the least
+PRECISION = 1.1  # factor by which a number of enough records may be off
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class RunForecast:
         def ratio(number: float) -> float:
             return forecast(replace(facts, n_records=number))
 
-        low, high = 1.0, MOST_RECORDS
+        low, high = 1.0, float(MAX_RECORDS)
         if verdict_of(ratio(high)) != "good":
             low = high = math.inf
         while high > PRECISION * low:  # by factors: the error falls with the number of records

@@ -55,6 +55,7 @@ from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.clustering.tree.swap import WIDTH, members, move_into_ball, nearest_losses
 from privsketch.facts.domain import Ball
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
@@ -90,7 +91,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
         least = release_least(passes, centers, account, "lengths")
         for number in range(MEDIAN_ROUNDS):
             centers = release_round(passes, centers, least, account, f"round {number}")
-        counts, _ = account.counts("counts", cluster_counts(passes, centers))
+        counts, count_variance = account.counts("counts", cluster_counts(passes, centers))
     return run.model(
         centers * passes.unit + ball.center_vector,
         counts,
@@ -98,7 +99,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
         mechanism="k-medians: sketch and median rounds",
         loss="distances",
         forecast=rounds_forecast,
-        n_seen=float(counts.sum()),
+        seen=RecordCount(float(counts.sum()), n_clusters * count_variance),
     )
 
 

@@ -26,7 +26,7 @@ from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.concerns import noise_decided
+from privsketch.learning.concerns import RecordCount, noise_decided
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, open_entry
 from privsketch.models.base import Model
@@ -292,24 +292,24 @@ class Run:
         concerns: tuple[str, ...] = (),
         count: str = "released",
         forecast: Forecast | None = None,
-        n_seen: float | None = None,
+        seen: RecordCount | None = None,
     ) -> ClusterModel:
         """Return the model of the clusters, with the receipt of the run.
 
         `centers` (k, dim) are in the units of the records. `sizes` are noisy numbers of records,
         or None for methods that release none; their sum takes the place of a missing `n_records`.
         `count` says what that number is: "released" unless it comes from `number`.
-        `forecast` gives the cost ratio to expect. It is asked for `n_seen` records, by default
-        those of the model: if noise decided, the model says that instead of `concerns`.
+        `forecast` gives the cost ratio to expect. It is asked for the records that were `seen` for
+        sure, by default those of the model: if noise decided, the model says that, not `concerns`.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
         number = max(float(counts.sum()), 1.0) if n_records is None else n_records
         expected = None
         if forecast is not None:
-            n_seen = number if n_seen is None else n_seen
-            expected = float(forecast(PublicFacts(k, self.domain, self.budget, n_seen)))
-            by_noise = noise_decided(expected, n_seen, k, "cluster")
+            seen = seen or RecordCount(number)
+            expected = float(forecast(PublicFacts(k, self.domain, self.budget, seen.sure)))
+            by_noise = noise_decided(expected, seen, k, "cluster")
             concerns = tuple(by_noise) or concerns
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")

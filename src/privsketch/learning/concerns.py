@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ MAX_NAMED_BOUNDS = 3  # bounds that a concern names
 MIN_PILE_SHARE = 0.1  # share of the records in the middle of a column that is worth a concern
 PILE_DISTANCE = 0.1  # largest distance of a pile from the middle, relative to half of the column
 PILE_WIDTH = 0.5  # largest width of a pile, relative to that of other components
+COUNT_DEVIATIONS = 3.0  # standard deviations by which noise may raise a number of records
 CELLS_PER_CLUSTER = 2  # least number of cells for a cluster
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
@@ -153,17 +154,30 @@ def label_words(sketch: Sketch) -> str:
     )
 
 
-def noise_decided(ratio: float, n_records: float, size: int, part: str) -> list[str]:
+@dataclass(frozen=True)
+class RecordCount:
+    """Number of records as a release tells it, and the variance of its noise."""
+
+    n_records: float
+    variance: float = 0.0
+
+    @property
+    def sure(self) -> float:
+        """Records that are there for sure: what noise may have added is taken off."""
+        return max(self.n_records - COUNT_DEVIATIONS * math.sqrt(self.variance), 0.0)
+
+
+def noise_decided(ratio: float, count: RecordCount, size: int, part: str) -> list[str]:
     """Return a concern if noise alone makes the expected cost ratio hopeless.
 
-    One rule for all methods: `ratio` is the forecast of the method for its own noise and the number
-    of records that it released. Fewer records than parts tell nothing, whatever the noise.
+    One rule for all methods: `ratio` is the forecast of the method for its own noise and the
+    records that are there for sure. Fewer records than parts tell nothing, whatever the noise.
     """
-    if n_records >= size and verdict_of(ratio) != "hopeless":
+    if count.sure >= size and verdict_of(ratio) != "hopeless":
         return []
-    about = f"about {max(n_records, 0.0):.0f} records"
-    reason = f"{about} are fewer than the {size} {part}s asked for"
-    if n_records >= size:
+    about = f"about {max(count.n_records, 0.0):.0f} records"
+    reason = f"{about} for {size} {part}s may be there by noise alone"
+    if count.sure >= size:
         reason = (
             f"for {about} and this budget, their cost is expected to be {ratio:.1f} times that "
             "without privacy"
@@ -174,15 +188,29 @@ def noise_decided(ratio: float, n_records: float, size: int, part: str) -> list[
     ]
 
 
-def expected_ratio(sketch: Sketch, size: int, n_records: float) -> float:
-    """Return the cost ratio expected of `size` parts for the noise and records of a sketch.
-
-    A released number of records stands for the fitted `n_records`, which may be that of the noise.
-    """
-    n = n_records if sketch.n_records is None else sketch.n_records
-    design = replace(sketch.design, n_components=size, n_records=max(n, 1.0))
+def noise_decided_sketch(sketch: Sketch, size: int, n_records: float, part: str) -> list[str]:
+    """Return the concern about `size` parts of a sketch, to which a fit gives `n_records`."""
+    count = count_of(sketch, size, n_records)
+    n = max(count.sure, 1.0)
+    design = replace(sketch.design, n_components=size, n_records=n)
     noise_ratio = sketch.noise_variance / design.noise_std**2
-    return expected_middle(design, design.n_records, noise_ratio=noise_ratio)
+    return noise_decided(expected_middle(design, n, noise_ratio=noise_ratio), count, size, part)
+
+
+def count_of(sketch: Sketch, size: int, n_records: float) -> RecordCount:
+    """Return the released number of records, or that of a fit of `size` parts.
+
+    A fit of noise has records as well: the best of many positions for each part.
+    """
+    design = sketch.design
+    if design.count == "released" or sketch.exact_count is not None:
+        return RecordCount(sketch.n_records or 0.0, sketch.count_variance)
+    if design.cells is not None:
+        return RecordCount(sketch.n_records or 0.0, design.n_features * sketch.noise_variance)
+    places = np.log(np.maximum(design.domain.half_widths / resolution(design), 1.0)).sum()
+    best = 2 * float(places) + design.dim + 2
+    variance = best * sketch.noise_variance / design.n_features
+    return RecordCount(n_records, size**2 * variance / COUNT_DEVIATIONS**2)
 
 
 def resolution(design: Design) -> float:
@@ -246,9 +274,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     Noise and misfit count if the predicted cost suffers from them, or if there is no prediction.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
-    number = model.n_records if sketch.n_records is None else sketch.n_records
-    expected = expected_ratio(sketch, model.n_clusters, number)
-    by_noise = noise_decided(expected, number, model.n_clusters, "cluster")
+    by_noise = noise_decided_sketch(sketch, model.n_clusters, model.n_records, "cluster")
     texts = list(by_noise)
     if ratio is not None and ratio.is_bad:
         texts.append(f"the k-means cost is {ratio.describe()}")

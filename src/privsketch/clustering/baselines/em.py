@@ -35,7 +35,7 @@ from privsketch.clustering.run import Run
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.receipt import Receipt
-from privsketch.learning.concerns import noise_decided
+from privsketch.learning.concerns import RecordCount, noise_decided
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
 from privsketch.noise.sums import saturating_multiply
@@ -92,7 +92,8 @@ def learn(
     radius = math.sqrt(passes.l2_squared)
     facts = PublicFacts(n_components, run.domain, run.budget, total)
     means = noisy_means(facts, (deviation * passes.unit) ** 2, (deviation / radius) ** 2)
-    texts = noise_decided(forecast_ratio(facts, means), total, n_components, "component")
+    count = RecordCount(total, n_components * (deviation / radius) ** 2)
+    texts = noise_decided(forecast_ratio(facts, means), count, n_components, "component")
     model = replace(model, concerns=tuple(texts))
     if run.schema is None:
         return model

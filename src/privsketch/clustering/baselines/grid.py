@@ -27,6 +27,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.facts.domain import Box, Domain
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.models.clusters import ClusterModel
 
 MAX_GRID_CELLS = 2**22  # 32 MB of counts
@@ -75,7 +76,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         forecast=lambda facts: forecast_ratio(
             facts, counted_cells(facts, (per_axis,) * passes.dim, 2 * scale**2)
         ),
-        n_seen=float(noisy.sum()),
+        seen=RecordCount(float(noisy.sum()), 2 * scale**2 * len(noisy)),
     )
 
 

@@ -48,6 +48,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Domain
 from privsketch.kernels.nearest import CompiledClusters
+from privsketch.learning.concerns import RecordCount
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
@@ -111,7 +112,7 @@ def cluster(
             facts,
             noisy_means(facts, noisy.sum_variance * passes.unit**2, noisy.count_variance),
         ),
-        n_seen=float(noisy.counts.sum()),
+        seen=RecordCount(float(noisy.counts.sum()), n_clusters * noisy.count_variance),
     )
 
 

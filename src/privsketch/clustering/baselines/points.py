@@ -104,8 +104,8 @@ def noise_of_run(run: Run, noise: str | None, n_points: int) -> PointNoise:
     return kind
 
 
-def point_forecast(facts: PublicFacts, kind: PointNoise, n_points: int, share: float) -> float:
-    """Return the cost ratio to expect of points with the noise of `noisy_points`.
+def point_variance(facts: PublicFacts, kind: PointNoise, n_points: int, share: float) -> float:
+    """Return the variance of the noise of `noisy_points` along an axis.
 
     They are released together, `n_points` of them, with a share of the budget.
     """
@@ -118,6 +118,11 @@ def point_forecast(facts: PublicFacts, kind: PointNoise, n_points: int, share: f
         variance = (size + 1) * (size + 2) / 3 * (widest / (facts.budget.epsilon * share)) ** 2
     if facts.budget.neighbours == "replace":  # a replacement moves points no farther
         variance /= 2 if kind == "gaussian" else 4
+    return variance
+
+
+def point_forecast(facts: PublicFacts, variance: float) -> float:
+    """Return the cost ratio to expect of points with noise of that variance."""
     return forecast_ratio(facts, lambda reference: variance / reference.width**2)
 
 

@@ -45,6 +45,7 @@ from privsketch.design.forecast import ReferenceData
 from privsketch.facts.domain import Ball
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
@@ -144,7 +145,7 @@ def cluster_sparse(
         method=_METHOD_OF_START[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
         forecast=lambda facts: sparse_forecast(facts, settings, start, reach),
-        n_seen=float(clusters.counts.sum()),
+        seen=RecordCount(float(clusters.counts.sum()), n_clusters * clusters.count_variance),
     )
 
 
@@ -290,10 +291,11 @@ RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")
 
 @dataclass(frozen=True, eq=False)
 class SparseCenters:
-    """Centers (k, dim), whole numbers, and noisy counts (k,)."""
+    """Centers (k, dim), whole numbers, and noisy counts (k,) with the variance of their noise."""
 
     centers: Floats
     counts: Floats
+    count_variance: float
 
     def labels(self, records: Any) -> npt.NDArray[np.intp]:
         """Return the index of the nearest center of CSR records, exactly; the first of equals."""
@@ -330,13 +332,13 @@ def release_largest(
     Charges: the shares `count_name` and `sum_name`.
     """
     sums, counts = sparse_sums(passes, labels, n_clusters)
-    noisy_counts, _ = account.counts(count_name, counts)
+    noisy_counts, count_variance = account.counts(count_name, counts)
     reach = noise_reach(passes, account.shares, sum_name)
     noisy_sums, _ = account.noisy(
         sum_name, sums, l1=passes.l1, l2_squared=passes.l2_squared, l2_replaced=passes.l2_replaced
     )
     sparse = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
-    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
+    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts, count_variance)
 
 
 def release_picks(
@@ -354,7 +356,7 @@ def release_picks(
     Charges: the shares `count_name`, `pick_name` and `sum_name`.
     """
     sums, counts = sparse_sums(passes, labels, n_clusters)
-    noisy_counts, _ = account.laplace(count_name, counts, l1=1)
+    noisy_counts, count_scale = account.laplace(count_name, counts, l1=1)
     l1 = passes.l1_over(n_picks)
     budget = account.budget(pick_name)
     law = picks_law(passes.linf, l1, passes.dim, n_picks, budget.epsilon, budget.neighbours)
@@ -363,7 +365,8 @@ def release_picks(
     noisy_sums, _ = account.laplace(sum_name, np.take_along_axis(sums, columns, axis=1), l1=l1)
     sparse = np.zeros(sums.shape)
     np.put_along_axis(sparse, columns, noisy_sums, axis=1)
-    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
+    means = _whole_means(sparse, noisy_counts, passes)
+    return SparseCenters(means, noisy_counts, 2 * count_scale**2)
 
 
 def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
@@ -392,7 +395,7 @@ def merged(clusters: SparseCenters, n_clusters: int) -> SparseCenters:
         centers[i] = np.rint((counts[i] * centers[i] + counts[j] * centers[j]) / total)
         counts[i] = total
         centers, counts = np.delete(centers, j, axis=0), np.delete(counts, j)
-    return SparseCenters(centers, counts)
+    return SparseCenters(centers, counts, clusters.count_variance)
 
 
 def _whole_means(sums: Floats, counts: Floats, passes: SparsePasses) -> Floats:

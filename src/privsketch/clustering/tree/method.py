@@ -174,6 +174,7 @@ def cluster_by_tree(
         mechanism=f"{_TASK_NAMES[loss]}: partition trees, swaps and recovery",
         loss=loss,
         forecast=forecast,
+        seen=best.seen,
     )
 
 

@@ -22,10 +22,9 @@ from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.concerns import (
     coordinates_cut,
     counting_bounds,
-    expected_ratio,
     label_words,
     missing_records,
-    noise_decided,
+    noise_decided_sketch,
     on_the_edge,
 )
 from privsketch.learning.kmeans.model import shares
@@ -200,8 +199,7 @@ def _concerns(
 ) -> tuple[str, ...]:
     """Return reasons to doubt the mixture, in words."""
     design, size = sketch.design, model.n_components
-    number = model.n_records if sketch.n_records is None else sketch.n_records
-    texts = noise_decided(expected_ratio(sketch, size, number), number, size, "component")
+    texts = noise_decided_sketch(sketch, size, model.n_records, "component")
     by_noise = bool(texts)
     if not by_noise:
         texts += on_the_edge(
