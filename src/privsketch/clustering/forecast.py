@@ -23,7 +23,6 @@ from privsketch.design.forecast import (
     references,
     verdict_of,
 )
-from privsketch.design.pca import enough_text
 from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Domain, enclosing_box
 from privsketch.noise.calibration import rho_of_budget
@@ -182,7 +181,9 @@ class RunForecast:
 
     def describe(self) -> str:
         """Return the forecast as one line of text."""
-        enough = enough_text(self.enough_records, "no number of records is enough")
+        enough = f"enough from {self.enough_records:,.0f} records on"
+        if not math.isfinite(self.enough_records):
+            enough = "no number of records is enough"
         if self.expected_ratio is None:
             return enough
         return f"{accuracy_text(self.expected_ratio)}; {enough}"
