@@ -90,6 +90,8 @@ def table_of(study: dict[str, Any]) -> Floats:
     """Draw the records of a study."""
     rng = np.random.default_rng([study["number"], 34])
     n, k, dim = study["n"], study["k"], study["dim"]
+    if study["method"] == "components":  # as many as are asked for
+        return 0.3 * rng.standard_normal((n, dim)) * np.where(np.arange(dim) < k, 1.0, 0.05)
     if study["method"] != "sparse":
         return records_of(study["kind"], n, k, dim, rng).reshape(n, dim)
     used = rng.random((k, dim)).argsort(axis=1)[:, :5]

@@ -319,8 +319,8 @@ class _Study:
         """Return the forecast of a run, if the method has one."""
         from privsketch.clustering.choose import forecast_run
 
-        facts = int(self.n_clusters), self.box, self.charged, self.n_records
-        return forecast_run(method, *facts, self.loss)
+        k = self.max_clusters or int(self.n_clusters)
+        return forecast_run(method, k, self.box, self.charged, self.n_records, self.loss)
 
     def plan(self, method: str) -> PipelinePlan | None:
         """Return the plan of a pipeline if the number of records is stated."""

@@ -30,6 +30,7 @@ from privsketch.learning.concerns import RecordCount, bounds_concern, counting_b
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.calibration import discrete_laplace_variance
 
+NEAR_EDGE = 0.02  # distance of a center from the edge, in half-widths, that noise explains
 # A heavy cell has so many records that parts with equal shares exceed this number of noise scales
 # along each axis. Noise makes an empty cell heavy in one of 20 runs.
 _MIN_SIGNAL, _EMPTY_CELL_ALARM = 5 * math.sqrt(2), 1 / 20
@@ -106,11 +107,14 @@ def cells_forecast(facts: PublicFacts, cells: tuple[int, ...] | None = None) -> 
 def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str, ...]:
     """Return a concern if clusters lie at the edge, where records outside the domain are moved.
 
-    A cluster is at the edge if it is nearer than a quarter of the smallest box.
+    A cluster is at the edge if it is nearer than a quarter of the smallest box. Noise moves a
+    center farther than that where boxes are tiny.
     """
-    reach = run.box.half_widths - (boxes.high - boxes.low).min(axis=0) / 4
+    half = run.box.half_widths
+    distance = np.maximum((boxes.high - boxes.low).min(axis=0) / 4, NEAR_EDGE * half)
     domain = run.box if run.schema is None else run.schema.box
-    is_at = (sides(solution.centers) > reach) & counting_bounds(domain, run.schema)
+    is_at = sides(solution.centers) > half - distance
+    is_at &= counting_bounds(domain, run.schema)
     weights = shares_of(solution.records)
     return tuple(bounds_concern(is_at, weights, domain, run.schema, run.names))
 
