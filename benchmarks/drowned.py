@@ -73,12 +73,13 @@ def drawn(number: int) -> dict[str, Any]:
     method = METHODS[number % len(METHODS)]
     is_small = rng.random() < 0.35
     dims = (2, 3) if "cells" in method or method == "grid" else (2, 3, 5, 8)
+    is_pca = method == "components"
     dim = 40 if method == "sparse" else int(rng.choice(dims))
     return {
         "number": number,
         "method": method,
-        "dim": max(dim, 5) if method == "components" else dim,
-        "k": int(rng.choice([2, 3, 5])),
+        "dim": 8 if is_pca else dim,
+        "k": min(int(rng.choice([2, 3, 5])), 3 if is_pca else 5),  # directions without them remain
         "n": int(rng.choice([0, 1, 100, 300, 1000] if is_small else [10_000, 30_000])),
         "epsilon": float(rng.choice([0.05, 0.1, 0.3, 1.0, 3.0] if is_small else [0.3, 1.0, 3.0])),
         "delta": float(rng.choice([0.0, 1e-6])),
@@ -90,8 +91,8 @@ def table_of(study: dict[str, Any]) -> Floats:
     """Draw the records of a study."""
     rng = np.random.default_rng([study["number"], 34])
     n, k, dim = study["n"], study["k"], study["dim"]
-    if study["method"] == "components":  # as many as are asked for
-        return 0.3 * rng.standard_normal((n, dim)) * np.where(np.arange(dim) < k, 1.0, 0.05)
+    if study["method"] == "components":  # k of them, half a radius long
+        return 0.8 * rng.standard_normal((n, dim)) * np.where(np.arange(dim) < k, 1.0, 0.05)
     if study["method"] != "sparse":
         return records_of(study["kind"], n, k, dim, rng).reshape(n, dim)
     used = rng.random((k, dim)).argsort(axis=1)[:, :5]

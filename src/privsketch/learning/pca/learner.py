@@ -120,13 +120,16 @@ def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
     texts = []
     radius = float(sketch.design.domain.half_widths[0])
     size, standing = model.n_components, model.n_standing_out
+    is_hopeless = model.lost_variance > HOPELESS_LOSS
     if standing < size:
         missing = size - standing
         which = "the component" if size == 1 else f"{missing} of {size} components"
-        do_not = "it does not" if missing == 1 else "they do not"
-        texts.append(f"noise decided {which}: {do_not} stand out of the noise")
+        do_not = "does not" if missing == 1 else "do not"
+        texts.append(f"{which} {do_not} stand out of the noise, and may describe it")
+        if standing == 0 or is_hopeless:
+            pronoun = "it" if missing == 1 else "they"
+            texts[-1] = f"noise decided {which}: {pronoun} {do_not} stand out of the noise"
     if model.lost_variance > MAX_LOST_SHARE and standing > 0:
-        is_hopeless = model.lost_variance > HOPELESS_LOSS
         decided = "noise decided the components: it" if is_hopeless else "the noise"
         texts.append(
             f"{decided} is expected to cost {model.lost_variance:.0%} of the variance that the "
