@@ -295,7 +295,7 @@ class SparseCenters:
 
     centers: Floats
     counts: Floats
-    count_variance: float
+    count_variance: float = 0.0
 
     def labels(self, records: Any) -> npt.NDArray[np.intp]:
         """Return the index of the nearest center of CSR records, exactly; the first of equals."""
