@@ -18,6 +18,7 @@ NAMES = (
     "cuda",
     "decoders",
     "distances",
+    "drowned",
     "engines",
     "forecast",
     "interruptions",

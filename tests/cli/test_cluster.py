@@ -261,6 +261,7 @@ def test_a_dry_run_reads_no_record_and_spends_nothing(folder, spent, more):
     assert "record      3 columns" in told.stdout
     assert "at most epsilon = 2, delta = 1e-06 for one record" in told.stdout
     assert ("s for a million records with" in told.stdout) == ("sketch" in more)
+    assert "enough from" in told.stdout
     assert (
         "no record was read, only the header of text files and sheets\nnothing was spent"
         in told.stdout

@@ -369,6 +369,14 @@ def test_a_dry_run_tells_the_forecast_and_writes_nothing(files):
     assert sorted(Path().iterdir()) == before
 
 
+def test_a_dry_run_of_cluster_tells_how_many_records_are_enough(files):
+    arguments = ["cluster", *KMEANS, "--method", "cells", "--dry-run"]
+    found = answer(*arguments)
+    assert found["expected_ratio"] is None
+    assert found["enough_records"] > 10
+    assert answer(*arguments, "--records", 1e6)["expected_ratio"] < 1.15
+
+
 def test_cautions_are_told_to_machines_and_people(files):
     arguments = ["design", "-k", 2, *BOX, "--dim", 3, "--epsilon", 50, "--delta", 0, "--force"]
     result = succeeded(*arguments, "-o", "weak.json", "--json")

@@ -213,3 +213,69 @@ def test_noisy_means_have_the_errors_that_are_stated():
     np.testing.assert_allclose(
         np.mean([one.means for one in found], axis=0), [[5.8, 4.9]], rtol=0.01
     )
+
+
+SCHEMA = ps.Schema(
+    [
+        ps.Number("children", 0, 12),
+        ps.Number("glucose", 40, 400, unit="mg/dl"),
+        ps.Date("seen", "2020-01-01", "2024-12-31"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        ((-1, 0, 0), None),  # nobody has fewer than no children
+        ((1, 0, 0), "the high bound of 'children' (12)"),
+        ((0, -1, 0), "the low bound of 'glucose' (40 mg/dl)"),
+        ((-1, 1, 0), "the high bound of 'glucose' (400 mg/dl)"),
+        ((0, 0, -1), "the low bound of 'seen' (2020-01-01)"),
+        ((0, 0, 1), "the high bound of 'seen' (2024-12-31)"),
+    ],
+)
+def test_the_concern_names_the_bound_and_knows_natural_floors(position, words):
+    centers = np.array([position, (0, 0, 0)], dtype=float)
+    weights = np.array([0.3, 0.7])
+    for texts in (
+        on_the_edge(centers, weights, SCHEMA.box, SCHEMA),
+        edge_concerns(seen(centers, 1e-6), weights, SCHEMA.box, schema=SCHEMA),
+    ):
+        if words is None:
+            assert not texts
+        else:
+            assert texts[0].startswith("30% of the records")
+            assert f", at {words}, where" in texts[0]
+
+
+def test_a_box_names_its_columns_and_a_floor_of_zero_is_natural():
+    box, whole = ps.Box([0, 0], [10, 10], columns=["age", "dose"]), np.ones(1)
+    assert not on_the_edge(np.array([[0.0, 5.0]]), whole, box)
+    (text,) = on_the_edge(np.array([[5.0, 10.0]]), whole, box)
+    assert "at the high bound of 'dose' (10)" in text
+    (text,) = on_the_edge(np.array([[5.0, 10.0]]), whole, ps.Box([0, 0], [10, 10]))
+    assert "at the high bound of column 2 (10)" in text
+    # Means beyond a floor are evidence of records beyond it: it is not natural.
+    below = seen([-1.0, 5.0], 1e-6)
+    assert edge_concerns(below, whole, box, beyond=True)
+
+
+def test_counts_of_children_raise_no_concern_and_glucose_in_other_units_does():
+    """Half of the records have no children; glucose is in mg/dl, or 18 times too large."""
+    rng = np.random.default_rng(3)
+    n = 4000
+    children = np.where(rng.random(n) < 0.5, 0.0, rng.integers(1, 6, n))
+    glucose = rng.normal(110, 15, n)
+    schema = ps.Schema([SCHEMA.columns[0], SCHEMA.columns[1]])
+    facts = {"epsilon": 3.0, "delta": 1e-6, "n_records": n, "random_state": 0}
+    for factor in (1, 18):
+        table = pa.table({"children": children, "glucose": factor * glucose})
+        for method in ("sketch", "cells", "pipeline"):
+            model = ps.PrivateKMeans(2, method=method, domain=schema, **facts).fit(table)
+            told = [text for text in model.concerns_ if "edge of the domain" in text]
+            if factor == 1:
+                assert not told, method
+            else:
+                assert "'glucose' (400 mg/dl)" in told[0], method
+                assert "children" not in told[0], method

@@ -155,13 +155,13 @@ def test_where_noise_hides_clusters_rounds_start_around_the_mean_and_say_so(delt
     hopeless = plan_pipeline(8, 12, ps.Budget(0.05, delta), 500)
     assert hopeless.directions == "mean"
     assert sum(share for _, share in hopeless.weights) == 1
-    assert any("noise hides clusters" in concern for concern in hopeless.concerns())
+    assert hopeless.excess > 1
     assert plan_pipeline(8, 12, ps.Budget(1.0, delta), 1e6).directions != "mean"
     # One cluster is the mean of all, whatever the noise.
     assert plan_pipeline(1, 12, ps.Budget(1.0, delta), 1e6).directions == "mean"
     options = {"domain": BALL, "n_records": 400, "random_state": 0, "n_threads": 1}
     model = clustered(cluster, some_records(), 3, budget=ps.Budget(0.05, delta), **options)
-    assert model.concerns[0] == hopeless.concerns()[0]
+    assert model.concerns[0].startswith("noise decided where the clusters lie")
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

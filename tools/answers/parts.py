@@ -202,6 +202,8 @@ class Model(TypedDict):
     n_records: Any
     cost_ratio: NotRequired[CostRatio | None]
     """Of clusters: how good they are, estimated from a sketch; null for other methods."""
+    expected_ratio: NotRequired[float | None]
+    """Of clusters: the same as a forecast, for methods without a sketch."""
 
 
 class Description(TypedDict):

@@ -335,8 +335,8 @@ class LearnAnswer(Answer, WrittenFacts, ModelFacts):
 class PipelinePlan(TypedDict):
     """Plan of the method "pipeline"."""
 
-    directions: Literal["columns", "released", "random"]
-    """Directions that the sketch is made along."""
+    directions: Literal["columns", "released", "random", "mean"]
+    """Directions that the sketch is made along; "mean" for centers around the mean of all."""
     n_directions: Count
     """Number of directions."""
     n_rounds: Count
@@ -374,6 +374,10 @@ class ClusterDryRun(DryRunAnswer):
     """What the sketch would take on this machine."""
     plan: NotRequired[PipelinePlan]
     """Plan of the method "pipeline", if --records is stated."""
+    expected_ratio: NotRequired[float | None]
+    """Forecast of the cost over that without privacy; null unless --records is stated."""
+    enough_records: NotRequired[float | None]
+    """Number of records from which on the forecast is good; null if none is enough."""
 
 
 ClusterAnswer = ClusterRelease | ClusterDryRun

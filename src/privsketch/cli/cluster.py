@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import click
 
 from privsketch._base.errors import PrivsketchError
 from privsketch._base.plugins import plugin_names
+from privsketch.cli.forecast import Study, forecast_facts, forecast_text
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import (
     BUDGET,
@@ -50,10 +51,8 @@ from privsketch.cli.shell.spending import Spending, end_dry_run, say_remaining, 
 from privsketch.facts.budget import checked_source
 
 if TYPE_CHECKING:
-    from privsketch import Budget, ClusterModel, Design, Sketch
+    from privsketch import ClusterModel, Sketch
     from privsketch.clustering.choose import Choice
-    from privsketch.facts.domain import Domain
-    from privsketch.facts.schema import Schema
     from privsketch.tables.table import Table
 
 _AGAIN = "clustering its records again would spend the budget again"
@@ -194,24 +193,25 @@ def cluster(
         domain, table = with_unreadable(domain, stated.table)
         with counted_refusals(ledger, what="run"):
             files = RecordFiles.of(table, carry=None, schema=schema_of(domain))
-        study = _Study(
+        study = Study(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
             names=files.record_names,
             max_clusters=_largest(facts["n_clusters"], max_clusters),
             settings=stated_settings(settings, method, loss, facts["n_clusters"]),
+            loss=loss,
             **facts,
         )
         choice = _choice(method, loss, study)
         said = say_cautions(study.domain, study.budget, study.n_records, study.names)
         if dry_run:
-            say(_forecast(study, choice, files, n_threads, said), None)
+            say(forecast_text(study, choice, files, n_threads, said), None)
             end_dry_run(
                 ledger,
                 lambda: cost_of_budget(study.charged),
                 lambda: {
                     "looked_at": files.looked_at,
-                    **_forecast_facts(study, choice, n_threads),
+                    **forecast_facts(study, choice, n_threads),
                 },
             )
             return
@@ -254,7 +254,7 @@ def cluster(
 
 def _run(
     table: Table,
-    study: _Study,
+    study: Study,
     loss: str,
     choice: Choice,
     options: dict[str, Any],
@@ -288,51 +288,6 @@ def _page(
         return error
 
 
-@dataclass(frozen=True)
-class _Study:
-    """The public facts of a run."""
-
-    domain: Domain | Schema
-    budget: Budget
-    n_clusters: int | str
-    max_clusters: int | None
-    n_records: float | None
-    random_state: int | None
-    names: tuple[str, ...] | None
-    settings: dict[str, Any]
-
-    @property
-    def box(self) -> Domain:
-        """Where records lie, encoded ones with a schema."""
-        from privsketch.facts.schema import Schema
-
-        return self.domain.box if isinstance(self.domain, Schema) else self.domain
-
-    @property
-    def charged(self) -> Budget:
-        """The budget, for the unit that the schema protects."""
-        from privsketch.facts.schema import Schema
-
-        schema = self.domain
-        return schema.charged(self.budget) if isinstance(schema, Schema) else self.budget
-
-    def design(self) -> Design:
-        """Return the design for a sketch of the records."""
-        from privsketch.design.plan import plan_design
-
-        choices = {name: self.settings[name] for name in OF_DESIGNS if name in self.settings}
-        return plan_design(
-            task="kmeans",
-            n_components=self.max_clusters or int(self.n_clusters),
-            domain=self.domain,
-            budget=self.budget,
-            n_records=self.n_records,
-            random_state=self.random_state,
-            columns=self.names,
-            **choices,
-        )
-
-
 def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
     """Return the largest number that -k auto considers; None if the number is stated."""
     from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices
@@ -343,7 +298,7 @@ def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
     return max_clusters
 
 
-def _choice(method: str, loss: str, study: _Study) -> Choice:
+def _choice(method: str, loss: str, study: Study) -> Choice:
     """Return a method, and the reason if it was chosen here."""
     from privsketch.clustering.choose import Choice, choose_method
 
@@ -381,7 +336,7 @@ def _require_sketch(method: str, loss: str) -> None:
 
 def _learned(
     table: Table,
-    study: _Study,
+    study: Study,
     loss: str,
     choice: Choice,
     progress: Callable[[str, int], None],
@@ -427,68 +382,6 @@ def _learned(
             cluster_medians, table, int(study.n_clusters), method=choice.method, **facts
         ), None
     return cluster_with(choice, table, int(study.n_clusters), **facts), None
-
-
-def _forecast(
-    study: _Study, choice: Choice, files: Any, n_threads: int | None, said: list[str]
-) -> str:
-    """Forecast a run from public facts; the time of a sketch is that of this machine.
-
-    Cautions that were `said` are not said again.
-    """
-    import privsketch as ps
-    from privsketch.clustering.pipeline.plan import plan_pipeline
-    from privsketch.design.cautions import describe_design
-
-    described, budget = study.domain.describe().splitlines(), study.charged
-    lines = [
-        _method_line(choice),
-        f"record      {study.domain.dim} columns",
-        *(f"{'domain' if not n else '':<11} {line}" for n, line in enumerate(described)),
-        f"cost        at most {budget.describe()}",
-    ]
-    if choice.method == "sketch":
-        design = study.design()
-        told = ps.estimate_cost(design, n_threads=n_threads).describe()
-        lines += ["", describe_design(design, shown=said), "", told, ""]
-    elif choice.method == "pipeline" and study.n_records is not None:
-        dim = len(study.box.half_widths)
-        n_rounds = study.settings.get("n_rounds")
-        plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records, n_rounds)
-        lines.append(f"plan        {plan.describe()}")
-        lines += [f"careful     {concern}" for concern in plan.concerns()]
-    return "\n".join([*lines, files.looked_at, "nothing was spent"])
-
-
-def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dict[str, Any]:
-    """Return the forecast for machines."""
-    import privsketch as ps
-    from privsketch.cli.shell.facts import cost_facts, design_facts
-    from privsketch.clustering.pipeline.plan import plan_pipeline
-
-    facts = {
-        "method": choice.method,
-        "reason": choice.reason or None,
-        "dim": study.domain.dim,
-        "cost": cost_facts(study.charged),
-    }
-    if choice.method == "sketch":
-        design = study.design()
-        planned = design_facts(design)
-        estimate = asdict(ps.estimate_cost(design, n_threads=n_threads))
-        facts |= {name: planned[name] for name in ("design", "forecast", "noise_std")}
-        facts |= {"estimate": estimate}
-    elif choice.method == "pipeline" and study.n_records is not None:
-        dim = len(study.box.half_widths)
-        n_rounds = study.settings.get("n_rounds")
-        plan = plan_pipeline(int(study.n_clusters), dim, study.charged, study.n_records, n_rounds)
-        shares = {name: float(share) for name, share in plan.weights}
-        facts["plan"] = {**asdict(plan), "weights": shares}
-    return facts
-
-
-def _method_line(choice: Choice) -> str:
-    return f"method      {choice.method}" + (f", because {choice.reason}" if choice.reason else "")
 
 
 def _require_outputs(stated: TableOptions, output: Path, report: Path | None, force: bool) -> None:

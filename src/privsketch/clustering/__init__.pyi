@@ -9,10 +9,12 @@ from .choose import Choice as Choice
 from .choose import Method as Method
 from .choose import choose_method as choose_method
 from .choose import cluster_with as cluster_with
+from .choose import forecast_run as forecast_run
 from .choose import method_names as method_names
 from .edge import EDGE_FALSE_ALARM as EDGE_FALSE_ALARM
 from .edge import Means as Means
 from .edge import edge_concerns as edge_concerns
+from .forecast import RunForecast as RunForecast
 from .medians import MEDIAN_METHODS as MEDIAN_METHODS
 from .medians import UNIT_WEIGHT as UNIT_WEIGHT
 from .medians import cluster_medians as cluster_medians

@@ -9,24 +9,28 @@ decoder of cell sketches learns clusters.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Bits, Floats, Indices, Integers, WholeFloats
+from privsketch.clustering.forecast import PublicFacts, counted_cells, forecast_ratio
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.design.cells import cell_noise_std, plan_cells
+from privsketch.facts.domain import enclosing_box
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
-from privsketch.learning.concerns import coordinates_cut, edge_concern
+from privsketch.learning.concerns import RecordCount, bounds_concern, counting_bounds, sides
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.calibration import discrete_laplace_variance
 
+NEAR_EDGE = 0.02  # distance of a center from the edge, in half-widths, that noise explains
 # A heavy cell has so many records that parts with equal shares exceed this number of noise scales
 # along each axis. Noise makes an empty cell heavy in one of 20 runs.
 _MIN_SIGNAL, _EMPTY_CELL_ALARM = 5 * math.sqrt(2), 1 / 20
@@ -54,7 +58,8 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     noise = cell_noise_std(run.left, "laplace")
     grid = Grid(passes, plan_cells(box.half_widths, n_clusters, n_records, noise))
     account = run.share({"cells": Fraction(1)})
-    rule = HeavyCells(grid.n_cells, passes.dim, noise / math.sqrt(2))
+    # The scale of discrete Laplace noise, whose variance is 1 / (cosh(1 / scale) - 1).
+    rule = HeavyCells(grid.n_cells, passes.dim, 1 / math.acosh(1 + 1 / noise**2))
     first, second, law = account.zoom("cells", grid.counts(), rule)
     per_axis = rule.parts_per_axis(first)
     low, high = grid.edges()
@@ -82,19 +87,36 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         method="cells",
         mechanism=f"k-means of counts of {release}",
         concerns=_edge_concerns(run, boxes, solution),
+        forecast=partial(cells_forecast, cells=grid.shape),
+        # Counts of parts would be biased: cells are heavy by their noise as well.
+        seen=RecordCount(
+            float(first.sum()), grid.n_cells * discrete_laplace_variance(2 * law.scale)
+        ),
     )
+
+
+def cells_forecast(facts: PublicFacts, cells: tuple[int, ...] | None = None) -> float:
+    """Return the cost ratio to expect of a grid, by default the one that is planned."""
+    noise = cell_noise_std(replace(facts.budget, delta=0.0), "laplace")
+    if cells is None:
+        half_widths = enclosing_box(facts.domain).half_widths
+        cells = plan_cells(half_widths, facts.n_clusters, max(facts.n_records, 1.0), noise)
+    return forecast_ratio(facts, counted_cells(facts, cells, noise**2))
 
 
 def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str, ...]:
     """Return a concern if clusters lie at the edge, where records outside the domain are moved.
 
-    A cluster is at the edge if it is nearer than a quarter of the smallest box.
+    A cluster is at the edge if it is nearer than a quarter of the smallest box. Noise moves a
+    center farther than that where boxes are tiny.
     """
-    sides = (boxes.high - boxes.low).min(axis=0)
-    at_edge = run.box.half_widths - np.abs(solution.centers) < sides / 4
-    if run.schema is not None:
-        at_edge &= coordinates_cut(run.schema)
-    return tuple(edge_concern(float(shares_of(solution.records)[at_edge.any(axis=1)].sum())))
+    half = run.box.half_widths
+    distance = np.maximum((boxes.high - boxes.low).min(axis=0) / 4, NEAR_EDGE * half)
+    domain = run.box if run.schema is None else run.schema.box
+    is_at = sides(solution.centers) > half - distance
+    is_at &= counting_bounds(domain, run.schema)
+    weights = shares_of(solution.records)
+    return tuple(bounds_concern(is_at, weights, domain, run.schema, run.names))
 
 
 def _reconcile(

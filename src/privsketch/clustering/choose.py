@@ -20,11 +20,13 @@ from privsketch._base.errors import ParameterError, require_count, require_one_o
 from privsketch._base.plugins import find_plugin, plugin_names
 from privsketch._base.settings import Setting, settings_of
 from privsketch.clustering import cells
+from privsketch.clustering.forecast import Forecast, PublicFacts, RunForecast
+from privsketch.clustering.medians import rounds_forecast
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.pipeline.plan import plan_pipeline
+from privsketch.clustering.pipeline.plan import pipeline_forecast, plan_pipeline
 from privsketch.clustering.run import RUN_OPTIONS, Run, clustered
 from privsketch.clustering.sparse.method import SparseStart, cluster_sparse
-from privsketch.clustering.tree.method import cluster_by_tree
+from privsketch.clustering.tree.method import cluster_by_tree, tree_forecast
 from privsketch.design.cells import cell_error, cell_noise_std, plan_cells
 from privsketch.design.forecast import references
 from privsketch.facts.budget import Budget
@@ -38,6 +40,17 @@ _BUILT_IN: dict[str, Callable[..., ClusterModel]] = {
     "partition-tree": cluster_by_tree,
 }
 _SPARSE_STARTS: dict[str, SparseStart] = {"pipeline": "sketch", "partition-tree": "trees"}
+_FORECASTS: dict[str, dict[str, Forecast]] = {
+    "squares": {
+        "pipeline": pipeline_forecast,
+        "cells": cells.cells_forecast,
+        "partition-tree": tree_forecast,
+    },
+    "distances": {
+        "rounds": rounds_forecast,
+        "partition-tree": partial(tree_forecast, loss="distances"),
+    },
+}
 # Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
 # benchmarks/regret). The factors are average errors over those of the best method of each study.
 CELL_COLUMNS = 2  # up to which cells have a factor of 1.03, sketches and pipelines 1.6
@@ -163,6 +176,24 @@ def choose_method(
             return Choice("cells", f"cells have the smaller expected error for {columns}")
         return Choice("pipeline", f"a pipeline has the smaller expected error for {columns}")
     return Choice("pipeline", f"the table has {columns}")
+
+
+def forecast_run(
+    method: str,
+    n_clusters: int,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None,
+    loss: str = "squares",
+) -> RunForecast | None:
+    """Forecast a run from public facts; None for sketches and registered methods.
+
+    Designs have the forecasts of sketches. Registered methods forecast their models only.
+    """
+    forecast = _FORECASTS[loss].get(method)
+    if forecast is None:
+        return None
+    return RunForecast.of(forecast, PublicFacts(n_clusters, domain, budget, 1.0), n_records)
 
 
 def expected_cell_excess(

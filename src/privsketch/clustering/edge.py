@@ -7,21 +7,22 @@ ball around it. Means beyond the edge are then the stronger evidence: no records
 
 All of this is post-processing. A cluster that is only partly cut has its mean inside and is not
 noticed. Values that naturally lie on a bound, as in a column of zeros and ones, look as if they had
-been cut.
+been cut; low bounds of 0 are taken for natural.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.schema import Schema
-from privsketch.learning.concerns import EDGE, coordinates_cut, edge_concern
+from privsketch.learning.concerns import EDGE, bounds_concern, counting_bounds, edge_concern, sides
 
 WELL_INSIDE = 0.95  # of the way from the center to the edge: a mean below is not cut
 MAX_ERRORS = 3.0  # standard errors by which a mean may be off
@@ -74,6 +75,11 @@ class Means:
         tail = EDGE_FALSE_ALARM / self.means.size
         return -float(ndtri(tail)) if self.is_gaussian else -math.log(tail) / math.sqrt(2)
 
+    def near(self, outward: Floats, errors: Floats, cell: float) -> Bits:
+        """Return whether means may lie on the edge, at 1, and are unlikely to lie well inside."""
+        may_lie_there = outward + MAX_ERRORS * errors + cell > EDGE
+        return may_lie_there & (outward - self.max_deviations * errors > WELL_INSIDE)
+
 
 def edge_concerns(
     clusters: Means,
@@ -83,6 +89,7 @@ def edge_concerns(
     beyond: bool = False,
     cell: float = 0.0,
     schema: Schema | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """Return a concern if clusters of some weight have their means on the edge of the domain.
 
@@ -94,20 +101,19 @@ def edge_concerns(
     if schema is not None:
         domain, beyond = schema.box, False
     offsets = clusters.means - domain.center_vector
+    is_real = clusters.counts > clusters.max_deviations * clusters.count_errors
     if isinstance(domain, Ball):
         # Noise makes vectors longer on average.
         squares = np.square(offsets).sum(axis=1) - np.square(clusters.errors).sum(axis=1)
-        outward = np.sqrt(np.maximum(squares, 0.0))[:, np.newaxis] / domain.radius
-        errors = clusters.errors.max(axis=1, keepdims=True) / domain.radius
+        outward = np.sqrt(np.maximum(squares, 0.0)) / domain.radius
+        errors = clusters.errors.max(axis=1) / domain.radius
+        on_edge = clusters.near(outward, errors, cell)
+        return tuple(edge_concern(float(weights[is_real & on_edge].sum())))
+    outward = sides(offsets / domain.half_widths)
+    errors = (clusters.errors / domain.half_widths)[:, np.newaxis]
+    if beyond:  # what lies beyond a bound was cut, and no natural bound has records there
+        is_at = outward - clusters.max_deviations * errors > 1.0
     else:
-        outward = np.abs(offsets) / domain.half_widths
-        errors = clusters.errors / domain.half_widths
-        if schema is not None:
-            outward = np.where(coordinates_cut(schema), outward, 0.0)
-    lower = outward - clusters.max_deviations * errors
-    if beyond and not isinstance(domain, Ball):
-        on_edge = lower > 1.0
-    else:
-        on_edge = (outward + MAX_ERRORS * errors + cell > EDGE) & (lower > WELL_INSIDE)
-    is_real = clusters.counts > clusters.max_deviations * clusters.count_errors
-    return tuple(edge_concern(float(weights[is_real & on_edge.any(axis=1)].sum())))
+        is_at = clusters.near(outward, errors, cell) & counting_bounds(domain, schema)
+    is_at = is_at & is_real[:, np.newaxis, np.newaxis]
+    return tuple(bounds_concern(is_at, weights, domain, schema, names))

@@ -22,6 +22,7 @@ and no weight is far below another.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -29,9 +30,18 @@ import numpy as np
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
+from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
-from privsketch.clustering.pipeline.plan import DIRECTION_COUNTS, MAX_SKETCH_COLUMNS
+from privsketch.clustering.pipeline.plan import (
+    DIRECTION_COUNTS,
+    MAX_SKETCH_COLUMNS,
+    MAX_START_EXCESS,
+    Facts,
+    lost_excess,
+    round_noise,
+    sketch_excess,
+)
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.medians import (
@@ -45,6 +55,7 @@ from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.clustering.tree.swap import WIDTH, members, move_into_ball, nearest_losses
 from privsketch.facts.domain import Ball
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
@@ -80,14 +91,26 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
         least = release_least(passes, centers, account, "lengths")
         for number in range(MEDIAN_ROUNDS):
             centers = release_round(passes, centers, least, account, f"round {number}")
-        counts, _ = account.counts("counts", cluster_counts(passes, centers))
+        counts, count_variance = account.counts("counts", cluster_counts(passes, centers))
     return run.model(
         centers * passes.unit + ball.center_vector,
         counts,
         method="rounds",
         mechanism="k-medians: sketch and median rounds",
         loss="distances",
+        forecast=rounds_forecast,
+        seen=RecordCount(float(counts.sum()), n_clusters * count_variance),
     )
+
+
+def rounds_forecast(facts: PublicFacts) -> float:
+    """Return the cost ratio to expect: of clusters that the sketch loses, and of the last round."""
+    weights = share_weights(facts.dim, facts.budget.delta == 0)
+    dim = facts.dim if facts.dim <= MAX_SKETCH_COLUMNS else DIRECTION_COUNTS[-1]
+    planned = Facts(facts.n_clusters, dim, facts.budget, max(facts.n_records, 1.0))
+    lost = lost_excess(sketch_excess(planned, weights["sketch"]))
+    last = round_noise(replace(planned, dim=facts.dim), weights["round 0"])
+    return 1 + min(lost + last, MAX_START_EXCESS)
 
 
 def checked_method(method: str) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from privsketch._base.errors import ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
+from privsketch.clustering.forecast import Forecast, PublicFacts
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.design.plan import plan_design
 from privsketch.facts.budget import Budget, checked_budget
@@ -25,6 +26,7 @@ from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import public_seed
+from privsketch.learning.concerns import RecordCount, noise_decided
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, open_entry
 from privsketch.models.base import Model
@@ -290,22 +292,33 @@ class Run:
         loss: str = "squares",
         concerns: tuple[str, ...] = (),
         count: str = "released",
+        forecast: Forecast | None = None,
+        seen: RecordCount | None = None,
     ) -> ClusterModel:
         """Return the model of the clusters, with the receipt of the run.
 
         `centers` (k, dim) are in the units of the records. `sizes` are noisy numbers of records,
         or None for methods that release none; their sum takes the place of a missing `n_records`.
         `count` says what that number is: "released" unless it comes from `number`.
+        `forecast` gives the cost ratio to expect. It is asked for the records that were `seen` for
+        sure, by default those of the model: if noise decided, the model says that, not `concerns`.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
+        number = max(float(counts.sum()), 1.0) if n_records is None else n_records
+        expected = None
+        if forecast is not None:
+            seen = seen or RecordCount(number)
+            expected = float(forecast(PublicFacts(k, self.domain, self.budget, seen.sure)))
+            by_noise = noise_decided(expected, seen, k, "cluster")
+            concerns = tuple(by_noise) or concerns
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
         domain = self.domain if self.schema is None else self.schema.box
         return ClusterModel(
             domain.project(centers),
             shares_of(counts),
-            max(float(counts.sum()), 1.0) if n_records is None else n_records,
+            number,
             self.receipt(mechanism),
             method=method,
             loss=loss,
@@ -314,6 +327,7 @@ class Run:
             schema=self.schema,
             concerns=concerns,
             count=count,
+            expected_ratio=expected,
         )
 
 

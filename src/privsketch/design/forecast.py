@@ -44,7 +44,6 @@ from privsketch.features.radii import RadialLaw
 from privsketch.features.waves import SIGN_VARIANCE
 
 GOOD_RSSE, HOPELESS_RSSE = 1.15, 1.5  # end of a good range, middle of a hopeless one
-HOPELESS_NOISE = 0.75  # noise per number over an average cluster: learners doubt such fits
 MANY_COLUMNS = 150  # learning works well with 100 columns; with 300 it loses tight clusters
 EXCESS_SCATTER = 2.0  # factor by which the excess of data sets scatters around its expectation
 TURNING_STEEPNESS = 6  # exponent at the turning point, where searches suddenly fail
@@ -130,12 +129,13 @@ class Forecast:
         enough = enough_text(self.n_records_needed, "too small a sketch for any number of records")
         return (
             f"{self.verdict}: cost of k-means (squared distances to centers) "
-            f"{_ratio(self.rsse_low)} to {_ratio(self.rsse_high)} times that without privacy, "
+            f"{ratio_text(self.rsse_low)} to {ratio_text(self.rsse_high)} times "
+            "that without privacy, "
             f"noise-to-signal {self.noise_to_signal:.2g}; {enough}"
         )
 
 
-def _ratio(value: float) -> str:
+def ratio_text(value: float) -> str:
     """Format a ratio with enough digits to distinguish it from 1."""
     digits = 1 if value >= 2 else 2 - math.floor(math.log10(max(value - 1, 1e-4)) + 1)
     return f"{value:.{digits}f}"
@@ -148,18 +148,46 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
     number of holders, each of whom adds noise.
     """
     low, high = expected_range(design, design.n_records, n_holders, noise_ratio)
-    middle = 1 + math.sqrt((low - 1) * (high - 1))
-    verdict: Verdict = "hopeless" if middle > HOPELESS_RSSE else "rough"
     return Forecast(
         noise_to_signal=expected_noise(design, n_holders, noise_ratio).total,
         rsse_low=low,
         rsse_high=high,
-        verdict="good" if high <= GOOD_RSSE else verdict,
+        verdict=_verdict(low, high),
         # The error falls with the number of records.
         n_records_needed=least_records(
             lambda n: expected_range(design, n, n_holders, noise_ratio)[1] <= GOOD_RSSE
         ),
     )
+
+
+def verdict_of(rsse: float) -> Verdict:
+    """Return the verdict about an expected RSSE; noise decides where it is hopeless."""
+    if rsse <= GOOD_RSSE:
+        return "good"
+    return "rough" if rsse <= HOPELESS_RSSE else "hopeless"
+
+
+def accuracy_text(ratio: float) -> str:
+    """Return an expected cost ratio in words and as a number."""
+    return f"{verdict_of(ratio)}: cost about {ratio_text(ratio)} times that without privacy"
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    """Return the verdict about a range: good if all of it is, hopeless if its middle is."""
+    verdict = verdict_of(_middle(low, high))
+    return "rough" if verdict == "good" and high > GOOD_RSSE else verdict
+
+
+def _middle(low: float, high: float) -> float:
+    """Return the middle of a range of RSSE, by the geometric mean of both ends less 1."""
+    return 1 + math.sqrt((low - 1) * (high - 1))
+
+
+def expected_middle(
+    design: Design, n_records: float, n_holders: int = 1, noise_ratio: float | None = None
+) -> float:
+    """Return the middle of the expected RSSE for this number of records per holder."""
+    return _middle(*expected_range(design, n_records, n_holders, noise_ratio))
 
 
 def expected_range(

@@ -381,4 +381,4 @@ def enough_text(n_records_needed: float, otherwise: str) -> str:
     """Describe the number of records needed for a good forecast; `otherwise` if there is none."""
     if not math.isfinite(n_records_needed):
         return otherwise
-    return f"good from {float(f'{n_records_needed:.2g}'):,.0f} records of a holder on"
+    return f"enough from {float(f'{n_records_needed:.2g}'):,.0f} records of a holder on"

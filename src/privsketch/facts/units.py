@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.facts.columns import DAY, Column, Cycle, Date, Number
+from privsketch.facts.columns import DAY, Column, Cycle, Date, Number, plain
 from privsketch.facts.labels import Category, Flag
 from privsketch.facts.schema import Schema
 
@@ -178,6 +178,14 @@ def field_text(column: Column, value: float, error: float | None = None) -> str:
         return f"{value:.0%}"
     unit = f" {column.unit}" if isinstance(column, Number) and column.unit else ""
     return f"{digits(value, error)}{unit}"
+
+
+def bound_text(column: Number | Date, which: str) -> str:
+    """Return the "low" or "high" bound of a number or a date as people write it, with its unit."""
+    if isinstance(column, Date):
+        return str(column.first if which == "low" else column.last)
+    unit = f" {column.unit}" if column.unit else ""
+    return f"{plain(getattr(column, which))}{unit}"
 
 
 def digits(value: float, error: float | None = None) -> str:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from privsketch._base.types import Bits, Floats
-from privsketch.design.forecast import HOPELESS_NOISE
+from privsketch.design.forecast import expected_middle, verdict_of
 from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
-from privsketch.facts.columns import Date, Number
-from privsketch.facts.domain import Ball, Domain
+from privsketch.facts.columns import Date, Number, plain
+from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
+from privsketch.facts.units import bound_text
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 EDGE = 0.999  # distance from the center of the domain, relative to the edge, that counts as on it
 MIN_EDGE_SHARE = 0.01  # share of the records around centers on the edge that is worth a concern
+MAX_NAMED_BOUNDS = 3  # bounds that a concern names
 MIN_PILE_SHARE = 0.1  # share of the records in the middle of a column that is worth a concern
 PILE_DISTANCE = 0.1  # largest distance of a pile from the middle, relative to half of the column
 PILE_WIDTH = 0.5  # largest width of a pile, relative to that of other components
+COUNT_DEVIATIONS = 3.0  # standard deviations by which noise may raise a number of records
 CELLS_PER_CLUSTER = 2  # least number of cells for a cluster
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
@@ -40,29 +45,92 @@ def coordinates_cut(schema: Schema) -> Bits:
     return np.repeat(is_clipped, [len(column.coordinates) for column in schema.columns])
 
 
+def counting_bounds(domain: Domain, schema: Schema | None = None) -> Bits:
+    """Return a mask of the bounds at which records show that they were cut, (2, dim): low, high.
+
+    A low bound of 0 is taken for natural: no count, age or amount lies below it, and many lie on
+    it. The values of a column in a larger unit lie beyond its high bound, which always counts.
+    """
+    if schema is not None:
+        is_cut, places = coordinates_cut(schema), schema.places()
+        natural = np.zeros(len(is_cut), dtype=bool)
+        for column, coordinates in places:
+            natural[coordinates] = isinstance(column, Number) and column.low == 0
+        return np.stack([is_cut & ~natural, is_cut])
+    dim = len(domain.half_widths)
+    low = np.broadcast_to(domain.low, dim) if isinstance(domain, Box) else np.ones(dim)
+    return np.stack([low != 0, np.ones(dim, dtype=bool)])
+
+
+def sides(offsets: Floats) -> Floats:
+    """Return how far offsets (k, dim) reach towards low and high bounds, (k, 2, dim)."""
+    return np.stack([-offsets, offsets], axis=1)
+
+
 def on_the_edge(
-    centers: Floats, weights: Floats, domain: Domain, schema: Schema | None = None
+    centers: Floats,
+    weights: Floats,
+    domain: Domain,
+    schema: Schema | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[str]:
     """Return a concern if clusters or components lie where records outside the domain end up."""
     if schema is not None:  # it clips numbers and dates to their bounds before any ball applies
         domain = schema.box
-    offsets = np.abs(centers - domain.center_vector)
-    if schema is not None:
-        offsets[:, ~coordinates_cut(schema)] = 0.0
+    offsets = centers - domain.center_vector
     if isinstance(domain, Ball):
         outward = np.linalg.norm(offsets, axis=1) / domain.radius
-    else:
-        outward = (offsets / domain.half_widths).max(axis=1)
-    return edge_concern(float(weights[outward > EDGE].sum()))
+        return edge_concern(float(weights[outward > EDGE].sum()))
+    is_at = (sides(offsets / domain.half_widths) > EDGE) & counting_bounds(domain, schema)
+    return bounds_concern(is_at, weights, domain, schema, names)
 
 
-def edge_concern(share: float) -> list[str]:
+def bounds_concern(
+    is_at: Bits,
+    weights: Floats,
+    domain: Domain,
+    schema: Schema | None = None,
+    names: Sequence[str] | None = None,
+) -> list[str]:
+    """Return a concern that names the bounds of a box at which centers lie, (k, 2, dim)."""
+    shares = np.tensordot(weights, is_at, 1)
+    worst = np.argsort(-shares, axis=None, kind="stable")[:MAX_NAMED_BOUNDS]
+    texts = [
+        _bound_text(int(axis), int(side), domain, schema, names)
+        for side, axis in zip(*np.unravel_index(worst, shares.shape), strict=True)
+        if shares[side, axis] > 0
+    ]
+    more = int((shares > 0).sum()) - len(texts)
+    others = f" and {more} more" if more else ""
+    total = float(weights[is_at.any(axis=(1, 2))].sum())
+    return edge_concern(total, ", at " + ", ".join(texts) + others)
+
+
+def _bound_text(
+    axis: int, side: int, domain: Domain, schema: Schema | None, names: Sequence[str] | None
+) -> str:
+    """Name a bound in the words and units of the schema, or of the box."""
+    which = ("low", "high")[side]
+    if schema is not None:
+        column = next(
+            each
+            for each, place in schema.places()
+            if isinstance(each, Number | Date) and place.start == axis
+        )
+        return f"the {which} bound of {column.name!r} ({bound_text(column, which)})"
+    names = names or getattr(domain, "columns", None)
+    name = f"column {axis + 1}" if names is None else repr(names[axis])
+    half = domain.half_widths[axis] * (2 * side - 1)
+    return f"the {which} bound of {name} ({plain(float(domain.center_vector[axis] + half))})"
+
+
+def edge_concern(share: float, where: str = "") -> list[str]:
     """Return a concern if a relevant share of the records is around centers on the edge."""
     if share < MIN_EDGE_SHARE:
         return []
     return [
-        f"{share:.0%} of the records are around centers on the edge of the domain, where records "
-        "outside of it end up: it is too narrow, or the records are in other units"
+        f"{share:.0%} of the records are around centers on the edge of the domain{where}, where "
+        "records outside of it end up: it is too narrow, or the records are in other units"
     ]
 
 
@@ -91,17 +159,63 @@ def label_words(sketch: Sketch) -> str:
     )
 
 
-def drowned(
-    sketch: Sketch, size: int, n_records: float, part: str, result: str
-) -> tuple[float, list[str]]:
-    """Return noise over the records of an average part, and a concern if it is large."""
-    noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
-    if noise <= HOPELESS_NOISE:
-        return noise, []
-    return noise, [
-        f"the noise per number is {noise:.0%} of a {part} of average size: the {result} may "
-        "describe the noise"
+@dataclass(frozen=True)
+class RecordCount:
+    """Number of records as a release tells it, and the variance of its noise."""
+
+    n_records: float
+    variance: float = 0.0
+
+    @property
+    def sure(self) -> float:
+        """Records that are there for sure: what noise may have added is taken off."""
+        return max(self.n_records - COUNT_DEVIATIONS * math.sqrt(self.variance), 0.0)
+
+
+def noise_decided(ratio: float, count: RecordCount, size: int, part: str) -> list[str]:
+    """Return a concern if noise alone makes the expected cost ratio hopeless.
+
+    One rule for all methods: `ratio` is the forecast of the method for its own noise and the
+    records that are there for sure. Fewer records than parts tell nothing, whatever the noise.
+    """
+    if count.sure >= size and verdict_of(ratio) != "hopeless":
+        return []
+    about = f"about {max(count.n_records, 0.0):.0f} records"
+    reason = f"{about} for {size} {part}s may be there by noise alone"
+    if count.sure >= size:
+        reason = (
+            f"for {about} and this budget, their cost is expected to be {ratio:.1f} times that "
+            "without privacy"
+        )
+    return [
+        f"noise decided where the {part}s lie: {reason}. More records, a larger epsilon or fewer "
+        f"{part}s help"
     ]
+
+
+def noise_decided_sketch(sketch: Sketch, size: int, n_records: float, part: str) -> list[str]:
+    """Return the concern about `size` parts of a sketch, to which a fit gives `n_records`."""
+    count = count_of(sketch, size, n_records)
+    n = max(count.sure, 1.0)
+    design = replace(sketch.design, n_components=size, n_records=n)
+    noise_ratio = sketch.noise_variance / design.noise_std**2
+    return noise_decided(expected_middle(design, n, noise_ratio=noise_ratio), count, size, part)
+
+
+def count_of(sketch: Sketch, size: int, n_records: float) -> RecordCount:
+    """Return the released number of records, or that of a fit of `size` parts.
+
+    A fit of noise has records as well: the best of many positions for each part.
+    """
+    design = sketch.design
+    if design.count == "released" or sketch.exact_count is not None:
+        return RecordCount(sketch.n_records or 0.0, sketch.count_variance)
+    if design.cells is not None:
+        return RecordCount(sketch.n_records or 0.0, design.n_features * sketch.noise_variance)
+    places = np.log(np.maximum(design.domain.half_widths / resolution(design), 1.0)).sum()
+    best = 2 * float(places) + design.dim + 2
+    variance = best * sketch.noise_variance / design.n_features
+    return RecordCount(n_records, size**2 * variance / COUNT_DEVIATIONS**2)
 
 
 def resolution(design: Design) -> float:
@@ -165,17 +279,23 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     Noise and misfit count if the predicted cost suffers from them, or if there is no prediction.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
-    noise, texts = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
-    if density is not None and density.misfit > MISFIT and not density.explains:
+    by_noise = noise_decided_sketch(sketch, model.n_clusters, model.n_records, "cluster")
+    texts = list(by_noise)
+    if ratio is not None and ratio.is_bad:
+        texts.append(f"the k-means cost is {ratio.describe()}")
+    is_costly = ratio is None or ratio.is_bad
+    if density is not None and density.misfit > MISFIT and not density.explains and is_costly:
         texts.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
             f"centers can still be good{label_words(sketch)}"
         )
-    if ratio is not None:
-        texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else []
     texts += unsupported_clusters(model.n_clusters, design)
-    on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
+    if by_noise:  # noise also makes centers on the edge, lost records and piles
+        return tuple(texts)
+    on_edge = on_the_edge(
+        model.centers, model.weights, design.domain, design.schema, design.columns
+    )
     texts += on_edge
     texts += missing_records(model.n_records, sketch)
     texts += in_the_middle(model, sketch)
@@ -185,7 +305,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
     extent = math.hypot(spread, density.width)
-    if extent < 1.5 * finest and noise <= HOPELESS_NOISE and not on_edge:
+    if extent < 1.5 * finest and not on_edge:
         texts.append(
             f"all records lie within about {extent:.2g} of each other, and the design resolves "
             f"{finest:.2g}: the domain may be far too wide for them"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 from privsketch._base.formats import require_fields
 from privsketch._base.types import Floats
+from privsketch.design.forecast import accuracy_text
 from privsketch.facts.domain import Domain, domain_from_json
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
@@ -149,6 +150,9 @@ class ClusterModel(Model):
     cost_ratio : CostRatio, optional
         Predicted cost of the centers on the records over that of k-means, for this number of
         clusters, with a 90 % interval. None without a sketch, and for "cl-ompr".
+    expected_ratio : float, optional
+        Forecast of the same ratio from public facts and the number of records, for clusters that
+        touch or lie apart. None for sketches, and for methods that make no forecast.
     design_fingerprint : str
         Fingerprint of the sketch's design; empty without a sketch.
     schema : Schema, optional
@@ -168,7 +172,7 @@ class ClusterModel(Model):
         "mixture_widths",
     )
     ABSENT: ClassVar[tuple[str, ...]] = ARRAYS[2:]
-    LATER: ClassVar[tuple[str, ...]] = ("cost_ratio",)
+    LATER: ClassVar[tuple[str, ...]] = ("cost_ratio", "expected_ratio")
 
     centers: Floats
     weights: Floats
@@ -192,6 +196,7 @@ class ClusterModel(Model):
     mixture_widths: Floats | None = None
     decoder: str | None = None
     cost_ratio: CostRatio | None = None
+    expected_ratio: float | None = None
     design_fingerprint: str = ""
     schema: Schema | None = None
 
@@ -275,6 +280,8 @@ class ClusterModel(Model):
         lines.append(f"method      {self.method}{because}")
         if self.cost_ratio is not None:
             lines.append(f"accuracy    k-means cost {self.cost_ratio.describe()}")
+        elif self.expected_ratio is not None:
+            lines.append(f"accuracy    {accuracy_text(self.expected_ratio)}, as a forecast")
         if self.misfit is not None:
             lines.append(f"fit         misfit {self.misfit:.2f} of what noise and sampling leave")
         if self.width is not None and self.schema is None:
@@ -301,7 +308,8 @@ class ClusterModel(Model):
         absent = [name for name in _DENSITY_FIELDS if fields[name] is None]
         if absent and len(absent) < len(_DENSITY_FIELDS):
             raise ParameterError(f"{absent[0]} is missing")
-        require_numbers(fields, ("n_records",) if absent else ("n_records", *_DENSITY_NUMBERS))
+        numbers = ("n_records",) if fields["expected_ratio"] is None else _EXPECTED_NUMBERS
+        require_numbers(fields, numbers if absent else (*numbers, *_DENSITY_NUMBERS))
         if not absent:
             _require_density(fields)
         errors = fields["standard_errors"]
@@ -331,6 +339,7 @@ def _checked_ratio(value: Any) -> CostRatio | None:
     return ratio
 
 
+_EXPECTED_NUMBERS = ("n_records", "expected_ratio")
 _DENSITY_NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
 _DENSITY_FIELDS = (*Density.__dataclass_fields__, "decoder")
 

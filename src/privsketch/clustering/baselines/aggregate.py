@@ -13,9 +13,11 @@ one. Blocks that find different clusters blur the average.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +30,17 @@ from privsketch.clustering.baselines.points import (
     PointNoise,
     noise_of_run,
     noisy_points,
+    point_forecast,
+    point_variance,
     start_centers,
 )
+from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
+from privsketch.learning.concerns import RecordCount
 from privsketch.models.clusters import ClusterModel
 
+MAX_ERRORS = 6.0  # standard deviations within which released centers may be the references
 RECORDS_PER_CLUSTER = 10  # records of a block for every cluster
 # More blocks lower the noise but need a run of k-means each: 1.3 s for 200,000 records, twice that
 # for 4,000 (`python -m benchmarks constants clustering MAX_SAMPLE_BLOCKS`).
@@ -72,6 +79,10 @@ def cluster(
             total += ordered_centers(passes, block, reference, run.seed)
     account = run.share({"average of blocks": Fraction(1)})
     noisy = noisy_points(account, "average of blocks", passes, total, kind)
+    # Blocks without records have the references as their centers.
+    facts = PublicFacts(n_clusters, run.domain, run.budget, number)
+    variance = point_variance(facts, kind, n_clusters, float(n_blocks))
+    away = (noisy / n_blocks - reference) * passes.unit
     return run.model(
         noisy / n_blocks * passes.unit + domain.center_vector,
         None,
@@ -79,6 +90,8 @@ def cluster(
         mechanism=f"k-means of {n_blocks} blocks, averaged",
         n_records=number,
         count=run.count,
+        forecast=partial(point_forecast, variance=variance),
+        seen=RecordCount(0.0 if np.abs(away).max() <= MAX_ERRORS * math.sqrt(variance) else number),
     )
 
 

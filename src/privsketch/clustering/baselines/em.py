@@ -29,11 +29,13 @@ from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import start_centers
+from privsketch.clustering.forecast import PublicFacts, forecast_ratio, noisy_means
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.receipt import Receipt
+from privsketch.learning.concerns import RecordCount, noise_decided
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
 from privsketch.noise.sums import saturating_multiply
@@ -87,6 +89,12 @@ def learn(
             state, total = _updated(passes, state, noisy, pairs, covariance_type)
     receipt = run.receipt(f"Gaussian mixture: {n_rounds} noisy rounds of EM")
     model = _as_model(passes, state, total, deviation, covariance_type, receipt)
+    radius = math.sqrt(passes.l2_squared)
+    facts = PublicFacts(n_components, run.domain, run.budget, total)
+    means = noisy_means(facts, (deviation * passes.unit) ** 2, (deviation / radius) ** 2)
+    count = RecordCount(total, n_components * (deviation / radius) ** 2)
+    texts = noise_decided(forecast_ratio(facts, means), count, n_components, "component")
+    model = replace(model, concerns=tuple(texts))
     if run.schema is None:
         return model
     return replace(model, columns=run.schema.coordinates, schema=run.schema)

@@ -22,10 +22,12 @@ from privsketch._base.types import Floats, Integers
 from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.cells import Grid
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.forecast import counted_cells, forecast_ratio
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.facts.domain import Box, Domain
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.models.clusters import ClusterModel
 
 MAX_GRID_CELLS = 2**22  # 32 MB of counts
@@ -62,13 +64,19 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
     if per_axis > _EDGE_CELLS:
         means = _means(box, per_axis, noisy, 2 * scale**2, centers)
-        concerns += edge_concerns(means, weights, box, cell=1 / per_axis, schema=run.schema)
+        concerns += edge_concerns(
+            means, weights, box, cell=1 / per_axis, schema=run.schema, names=run.names
+        )
     return run.model(
         centers,
         weights * total,
         method="grid",
         mechanism=f"k-means of a grid of {per_axis}^{passes.dim} cells",
         concerns=concerns,
+        forecast=lambda facts: forecast_ratio(
+            facts, counted_cells(facts, (per_axis,) * passes.dim, 2 * scale**2)
+        ),
+        seen=RecordCount(float(noisy.sum()), 2 * scale**2 * len(noisy)),
     )
 
 

@@ -43,10 +43,12 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import Start, start_centers
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.forecast import forecast_ratio, noisy_means
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
 from privsketch.facts.domain import Ball, Domain
 from privsketch.kernels.nearest import CompiledClusters
+from privsketch.learning.concerns import RecordCount
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
@@ -103,7 +105,14 @@ def cluster(
         noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
-        concerns=edge_concerns(means, shares_of(noisy.counts), domain, schema=run.schema),
+        concerns=edge_concerns(
+            means, shares_of(noisy.counts), domain, schema=run.schema, names=run.names
+        ),
+        forecast=lambda facts: forecast_ratio(
+            facts,
+            noisy_means(facts, noisy.sum_variance * passes.unit**2, noisy.count_variance),
+        ),
+        seen=RecordCount(float(noisy.counts.sum()), n_clusters * noisy.count_variance),
     )
 
 

@@ -20,6 +20,12 @@ import numpy as np
 
 from privsketch._base.errors import require_gaussian_delta, require_one_of
 from privsketch._base.types import Floats, Integers
+from privsketch.clustering.forecast import (
+    PublicFacts,
+    forecast_ratio,
+    laplace_variance,
+    noise_variance,
+)
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.facts.domain import Ball, Domain
@@ -96,6 +102,28 @@ def noise_of_run(run: Run, noise: str | None, n_points: int) -> PointNoise:
     else:
         run.without_delta()
     return kind
+
+
+def point_variance(facts: PublicFacts, kind: PointNoise, n_points: int, share: float) -> float:
+    """Return the variance of the noise of `noisy_points` along an axis.
+
+    They are released together, `n_points` of them, with a share of the budget.
+    """
+    if kind == "gaussian":
+        variance = noise_variance(facts, 0.0, 2 * math.sqrt(n_points) * facts.l2, share)
+    elif kind == "laplace":
+        variance = laplace_variance(facts, 2 * n_points * facts.l1, share)
+    else:
+        size, widest = n_points * facts.dim, 2 * float(facts.domain.half_widths.max())
+        variance = (size + 1) * (size + 2) / 3 * (widest / (facts.budget.epsilon * share)) ** 2
+    if facts.budget.neighbours == "replace":  # a replacement moves points no farther
+        variance /= 2 if kind == "gaussian" else 4
+    return variance
+
+
+def point_forecast(facts: PublicFacts, variance: float) -> float:
+    """Return the cost ratio to expect of points with noise of that variance."""
+    return forecast_ratio(facts, lambda reference: variance / reference.width**2)
 
 
 def _pure_noise(domain: Domain, n_points: int) -> PointNoise:

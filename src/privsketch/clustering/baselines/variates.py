@@ -28,6 +28,8 @@ from privsketch.clustering.baselines.points import (
     PointNoise,
     noise_of_run,
     noisy_points,
+    point_forecast,
+    point_variance,
 )
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
@@ -62,6 +64,9 @@ def cluster(run: Run, n_clusters: int, *, noise: PointNoise | None = None) -> Cl
         mechanism=f"k-variates++: {n_clusters} noisy records",
         n_records=number,
         count=run.count,
+        forecast=lambda facts: point_forecast(
+            facts, point_variance(facts, kind, 1, 1 / n_clusters)
+        ),
     )
 
 

@@ -36,7 +36,12 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.plan import RADIUS_BINS, PipelinePlan, plan_pipeline
+from privsketch.clustering.pipeline.plan import (
+    RADIUS_BINS,
+    PipelinePlan,
+    pipeline_forecast,
+    plan_pipeline,
+)
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -49,6 +54,7 @@ from privsketch.clustering.run import Run, shares_of
 from privsketch.clustering.tree.swap import move_into_ball
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.kernels.nearest import CompiledClusters, Norm
+from privsketch.learning.concerns import RecordCount, count_of
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
@@ -78,20 +84,27 @@ def cluster(
     with one_thread():  # blocks of records already share the cores
         if plan.directions == "mean":
             subspace, means = all_directions(passes.dim), None
-            centers, counts = _start_around_mean(run, passes, n_clusters, account, n_records)
+            centers, seen = _start_around_mean(run, passes, n_clusters, account, n_records)
+            counts = np.full(n_clusters, max(seen.n_records, 0.0) / n_clusters)
         else:
             subspace = _subspace(run, passes, plan, account, n_records)
-            start, counts, means = _start_by_sketch(run, passes, subspace, n_clusters, n_records)
+            start, counts, seen, means = _start_by_sketch(
+                run, passes, subspace, n_clusters, n_records
+            )
             centers = move_into_ball(start / passes.unit, passes)
         n_counted = float(counts.sum())  # in rounds, records that are cut count as less than one
         for number in range(plan.n_rounds):
             centers, counts, means = _round(passes, centers, counts, subspace, account, str(number))
-    concerns = plan.concerns()
+    if plan.n_rounds > 0:
+        n_uncut = float(counts.sum()) / UNCUT_SHARE
+        seen = RecordCount(min(seen.n_records, n_uncut), seen.variance)
+    is_as_planned = seen.sure >= UNCUT_SHARE * n_records
+    concerns: tuple[str, ...] = ()
     if means is not None:
         # Rounds move records into the ball, a sketch moves them into the box.
         beyond = plan.n_rounds > 0
-        concerns += edge_concerns(
-            means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
+        concerns = edge_concerns(
+            means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema, names=run.names
         )
     return run.model(
         centers * passes.unit + ball.center_vector,
@@ -100,6 +113,8 @@ def cluster(
         mechanism=f"k-means: {plan.describe()}",
         n_records=n_counted,
         concerns=concerns,
+        forecast=lambda facts: 1 + plan.excess if is_as_planned else pipeline_forecast(facts),
+        seen=seen,
     )
 
 
@@ -121,8 +136,8 @@ def _subspace(
 
 def _start_by_sketch(
     run: Run, passes: Passes, subspace: Subspace, n_clusters: int, n_records: float
-) -> tuple[Floats, Floats, Means | None]:
-    """Release centers (k, dim) about the center of the ball, and counts, by a sketch.
+) -> tuple[Floats, Floats, RecordCount, Means | None]:
+    """Release centers (k, dim) about the center of the ball, counts, and their sum, by a sketch.
 
     If the sketch has all columns, its means are returned too, to check the edge of the domain.
 
@@ -142,7 +157,7 @@ def _start_by_sketch(
         noise = math.sqrt(released.noise_variance)
         middle = passes.domain.center_vector
         means = Means(centers + middle, counts, errors, noise, is_gaussian=False)
-    return centers, counts, means
+    return centers, counts, count_of(released, n_clusters, model.n_records), means
 
 
 def _round(
@@ -205,8 +220,8 @@ def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int
 
 def _start_around_mean(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
-) -> tuple[Floats, Floats]:
-    """Release centers around the mean of all records, whole numbers in the ball, and equal counts.
+) -> tuple[Floats, RecordCount]:
+    """Release centers around the mean of all records, whole numbers in the ball, and a number.
 
     They lie in random directions, as far from the mean as the best centers of a single round
     cluster.
@@ -216,14 +231,16 @@ def _start_around_mean(
     dim = passes.dim
     middle, count = np.zeros((1, dim)), np.array([n_records])
     radius = _radius(passes, middle, account, "mean")
-    mean, _, _ = _round(passes, middle, count, all_directions(dim), account, "mean", radius)
+    mean, _, found = _round(passes, middle, count, all_directions(dim), account, "mean", radius)
     # Ratio of the radius of Gaussian records to their width, about.
     per_width = math.sqrt(dim) + 0.6 if _norm(account) == 2 else 0.8 * dim + 0.5 * math.sqrt(dim)
     spread = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
     width = math.sqrt(max(spread**2 - float(np.mean(mean**2)), (spread / 10) ** 2))
     directions = spread_directions(n_clusters, dim, run.seed)
     centers = mean + width * expected_normal_max(n_clusters) * directions
-    return move_into_ball(centers, passes), np.full(n_clusters, n_records / n_clusters)
+    # Records that are cut count as less than one.
+    number = RecordCount(float(found.counts[0]) / UNCUT_SHARE, float(found.count_errors) ** 2)
+    return move_into_ball(centers, passes), number
 
 
 def expected_normal_max(n: int) -> float:

@@ -24,7 +24,8 @@ from functools import cache
 from typing import Any, Literal
 
 from privsketch._base.errors import ParameterError
-from privsketch.design.forecast import excess, expected_range, references
+from privsketch.clustering.forecast import PublicFacts
+from privsketch.design.forecast import excess, expected_middle, references
 from privsketch.design.pca import predicted_loss
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
@@ -74,12 +75,6 @@ MEAN_OFFSET = 6.0  # benchmarks constants clustering MEAN_OFFSET
 # Its shares and numbers of rounds: benchmarks constants clustering MEAN_SHARES
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
 MAX_START_EXCESS = 3.0  # error of centers around the center of the domain, without any release
-DOUBTFUL_EXCESS = 1.0  # forecast error above which centers say more about noise than records
-TOO_NOISY = "with so few records for this budget the centers may describe the noise"
-AROUND_MEAN = (
-    "with so few records for this budget noise hides clusters: centers start around the mean of "
-    "all records, and may describe the noise"
-)
 
 
 @dataclass(frozen=True)
@@ -115,12 +110,6 @@ class PipelinePlan:
         sketch = float(dict(self.weights)["sketch"])
         return f"sketch along {along} with {sketch:.0%} of the budget, {self.n_rounds} rounds"
 
-    def concerns(self) -> tuple[str, ...]:
-        """Return the concerns about a run that are known before it begins."""
-        if self.excess <= DOUBTFUL_EXCESS:
-            return ()
-        return (AROUND_MEAN if self.directions == "mean" else TOO_NOISY,)
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -130,6 +119,11 @@ class Facts:
     dim: int
     budget: Budget
     n_records: float
+
+
+def pipeline_forecast(facts: PublicFacts) -> float:
+    """Return the cost ratio to expect of the best plan for these facts."""
+    return 1 + plan_pipeline(facts.n_clusters, facts.dim, facts.budget, facts.n_records).excess
 
 
 def plan_pipeline(
@@ -290,8 +284,7 @@ def sketch_excess(facts: Facts, share: Fraction) -> float:
     design = _sketch_design(facts, share)
     if design is None:
         return math.inf
-    low, high = expected_range(design, facts.n_records)
-    return math.sqrt((low - 1) * (high - 1))
+    return expected_middle(design, facts.n_records) - 1
 
 
 @cache

@@ -35,13 +35,17 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
+from privsketch.clustering.forecast import PublicFacts, forecast_ratio, missed_clusters
+from privsketch.clustering.pipeline.plan import Facts, distant_excess, lost_excess
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.tree.cubes import MAX_DIMENSIONS, RADIUS, Projected
-from privsketch.clustering.tree.method import TreeSettings, projected_centers
+from privsketch.clustering.tree.method import TreeSettings, choice_noise, projected_centers
+from privsketch.design.forecast import ReferenceData
 from privsketch.facts.domain import Ball
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
@@ -134,12 +138,43 @@ def cluster_sparse(
     for number in range(1, n_rounds):
         labels = merged(clusters, n_clusters).labels
         clusters = _recover(passes, labels, n_clusters, n_picks, account, recovery, number)
+    reach = noise_reach(passes, account.shares, f"sums {n_rounds - 1}") / passes.linf
     return run.model(
         clusters.centers * passes.unit,
         clusters.counts,
         method=_METHOD_OF_START[start],
         mechanism=f"k-means of sparse records: {start}, then sums",
+        forecast=lambda facts: sparse_forecast(facts, settings, start, reach),
+        seen=RecordCount(float(clusters.counts.sum()), n_clusters * clusters.count_variance),
     )
+
+
+def sparse_forecast(
+    facts: PublicFacts, settings: TreeSettings, start: SparseStart, reach: float
+) -> float:
+    """Return the cost ratio to expect: of the start, and of entries that noise reaches.
+
+    `reach` is that of noise in a sum, in records. Means of entries are taken for half of the
+    largest entry.
+    """
+    hidden = (2 * reach / facts.per_cluster) ** 2
+    if start == "trees":
+        shares = {step: float(START_SHARE * share) for step, share in _START_SHARES[start].items()}
+        missed = missed_clusters(facts, choice_noise(facts, settings, shares))
+    else:
+        dim = _sketch_dimensions(facts.n_clusters, settings)
+        planned = Facts(facts.n_clusters, dim, facts.budget, max(facts.n_records, 1.0))
+        lost = lost_excess(distant_excess(planned, START_SHARE))
+
+        def missed(reference: ReferenceData) -> float:
+            return lost
+
+    return forecast_ratio(facts, missed, lambda reference: hidden)
+
+
+def _sketch_dimensions(n_clusters: int, settings: TreeSettings) -> int:
+    """Return enough directions to separate k clusters; more of them make the sketch larger."""
+    return settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
 
 
 def sparse_weights(start: SparseStart, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
@@ -210,8 +245,7 @@ def start_by_sketch(
 
     Charges: the share "sketch".
     """
-    # Enough directions to separate k clusters; more of them make the sketch larger.
-    dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
+    dimensions = _sketch_dimensions(n_clusters, settings)
     tail = settings.fail_prob / n_records
     data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
 
@@ -257,10 +291,11 @@ RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")
 
 @dataclass(frozen=True, eq=False)
 class SparseCenters:
-    """Centers (k, dim), whole numbers, and noisy counts (k,)."""
+    """Centers (k, dim), whole numbers, and noisy counts (k,) with the variance of their noise."""
 
     centers: Floats
     counts: Floats
+    count_variance: float = 0.0
 
     def labels(self, records: Any) -> npt.NDArray[np.intp]:
         """Return the index of the nearest center of CSR records, exactly; the first of equals."""
@@ -297,13 +332,13 @@ def release_largest(
     Charges: the shares `count_name` and `sum_name`.
     """
     sums, counts = sparse_sums(passes, labels, n_clusters)
-    noisy_counts, _ = account.counts(count_name, counts)
+    noisy_counts, count_variance = account.counts(count_name, counts)
     reach = noise_reach(passes, account.shares, sum_name)
     noisy_sums, _ = account.noisy(
         sum_name, sums, l1=passes.l1, l2_squared=passes.l2_squared, l2_replaced=passes.l2_replaced
     )
     sparse = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
-    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
+    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts, count_variance)
 
 
 def release_picks(
@@ -321,7 +356,7 @@ def release_picks(
     Charges: the shares `count_name`, `pick_name` and `sum_name`.
     """
     sums, counts = sparse_sums(passes, labels, n_clusters)
-    noisy_counts, _ = account.laplace(count_name, counts, l1=1)
+    noisy_counts, count_scale = account.laplace(count_name, counts, l1=1)
     l1 = passes.l1_over(n_picks)
     budget = account.budget(pick_name)
     law = picks_law(passes.linf, l1, passes.dim, n_picks, budget.epsilon, budget.neighbours)
@@ -330,7 +365,8 @@ def release_picks(
     noisy_sums, _ = account.laplace(sum_name, np.take_along_axis(sums, columns, axis=1), l1=l1)
     sparse = np.zeros(sums.shape)
     np.put_along_axis(sparse, columns, noisy_sums, axis=1)
-    return SparseCenters(_whole_means(sparse, noisy_counts, passes), noisy_counts)
+    means = _whole_means(sparse, noisy_counts, passes)
+    return SparseCenters(means, noisy_counts, 2 * count_scale**2)
 
 
 def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
@@ -359,7 +395,7 @@ def merged(clusters: SparseCenters, n_clusters: int) -> SparseCenters:
         centers[i] = np.rint((counts[i] * centers[i] + counts[j] * centers[j]) / total)
         counts[i] = total
         centers, counts = np.delete(centers, j, axis=0), np.delete(counts, j)
-    return SparseCenters(centers, counts)
+    return SparseCenters(centers, counts, clusters.count_variance)
 
 
 def _whole_means(sums: Floats, counts: Floats, passes: SparsePasses) -> Floats:

@@ -150,9 +150,7 @@ def release_medians(
     path.append(np.rint(np.mean(path, axis=0)))
     losses = path_losses(data, projected_centers, path)
     best = release_indices(losses, account, names["median"])
-    return ReleasedClusters(
-        np.stack([path[index][j] for j, index in enumerate(best)]), start.counts
-    )
+    return replace(start, centers=np.stack([path[index][j] for j, index in enumerate(best)]))
 
 
 def release_indices(losses: Integers, account: Account, name: str) -> list[int]:

@@ -17,6 +17,13 @@ from fractions import Fraction
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import WholeFloats
+from privsketch.clustering.forecast import (
+    PublicFacts,
+    forecast_ratio,
+    laplace_variance,
+    missed_clusters,
+    noisy_means,
+)
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
@@ -156,13 +163,55 @@ def cluster_by_tree(
         best = trials[0]
         if len(trials) > 1:
             best = release_best(passes, trials, account, "best trial", loss)
+
+    def forecast(facts: PublicFacts) -> float:
+        return tree_forecast(facts, n_trials=n_trials, settings=settings, loss=loss)
+
     return run.model(
         best.centers * passes.unit + ball.center_vector,
         best.counts,
         method="partition-tree",
         mechanism=f"{_TASK_NAMES[loss]}: partition trees, swaps and recovery",
         loss=loss,
+        forecast=forecast,
+        seen=best.seen,
     )
+
+
+def tree_forecast(
+    facts: PublicFacts,
+    *,
+    n_trials: int = 1,
+    settings: TreeSettings | None = None,
+    loss: str = "squares",
+) -> float:
+    """Return the cost ratio to expect: of noisy means, cubes below the threshold and swaps."""
+    trial = (1 - BEST_SHARE if n_trials > 1 else Fraction(1)) / n_trials
+    shares = {step: float(trial * share) for step, share in _STEP_SHARES[loss].items()}
+    sums = laplace_variance(facts, facts.l1, shares["sums"])
+    return forecast_ratio(
+        facts,
+        noisy_means(facts, sums, laplace_variance(facts, 1.0, shares["counts"])),
+        missed_clusters(facts, choice_noise(facts, settings or TreeSettings(), shares)),
+    )
+
+
+def choice_noise(facts: PublicFacts, settings: TreeSettings, shares: Mapping[str, float]) -> float:
+    """Return the records below which trees do not see a cluster, or swaps choose by noise."""
+    k, n_records = facts.n_clusters, max(facts.n_records, 1.0)
+    swap_epsilon = facts.budget.epsilon / facts.n_moved * shares["swaps"]
+    filled = settings.filled(k, facts.dim, n_records, swap_epsilon)
+    levels, steps = filled.n_levels or 1, (filled.n_swaps or 1) + 1
+    one_tree = replace(
+        facts.budget.without_person,
+        epsilon=facts.budget.epsilon * shares["candidates"] / filled.n_trees,
+        delta=0.0,
+    )
+    threshold = settings.threshold or default_threshold(
+        filled.n_dimensions or 1, levels, one_tree, settings.fail_prob
+    )
+    swaps = math.log(k * MAX_CANDIDATES) * steps / swap_epsilon
+    return max(float(threshold), swaps)
 
 
 def share_weights(

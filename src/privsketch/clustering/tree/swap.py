@@ -30,6 +30,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.tree.cubes import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
 from privsketch.kernels.nearest import nearest
+from privsketch.learning.concerns import RecordCount
 from privsketch.noise.account import Account, Shares
 
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
@@ -152,10 +153,19 @@ def _start(candidates: WholeFloats, n_clusters: int, stream: PublicStream) -> In
 
 @dataclass(frozen=True, eq=False)
 class ReleasedClusters:
-    """Centers (k, dim), whole numbers in the ball of the passes, and noisy counts (k,)."""
+    """Centers (k, dim), whole numbers in the ball of the passes, and noisy counts (k,).
+
+    `count_variance` is the variance of the noise of a count.
+    """
 
     centers: WholeFloats
     counts: Floats
+    count_variance: float = 0.0
+
+    @property
+    def seen(self) -> RecordCount:
+        """The number of records in all clusters."""
+        return RecordCount(float(self.counts.sum()), len(self.counts) * self.count_variance)
 
 
 def cluster_sums(data: Projected, projected_centers: WholeFloats) -> tuple[Integers, Integers]:
@@ -182,10 +192,10 @@ def release_centers(
     Charges: the shares `count_name` and `sum_name`.
     """
     sums, counts = cluster_sums(data, projected_centers)
-    noisy_counts, _ = account.laplace(count_name, counts, l1=1)
+    noisy_counts, count_scale = account.laplace(count_name, counts, l1=1)
     noisy_sums, _ = account.laplace(sum_name, sums, l1=data.passes.l1)
     means = noisy_sums / np.maximum(noisy_counts, 1.0)[:, np.newaxis]
-    return ReleasedClusters(move_into_ball(means, data.passes), noisy_counts)
+    return ReleasedClusters(move_into_ball(means, data.passes), noisy_counts, 2 * count_scale**2)
 
 
 def move_into_ball(points: Floats, passes: Passes) -> WholeFloats:

@@ -9,7 +9,6 @@ from scipy.special import ndtr
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
-from privsketch.design.forecast import HOPELESS_NOISE
 from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.design.validity import require_cells, unknown_harmonics
@@ -22,9 +21,10 @@ from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.concerns import (
     coordinates_cut,
-    drowned,
+    counting_bounds,
     label_words,
     missing_records,
+    noise_decided_sketch,
     on_the_edge,
     source_concerns,
 )
@@ -182,7 +182,9 @@ def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema)
     for column, coordinates in schema.places():
         if isinstance(column, Number | Date):
             means, spread = model.means[:, coordinates.start], widths[:, coordinates.start]
-            tails = ndtr((means - column.weight) / spread) + ndtr((-column.weight - means) / spread)
+            tails = ndtr((means - column.weight) / spread)
+            if counting_bounds(schema.box, schema)[0, coordinates.start]:
+                tails += ndtr((-column.weight - means) / spread)
             tail_shares[column.name] = float(model.weights @ tails)
     names = [name for name, share in tail_shares.items() if share > MAX_OUTSIDE_SHARE]
     if not names:
@@ -197,10 +199,13 @@ def _concerns(
     model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
 ) -> tuple[str, ...]:
     """Return reasons to doubt the mixture, in words."""
-    noise, texts = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
-    if noise <= HOPELESS_NOISE:
-        design = sketch.design
-        texts += on_the_edge(model.means, model.weights, design.domain, design.schema)
+    design, size = sketch.design, model.n_components
+    texts = noise_decided_sketch(sketch, size, model.n_records, "component")
+    by_noise = bool(texts)
+    if not by_noise:
+        texts += on_the_edge(
+            model.means, model.weights, design.domain, design.schema, design.columns
+        )
     texts += missing_records(model.n_records, sketch)
     ratio = model.misfit
     if ratio is not None and ratio > MISFIT:
@@ -213,14 +218,14 @@ def _concerns(
     schema = sketch.design.schema
     axes = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
     vague = int((model.standard_errors > widths)[:, axes].any(axis=1).sum())
-    if vague and noise <= HOPELESS_NOISE:
+    if vague and not by_noise:
         texts.append(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
-    if schema is not None and noise <= HOPELESS_NOISE:
+    if schema is not None and not by_noise:
         texts += _outside_bounds(model, widths, schema)
-    elif solution.outside_share > MAX_OUTSIDE_SHARE and noise <= HOPELESS_NOISE:
+    elif solution.outside_share > MAX_OUTSIDE_SHARE and not by_noise:
         texts.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
             "the records were moved to: the domain may be too narrow"

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch.design.pca import HOPELESS_LOSS
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
@@ -19,7 +20,7 @@ MISFIT = 1.5  # residual over its expectation above which the remaining variance
 MAX_LOST_SHARE = 0.05  # share of the variance lost to noise that is worth a concern
 EDGE_SHARE = 0.98  # share of the largest possible total variance: records are on the edge
 CENTRAL_RADIUS = 0.03  # root mean square distance from the center over the radius of the domain
-TOO_FEW = "there are too few records to say anything: the components describe noise"
+TOO_FEW = "noise decided the components: there are too few records to say anything"
 
 
 def learn_pca(
@@ -119,14 +120,19 @@ def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
     texts = []
     radius = float(sketch.design.domain.half_widths[0])
     size, standing = model.n_components, model.n_standing_out
+    is_hopeless = model.lost_variance > HOPELESS_LOSS
     if standing < size:
         missing = size - standing
-        which = f"{missing} of {size} components {'does' if missing == 1 else 'do'}"
-        which = "the component does" if size == 1 else which
-        texts.append(f"{which} not stand out of the noise, and may describe it")
+        which = "the component" if size == 1 else f"{missing} of {size} components"
+        do_not = "does not" if missing == 1 else "do not"
+        texts.append(f"{which} {do_not} stand out of the noise, and may describe it")
+        if standing == 0 or is_hopeless:
+            pronoun = "it" if missing == 1 else "they"
+            texts[-1] = f"noise decided {which}: {pronoun} {do_not} stand out of the noise"
     if model.lost_variance > MAX_LOST_SHARE and standing > 0:
+        decided = "noise decided the components: it" if is_hopeless else "the noise"
         texts.append(
-            f"the noise is expected to cost {model.lost_variance:.0%} of the variance that the "
+            f"{decided} is expected to cost {model.lost_variance:.0%} of the variance that the "
             "best components hold"
         )
     if sketch.n_records is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privsketch._base.types import Floats
+from privsketch.design.forecast import accuracy_text, ratio_text, verdict_of
 from privsketch.facts.domain import Ball
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.drawing.axes import FAINT, axis_of, cluster_colors
@@ -45,10 +46,11 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
         cards=[
             (f"{model.n_clusters}", "cluster" if model.n_clusters == 1 else "clusters"),
             (f"{model.n_records:,.0f}", f"records ({count_words[model.count]})"),
-            (model.method, "method"),
+            _quality_card(model),
         ],
         remark=f"The centers approximately minimize the {_LOSS_WORDS[model.loss]} of records to "
-        f"their nearest center ({model.task}). They contain noise{hides}.",
+        f"their nearest center ({model.task}). They contain noise{hides}."
+        f"{_accuracy(model)}",
         public_fact="where the clusters lie",
         values={
             "tables": tables_of(parts_of(model, model.domain)),
@@ -56,6 +58,21 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
             "fit": None,
         },
     )
+
+
+def _quality_card(model: ClusterModel) -> tuple[str, str]:
+    """Return the expected accuracy, or the method if it makes no forecast."""
+    ratio = model.expected_ratio
+    if ratio is None:
+        return model.method, "method"
+    return ratio_text(ratio), f"times the cost without privacy, expected ({verdict_of(ratio)})"
+
+
+def _accuracy(model: ClusterModel) -> str:
+    """Return a sentence about the expected accuracy; empty if the method makes no forecast."""
+    if model.expected_ratio is None:
+        return ""
+    return f" Their expected accuracy is {accuracy_text(model.expected_ratio)}."
 
 
 def center_facts(model: ClusterModel) -> str:
