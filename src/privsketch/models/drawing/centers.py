@@ -16,6 +16,7 @@ from privsketch.facts.domain import Domain
 from privsketch.facts.units import field_columns, field_positions
 from privsketch.models.base import Model
 from privsketch.models.drawing.axes import (
+    FAINT,
     INK,
     cluster_colors,
     draw_heat,
@@ -26,6 +27,7 @@ from privsketch.models.drawing.axes import (
 )
 
 INTERVAL = 1.64  # standard errors on either side of a 90 % interval
+MAX_PROFILE_ROWS = 15  # rows of profiles, about a third of a page
 MAX_TABLE_ROWS = 30  # rows that fit a page; with more, those in which centers differ most
 
 
@@ -58,6 +60,33 @@ def draw_pair(
     if errors is not None:
         across, up = INTERVAL * errors.T
         axis.errorbar(*centers.T, xerr=across, yerr=up, fmt="none", ecolor=INK, elinewidth=1.1)
+
+
+def profile_size(n_fields: int) -> tuple[float, float]:
+    """Return width and height in inches of profiles with a row for each field."""
+    return 7.0, 0.7 + 0.27 * n_fields
+
+
+def draw_profiles(axis: Any, model: Model, centers: Floats, domain: Domain | None) -> int:
+    """Draw a row for each field, with a dot for each center between the field's bounds.
+
+    Fields in which centers hardly differ are left out if there are many. Returns the number of
+    rows.
+    """
+    tones = relative_positions(model, centers, domain)
+    spread = np.nan_to_num(np.ptp(tones, axis=0))
+    fields = np.sort(np.argsort(-spread, kind="stable")[:MAX_PROFILE_ROWS])
+    fields = fields[np.isfinite(tones[0, fields])]
+    names, _ = model.shown_rows(centers)
+    rows = np.arange(len(fields))[::-1]
+    axis.hlines(rows, 0, 1, color=FAINT, linewidth=0.8)
+    for tone, color in zip(tones[:, fields], cluster_colors(len(centers)), strict=True):
+        axis.plot(tone, rows, color=color, alpha=0.35, linewidth=1.2)
+        axis.scatter(tone, rows, color=color, s=26, linewidths=0, zorder=3)
+    axis.set_yticks(rows, [label(names[int(j)]) for j in fields])
+    axis.set_xticks([0, 0.5, 1], ["lowest", "middle", "highest"])
+    axis.set_xlim(-0.02, 1.02)
+    return len(fields)
 
 
 def line_size(n_centers: int) -> tuple[float, float]:
@@ -190,7 +219,7 @@ def _plot_table(
 ) -> Any:
     """Draw a table of fields and centers; colours show the position between public bounds."""
     names, rows = model.shown_rows(centers, errors)
-    tones = _relative_positions(model, centers, domain)
+    tones = relative_positions(model, centers, domain)
     fields = _field_indices(model, columns)
     if len(fields) > MAX_TABLE_ROWS:
         spread = np.nan_to_num(np.ptp(tones[:, fields], axis=0))
@@ -210,7 +239,7 @@ def _field_indices(model: Model, columns: Sequence[str]) -> list[int]:
     return [j for name in columns for j in range(fields[name].start, fields[name].stop)]
 
 
-def _relative_positions(model: Model, centers: Floats, domain: Domain | None) -> Floats:
+def relative_positions(model: Model, centers: Floats, domain: Domain | None) -> Floats:
     """Return positions of fields between their bounds, 0 to 1; between the centers if unbounded."""
     if model.schema is not None:
         return field_positions(model.schema, centers)

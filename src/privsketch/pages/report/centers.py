@@ -15,13 +15,15 @@ from privsketch.facts.domain import Ball
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.drawing.axes import FAINT, axis_of, cluster_colors
 from privsketch.models.drawing.centers import (
+    MAX_PROFILE_ROWS,
     axis_columns,
     dot_sizes,
     draw_line,
-    draw_pair,
+    draw_profiles,
     label_axis,
     line_size,
     number_dots,
+    profile_size,
 )
 from privsketch.pages.report.cost import protected_thing
 from privsketch.pages.report.fields import parts_of
@@ -99,8 +101,8 @@ def _center_plots(model: ClusterModel) -> list[Plots]:
         plots.append(Plots("Centers", (_line_plot(model),)))
     elif dim == 2 and n_drawn == 2:
         plots.append(Plots("Centers and their regions", (_region_plot(model),)))
-    if dim > 2 and k > 2:
-        plots.append(Plots("Distances between the centers", (_plane_plot(model),)))
+    elif k > 1:
+        plots.append(Plots("Centers side by side", (_profile_plot(model),)))
     return plots
 
 
@@ -160,31 +162,11 @@ def _region_plot(model: ClusterModel) -> Markup:
     return svg_of(figure, "regions", "Centers and their regions")
 
 
-def _plane_plot(model: ClusterModel) -> Markup:
-    """Draw the centers in the plane that keeps most of the distances between them."""
-    weights = _positive(model.weights)
-    is_scaled = isinstance(model.domain, Ball) or model.schema is not None
-    scales = 1.0 if is_scaled else _column_scales(model)
-    scaled = model.centers / scales
-    scaled = scaled - np.average(scaled, axis=0, weights=weights)
-    _, lengths, axes = np.linalg.svd(scaled * np.sqrt(weights)[:, np.newaxis], full_matrices=False)
-    points = scaled @ axes[:2].T
-    share = float(np.square(lengths[:2]).sum() / max(float(np.square(lengths).sum()), 1e-300))
-    figure, axis = axis_of(6.4, 4.2)
-    draw_pair(axis, points, model.weights)
-    number_dots(axis, points)
-    reach = max(float(np.ptp(points, axis=0).max()), 1e-9)
-    for limits, values in ((axis.set_xlim, points[:, 0]), (axis.set_ylim, points[:, 1])):
-        limits(values.min() - 0.12 * reach, values.max() + 0.12 * reach)
-    axis.set_aspect("equal")
-    if model.schema is not None:  # distances have no unit; the legend of the table explains them
-        axis.set_xticks([])
-        axis.set_yticks([])
-    axis.set_xlabel(f"plane of the centers: {share:.0%} of their spread")
-    return svg_of(figure, "plane", "Distances between the centers")
-
-
-def _positive(weights: Floats) -> Floats:
-    """Return weights for an average: positive, even if noise made all of them negative."""
-    clipped = np.maximum(weights, 0.0)
-    return clipped if clipped.sum() > 0 else np.ones(len(weights))
+def _profile_plot(model: ClusterModel) -> Markup:
+    """Draw where every center lies in each column, between the column's bounds."""
+    figure, axis = axis_of(
+        *profile_size(min(MAX_PROFILE_ROWS, len(model.shown_rows(model.centers)[0])))
+    )
+    draw_profiles(axis, model, model.centers, model.domain)
+    axis.set_xlabel("position between the public bounds; shares from 0 to 100 %")
+    return svg_of(figure, "profiles", "Where each center lies between the bounds of the columns")
