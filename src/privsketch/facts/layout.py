@@ -52,14 +52,14 @@ class Block:
     @cached_property
     def means(self) -> Floats:
         """Mean of the records at each corner, (n_corners, n_coordinates)."""
-        return self.corners * math.exp(-(self.spread**2) / 2)
+        return np.asarray(self.corners * math.exp(-(self.spread**2) / 2))
 
     @cached_property
     def squares(self) -> Floats:
         """Mean squares of the coordinates at each corner, (n_corners, n_coordinates)."""
         middle = np.square(self.corners).sum(axis=1, keepdims=True) / self.corners.shape[1]
         damping = math.exp(-2 * self.spread**2)
-        return damping * np.square(self.corners) + (1 - damping) * middle
+        return np.asarray(damping * np.square(self.corners) + (1 - damping) * middle)
 
     def waves(self, frequencies: Floats) -> NDArray[np.complex128]:
         """Return the mean of exp(i w.x) over the records at each corner, (n_corners, m).

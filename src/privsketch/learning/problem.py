@@ -32,7 +32,7 @@ from scipy.optimize import nnls
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats, Indices, Real
 from privsketch.design.recipe import Design
-from privsketch.facts.layout import Layout
+from privsketch.facts.layout import Layout, layout_of
 from privsketch.learning.blocks import (
     as_complex,
     as_real,
@@ -103,12 +103,6 @@ class Problem:
         """Return the problem of a decoder that takes every coordinate for a number."""
         return replace(self, layout=None)
 
-    def points(self, atoms: Atoms) -> Floats:
-        """Return mean coordinates of atoms, (size, dim)."""
-        if self.layout is None:
-            return atoms.centers
-        return self.layout.means(atoms.centers, atoms.shares)
-
 
 def checked_sketch(sketch: Sketch) -> Sketch:
     """Return the sketch if clusters and mixtures can be learned from it; raise otherwise."""
@@ -144,6 +138,7 @@ def problem_of(sketch: Sketch) -> Problem:
         one_bit=design.mapping.dithered,
         repetition=sketch.repetition,
         uniform=design.noise == "cube" and len(sketch.ids) == 1,
+        layout=layout_of(design.schema, design.domain.center_vector),
     )
 
 
@@ -236,6 +231,17 @@ class Atoms:
             shares[empty, part] = 1.0
             shares[:, part] /= shares[:, part].sum(axis=1, keepdims=True)
         return replace(self, weights=weights, shares=shares)
+
+
+def in_all_coordinates(atoms: Atoms, layout: Layout | None) -> Atoms:
+    """Return atoms with the means and variances of all coordinates of their records."""
+    if layout is None:
+        return atoms
+    return Atoms(
+        atoms.weights,
+        layout.means(atoms.centers, atoms.shares),
+        layout.variances(atoms.axis_variances(), atoms.shares),
+    )
 
 
 @dataclass(frozen=True)

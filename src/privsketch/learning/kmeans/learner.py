@@ -24,7 +24,15 @@ from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, clus
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.problem import Atoms, Problem, checked_sketch, cost, problem_of
+from privsketch.learning.kmeans.products import LEAST_ERROR, errors_of_products
+from privsketch.learning.problem import (
+    Atoms,
+    Problem,
+    checked_sketch,
+    cost,
+    in_all_coordinates,
+    problem_of,
+)
 from privsketch.learning.uncertainty import Solution, assess_fit, uniform_deviations
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -98,6 +106,8 @@ def learn_kmeans(
     decode, origin = find_decoder(decoder)
     # The matrix products are small: threads would cost more than they gain.
     with one_thread():
+        if decoder != "joint":  # others take coordinates of labels for numbers
+            problem = problem.without_blocks()
         solution = decode(problem, number, rng, n_init=int(n_init))
         if origin is not None:
             solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
@@ -233,31 +243,43 @@ def _as_model(
         sketch,
         centers=clusters.centers,
         records=clusters.records,
-        density=solution.density,
-        errors=_standard_errors(clusters, solution, problem.high),
+        density=in_all_coordinates(solution.density, solution.layout),
+        errors=_standard_errors(clusters, solution, problem, rng),
         residual=(solution.residual, *expected),
         decoder=decoder,
         plugin=origin,
     )
 
 
-def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
+def _standard_errors(
+    clusters: Clusters, solution: Solution, problem: Problem, rng: np.random.Generator
+) -> Floats | None:
     """Return standard errors of the centers, (k, dim); None if a fit is too large for them.
 
     A center is the mean of its cluster's shares of the mixture's components. It moves with their
     means, and with their weights if their means differ from it. A misfit of the mixture counts as
     further noise. The center of an empty cluster may be anywhere in the domain.
     """
+    if solution.layout is None:
+        errors = _errors_of_gaussians(clusters, solution)
+    else:
+        limits = problem.low, problem.high
+        errors = errors_of_products(solution, solution.layout, clusters.centers, limits, rng)
+    if errors is None:
+        return None
+    misfit = solution.residual / solution.expected_residual
+    errors = errors * math.sqrt(max(misfit, 1.0))
+    errors[clusters.records <= 0] = np.inf
+    if solution.layout is not None:
+        errors = np.hypot(errors, LEAST_ERROR * (problem.high - problem.low))
+    return np.minimum(errors, uniform_deviations(problem.high))
+
+
+def _errors_of_gaussians(clusters: Clusters, solution: Solution) -> Floats | None:
     density = solution.density
     records = np.maximum(clusters.records, 1e-300)[:, None]
     shares = clusters.masses / records  # (k, p) share of a component in a cluster
     per_weight = clusters.masses / np.maximum(density.weights, 1e-300) / records
     offsets = clusters.means - clusters.centers[:, None, :]
     by_weights = np.moveaxis(per_weight[:, :, None] * offsets, 2, 1)  # (k, dim, p)
-    errors = solution.uncertainty.errors(by_weights, shares)
-    if errors is None:
-        return None
-    misfit = solution.residual / solution.expected_residual
-    errors = errors * math.sqrt(max(misfit, 1.0))
-    errors[clusters.records <= 0] = np.inf
-    return np.minimum(errors, uniform_deviations(half_widths))
+    return solution.uncertainty.errors(by_weights, shares)
