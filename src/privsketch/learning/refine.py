@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privsketch._base.types import Floats
-from privsketch.kernels.decoder import ATOMS, compile_evaluation
+from privsketch.kernels.atoms import ATOMS
+from privsketch.kernels.decoder import compile_evaluation
 from privsketch.kernels.machine import aligned
 from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of
 from privsketch.learning.quasi_newton import Objective, minimise
