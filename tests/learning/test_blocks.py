@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from privsketch.learning import Atoms, cost, make_target
+from privsketch.learning import Atoms, Evaluator, cost, make_target
 from privsketch.learning.problem import cost_and_gradient, features
 
 SHAPES = [(1, 1), (5, 1), (1, 3), (5, 3)]
@@ -84,3 +84,25 @@ def test_scales_of_weight_and_shares_are_redundant():
     settled = empty.normalised(target.ends)
     assert not settled.weights.any()
     np.testing.assert_allclose(settled.shares[:, :2], 0.5)
+
+
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_compiled_evaluation_agrees_with_its_definition(shape, precision):
+    target, atoms = random_case(shape, (2, 4, 3))
+    value, gradient = cost_and_gradient(target, atoms)
+    found, by_atoms = Evaluator(target.astype(precision), atoms)(atoms)
+    tolerance = 1e-9 if precision is np.float64 else 1e-4
+    assert found == pytest.approx(value, rel=tolerance)
+    largest = np.abs(gradient.flat()).max()
+    np.testing.assert_allclose(by_atoms.flat(), gradient.flat(), atol=tolerance * largest)
+
+
+def test_tables_of_labels_alone_have_no_numbers():
+    target, atoms = random_case((1, 1), (2, 4))
+    target = replace(target, frequencies=np.zeros((40, 0)), squares=np.zeros((40, 0)))
+    atoms = replace(atoms, centers=np.zeros((5, 0)), variances=np.zeros((1, 0)))
+    value, gradient = cost_and_gradient(target, atoms)
+    found, by_atoms = Evaluator(target, atoms)(atoms)
+    assert found == pytest.approx(value, rel=1e-9)
+    np.testing.assert_allclose(by_atoms.flat(), gradient.flat(), atol=1e-9)

@@ -143,6 +143,20 @@ class Layout:
             result[:, block.place] = shares[:, part] @ block.squares - means**2
         return np.maximum(result, 0.0)
 
+    def records(self, numbers: Floats, shares: Floats, rng: np.random.Generator) -> Floats:
+        """Draw records (n, dim) with given numbers, at corners drawn by shares (n, n_corners)."""
+        records = np.empty((len(numbers), self.dim))
+        records[:, self.numbers] = numbers
+        for block, part in self.parts:
+            records[:, block.place] = block.draw(drawn_corners(shares[:, part], rng), rng)
+        return records
+
+
+def drawn_corners(shares: Floats, rng: np.random.Generator) -> Indices:
+    """Draw a corner for each row of shares, (n,)."""
+    steps = np.cumsum(shares, axis=1)
+    return np.asarray(np.argmax(steps > steps[:, -1:] * rng.random((len(steps), 1)), axis=1))
+
 
 def layout_of(schema: Schema | None, center: Floats) -> Layout | None:
     """Return the layout of records about a center; None if all columns are numbers or dates."""

@@ -41,7 +41,7 @@ def factors(labels: Real, ends: Indices, shares: Floats) -> list[Complex]:
 
     `labels`, (n_corners, 2, m), are the waves of the corners of all blocks, which end at `ends`.
     """
-    rows = labels.reshape(len(labels), -1)
+    rows = labels.reshape(len(labels), 2 * labels.shape[2])
     mixed = shares.astype(labels.dtype)
     return [as_complex(mixed[:, part] @ rows[part]) for part in parts_of(ends)]
 

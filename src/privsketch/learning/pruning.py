@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import inv
 
 from privsketch._base.types import Floats, Indices, Real
-from privsketch.kernels.decoder import ATOMS
+from privsketch.kernels.atoms import ATOMS
 from privsketch.kernels.pairs import compile_merges
 from privsketch.learning.problem import (
     Atoms,

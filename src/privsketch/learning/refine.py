@@ -32,18 +32,11 @@ from numpy.typing import NDArray
 
 from privsketch._base.types import Floats
 from privsketch.facts.layout import Layout
-from privsketch.kernels.decoder import ATOMS, compile_evaluation
+from privsketch.kernels.atoms import ATOMS
+from privsketch.kernels.decoder import compile_evaluation
 from privsketch.kernels.machine import aligned
 from privsketch.learning.blocks import factors
-from privsketch.learning.problem import (
-    Atoms,
-    Problem,
-    Target,
-    cost_and_gradient,
-    features,
-    gradient_of,
-    n_parameters,
-)
+from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of, n_parameters
 from privsketch.learning.quasi_newton import Objective, minimise
 
 # All weights together are about one. Without a cap, atoms that their envelope damps to zero would
@@ -169,43 +162,52 @@ class Evaluator:
     """
 
     def __init__(self, target: Target, atoms: Atoms) -> None:
-        self._size = atoms.size
-        self._target, self._atoms = target, atoms
+        self._size, self._shape = atoms.size, atoms.variances.shape
         # One width for all atoms and directions is a factor of the whole model.
-        self._one_width = atoms.variances.shape == (1, 1)
+        is_product, dtype = len(target.ends) > 0, target.moments.dtype
+        self._in_totals = not is_product and self._shape == (1, 1)
+        self._in_first_row = is_product and atoms.shared
         self._kernel = compile_evaluation(
-            "float" if target.moments.dtype == np.float32 else "double", not self._one_width
+            "float" if dtype == np.float32 else "double",
+            not (self._in_totals or self._in_first_row),
+            is_product,
         )
-        dtype = target.moments.dtype
-        shape = self._kernel.shape
-        self._exponents = target.exponents(atoms.variances)
-        self._dim, self._widths = target.frequencies.shape[1], self._exponents.shape[1]
+        shape, self._dtype = self._kernel.shape, dtype
+        self._dim, n_corners = atoms.centers.shape[1], atoms.shares.shape[1]
+        # Loops of compiled code run at least once: without numbers there is a column of zeros.
+        padding = ((0, 0), (0, int(self._dim == 0)))
+        frequencies = np.pad(target.frequencies, padding)
+        exponents = np.pad(target.exponents(atoms.variances), padding)
         self._tiles = -(-target.n_features // shape.tile)
-        self._pairs = -(-atoms.size // ATOMS)
-        m, n_atoms, lanes = target.n_features, ATOMS * self._pairs, shape.lanes
-        self._shape, self._dtype = atoms.variances.shape, dtype
+        pairs = -(-atoms.size // ATOMS)
+        m, n_atoms, lanes = target.n_features, ATOMS * pairs, shape.lanes
         inputs = (
-            self._pack(target.frequencies / TURN),
-            self._pack(self._exponents * HALF_BITS),
+            self._pack(frequencies / TURN),
+            self._pack(exponents * HALF_BITS),
             self._pack(target.moments.reshape(2, m).T),
             self._pack(target.taper[:, None] ** 2),
         )
-        n_scratch, n_totals = 2 * n_atoms * shape.tile, 2 * self._tiles * lanes
+        n_scratch = 2 * (2 * len(target.ends) + 1) * n_atoms * shape.tile
+        n_totals = 2 * self._tiles * lanes
+        columns = (1, frequencies.shape[1], exponents.shape[1], n_corners)
         # All sums over frequencies are in one buffer, which is cleared before every evaluation.
-        n_sums = n_atoms * (1 + self._dim + self._widths) * lanes
-        n_variables = (n_atoms, n_atoms * self._dim, n_atoms * self._widths)
-        buffers = _buffers((*n_variables, n_scratch, n_totals, n_sums), dtype)
-        self._weights, self._centers, self._variances = buffers[:3]
-        self._variances = self._variances.reshape(n_atoms, self._widths)
-        self._totals, self._sums = buffers[4].reshape(2, -1), buffers[5].reshape(-1, lanes)
-        self._ends = n_atoms, n_atoms * (1 + self._dim)
+        n_sums = n_atoms * sum(columns) * lanes
+        buffers = _buffers((*(n_atoms * n for n in columns), n_scratch, n_totals, n_sums), dtype)
+        self._weights, self._centers, self._variances, self._shares = buffers[:4]
+        self._variances = self._variances.reshape(n_atoms, -1)[:, : self._shape[1]]
+        self._totals, self._sums = buffers[5].reshape(2, -1), buffers[6].reshape(-1, lanes)
+        self._ends = np.cumsum(n_atoms * np.array(columns[:3])).tolist()
         parts = np.split(self._sums, self._ends)
         self._ones = np.ones(lanes, dtype)
-        self._arrays = (*inputs, *buffers[:5], *parts)  # addresses alone would not keep them
-        self._arguments = (
-            *(self._tiles, self._pairs, self._dim, self._widths),
-            *(array.ctypes.data for array in self._arrays),
-        )
+        lengths = [self._tiles, pairs, columns[1], columns[2]]
+        arrays = [*inputs, *buffers[:3], *buffers[4:6], *parts[:3]]
+        if is_product:
+            lengths += [n_corners, len(target.ends)]
+            waves = self._pack(np.moveaxis(target.labels, 2, 0).reshape(m, -1))
+            ends = target.ends.astype(np.int64)
+            arrays = [*inputs, *buffers[:3], waves, ends, *buffers[3:6], *parts]
+        self._arrays = arrays  # addresses alone would not keep them
+        self._arguments = (*lengths, *(array.ctypes.data for array in arrays))
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Reshape (m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
@@ -221,36 +223,40 @@ class Evaluator:
 
     def flat(self, numbers: Floats) -> tuple[float, Floats]:
         """Return the cost and its gradient, both for numbers in the order of `Atoms.flat`."""
-        if len(self._target.ends):
-            value, by_atoms = cost_and_gradient(self._target, self._atoms.unflat(numbers))
-            return value, by_atoms.flat()
         n, dim = self._size, self._dim
         end = n * (1 + dim)
-        weights, variances = numbers[:n], numbers[end:].reshape(self._shape)
+        last = end + self._shape[0] * self._shape[1]
+        weights, variances = numbers[:n], numbers[end:last].reshape(self._shape)
         self._weights[:n] = weights
         self._centers[: n * dim] = numbers[n:end]
         if self._shape[0] == 1:
             self._variances[:] = variances
         else:
             self._variances[:n] = variances
+        self._shares[: len(numbers) - last] = numbers[last:]
         self._sums.fill(0)
         self._kernel.code.function(*self._arguments)
         cost, slope = np.add.reduce(self._totals, axis=1, dtype=np.float64)
         sums = self._sums @ self._ones
         gradient = np.empty(len(numbers))
         np.multiply(sums[:n], 2.0, out=gradient[:n])
-        first, second = self._ends
+        first, second, third = self._ends
         by_center = sums[first : first + n * dim].reshape(n, dim)
         factors = weights[:, None] * (2 * TURN)
         np.multiply(by_center, factors, out=gradient[n:end].reshape(n, dim))
-        if self._one_width:
+        if self._in_totals:
             gradient[end] = 2 * math.log(2) * slope
+        elif self._in_first_row:
+            gradient[end:last] = 2 * math.log(2) * sums[second : second + last - end]
         else:
-            by_variance = sums[second : second + n * self._widths].reshape(n, self._widths)
+            by_variance = sums[second : second + n * self._shape[1]].reshape(n, self._shape[1])
             by_variance = by_variance * ((2 * math.log(2)) * weights[:, None])
             if self._shape[0] == 1:
                 by_variance = by_variance.sum(axis=0)
-            gradient[end:] = by_variance.ravel()
+            gradient[end:last] = by_variance.ravel()
+        if last < len(numbers):
+            by_share = sums[third : third + len(numbers) - last].reshape(n, -1)
+            gradient[last:] = (by_share * (2 * weights[:, None])).ravel()
         return float(cost), gradient
 
 

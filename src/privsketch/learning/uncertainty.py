@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import strtri
 
-from privsketch._base.types import Floats, Indices, Real
+from privsketch._base.types import Floats, Real
 from privsketch.facts.labels import Labelled
-from privsketch.facts.layout import Layout
+from privsketch.facts.layout import Layout, drawn_corners
 from privsketch.facts.schema import Schema
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
@@ -302,14 +302,6 @@ def _sampled_features(
             phases = block.draw(corner, rng) @ problem.frequencies[:, block.place].T
             product *= np.exp(1j * phases).astype(product.dtype)
     return as_real(product)
-
-
-def drawn_corners(shares: Floats, rng: np.random.Generator) -> Indices:
-    """Draw a corner for each row of shares, (n,)."""
-    above = np.cumsum(shares, axis=1) > rng.random((len(shares), 1)) * shares.sum(
-        axis=1, keepdims=True
-    )
-    return np.asarray(np.argmax(above, axis=1))
 
 
 def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:

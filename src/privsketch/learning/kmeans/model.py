@@ -24,12 +24,13 @@ import numpy as np
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
+from privsketch.facts.labels import Labelled
+from privsketch.facts.layout import drawn_corners
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.concerns import cell_sides, concerns, resolution
 from privsketch.learning.lloyd import weighted_sums
 from privsketch.learning.problem import Atoms
-from privsketch.learning.uncertainty import with_label_errors
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
@@ -89,7 +90,7 @@ def model_of(
         centers=domain.project(centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
-        standard_errors=None if errors is None else with_label_errors(errors, design.schema),
+        standard_errors=errors,
         residual=squared_misfit,
         expected_residual=expected,
         residual_spread=spread,
@@ -162,10 +163,7 @@ class Calibration:
 
 
 def predicted_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -> CostRatio | None:
-    """Return the predicted cost ratio of a model; None for decoders without a calibration.
-
-    `errors` are the standard errors of the centers without the errors of labels.
-    """
+    """Return the predicted cost ratio of a model; None for decoders without a calibration."""
     if model.density is None or model.decoder not in CALIBRATED:
         return None
     calibration = WAVES if sketch.design.cells is None else CELLS
@@ -224,6 +222,10 @@ def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float
     widths = density.mixture_widths[label]
     points = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)
     points = design.domain.project(points)
+    for column, place in () if design.schema is None else design.schema.places():
+        if isinstance(column, Labelled):
+            corner = drawn_corners(column.shares(density.mixture_means[:, place])[label], rng)
+            points[:, place] = column.encode(corner.astype(np.float64)).T
     offsets = points - model.centers[nearest(points, model.centers)]
     least = MIN_SQUARED_WIDTH * float(np.square(design.domain.half_widths).sum())
     within = max(float(np.square(offsets).sum(axis=1).mean()), least)

@@ -170,8 +170,8 @@ def _by_parameters(
         cells = (np.arange(size)[:, None] * n_corners + corners).ravel()
         rows = moved.reshape(size * n, dim)
         sums = [np.bincount(cells, column, size * n_corners) for column in rows.T]
-        by_share = np.array(sums).reshape(dim, size, n_corners)
-        by_share /= np.maximum(density.shares[:, part], MIN_SHARE)
+        shares = np.maximum(density.shares[:, part], MIN_SHARE)
+        by_share = np.stack(sums).reshape(dim, size, n_corners) / shares
         parts.append(by_share @ tangent(n_corners))
     return np.concatenate([each.reshape(dim, -1) for each in parts], axis=1)
 
