@@ -323,7 +323,7 @@ def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
         weighted = weights[k] * matrix[k].reshape(2, m)
         turned = np.stack([-weighted[1], weighted[0]])
         np.multiply(turned, target.frequencies.T[:, None, :], out=by_center[k])
-        if fit_variances:
+        if n_variances:
             slopes = weighted * exponents[:, None, :]
             by_variance.reshape(-1, len(exponents), 2, m)[0 if atoms.shared else k] += slopes
     if len(target.ends):
