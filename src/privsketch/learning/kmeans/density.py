@@ -19,7 +19,6 @@ import numpy as np
 
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch.learning.kmeans.products import product_samples
 from privsketch.learning.lloyd import Points, assign, lloyd, total_cost, weighted_sums
 from privsketch.learning.problem import Atoms, Problem, Target, cost, n_parameters, residual_vector
 from privsketch.learning.pruning import prune
@@ -224,15 +223,9 @@ def cluster_density(
     n_clusters = len(centers)
     if n_samples is None:
         n_samples = default_samples(*centers.shape)
-    if solution.layout is None:
-        n_each = max(n_samples // density.size, 100)
-        samples = sample_mixture(density, rng, n_each)
-        samples = replace(samples, positions=np.clip(samples.positions, low, high))
-    else:
-        samples = product_samples(solution, solution.layout, (low, high), rng)
-        # A tenth of them, which are in no order, brings the centers near their place.
-        first = samples.subset(slice(None, len(samples.weights) // 10))
-        centers = lloyd(first, centers, *LLOYD_LIMITS)
+    n_each = max(n_samples // density.size, 100)
+    samples = sample_mixture(density, rng, n_each)
+    samples = replace(samples, positions=np.clip(samples.positions, low, high))
     with one_thread():
         clusters = _clusters(samples, lloyd(samples, centers, *LLOYD_LIMITS), density.size)
         # If clusters share a component, another division may be better.

@@ -24,7 +24,7 @@ from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, clus
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.products import LEAST_ERROR, errors_of_products
+from privsketch.learning.kmeans.products import LEAST_ERROR, cluster_products, errors_of_products
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -233,18 +233,30 @@ def _as_model(
     origin: str | None,
     rng: np.random.Generator,
 ) -> ClusterModel:
-    if decoder == "joint":
-        # Means of a mixture are not k-means centers if clusters overlap.
-        clusters = cluster_density(solution, rng, problem.low, problem.high)
+    limits = problem.low, problem.high
+    if solution.layout is not None:
+        centers, records = cluster_products(solution, solution.layout, limits, rng)
+        errors = errors_of_products(solution, solution.layout, centers, limits, rng)
+        least = LEAST_ERROR * (problem.high - problem.low)
     else:
-        clusters = atoms_as_clusters(solution.atoms)
+        # Means of a mixture are not k-means centers if clusters overlap.
+        is_joint = decoder == "joint"
+        clusters = (
+            cluster_density(solution, rng, *limits)
+            if is_joint
+            else atoms_as_clusters(solution.atoms)
+        )
+        centers, records, least = clusters.centers, clusters.records, np.zeros(len(problem.low))
+        errors = _errors_of_gaussians(clusters, solution)
     expected = solution.expected_residual, solution.uncertainty.cost_spread
     return model_of(
         sketch,
-        centers=clusters.centers,
-        records=clusters.records,
+        centers=centers,
+        records=records,
         density=in_all_coordinates(solution.density, solution.layout),
-        errors=_standard_errors(clusters, solution, problem, rng),
+        errors=None
+        if errors is None
+        else _standard_errors(errors, records, solution, problem, least),
         residual=(solution.residual, *expected),
         decoder=decoder,
         plugin=origin,
@@ -252,30 +264,24 @@ def _as_model(
 
 
 def _standard_errors(
-    clusters: Clusters, solution: Solution, problem: Problem, rng: np.random.Generator
-) -> Floats | None:
-    """Return standard errors of the centers, (k, dim); None if a fit is too large for them.
+    errors: Floats, records: Floats, solution: Solution, problem: Problem, least: Floats
+) -> Floats:
+    """Return standard errors of the centers, (k, dim), from those of noise and sampling.
 
-    A center is the mean of its cluster's shares of the mixture's components. It moves with their
-    means, and with their weights if their means differ from it. A misfit of the mixture counts as
-    further noise. The center of an empty cluster may be anywhere in the domain.
+    A misfit of the mixture counts as further noise. The center of an empty cluster may be anywhere
+    in the domain.
     """
-    if solution.layout is None:
-        errors = _errors_of_gaussians(clusters, solution)
-    else:
-        limits = problem.low, problem.high
-        errors = errors_of_products(solution, solution.layout, clusters.centers, limits, rng)
-    if errors is None:
-        return None
-    misfit = solution.residual / solution.expected_residual
-    errors = errors * math.sqrt(max(misfit, 1.0))
-    errors[clusters.records <= 0] = np.inf
-    if solution.layout is not None:
-        errors = np.hypot(errors, LEAST_ERROR * (problem.high - problem.low))
-    return np.minimum(errors, uniform_deviations(problem.high))
+    errors = errors * math.sqrt(max(solution.residual / solution.expected_residual, 1.0))
+    errors[records <= 0] = np.inf
+    return np.minimum(np.hypot(errors, least), uniform_deviations(problem.high))
 
 
 def _errors_of_gaussians(clusters: Clusters, solution: Solution) -> Floats | None:
+    """Return errors of the centers, (k, dim), by noise and sampling; None for a too large fit.
+
+    A center is the mean of its cluster's shares of the mixture's components. It moves with their
+    means, and with their weights if their means differ from it.
+    """
     density = solution.density
     records = np.maximum(clusters.records, 1e-300)[:, None]
     shares = clusters.masses / records  # (k, p) share of a component in a cluster

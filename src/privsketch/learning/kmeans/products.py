@@ -12,18 +12,30 @@ tenth of them evenly, with weights: a share of zero has an error too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
+from scipy.sparse import csc_array
 
 from privsketch._base.types import Floats, Indices
 from privsketch.facts.layout import Layout
-from privsketch.learning.lloyd import Points, assign
+from privsketch.learning.kmeans.density import (
+    BETTER_COST,
+    LLOYD_LIMITS,
+    MAX_DIVIDED,
+    N_SEEDS,
+    TRIAL_SAMPLES,
+    UNDIVIDED_SHARE,
+)
+from privsketch.learning.lloyd import Points, assign, total_cost
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import Solution, tangent
 
 PRODUCT_SAMPLES = 100_000  # labels are noise of fewer samples: with some hundred 1.3 points, not .2
+LAST_LIMITS = 6, 1e-7  # rounds of all samples, and relative fall of the cost for another one
 SCORE_SAMPLES = 16_000  # of standard errors
 MIN_EACH = 800  # samples of each component
 EVEN_SHARE = 0.1  # of the samples of a component, drawn evenly over all labels
@@ -97,6 +109,75 @@ def draw_products(
     return Draws(points, normal, np.tile(corners, (1, 1, 2)))
 
 
+def cluster_products(
+    solution: Solution,
+    layout: Layout,
+    limits: tuple[Floats, Floats],
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """Return the k-means centers (k, dim) of a density of products, and their records (k,).
+
+    Lloyd's algorithm starts from the centers of the solution, and from seeds of k-means++ where the
+    density has other components, or clusters divide one. A part of the samples, which are in no
+    order, brings the centers near their place.
+    """
+    density, n_clusters = solution.density, len(solution.centers)
+    n_each = max(PRODUCT_SAMPLES // density.size, MIN_EACH)
+    points = draw_products(layout, density, density.axis_variances(), limits, n_each, rng).points
+    points = points.subset(rng.permutation(len(points.weights)))
+    first = points.subset(slice(None, max(len(points.weights) // 10, TRIAL_SAMPLES * n_clusters)))
+    centers, labels = _lloyd(first, solution.centers, *LLOYD_LIMITS)
+    cells = labels * density.size + first.source
+    masses = np.bincount(cells, first.weights, n_clusters * density.size).reshape(n_clusters, -1)
+    is_divided = bool((masses.max(axis=0) < UNDIVIDED_SHARE * masses.sum(axis=0)).any())
+    is_guessed = density.size != n_clusters or (is_divided and n_clusters <= MAX_DIVIDED)
+    if is_guessed and first.weights.sum() > 0:
+        from sklearn.cluster import kmeans_plusplus
+
+        few = first.subset(slice(None, TRIAL_SAMPLES * n_clusters))
+        starts = [centers]
+        for _ in range(N_SEEDS):
+            seed = int(rng.integers(2**31))
+            seeds, _ = kmeans_plusplus(
+                few.positions, n_clusters, sample_weight=few.weights, random_state=seed
+            )
+            starts.append(_lloyd(few, seeds, *LLOYD_LIMITS)[0])
+        best = min(starts, key=partial(total_cost, few))
+        if best is not centers:
+            best, _ = _lloyd(first, best, *LLOYD_LIMITS)
+            # The density is an estimate: a slightly lower cost on it means nothing.
+            is_better = total_cost(first, best) < BETTER_COST * total_cost(first, centers)
+            centers = best if is_better else centers
+    centers, labels = _lloyd(points, centers, *LAST_LIMITS)
+    records = np.bincount(labels, points.weights, n_clusters).astype(np.float64)
+    return np.clip(centers, *limits), records
+
+
+def _lloyd(
+    points: Points, centers: Floats, n_rounds: int, tolerance: float
+) -> tuple[Floats, Indices]:
+    """Return centers and labels as `lloyd` does, with sums of many columns at once."""
+    previous = np.inf
+    for _ in range(n_rounds):
+        labels, costs = assign(points, centers)
+        sums = _grouped(len(centers), labels, points.weights) @ points.positions
+        mass = np.bincount(labels, points.weights, len(centers))
+        is_served = mass > 0
+        centers = centers.copy()
+        centers[is_served] = sums[is_served] / mass[is_served, None]
+        cost = float(costs.sum())
+        if cost >= previous * (1 - tolerance):
+            break
+        previous = cost
+    return centers, labels
+
+
+def _grouped(n_groups: int, groups: Indices, weights: Floats) -> csc_array:
+    """Return the matrix whose products are weighted sums over the rows of each group."""
+    starts = np.arange(len(groups) + 1)
+    return csc_array((weights, groups, starts), shape=(n_groups, len(groups)))
+
+
 def errors_of_products(
     solution: Solution,
     layout: Layout,
@@ -108,29 +189,23 @@ def errors_of_products(
 
     Centers without samples have an infinite error.
     """
-    density, told = solution.density, solution.uncertainty
-    ranges = limits[1] - limits[0]
-    variances = _score_variances(solution, layout, ranges[layout.numbers])
+    density = solution.density
+    variances = _score_variances(solution, layout, (limits[1] - limits[0])[layout.numbers])
     if variances is None:
         return None
     n_each = max(SCORE_SAMPLES // density.size, MIN_EACH)
     draws = draw_products(layout, density, variances, limits, n_each, rng)
     labels, _ = assign(draws.points, centers)
-    k, dim = centers.shape
-    gradients, is_empty = [], np.zeros(k, dtype=bool)
-    for cluster in range(k):
-        weights = draws.points.weights * (labels == cluster)
-        mass = float(weights.sum())
-        is_empty[cluster] = mass <= 0
-        weights /= max(mass, 1e-300)
-        offsets = draws.points.positions - weights @ draws.points.positions
-        moved = (offsets * weights[:, None]).reshape(density.size, -1, dim)
-        gradients.append(_by_parameters(layout, density, variances, draws, moved))
-    errors = told.errors_along(np.concatenate(gradients))
+    scores = _scores(density, variances, draws)
+    gradients = [
+        _by_parameters(layout, density, draws, scores, np.flatnonzero(labels == cluster))
+        for cluster in range(len(centers))
+    ]
+    errors = solution.uncertainty.errors_along(np.concatenate(gradients))
     if errors is None:
         return None
-    errors = errors.reshape(k, dim)
-    errors[is_empty] = np.inf
+    errors = errors.reshape(centers.shape)
+    errors[np.bincount(labels, draws.points.weights, len(centers)) <= 0] = np.inf
     return errors
 
 
@@ -138,8 +213,8 @@ def _score_variances(solution: Solution, layout: Layout, ranges: Floats) -> Floa
     """Return the variances (size, n_numbers) of the density, at least their standard errors."""
     density = solution.density
     first, n = density.weights.size + density.centers.size, density.variances.size
-    n_parameters = density.flat().size - density.size * len(layout.blocks)
-    errors = solution.uncertainty.errors_along(np.eye(n, n_parameters, first))
+    n_unknowns = density.flat().size - density.size * len(layout.blocks)
+    errors = solution.uncertainty.errors_along(np.eye(n, n_unknowns, first))
     if errors is None:
         return None
     unsure = np.minimum(errors.reshape(density.variances.shape), MAX_SQUARED_WIDTH * ranges**2)
@@ -147,46 +222,40 @@ def _score_variances(solution: Solution, layout: Layout, ranges: Floats) -> Floa
     return np.broadcast_to(variances, density.centers.shape)
 
 
+def _scores(density: Atoms, variances: Floats, draws: Draws) -> Floats:
+    """Return derivatives of log density by weight, mean and variances of the own component.
+
+    They are (n, 1 + 2 n_numbers), a row for each sample.
+    """
+    normal = draws.normal.reshape(len(draws.points.source), -1)
+    own = variances[draws.points.source]
+    by_weight = 1 / np.maximum(density.weights, 1e-300)[draws.points.source, None]
+    return np.hstack([by_weight, normal / np.sqrt(own), (np.square(normal) - 1) / (2 * own)])
+
+
 def _by_parameters(
-    layout: Layout, density: Atoms, variances: Floats, draws: Draws, moved: Floats
+    layout: Layout, density: Atoms, draws: Draws, scores: Floats, rows: Indices
 ) -> Floats:
     """Return derivatives of one center by all parameters, (dim, n_parameters).
 
-    `moved`, (size, n, dim), are offsets of the samples from the center, times their weights in its
-    cell. Parameters are in the order of `uncertainty.assess`.
+    `rows` are the samples of its cell. Parameters are in the order of `uncertainty.assess`.
     """
-    dim = moved.shape[2]
-    scores = draws.normal / np.sqrt(variances)[:, None]
-    by_weight = moved.sum(axis=1) / np.maximum(density.weights, 1e-300)[:, None]
-    by_center = np.einsum("kne,knd->dke", scores, moved, optimize=True)
-    scores = (np.square(draws.normal) - 1) / (2 * variances)[:, None]
-    by_variance = np.einsum("kne,knd->dke", scores, moved, optimize=True)
+    points, (size, n_numbers) = draws.points.subset(rows), density.centers.shape
+    dim, weights = layout.dim, points.weights / max(float(points.weights.sum()), 1e-300)
+    moved = (points.positions - weights @ points.positions) * weights[:, None]
+    products = np.zeros((dim, size, 1 + 2 * n_numbers))
+    ends = np.searchsorted(points.source, np.arange(size + 1))  # samples are in order of component
+    for k, (first, end) in enumerate(pairwise(ends)):
+        products[:, k] = moved[first:end].T @ scores[rows[first:end]]
+    by_weight, by_center, by_variance = np.split(products, [1, 1 + n_numbers], axis=2)
     if density.shared:
         by_variance = by_variance.sum(axis=1)
-    parts = [by_weight.T, by_center, by_variance]
-    size, n = moved.shape[:2]
+    parts = [by_weight, by_center, by_variance]
     for (_, part), corners in zip(layout.parts, draws.corners, strict=True):
         n_corners = part.stop - part.start
-        cells = (np.arange(size)[:, None] * n_corners + corners).ravel()
-        rows = moved.reshape(size * n, dim)
-        sums = [np.bincount(cells, column, size * n_corners) for column in rows.T]
+        cells = points.source * n_corners + corners.ravel()[rows]
+        sums = _grouped(size * n_corners, cells, np.ones(len(rows))) @ moved
         shares = np.maximum(density.shares[:, part], MIN_SHARE)
-        by_share = np.stack(sums).reshape(dim, size, n_corners) / shares
+        by_share = sums.T.reshape(dim, size, n_corners) / shares
         parts.append(by_share @ tangent(n_corners))
     return np.concatenate([each.reshape(dim, -1) for each in parts], axis=1)
-
-
-def product_samples(
-    solution: Solution, layout: Layout, limits: tuple[Floats, Floats], rng: np.random.Generator
-) -> Points:
-    """Return samples of the density of a solution, from which its centers are computed."""
-    density = solution.density
-    n_each = max(PRODUCT_SAMPLES // density.size, MIN_EACH)
-    draws = draw_products(layout, density, density.axis_variances(), limits, n_each, rng)
-    order = rng.permutation(len(draws.points.weights))
-    return replace(
-        draws.points,
-        positions=draws.points.positions[order],
-        weights=draws.points.weights[order],
-        source=draws.points.source[order],
-    )
