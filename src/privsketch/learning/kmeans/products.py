@@ -35,7 +35,8 @@ from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import Solution, tangent
 
 PRODUCT_SAMPLES = 100_000  # labels are noise of fewer samples: with some hundred 1.3 points, not .2
-LAST_LIMITS = 6, 1e-7  # rounds of all samples, and relative fall of the cost for another one
+STEP = 10  # one sample of so many serves the first rounds
+LAST_LIMITS = 6, 1e-6  # rounds of all samples, and relative fall of the cost for another one
 SCORE_SAMPLES = 16_000  # of standard errors
 MIN_EACH = 800  # samples of each component
 EVEN_SHARE = 0.1  # of the samples of a component, drawn evenly over all labels
@@ -118,14 +119,14 @@ def cluster_products(
     """Return the k-means centers (k, dim) of a density of products, and their records (k,).
 
     Lloyd's algorithm starts from the centers of the solution, and from seeds of k-means++ where the
-    density has other components, or clusters divide one. A part of the samples, which are in no
-    order, brings the centers near their place.
+    density has other components, or clusters divide one. One sample of some brings the centers near
+    their place.
     """
     density, n_clusters = solution.density, len(solution.centers)
-    n_each = max(PRODUCT_SAMPLES // density.size, MIN_EACH)
+    # Antithetic pairs stay together if steps divide their distance.
+    n_each = max(PRODUCT_SAMPLES // density.size, MIN_EACH) // (2 * STEP) * 2 * STEP
     points = draw_products(layout, density, density.axis_variances(), limits, n_each, rng).points
-    points = points.subset(rng.permutation(len(points.weights)))
-    first = points.subset(slice(None, max(len(points.weights) // 10, TRIAL_SAMPLES * n_clusters)))
+    first = points.subset(slice(None, None, STEP))
     centers, labels = _lloyd(first, solution.centers, *LLOYD_LIMITS)
     cells = labels * density.size + first.source
     masses = np.bincount(cells, first.weights, n_clusters * density.size).reshape(n_clusters, -1)
@@ -134,7 +135,8 @@ def cluster_products(
     if is_guessed and first.weights.sum() > 0:
         from sklearn.cluster import kmeans_plusplus
 
-        few = first.subset(slice(None, TRIAL_SAMPLES * n_clusters))
+        step = max(1, len(first.weights) // (TRIAL_SAMPLES * n_clusters))
+        few = first.subset(slice(None, None, step))
         starts = [centers]
         for _ in range(N_SEEDS):
             seed = int(rng.integers(2**31))
