@@ -175,9 +175,9 @@ class Evaluator:
         shape, self._dtype = self._kernel.shape, dtype
         self._dim, n_corners = atoms.centers.shape[1], atoms.shares.shape[1]
         # Loops of compiled code run at least once: without numbers there is a column of zeros.
-        padding = ((0, 0), (0, int(self._dim == 0)))
-        frequencies = np.pad(target.frequencies, padding)
-        exponents = np.pad(target.exponents(atoms.variances), padding)
+        zeros = np.zeros((target.n_features, 1))
+        frequencies = target.frequencies if self._dim else zeros
+        exponents = target.exponents(atoms.variances) if self._dim else zeros
         self._tiles = -(-target.n_features // shape.tile)
         pairs = -(-atoms.size // ATOMS)
         m, n_atoms, lanes = target.n_features, ATOMS * pairs, shape.lanes

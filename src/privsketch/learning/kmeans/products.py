@@ -26,7 +26,6 @@ from privsketch.learning.kmeans.density import (
     BETTER_COST,
     LLOYD_LIMITS,
     MAX_DIVIDED,
-    N_SEEDS,
     TRIAL_SAMPLES,
     UNDIVIDED_SHARE,
 )
@@ -35,6 +34,7 @@ from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import Solution, tangent
 
 PRODUCT_SAMPLES = 100_000  # labels are noise of fewer samples: with some hundred 1.3 points, not .2
+SEEDS = 8  # starts of k-means++ beside the centers of the solution; each takes some milliseconds
 STEP = 10  # one sample of so many serves the first rounds
 LAST_LIMITS = 6, 1e-6  # rounds of all samples, and relative fall of the cost for another one
 SCORE_SAMPLES = 16_000  # of standard errors
@@ -138,7 +138,7 @@ def cluster_products(
         step = max(1, len(first.weights) // (TRIAL_SAMPLES * n_clusters))
         few = first.subset(slice(None, None, step))
         starts = [centers]
-        for _ in range(N_SEEDS):
+        for _ in range(SEEDS):
             seed = int(rng.integers(2**31))
             seeds, _ = kmeans_plusplus(
                 few.positions, n_clusters, sample_weight=few.weights, random_state=seed
