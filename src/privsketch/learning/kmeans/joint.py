@@ -240,7 +240,8 @@ class Candidate:
     """A number of atoms and how well they explain the sketch.
 
     `misfit` is the residual over its expectation; `plain` atoms share their widths. `cost` is the
-    residual in variances of a number of the sketch, and `n_unknowns` what was fitted to it.
+    residual, `variance` what noise and sampling leave of it for each number that the `n_unknowns`
+    unknowns leave free.
     """
 
     n_clusters: int
@@ -248,6 +249,7 @@ class Candidate:
     explains: bool
     plain: bool
     cost: float = 0.0
+    variance: float = 0.0
     n_unknowns: int = 0
 
 
@@ -313,6 +315,7 @@ def _candidate(
         misfit=value / expected,
         explains=uncertainty.excess(value) <= MAX_RESIDUAL_EXCESS,
         plain=atoms.variances.size == 1 or (problem.layout is not None and atoms.shared),
-        cost=value * n_free / expected,
+        cost=value,
+        variance=expected / n_free,
         n_unknowns=n_unknowns,
     )
