@@ -21,6 +21,7 @@ NAMES = (
     "engines",
     "forecast",
     "interruptions",
+    "labels",
     "ledger",
     "masks",
     "memory",

@@ -25,7 +25,10 @@ from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, sign
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, DesignComparison
 
-_LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal")
+_LAWS = (
+    *("multi-scale", "mixed", "adapted-radius", "gaussian", "structured"),
+    *("orthobases", "normal"),
+)
 _WIDE_HEADINGS = (
     "",
     "alternative",
@@ -84,8 +87,9 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
     "--frequencies",
     type=click.Choice(_LAWS),
     metavar="LAW",
-    help=f"Law of the frequencies: {', '.join(_LAWS)}. multi-scale and structured need no scale; "
-    "orthobases and normal are for quadratic features.",
+    help=f"Law of the frequencies: {', '.join(_LAWS)}. multi-scale, mixed and structured need no "
+    "scale; mixed is for schemas with labels or cycles, orthobases and normal are for quadratic "
+    "features.",
 )
 @click.option(
     "--scale",

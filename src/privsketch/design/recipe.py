@@ -181,9 +181,10 @@ class Design:
             "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves work
             where it leaves out blocks or records, but never noise. No masks if left out.
         frequencies : str, optional
-            Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
-            "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
-            quadratic features "orthobases" or "normal".
+            Law of the frequencies: "multi-scale", or "mixed" for a schema with categories, flags
+            or cycles. If `frequency_scale` is one number, "adapted-radius" or "gaussian".
+            "structured" is faster for many columns, and reads all labels at once. For quadratic
+            features "orthobases" or "normal".
         frequency_scale : float or (float, float), optional
             Scale of the features in the records' units, between the width of clusters and the
             distance of neighbouring ones: one number for a single scale, two for a log-uniform

@@ -17,6 +17,7 @@ from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
 from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
+from privsketch.features.mixed import MIXED, columns_of
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
 from privsketch.noise.sharing.plan import MAX_HOLDERS
@@ -108,6 +109,8 @@ def _require_map(design: Design) -> None:
             f"`frequencies={design.frequencies.law!r}` with `feature_map={design.feature_map!r}`: "
             f"expected one of {laws}"
         )
+    if design.frequencies.law == MIXED:
+        _require_mixed(design)
     if design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
         raise ParameterError(
@@ -124,6 +127,15 @@ def _require_map(design: Design) -> None:
         raise ParameterError("cells: only `feature_map='cells'` has them, and it needs them")
     if design.cells is not None:
         _require_cells(design, design.cells)
+
+
+def _require_mixed(design: Design) -> None:
+    """Raise a ParameterError unless frequencies for labels are those of the schema's columns."""
+    schema = design.schema
+    if schema is None or design.domain != schema.box:
+        raise ParameterError("`frequencies='mixed'` needs a schema, and the box of its records")
+    if design.frequencies.columns != columns_of(schema):
+        raise ParameterError("frequencies: columns are not those of the schema")
 
 
 def _require_registered_map(design: Design) -> None:

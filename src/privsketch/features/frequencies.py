@@ -7,7 +7,9 @@ A frequency has a uniform direction and a radius r / scale. These are the laws o
 - "adapted-radius": r has density r exp(-r^2 / 2), at one given scale;
 - "gaussian": normal frequencies at one given scale, the papers' plain choice;
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
-  directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
+  directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py);
+- "mixed" (default for tables with labels or cycles): the multi-scale law in the space of the
+  numbers, and phases for the labels of a few columns (features/mixed.py).
 
 Quadratic features have vectors instead, without a scale (features/quadratic.py).
 
@@ -34,6 +36,7 @@ from privsketch.facts.domain import Domain
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
 from privsketch.features.hadamard import StructuredBlocks, common_half_width, draw_blocks
 from privsketch.features.hadamard import block_size as structured_size
+from privsketch.features.mixed import MIXED, Columns, LabelRows, checked_columns, number_mask
 from privsketch.features.quadratic import (
     MAX_VECTOR_NORM_SQUARED,
     QUADRATIC_LAWS,
@@ -45,13 +48,13 @@ from privsketch.features.quadratic import (
 from privsketch.features.radii import RadialLaw, Tail
 from privsketch.features.stream import PublicStream, Purpose
 
-DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
-FOURIER_LAWS = (*DENSE_LAWS, "structured")
+FOURIER_LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", MIXED)
 NO_LAW = "none"  # for maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
 MAX_FEATURES = 2**20  # with two numbers each, a sketch file has 16 MB
 MAX_MATRIX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
 FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
+LABEL_PART = 1  # of the stream of frequencies; part 0 has the numbers
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
 
@@ -60,7 +63,8 @@ class Frequencies:
     """Recipe for the frequency matrix; `matrix()` draws it and checks the checksum.
 
     `turn_bits` is the resolution: an integer frequency counts 2^-turn_bits turns per
-    quantised unit of a record, an integer vector of quadratic features 2^-turn_bits.
+    quantised unit of a record, an integer vector of quadratic features 2^-turn_bits. `columns`
+    are the kinds and sizes of a table's columns, for the law "mixed" alone.
     """
 
     law: str
@@ -71,6 +75,7 @@ class Frequencies:
     dithered: bool
     checksum: str
     tail: Tail | None = None
+    columns: Columns | None = None
 
     @property
     def radial_law(self) -> RadialLaw:
@@ -112,11 +117,12 @@ def draw_frequencies(
     seed: int,
     dithered: bool,
     drawn: bool = True,
+    columns: Columns | None = None,
 ) -> Frequencies:
     """Make a recipe, with the resolution for its highest frequency and the checksum.
 
     Two scales are the ends of a log-uniform law. With drawn=False, the recipe has neither, and
-    serves plans only.
+    serves plans only. The law "mixed" needs the kinds and sizes of columns.
     """
     require_one_of("frequencies", law, LAWS)
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
@@ -125,6 +131,8 @@ def draw_frequencies(
         raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
     radial = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
     recipe = Frequencies(law, int(n_features), radial.scales, seed, 0, dithered, "", radial.tail)
+    if law == MIXED:
+        recipe = replace(recipe, columns=checked_columns(columns, len(domain.half_widths)))
     _require_size(recipe, len(domain.half_widths))
     if not drawn:
         return recipe
@@ -187,16 +195,21 @@ def _turns(
     then per feature an even number of normals for the direction, so blocks of any
     size give the same numbers.
     """
-    half_widths = domain.half_widths
+    half_widths, label_rows = domain.half_widths, None
+    rows = max(1, block_values // (len(half_widths) + len(half_widths) % 2))
+    if recipe.columns is not None:
+        half_widths = half_widths[number_mask(recipe.columns)]
+        label_rows = LabelRows(
+            recipe.columns, PublicStream(recipe.seed, Purpose.FREQUENCIES, part=LABEL_PART)
+        )
     dim, count = len(half_widths), recipe.n_features
     stream = PublicStream(recipe.seed, Purpose.FREQUENCIES)
     radius, scale = recipe.radial_law.drawn(stream.uniform(count), stream.uniform(count))
     even = dim + dim % 2
-    rows = max(1, block_values // even)
     for start in range(0, count, rows):
         stop = min(start + rows, count)
-        direction = stream.normal((stop - start) * even).reshape(-1, even)[:, :dim]
-        if recipe.law == "gaussian":
+        direction = stream.normal((stop - start) * even).reshape(stop - start, even)[:, :dim]
+        if recipe.law == "gaussian" or dim == 0:
             radians = direction / scale[start:stop, np.newaxis]
         else:
             squared_norm = np.zeros(stop - start)
@@ -204,7 +217,8 @@ def _turns(
                 squared_norm += direction[:, column] * direction[:, column]
             length = radius[start:stop] / (scale[start:stop] * np.sqrt(squared_norm))
             radians = direction * length[:, np.newaxis]
-        yield radians * (half_widths / TWO_PI)
+        turns = radians * (half_widths / TWO_PI)
+        yield turns if label_rows is None else label_rows.beside(turns)
 
 
 def _require_size(recipe: Frequencies, dim: int) -> None:
@@ -283,12 +297,14 @@ def _require_drawn(recipe: Frequencies) -> None:
 
 
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
-    """Return the recipe as plain JSON values, with `tail` only if there is one."""
+    """Return the recipe as plain JSON values, with `tail` and `columns` only if there are any."""
     _require_drawn(recipe)
     values = {name: getattr(recipe, name) for name in _RECIPE_FIELDS}
     values["scales"] = list(recipe.scales)
     if recipe.tail is not None:
         values["tail"] = [recipe.tail.share, recipe.tail.below]
+    if recipe.columns is not None:
+        values["columns"] = [list(column) for column in recipe.columns]
     return values
 
 
@@ -305,7 +321,7 @@ _RECIPE_FIELDS = {
 
 def frequencies_from_json(value: Any) -> Frequencies:
     """Rebuild the recipe from `frequencies_to_json`; raise for anything else."""
-    kinds = {**_RECIPE_FIELDS, "tail": list}
+    kinds = {**_RECIPE_FIELDS, "tail": list, "columns": list}
     if not isinstance(value, dict) or not set(_RECIPE_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
     for name in value:
@@ -322,7 +338,21 @@ def frequencies_from_json(value: Any) -> Frequencies:
         raise ParameterError("frequencies: turn_bits out of range")
     recipe = Frequencies(**{name: value[name] for name in _RECIPE_FIELDS})
     seed = public_seed(value["seed"])
-    return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed)
+    return replace(
+        recipe, scales=radial.scales, tail=radial.tail, seed=seed, columns=_columns(value)
+    )
+
+
+def _columns(value: dict[str, Any]) -> Columns | None:
+    """Read the columns of a recipe in JSON."""
+    if (value["law"] == MIXED) != ("columns" in value):
+        raise ParameterError("frequencies: the law 'mixed' has columns, and no other one has")
+    if value["law"] != MIXED:
+        return None
+    sizes = [column[-1] for column in value["columns"] if type(column) is list and column]
+    if not all(type(size) is int for size in sizes):
+        raise ParameterError("frequencies: sizes of columns must be whole numbers")
+    return checked_columns(value["columns"], sum(sizes))
 
 
 def _radial_law(value: dict[str, Any]) -> RadialLaw:
@@ -332,7 +362,7 @@ def _radial_law(value: dict[str, Any]) -> RadialLaw:
         raise ParameterError("frequencies: scales must be two positive numbers")
     law = RadialLaw((low_high[0], low_high[1]))
     if "tail" in value:
-        if value["law"] not in ("multi-scale", "structured"):
+        if value["law"] not in ("multi-scale", "structured", MIXED):
             raise ParameterError(f"frequencies: {value['law']!r} has no tail")
         numbers = [float(number) for number in value["tail"]]
         if len(numbers) != 2:
