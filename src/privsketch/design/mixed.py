@@ -19,19 +19,18 @@ mean 2 / (L_c + 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from privsketch._base.types import Bits, Floats
 from privsketch.design.size import center_error
 from privsketch.facts.domain import Box, Domain
-from privsketch.features.mixed import Columns, number_mask, reading_shares
+from privsketch.features.mixed import Columns, losses, number_mask, sampled_reading
 from privsketch.features.radii import RadialLaw
 
-# Of a cycle: the harmonics up to the fourth are free, and a cluster takes about a third of the
-# circle, which leaves a third of the energy.
-CYCLE_UNKNOWNS, CYCLE_ENERGY = 8, 1 / 3
+CYCLE_UNKNOWNS = 8  # the harmonics up to the fourth
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,13 @@ class LabelColumn:
     square: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MixedSpace:
     """The numbers of a table as a domain, and its other columns."""
 
     numbers: Box | None
     others: tuple[LabelColumn, ...]
+    read: Bits  # (n_frequencies, n_others), which columns frequencies read
 
     @property
     def n_numbers(self) -> int:
@@ -72,23 +72,20 @@ class MixedSpace:
 
     def energy(self, *, squared: bool = False) -> float:
         """Return the mean over features of the label factors' energy, or of its square."""
-        energies = [c.energy**2 if squared else c.energy for c in self.others]
-        reading = reading_shares(len(energies), self.numbers is not None)
-        return float(sum(q * _mean_product(energies, i) for i, q in enumerate(reading)))
+        return float(np.mean(self._energies() ** (2 if squared else 1)))
 
     def energy_beside(self, index: int) -> float:
-        """Return the mean over features of the other columns' energy, 0 if one is not read."""
-        others = [c.energy for place, c in enumerate(self.others) if place != index]
-        reading = reading_shares(len(self.others), self.numbers is not None)
-        return float(
-            sum(
-                q * i / len(self.others) * _mean_product(others, i - 1)
-                for i, q in enumerate(reading)
-                if i > 0
-            )
-        )
+        """Return the mean energy of the columns beside one, 0 for features that do not read it."""
+        energies = self._energies() / self.others[index].energy
+        return float(np.mean(np.where(self.read[:, index], energies, 0.0)))
+
+    def _energies(self) -> Floats:
+        """Return the energy of a cluster's labels in each feature, (n_frequencies,)."""
+        energies = np.array([column.energy for column in self.others])
+        return np.asarray(np.where(self.read, energies, 1.0).prod(axis=1))
 
 
+@lru_cache(maxsize=16)
 def mixed_space(domain: Domain, columns: Columns | None) -> MixedSpace | None:
     """Return the numbers and other columns of records in a box; None for other laws."""
     if columns is None:
@@ -98,17 +95,17 @@ def mixed_space(domain: Domain, columns: Columns | None) -> MixedSpace | None:
     if is_number.any():
         middle, width = center[is_number], half[is_number]
         numbers = Box(low=middle - width, high=middle + width)
-    others, first = [], 0
+    others, first, loss = [], 0, iter(losses(columns))
     for kind, size in columns:
-        side = 2 * float(half[first])
+        square = 4 * float(half[first]) ** 2
         first += size
         if kind == "cycle":  # a radius instead of a side
-            others.append(LabelColumn(CYCLE_UNKNOWNS, CYCLE_ENERGY, side**2 / 4))
-        elif kind == "labels":
-            # Corners of a simplex, or the two ends of a line.
-            n_labels, square = (size, side**2) if size > 1 else (2, side**2 / 2)
-            others.append(LabelColumn(n_labels - 1, 2 / (n_labels + 1), square))
-    return MixedSpace(numbers, tuple(others))
+            others.append(LabelColumn(CYCLE_UNKNOWNS, 1 / next(loss), square / 4))
+        elif kind == "labels":  # corners of a simplex, or the two ends of a line
+            is_line = size == 1
+            square = square / 2 if is_line else square
+            others.append(LabelColumn(max(size - 1, 1), 1 / next(loss), square))
+    return MixedSpace(numbers, tuple(others), sampled_reading(columns))
 
 
 def mixed_error(
@@ -151,14 +148,3 @@ def mixed_error(
         information = cluster**2 * n_features * resolved * space.energy_beside(index) / variance
         error += column.square * column.n_free / (information * spare)
     return error / within
-
-
-def _mean_product(energies: Sequence[float], count: int) -> float:
-    """Return the mean product of `count` of some energies, drawn without replacement."""
-    if count > len(energies):
-        return 0.0
-    # Coefficients of prod (1 + e x): elementary symmetric polynomials.
-    polynomial = np.ones(1)
-    for energy in energies:
-        polynomial = np.convolve(polynomial, [1.0, energy])
-    return float(polynomial[count]) / math.comb(len(energies), count)

@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     CELLS_DECODER = 6
     COMPARISON = 7
     COST_RATIO = 8
+    READ_COLUMNS = 9
     PROJECTION = 101
     DIRECTIONS = 201
     SPREAD = 202
