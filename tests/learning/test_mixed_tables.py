@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
-from privsketch.learning import decode_joint, problem_of
+from privsketch.learning import MIXED, decode_joint, predicted_ratio, problem_of
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 SHARES = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7], [0.0, 1.0, 0.0]])  # of regions by cluster
@@ -118,3 +118,11 @@ def test_a_problem_of_numbers_has_no_blocks():
     assert problem.layout is None
     solution = decode_joint(problem, 2, np.random.default_rng(0))
     assert solution.atoms.shares.shape == (2, 0)
+
+
+def test_tables_with_labels_have_a_calibration_of_the_cost_of_their_own():
+    sketch = sketch_of(table_of())
+    model = ps.learn_kmeans(sketch, 3)
+    assert model.cost_ratio == predicted_ratio(model, model.standard_errors, sketch)
+    ends = np.exp([MIXED.low[0], MIXED.high[-1]])
+    assert ends[0] <= model.cost_ratio.low < 1.001 < model.cost_ratio.high < 1.2

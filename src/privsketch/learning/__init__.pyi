@@ -21,6 +21,7 @@ from .kmeans.joint import Candidate as Candidate
 from .kmeans.joint import best_size as best_size
 from .kmeans.joint import decode_joint as decode_joint
 from .kmeans.model import CELLS as CELLS
+from .kmeans.model import MIXED as MIXED
 from .kmeans.model import SIGN_RANGES as SIGN_RANGES
 from .kmeans.model import WAVES as WAVES
 from .kmeans.model import predicted_ratio as predicted_ratio

@@ -29,8 +29,8 @@ DENSITY_SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
 # Unknowns per number of the sketch. The misfit of clusters of a wrong shape is not white noise, and
 # more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
 MAX_UNKNOWNS = 0.2
-# Price of a parameter of products. With that of Schwarz, real tables kept one atom for each cluster:
-# shares were off by 3.9 points in six releases of three tables instead of 3.1.
+# Price of a parameter of products. With that of Schwarz, real tables kept one atom for a cluster:
+# shares were off by 4.0 points in six releases of three tables instead of 3.1.
 AKAIKE_PRICE = 2.0
 # Atoms that are added for the residual of a mixture, and the limit of unknowns for these: each atom
 # explains a part of its own.
