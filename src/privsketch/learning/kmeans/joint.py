@@ -59,6 +59,10 @@ REMOVAL_ITERATIONS = 60
 #   python -m benchmarks constants learning SHARE_OF_LARGEST
 MIN_IMPROVEMENT = 2.0
 SHARE_OF_LARGEST = 0.3
+# Fall of the residual by one more product that is a cluster, over that by chance, and how many
+# smaller falls may stand before it. Over 42 random tables with labels these were right in 79 %, the
+# residual alone in 71 %. Without labels they are wrong more often, and the residual decides.
+MIN_FALL, MAX_SMALL_FALLS = 4.0, 1
 MIN_EXCESS = 0.1  # least relative excess over the expected residual that is compared
 
 
@@ -239,9 +243,9 @@ def finish(target: Target, atoms: Atoms, n_clusters: int) -> Atoms:
 class Candidate:
     """A number of atoms and how well they explain the sketch.
 
-    `misfit` is the residual over its expectation; `plain` atoms share their widths. `cost` is the
-    residual, `variance` what noise and sampling leave of it for each number that the `n_unknowns`
-    unknowns leave free.
+    `misfit` is the residual over its expectation; `plain` atoms share their widths. Products also
+    have the residual `cost`, the `variance` of it that noise and sampling leave for each number of
+    the sketch, and the number of fitted unknowns.
     """
 
     n_clusters: int
@@ -254,7 +258,33 @@ class Candidate:
 
 
 def best_size(candidates: Sequence[Candidate]) -> int:
-    """Return the last number with a large improvement, up to the first that explains the sketch."""
+    """Return the last number with a large improvement, up to the first that explains the sketch.
+
+    Products have tens of unknowns, and a sketch of thousands of numbers hides a cluster in its
+    residual that the fall of the residual shows: there, a number that explains the sketch may be
+    followed by others.
+    """
+    number = _first_size(candidates)
+    last = candidates[-1]
+    step = last.n_unknowns - candidates[-2].n_unknowns if len(candidates) > 2 else 0
+    if not candidates[number - 1].explains or last.variance <= 0 or step <= 0:
+        return number
+    costs = np.array([candidate.cost for candidate in candidates])
+    falls = -np.diff(costs) / (last.variance * step)  # 1 on average where there is no cluster
+    by_chance = max(1.0, float(np.median(falls[-max(2, len(falls) // 3) :])))
+    small = 0
+    for size, fall in enumerate(falls[number - 1 :], start=number + 1):
+        if fall >= MIN_FALL * by_chance:
+            number, small = size, 0
+        elif small == MAX_SMALL_FALLS:
+            break
+        else:
+            small += 1
+    return number
+
+
+def _first_size(candidates: Sequence[Candidate]) -> int:
+    """Return the number of clusters by residuals alone."""
     explaining = [index for index, candidate in enumerate(candidates) if candidate.explains]
     last = explaining[0] if explaining else len(candidates) - 1
     if candidates[last].plain and explaining:
@@ -309,13 +339,14 @@ def _candidate(
     uncertainty = assess_fit(problem, atoms, unit, rng)
     value, n_unknowns = cost(target, atoms), n_parameters(target, atoms)
     n_free = max(2 * target.n_features - n_unknowns, 1)
+    is_product = problem.layout is not None
     expected = max(uncertainty.expected_cost, np.finfo(float).tiny)
     return Candidate(
         n_clusters=atoms.size,
         misfit=value / expected,
         explains=uncertainty.excess(value) <= MAX_RESIDUAL_EXCESS,
-        plain=atoms.variances.size == 1 or (problem.layout is not None and atoms.shared),
+        plain=atoms.variances.size == 1 or (is_product and atoms.shared),
         cost=value,
-        variance=expected / n_free,
+        variance=expected / n_free if is_product else 0.0,
         n_unknowns=n_unknowns,
     )
