@@ -23,6 +23,7 @@ SEAMS = {
     "signing.checked_bytes": "privsketch.cli.shell.signing:checked_bytes",
     "signing.load_design": "privsketch.cli.shell.signing:load_design",
     "story.GROUPS": "privsketch.cli.demo_steps:_GROUPS",
+    "story.GROUP_TRAITS": "privsketch.cli.demo_steps:_GROUP_TRAITS",
     "aggregate.drawn_words": "privsketch.clustering.baselines.aggregate:drawn_words",
     "aggregate.os": "privsketch.clustering.baselines.aggregate:os",
     "aggregate.start_centers": "privsketch.clustering.baselines.aggregate:start_centers",
