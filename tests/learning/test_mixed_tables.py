@@ -1,11 +1,14 @@
 """Clusters of tables with categories, flags and cycles, from sketches with a privacy budget."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import privsketch as ps
 from privsketch.learning import MIXED, decode_joint, predicted_ratio, problem_of
+from privsketch.learning.concerns import concerns
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 SHARES = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7], [0.0, 1.0, 0.0]])  # of regions by cluster
@@ -128,3 +131,14 @@ def test_tables_with_labels_have_a_calibration_of_the_cost_of_their_own():
     assert model.cost_ratio == predicted_ratio(model, model.standard_errors, sketch)
     ends = np.exp([MIXED.low[0], MIXED.high[-1]])
     assert ends[0] <= model.cost_ratio.low < 1.001 < model.cost_ratio.high < 1.2
+
+
+def test_noise_that_hides_clusters_is_a_concern_at_any_cost():
+    """Centers of a drowned table of labels may cost little, and shares are wrong all the same."""
+    tiny = table_of(400)
+    noisy = ps.learn_kmeans(sketch_of(tiny, budget="pure"), 3)
+    good = replace(noisy, cost_ratio=ps.CostRatio(1.0, 0.99, 1.01))
+    for model in (noisy, good):
+        found = concerns(model, sketch_of(tiny, budget="pure"))
+        assert any("noise per number" in text for text in found)
+    assert not ps.learn_kmeans(sketch_of(table_of()), 3).concerns

@@ -146,9 +146,11 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     """Return reasons to doubt that the clusters serve k-means.
 
     Noise and misfit count if the predicted cost suffers from them, or if there is no prediction.
+    Noise also counts where columns have labels: their shares may be wrong at a good cost.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
-    noise, texts = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
+    noise, hidden = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
+    texts = list(hidden)
     if density is not None and density.misfit > MISFIT and not density.explains:
         texts.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
@@ -156,7 +158,9 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
             "centers can still be good"
         )
     if ratio is not None:
-        texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else []
+        has_labels = design.schema is not None and not design.schema.is_smooth
+        quiet = hidden if has_labels else []
+        texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else quiet
     texts += unsupported_clusters(model.n_clusters, design)
     on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
     texts += on_edge
