@@ -142,3 +142,13 @@ def test_noise_that_hides_clusters_is_a_concern_at_any_cost():
         found = concerns(model, sketch_of(tiny, budget="pure"))
         assert any("noise per number" in text for text in found)
     assert not ps.learn_kmeans(sketch_of(table_of()), 3).concerns
+
+
+def test_other_decoders_take_coordinates_of_labels_for_numbers():
+    sketch = sketch_of(table_of(5000))
+    model = ps.learn_kmeans(sketch, 3, decoder="cl-ompr", n_init=1)
+    assert model.centers.shape == (3, SCHEMA.dim)
+    assert np.all(np.abs(model.centers - SCHEMA.box.center_vector) <= SCHEMA.box.half_widths)
+    problem = problem_of(sketch)
+    assert problem.target().frequencies.shape[1] == 2
+    assert problem.without_blocks().target().frequencies.shape[1] == SCHEMA.dim
