@@ -78,7 +78,7 @@ def test_a_misfit_of_labels_is_called_by_its_name(learner):
     assert told or others
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", ["mixture"])
 def test_errors_of_shares_hold_what_gaussians_miss(learner):
     """Five points at least, in the units of shares, whatever the weight; numbers have none."""
     schema = ps.Schema(

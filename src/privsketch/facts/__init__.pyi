@@ -7,6 +7,7 @@ from .budget import exact_sum as exact_sum
 from .budget import require_limits as require_limits
 from .domain import domain_from_json as domain_from_json
 from .domain import domain_to_json as domain_to_json
+from .layout import layout_of as layout_of
 from .receipt import INSECURE as INSECURE
 from .receipt import compose_parallel as compose_parallel
 from .receipt import compose_sequential as compose_sequential

@@ -127,7 +127,7 @@ def check_choices(
 
 def mixture_problem(sketch: Sketch) -> Problem:
     """Return the sketch as a problem whose noise includes the scatter of signs."""
-    problem = problem_of(sketch)
+    problem = problem_of(sketch).without_blocks()
     if not problem.one_bit:
         return problem
     count = sketch.n_records
