@@ -5,11 +5,10 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
-from privsketch.learning import decode_joint, problem_of
+from privsketch.learning import MIXED, decode_joint, predicted_ratio, problem_of
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 SHARES = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7], [0.0, 1.0, 0.0]])  # of regions by cluster
-REGIONS = ["north", "south", "other"]
 SMOKERS = np.array([0.9, 0.1, 0.5])
 MEANS = np.array([[20.0, 40.0], [50.0, 170.0], [80.0, 90.0]])
 SCHEMA = ps.Schema(
@@ -56,17 +55,20 @@ def sketch_of(table, schema=SCHEMA, budget="approximate", **options):
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_shares_are_right_and_their_errors_hold(budget):
-    """Gaussians were some 8 points off. Five errors have 1e-5 false alarms in 20 numbers."""
-    model = ps.learn_kmeans(sketch_of(table_of(), budget=budget), 3)
-    order = np.argsort(model.table()["age"])
-    found, errors = model.table().iloc[order], model.table("standard_errors").iloc[order]
-    truth = {"smoker": SMOKERS, "age": MEANS[:, 0], "size": MEANS[:, 1]}
-    truth |= {f"region={name}": shares for name, shares in zip(REGIONS, SHARES.T, strict=True)}
-    for name, values in truth.items():
-        assert np.all(np.abs(found[name] - values) < 5 * errors[name]), name
-        if name not in ("age", "size"):
-            assert np.all(np.abs(found[name] - values) < 0.03), name
-            assert np.all(errors[name] < 0.02), name
+    """The truth is that of the records nearest to a center. Gaussians were some 8 points off.
+
+    Five errors have 1e-5 false alarms in 18 numbers.
+    """
+    table = table_of()
+    model = ps.learn_kmeans(sketch_of(table, budget=budget), 3)
+    records = ps.encode(table, SCHEMA)
+    nearest = model.predict(records)
+    truth = np.array([records[nearest == cluster].mean(axis=0) for cluster in range(3)])
+    away = np.abs(model.centers - truth)
+    assert np.all(away < 5 * model.standard_errors)
+    is_label = ["=" in name or name == "smoker" for name in SCHEMA.coordinates]
+    assert np.all(away[:, is_label] < 0.02)
+    assert np.all(model.standard_errors[:, is_label] < 0.015)
     assert model.misfit < 1.2
 
 
@@ -118,3 +120,11 @@ def test_a_problem_of_numbers_has_no_blocks():
     assert problem.layout is None
     solution = decode_joint(problem, 2, np.random.default_rng(0))
     assert solution.atoms.shares.shape == (2, 0)
+
+
+def test_tables_with_labels_have_a_calibration_of_the_cost_of_their_own():
+    sketch = sketch_of(table_of())
+    model = ps.learn_kmeans(sketch, 3)
+    assert model.cost_ratio == predicted_ratio(model, model.standard_errors, sketch)
+    ends = np.exp([MIXED.low[0], MIXED.high[-1]])
+    assert ends[0] <= model.cost_ratio.low < 1.001 < model.cost_ratio.high < 1.2

@@ -12,7 +12,6 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
 from privsketch.facts.columns import Date, Number
 from privsketch.facts.domain import Ball, Domain
-from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -73,17 +72,6 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
         f"the fit accounts for {max(n_records, 0.0):.0f} of about {count:.0f} records: more "
         "clusters or components, or a wider domain, may account for the others"
     ]
-
-
-def label_words(sketch: Sketch) -> str:
-    """Return an addition to concerns about misfit where columns are labels."""
-    schema = sketch.design.schema
-    if schema is None or not any(isinstance(column, Labelled) for column in schema.columns):
-        return ""
-    return (
-        ". Categories and flags are part of it, for they are no Gaussians: errors of their shares "
-        "hold some percent for that"
-    )
 
 
 def drowned(
@@ -168,7 +156,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
         texts.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
-            f"centers can still be good{label_words(sketch)}"
+            "centers can still be good"
         )
     if ratio is not None:
         texts = [f"the k-means cost is {ratio.describe()}", *texts] if ratio.is_bad else []

@@ -19,9 +19,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import strtri
 
 from privsketch._base.types import Floats, Real
-from privsketch.facts.labels import Labelled
 from privsketch.facts.layout import Layout, drawn_corners
-from privsketch.facts.schema import Schema
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
 from privsketch.learning.blocks import as_complex, as_real, factors, other_factors, parts_of
@@ -44,9 +42,6 @@ MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; larger fits only count the
 # python -m benchmarks constants learning MAX_DENSE_ATOMS
 MAX_DENSE_ATOMS = 40
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
-# Error of the share of a label because atoms are Gaussian: 4 to 8 points, root mean square over
-# clusters and labels, in the demo and in four of six tables of labels.
-LABEL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
@@ -473,15 +468,3 @@ class Solution:
 def uniform_deviations(half_widths: Floats) -> Floats:
     """Return standard deviations of a point that may be anywhere in the domain."""
     return np.asarray(half_widths / math.sqrt(3))
-
-
-def with_label_errors(errors: Floats, schema: Schema | None) -> Floats:
-    """Return standard errors (k, dim) that include the errors of Gaussians about labels."""
-    if schema is None:
-        return errors
-    total = errors.copy()
-    for column, coordinates in schema.places():
-        if isinstance(column, Labelled):
-            unit = column.weight if len(column.coordinates) == 1 else column.corner
-            total[:, coordinates] = np.hypot(total[:, coordinates], LABEL_ERROR * unit)
-    return total

@@ -58,6 +58,7 @@ def decode_mixture_of_cells(
     errors *= math.sqrt(max(misfit / freedom, 1.0))
     return MixtureSolution(
         gaussians=gaussians,
+        means=gaussians.means,
         standard_errors=errors,
         chi_square=misfit,
         degrees_of_freedom=freedom,

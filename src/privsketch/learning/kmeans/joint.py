@@ -29,7 +29,7 @@ from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch.learning.blocks import parts_of
 from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
-from privsketch.learning.problem import Atoms, Problem, Target, cost, n_parameters
+from privsketch.learning.problem import Atoms, Problem, Target, cost
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import Overview, find_overview, refine, refine_powers
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
@@ -239,18 +239,13 @@ def finish(target: Target, atoms: Atoms, n_clusters: int) -> Atoms:
 class Candidate:
     """A number of atoms and how well they explain the sketch.
 
-    `misfit` is the residual over its expectation; `plain` atoms share their widths. `cost` is the
-    residual, `variance` what noise and sampling leave of it for each number that the `n_unknowns`
-    unknowns leave free.
+    `misfit` is the residual over its expectation; `plain` atoms share their widths.
     """
 
     n_clusters: int
     misfit: float
     explains: bool
     plain: bool
-    cost: float = 0.0
-    variance: float = 0.0
-    n_unknowns: int = 0
 
 
 def best_size(candidates: Sequence[Candidate]) -> int:
@@ -307,15 +302,10 @@ def _candidate(
     problem: Problem, target: Target, unit: float, atoms: Atoms, rng: np.random.Generator
 ) -> Candidate:
     uncertainty = assess_fit(problem, atoms, unit, rng)
-    value, n_unknowns = cost(target, atoms), n_parameters(target, atoms)
-    n_free = max(2 * target.n_features - n_unknowns, 1)
-    expected = max(uncertainty.expected_cost, np.finfo(float).tiny)
+    value = cost(target, atoms)
     return Candidate(
         n_clusters=atoms.size,
-        misfit=value / expected,
+        misfit=value / max(uncertainty.expected_cost, np.finfo(float).tiny),
         explains=uncertainty.excess(value) <= MAX_RESIDUAL_EXCESS,
         plain=atoms.variances.size == 1 or (problem.layout is not None and atoms.shared),
-        cost=value,
-        variance=expected / n_free,
-        n_unknowns=n_unknowns,
     )

@@ -24,7 +24,7 @@ from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, clus
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.products import LEAST_ERROR, cluster_products, errors_of_products
+from privsketch.learning.kmeans.products import cluster_products, errors_of_products, least_errors
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -237,7 +237,7 @@ def _as_model(
     if solution.layout is not None:
         centers, records = cluster_products(solution, solution.layout, limits, rng)
         errors = errors_of_products(solution, solution.layout, centers, limits, rng)
-        least = LEAST_ERROR * (problem.high - problem.low)
+        least = least_errors(solution.layout, problem.high - problem.low)
     else:
         # Means of a mixture are not k-means centers if clusters overlap.
         is_joint = decoder == "joint"

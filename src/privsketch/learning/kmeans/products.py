@@ -44,7 +44,8 @@ MIN_SHARE = 1e-9  # of a label in weights of samples and in scores
 # Scores of narrow components would be noise of the samples: they are taken at widths of at least
 # the standard error of the width, up to this share of the squared range.
 MAX_SQUARED_WIDTH = 0.01
-LEAST_ERROR = 0.004  # of the range of a coordinate; 0.4 points of a share
+LEAST_ERROR = 0.004  # of the range of a number: fitted Gaussians are no exact description
+LEAST_SHARE_ERROR = 0.001  # what samples of the density leave
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,15 @@ def _grouped(n_groups: int, groups: Indices, weights: Floats) -> csc_array:
     """Return the matrix whose products are weighted sums over the rows of each group."""
     starts = np.arange(len(groups) + 1)
     return csc_array((weights, groups, starts), shape=(n_groups, len(groups)))
+
+
+def least_errors(layout: Layout, ranges: Floats) -> Floats:
+    """Return the error of the coordinates that no further records or budget would lower, (dim,)."""
+    errors = LEAST_ERROR * ranges
+    for block in layout.blocks:
+        if block.spread == 0:
+            errors[block.place] = LEAST_SHARE_ERROR * ranges[block.place]
+    return errors
 
 
 def errors_of_products(
