@@ -86,7 +86,7 @@ SEAMS = {
     "quantiser.rint": "privsketch.kernels.quantiser:rint",
     "quantiser.rounded_integers": "privsketch.kernels.quantiser:rounded_integers",
     "quantiser.transposed": "privsketch.kernels.quantiser:transposed",
-    "boxes.LARGE_BLOCKS": "privsketch.learning.cells.boxes:_MIN_BLOCK_BOXES",
+    "boxes.LARGE_BLOCKS": "privsketch.learning.cells.partition:_MIN_BLOCK_BOXES",
     "weighting.MAX_DENSE_FEATURES": "privsketch.learning.mixture.weighting:MAX_DENSE_FEATURES",
     "search.DRAWN_NUMBERS": "privsketch.learning.mixture.search:DRAWN_NUMBERS",
     "search.MAX_OUTSIDE_DRAWS": "privsketch.learning.mixture.search:MAX_OUTSIDE_DRAWS",

@@ -276,6 +276,16 @@ def test_designs_carry_the_columns_of_the_schema(feature_map, task):
     assert plan(feature_map=feature_map, task=task).fingerprint == design.fingerprint
 
 
+def test_schemas_with_labels_get_the_law():
+    assert plan(frequencies=None).frequencies == plan().frequencies
+    assert plan(frequencies=None, frequency_scale=(0.1, 1.0)).frequencies.law == "mixed"
+    assert plan(frequencies=None, frequency_scale=0.5).frequencies.law == "adapted-radius"
+    smooth = ps.Schema([ps.Number("age", 0, 100), ps.Date("day", "2020-01-01", "2021-01-01")])
+    design = plan(smooth, frequencies=None, feature_map="fourier")
+    assert design.frequencies.law == "multi-scale"
+    assert "Gaussians" not in plan().describe().partition("careful")[2]
+
+
 def test_other_laws_have_no_columns():
     assert plan(frequencies="multi-scale").frequencies.columns is None
     assert plan(frequencies="adapted-radius", frequency_scale=0.5).frequencies.columns is None

@@ -120,12 +120,6 @@ def cautions(design: Design) -> list[str]:
             "with so few records for this budget a fit would describe the noise; more records, a "
             f"larger epsilon, delta > 0 or fewer {'components' if is_pca else 'clusters'} help"
         )
-    if design.schema is not None and not design.schema.is_smooth and not is_pca:
-        texts.append(
-            "categories, flags and cycles are no Gaussians: k-means from a sketch of them costs "
-            "some percent more than the forecast says, 1 to 9 in tables that were tried; methods "
-            "that read the records again (privsketch cluster) do not"
-        )
     stated = design.domain if design.schema is None else design.schema
     texts += stated_cautions(stated, design.budget, design.n_records, design.columns)
     large = design.budget.delta * design.n_records >= _LARGE_DELTA

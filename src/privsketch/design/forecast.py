@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from privsketch._base.types import Floats
 from privsketch.design.cells import cell_error
 from privsketch.design.mixed import MixedSpace, mixed_error, mixed_space
 from privsketch.design.noise_to_signal import (
@@ -40,7 +41,7 @@ from privsketch.design.size import (
     richest_shape,
     squared_band_share,
 )
-from privsketch.facts.domain import Domain
+from privsketch.facts.domain import Box, Domain
 from privsketch.features.radii import RadialLaw
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 
@@ -165,8 +166,20 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
 
 def _clustered(design: Design) -> Domain:
     """Return the domain of reference data: of the numbers alone if labels have their own law."""
+    if design.cells is not None and any(design.has_labels):
+        half_widths = _grid(design)[1]
+        return Box(low=-half_widths, high=half_widths) if len(half_widths) > 0 else design.domain
     space = mixed_space(design.domain, design.frequencies.columns)
     return design.domain if space is None or space.numbers is None else space.numbers
+
+
+def _grid(design: Design) -> tuple[tuple[int, ...], Floats, float]:
+    """Return cells and half-widths of the axes without labels, and the energy of the others."""
+    axes = list(zip(design.axes, design.cells or (), design.has_labels, strict=True))
+    plain = [(axis.start, g) for axis, g, has_labels in axes if not has_labels]
+    energy = math.prod(2 / (g + 1) for _, g, has_labels in axes if has_labels)
+    half_widths = design.domain.half_widths[[start for start, _ in plain]]
+    return tuple(g for _, g in plain), half_widths, energy
 
 
 def expected_range(
@@ -210,9 +223,11 @@ def excess(
     max_error = constants.lost * reference.separation**2
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     if design.cells is not None:
+        cells, half_widths, energy = _grid(design)
         error = cell_error(
-            cells=design.cells,
-            half_widths=design.domain.half_widths,
+            cells=cells,
+            half_widths=half_widths,
+            energy=energy,
             n_components=k,
             n_records=n_records * n_holders,
             variance=noise_ratio * design.noise_std**2,
@@ -389,16 +404,19 @@ def _cell_signal(design: Design, reference: ReferenceData) -> tuple[float, float
     Two records of one Gaussian are in the same cell with probability V / (4 pi s^2)^(d / 2), if
     that is small.
     """
-    k, dim = design.n_components, design.dim
-    volume = math.prod(2 * float(half) for half in design.domain.half_widths) / design.n_features
+    cells, half_widths, energy = _grid(design)
+    k, dim = design.n_components, len(cells)
+    volume = math.prod(2 * float(half) for half in half_widths) / math.prod(cells)
 
     def same_cell(width: float) -> float:
+        if dim == 0:
+            return 1.0
         within_cell = volume ** (2 / dim) / 12  # variance of records spread over their cell
         return float(min(1.0, volume / (4 * math.pi * (width**2 + within_cell)) ** (dim / 2)))
 
     total_width = math.hypot(reference.width, reference.spread)
     shared = same_cell(reference.width) / k + same_cell(total_width) * (1 - 1 / k)
-    return shared / design.n_features, 1 / design.n_features
+    return energy * shared / design.n_features, 1 / design.n_features
 
 
 def _pca_signal(design: Design) -> tuple[float, float]:

@@ -33,6 +33,7 @@ from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import Frequencies, draw_frequencies, public_seed
+from privsketch.features.maps import FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.mixed import MIXED, Columns, columns_of
@@ -183,14 +184,14 @@ class Request:
         if self.frequencies is not None:
             require_one_of("frequencies", self.frequencies, mapping.laws)
         if mapping.name != "cells":
-            default = self._default_law()
+            default = self._default_law(mapping)
             law, scales = _frequency_law(self.frequencies, self.frequency_scale, default)
             settle("frequencies", law)
             settle("frequency_scale", scales)
         elif self.frequency_scale is not None:
             raise ParameterError("frequency_scale: cells have no scale; leave it out")
 
-    def _default_law(self) -> str:
+    def _default_law(self, mapping: FeatureMap) -> str:
         """Return the law that is planned if none is named; refuse "mixed" without labels."""
         has_labels = self.schema is not None and not self.schema.is_smooth
         if self.frequencies == MIXED and not has_labels:
@@ -198,7 +199,7 @@ class Request:
                 "`frequencies='mixed'` needs a schema with a category, a flag or a cycle; use "
                 "'multi-scale'"
             )
-        return "multi-scale"
+        return MIXED if has_labels and MIXED in mapping.laws else "multi-scale"
 
     @property
     def dim(self) -> int:

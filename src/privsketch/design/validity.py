@@ -156,7 +156,10 @@ def unknown_harmonics(design: Design) -> ParameterError:
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
     """Raise a ParameterError for a grid of the wrong size, or with masks or cube noise."""
-    if math.prod(checked_cells(cells, design.dim)) != design.n_features:
+    widths = [axis.stop - axis.start for axis in design.axes]
+    if any(width > 1 and g != width for g, width in zip(cells, widths, strict=False)):
+        raise ParameterError("cells: a category has a cell for each of its labels")
+    if math.prod(checked_cells(cells, len(widths))) != design.n_features:
         raise ParameterError("n_features: expected the number of all cells")
     if design.masks is not None:
         raise ParameterError(

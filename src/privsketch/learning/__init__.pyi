@@ -2,7 +2,6 @@
 from .cells.boxes import Boxes as Boxes
 from .cells.boxes import boxes_of as boxes_of
 from .cells.boxes import grid_corners as grid_corners
-from .cells.boxes import partition_of as partition_of
 from .cells.centers import divided as divided
 from .cells.centers import points_of as points_of
 from .cells.decoder import choose_number as choose_number
@@ -11,6 +10,7 @@ from .cells.fit import Components as Components
 from .cells.fit import expected_counts as expected_counts
 from .cells.fit import likelihood_of as likelihood_of
 from .cells.fit import value_and_gradient as value_and_gradient
+from .cells.partition import partition_of as partition_of
 from .cells.path import significant_estimate as significant_estimate
 from .cells.path import split_up as split_up
 from .concerns import on_the_edge as on_the_edge

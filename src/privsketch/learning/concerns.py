@@ -91,12 +91,15 @@ def resolution(design: Design) -> float:
     """Return the finest scale that a design resolves, in the units of the records."""
     if design.cells is None:
         return design.frequencies.scales[0]
-    return float(cell_sides(design).min()) / 2
+    sides = cell_sides(design)
+    return float((sides if len(sides) > 0 else design.domain.half_widths).min()) / 2
 
 
 def cell_sides(design: Design) -> Floats:
-    """Return the (dim,) sides of a cell."""
-    return np.asarray(2 * design.domain.half_widths / np.array(design.cells))
+    """Return the sides of a cell along the axes without labels."""
+    axes = zip(design.axes, design.cells or (), design.has_labels, strict=True)
+    half_widths = design.domain.half_widths
+    return np.array([2 * half_widths[axis.start] / g for axis, g, labels in axes if not labels])
 
 
 def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
