@@ -22,6 +22,7 @@ NAMES = (
     "engines",
     "forecast",
     "interruptions",
+    "labels",
     "ledger",
     "masks",
     "memory",

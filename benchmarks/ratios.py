@@ -3,6 +3,8 @@
     python -m benchmarks ratios                                20 data sets, 10 runs each, and
                                                                k far from what was planned for
     python -m benchmarks ratios --calibrate --output rows.jsonl
+    python -m benchmarks ratios --calibrate --mixed --output rows.jsonl
+                                                               tables with categories and flags
     python -m benchmarks ratios --calibrate --read rows.jsonl  constants of learning/kmeans/model.py
 
 A *ratio* is the k-means cost of a model's centers on the raw records over what scikit-learn's
@@ -10,7 +12,7 @@ KMeans reaches on them with three starts. Constants are fitted to random studies
 of `worlds`: seven kinds, any numbers of columns, clusters and records, any budget, sketches of
 three maps, planned for the number of clusters that is asked for or for another one, in domains that
 fit or are too wide. The data sets of the table are others, twelve of them real, and took no
-part in that.
+part in that. Tables with categories and flags are those of `labels`, with other numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from sklearn.feature_extraction.image import extract_patches_2d
 from sklearn.preprocessing import scale
 
 import privsketch as ps
-from benchmarks import cells
+from benchmarks import cells, labels
 from benchmarks.common import markdown, parser_of
 from benchmarks.datasets import (
     along_a_curve,
@@ -75,6 +77,8 @@ RISES = {
         "columns": None,
     },
 }
+RISES["mixed"] = RISES["waves"]
+MIXED_TABLES = 20_000  # number of the first table of `labels` that no other benchmark has
 
 
 def drawn(number: int) -> tuple[dict[str, Any], Floats]:
@@ -105,12 +109,38 @@ def drawn(number: int) -> tuple[dict[str, Any], Floats]:
     return study, records
 
 
+def drawn_table(number: int) -> tuple[dict[str, Any], Any, ps.Schema]:
+    """Draw a random table with categories and flags; return its facts, rows and schema."""
+    import pyarrow as pa
+
+    whole = labels.drawn(MIXED_TABLES + number)
+    rng = np.random.default_rng([number, 2021])
+    table = pa.table(whole.columns)
+    table = table.slice(0, int(rng.choice([300, 1000, 3000, 10_000, 30_000, 100_000])))
+    k = whole.n_clusters
+    planned = k if rng.random() < 0.5 else int(rng.choice([2, 3, 5, 8, 12, 20]))
+    study: dict[str, Any] = {
+        "number": number,
+        "dim": whole.schema.dim,
+        "n_clusters": k,
+        "n_records": len(table),
+        "epsilon": float(rng.choice([0.1, 0.3, 1.0, 3.0, 10.0])),
+        "delta": float(rng.choice([0.0, 1e-6])),
+        "kind": f"mixed, {whole.kind}",
+        "feature_map": str(rng.choice(["fourier"] * 4 + ["one-bit"])),
+        "planned": planned,
+        "asked": planned if rng.random() < 0.5 else int(rng.choice([2, 3, 4, 6, 10, 20])),
+    }
+    return study, table, whole.schema
+
+
 def measured(
-    study: dict[str, Any], records: Floats, domain: ps.Box, largest: float = math.inf
+    study: dict[str, Any], records: Any, domain: ps.Box | ps.Schema, largest: float = math.inf
 ) -> dict[str, Any] | None:
     """Return a study's signs, the forecast of its model and the ratio; None if it is refused.
 
-    A search `largest` or more is one for as many clusters as were planned for, or none.
+    `records` are rows of numbers, or a table for a schema. A search `largest` or more is one for as
+    many clusters as were planned for, or none.
     """
     design = ps.Design.plan(
         n_components=study["planned"],
@@ -130,6 +160,8 @@ def measured(
         model = ps.learn_kmeans(sketch, asked)
     except ps.PrivsketchError:  # more clusters than the sketch can have
         return None
+    if isinstance(domain, ps.Schema):
+        records = np.asarray(ps.encode(records, domain), dtype=np.float64)
     plain = max(reference_error(records, asked, 0), 1e-12)
     if model.density is None or model.cost_ratio is None:
         raise SystemExit("a model of a sketch foretells its ratio")
@@ -150,6 +182,14 @@ def random_studies(first: int, n_studies: int) -> Iterator[dict[str, Any]]:
         study, records = drawn(number)
         half = study["half_width"]
         found = measured(study, records, ps.Box(-half, half, dim=study["dim"]), LARGE)
+        if found is not None:
+            yield found
+
+
+def random_tables(first: int, n_studies: int) -> Iterator[dict[str, Any]]:
+    """Random tables with categories and flags, all but those that are refused."""
+    for number in range(first, first + n_studies):
+        found = measured(*drawn_table(number), LARGE)
         if found is not None:
             yield found
 
@@ -376,9 +416,16 @@ def print_tables(output: Path | None = None) -> None:
         print(line)
 
 
+def _kind_of(study: dict[str, Any]) -> str:
+    if study["kind"].startswith("mixed"):
+        return "mixed"
+    return "cells" if study["feature_map"] == "cells" else "waves"
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--calibrate", action="store_true", help="print constants of a model")
+    parser.add_argument("--mixed", action="store_true", help="tables with categories and flags")
     parser.add_argument("--studies", type=int, default=1215, help="random ones to calibrate with")
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--output", type=Path, help="file of lines of JSON to add to")
@@ -390,7 +437,8 @@ def main() -> None:
         studies = [json.loads(line) for line in text.splitlines()]
     elif arguments.calibrate:
         studies = []
-        for study in random_studies(arguments.first, arguments.studies):
+        draw = random_tables if arguments.mixed else random_studies
+        for study in draw(arguments.first, arguments.studies):
             _keep(study, arguments.output)
             studies.append(study)
     else:
@@ -401,8 +449,9 @@ def main() -> None:
             print(line)
         return
     for kind, rises in RISES.items():
-        own = [study for study in studies if (study["feature_map"] == "cells") == (kind == "cells")]
-        print(f"{kind}, {len(own)} studies: {fitted(own, rises)}")
+        own = [study for study in studies if _kind_of(study) == kind]
+        if own:
+            print(f"{kind}, {len(own)} studies: {fitted(own, rises)}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 
 import privsketch as ps
 from benchmarks.constants import Curve
+from privsketch.learning.problem import Atoms
 from privsketch.pages.comparison.explain import UNIT_CHANGES, fit_shares
 from privsketch.pages.comparison.observation import observe
 from privsketch.pages.comparison.reference import UNCHANGED, Features, Reference
@@ -40,7 +41,8 @@ def _reference() -> Reference:
     """Return the mixture of other sources, in kilograms: twice as many components as clusters."""
     design = _sketch().design
     means = np.vstack([_MEANS, _MEANS + _WIDTHS]) - design.domain.center_vector
-    return Reference(Features(design, _ROWS), np.ones(6), means, np.tile(_WIDTHS, (6, 1)))
+    atoms = Atoms(np.ones(6), means, np.tile(_WIDTHS**2, (6, 1)))
+    return Reference(Features(design, _ROWS), atoms)
 
 
 def _grid() -> Mapping[str, float]:

@@ -94,13 +94,19 @@ def test_small_sketches_have_no_features_to_spare():
 
 
 def test_labels_have_no_width_to_look_for():
-    def plan(*columns):
+    def plan(*columns, law=None):
         schema = ps.Schema([ps.Number("age", 0, 100), ps.Number("height", 0, 250), *columns])
         budget = ps.Budget(1.0, 1e-6)
-        return ps.Design.plan(n_components=3, domain=schema, budget=budget, n_records=1e6)
+        return ps.Design.plan(
+            n_components=3, domain=schema, budget=budget, n_records=1e6, frequencies=law
+        ).frequencies
 
-    assert plan().frequencies.tail is not None
-    assert plan(ps.Category("region", ["north", "south"])).frequencies.tail is None
+    region = ps.Category("region", ["north", "south"])
+    assert plan().tail is not None
+    assert plan(region, law="multi-scale").tail is None
+    # Where frequencies of labels have a law of their own, numbers have the scales that they have
+    # without labels.
+    assert plan(region, law="mixed").radial_law == plan().radial_law
 
 
 def test_scales_that_are_given_are_a_plain_law():

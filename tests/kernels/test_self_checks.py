@@ -1,5 +1,7 @@
 """A compiled kernel that differs from its definition refuses to run."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from privsketch.kernels import (
     DOUBLE,
     I16,
     Value,
+    atoms,
     decoder,
     dense,
     features,
@@ -38,8 +41,8 @@ def compile_hadamard(name="fourier", size=256, masked=False):
     return hadamard._compile.__wrapped__(name, size, masked)
 
 
-def compile_decoder(kind="float", atom_widths=True):
-    return decoder.compile_evaluation.__wrapped__(kind, atom_widths)
+def compile_decoder(kind="float", atom_widths=True, labels=False):
+    return decoder.compile_evaluation.__wrapped__(kind, atom_widths, labels)
 
 
 def compile_quantiser(number="f8", layout="rows", output="integers"):
@@ -76,8 +79,8 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
         compile_hadamard(name, 64, False)
         compile_hadamard(name, 1024, True)
     for kind in ("float", "double"):
-        compile_decoder(kind, False)
-        compile_decoder(kind, True)
+        for atom_widths, labels in product((False, True), repeat=2):
+            compile_decoder(kind, atom_widths, labels)
         pairs.compile_merges.__wrapped__(kind)
     pairs.compile_phases.__wrapped__()
     for number, layout in (("f8", "rows"), ("f4", "columns"), ("i8", "rows"), ("u1", "columns")):
@@ -230,7 +233,7 @@ def test_lanes_that_do_not_rotate(monkeypatch):
 @pytest.mark.parametrize("name", ["half sine", "half cosine", "power of two"])
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_wrong_coefficient_of_the_decoder(kind, relative, name, place, monkeypatch):
-    right = decoder._coefficients
+    right = atoms._coefficients
 
     def wrong(function, n_terms):
         coefficients = list(right(function, n_terms))
@@ -238,7 +241,7 @@ def test_a_wrong_coefficient_of_the_decoder(kind, relative, name, place, monkeyp
             coefficients[place] *= 1 + relative
         return coefficients
 
-    seams.set(monkeypatch, "decoder.coefficients", wrong)
+    seams.set(monkeypatch, "atoms.coefficients", wrong)
     refuses(compile_decoder, kind, True)
 
 
@@ -249,6 +252,14 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
     seams.set(monkeypatch, "decoder.fma", wrong)
     for atom_widths in (False, True):
         refuses(compile_decoder, "double", atom_widths)
+
+
+def test_products_of_factors_with_a_wrong_sign(monkeypatch):
+    right = decoder._product
+    seams.set(monkeypatch, "decoder.product", lambda a, b: right(a, (b[0], -b[1])))
+    for atom_widths in (False, True):
+        refuses(compile_decoder, "double", atom_widths, True)
+        compile_decoder("double", atom_widths)  # has none
 
 
 def test_merges_that_forget_the_second_atom(monkeypatch):

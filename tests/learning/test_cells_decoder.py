@@ -24,12 +24,18 @@ from privsketch.learning import (
     split_up,
     value_and_gradient,
 )
-from privsketch.learning.cells import boxes as masses
 from privsketch.learning.cells import fit as fitting
+from privsketch.learning.cells import partition as masses
 from privsketch.learning.cells import path as guess
 from tests import seams
 
-SOME = Components(
+
+def gaussians(weights, centers, widths):
+    """Components of tables without labels."""
+    return Components(weights, centers, widths, np.zeros((len(centers), 0)))
+
+
+SOME = gaussians(
     np.array([300.0, 200.0, 50.0]),  # the last is the background
     np.array([[-0.4, 0.3, 0.1], [0.5, -0.2, -0.6]]),
     np.array([[0.2, 0.1, 0.3], [0.15, 0.3, 0.2]]),
@@ -110,13 +116,13 @@ def test_gradients_are_those_of_finite_differences(shape, regular):
     boxes = grid(rng.poisson(20.0, shape), 0.5)
     boxes = boxes if regular else irregular(boxes)
     partition, likelihood = partition_of(boxes), likelihood_of(boxes, np.full(boxes.n_boxes, 9.0))
-    components = Components(
+    components = gaussians(
         rng.uniform(50, 100, 4), rng.uniform(-0.6, 0.6, (3, dim)), rng.uniform(0.2, 0.5, (3, dim))
     )
     _, gradient = value_and_gradient(partition, likelihood, components)
 
     def value(weights, centers, logs):
-        moved = Components(weights, centers, np.exp(logs))
+        moved = gaussians(weights, centers, np.exp(logs))
         return value_and_gradient(partition, likelihood, moved)[0]
 
     place = [components.weights, components.centers, np.log(components.widths)]
@@ -133,7 +139,7 @@ def test_gradients_are_those_of_finite_differences(shape, regular):
 def test_first_moments_are_those_of_a_fine_grid():
     # Places of boxes under a density against those of 40 times finer ones at their middles.
     boxes = grid(np.zeros((4, 3)))
-    components = Components(SOME.weights, SOME.centers[:, :2], SOME.widths[:, :2])
+    components = gaussians(SOME.weights, SOME.centers[:, :2], SOME.widths[:, :2])
     coarse = points_of(boxes, np.ones(12), [(1.0, components)], 1)
     fine = divided(boxes, 40)
     mass = expected_counts(partition_of(fine), components)
@@ -199,14 +205,14 @@ def test_where_much_differs_smaller_differences_are_believed():
 def test_two_groups_that_became_one_come_apart():
     boxes = grid(np.zeros((16, 16)), 0.1)
     partition = partition_of(boxes)
-    truth = Components(
+    truth = gaussians(
         np.array([400.0, 400.0, 400.0, 0.0]),
         np.array([[-0.6, -0.6], [0.3, 0.4], [0.55, 0.6]]),
         np.full((3, 2), 0.07),
     )
     counts = expected_counts(partition, truth)
     likelihood = likelihood_of(replace(boxes, counts=counts), counts)
-    merged = Components(
+    merged = gaussians(
         np.array([400.0, 800.0, 0.0]),
         np.array([[-0.6, -0.6], [0.425, 0.5]]),
         np.array([[0.07, 0.07], [0.145, 0.12]]),
@@ -236,7 +242,7 @@ def test_the_fit_recovers_the_mixture_behind_expected_counts():
     partition = partition_of(boxes)
     truth = expected_counts(partition, SOME)
     likelihood = likelihood_of(replace(boxes, counts=truth), truth)
-    start = Components(SOME.weights * 0.8, SOME.centers + 0.05, SOME.widths * 1.3)
+    start = gaussians(SOME.weights * 0.8, SOME.centers + 0.05, SOME.widths * 1.3)
     found = fitting.fit(partition, likelihood, start, 300)
     # The prior of widths pulls a little.
     np.testing.assert_allclose(found.components.centers, SOME.centers, atol=0.01)
@@ -414,7 +420,9 @@ def test_boxes_of_several_grids_are_summed_grid_by_grid(monkeypatch):
     fast = masses.partition_of(boxes)
     slow = replace(fast, blocks=())
     assert len(fast.blocks) == 1 + heavy.sum()
-    factors = fast.factors(rng.uniform(-1, 1, (6, 3)), rng.uniform(0.05, 0.5, (6, 3)))
+    factors = fast.factors(
+        rng.uniform(-1, 1, (6, 3)), rng.uniform(0.05, 0.5, (6, 3)), np.zeros((6, 0))
+    )
     weights = rng.uniform(0, 1, 7)
     np.testing.assert_allclose(fast.sums(weights, factors), slow.sums(weights, factors), atol=1e-14)
     np.testing.assert_allclose(

@@ -13,11 +13,6 @@ LEARNERS = {
         sketch, 1, covariance_type="diag", n_init=1
     ),
 }
-# Of the others k-means foretells its cost, and a misfit by itself is no concern.
-TELL_MISFITS = {
-    "mixture": LEARNERS["mixture"],
-    "cl-ompr": lambda sketch: ps.learn_kmeans(sketch, 1, n_init=1, decoder="cl-ompr"),
-}
 CUT = ("edge of the domain", "outside the bounds", "outside the domain", "its width")
 
 
@@ -29,7 +24,7 @@ def concerns(learner, schema, **columns):
         n_records=5000,
         random_state=1,
     )
-    return {**LEARNERS, **TELL_MISFITS}[learner](ps.sketch(pd.DataFrame(columns), design)).concerns
+    return LEARNERS[learner](ps.sketch(pd.DataFrame(columns), design)).concerns
 
 
 def cut(found):
@@ -61,43 +56,3 @@ def test_a_mixture_names_the_columns_it_lies_outside_of():
     schema = ps.Schema([ps.Number("age", 0, 100), ps.Number("size", 0, 100)])
     found = concerns("mixture", schema, age=ages(0.9, 0.3), size=ages(0.0, 0.1))
     assert [text for text in found if "outside the bounds of age, to which" in text]
-
-
-@pytest.mark.parametrize("learner", TELL_MISFITS)
-def test_a_misfit_of_labels_is_called_by_its_name(learner):
-    rng = np.random.default_rng(1)
-    region = rng.choice(["north", "south", "east"], size=5000)
-    schema = ps.Schema([ps.Number("age", 0, 100), ps.Category("region", ["north", "south"])])
-    found = concerns(learner, schema, age=ages(0.0), region=region)
-    told = [text for text in found if "misfit" in text]
-    assert all("Categories and flags are part of it" in text for text in told)
-    plain = ps.Schema([ps.Number("age", 0, 100)])
-    two = np.where(rng.random(5000) < 0.5, 10.0, 90.0)
-    others = [text for text in concerns(learner, plain, age=two) if "misfit" in text]
-    assert not any("Categories" in text for text in others)
-    assert told or others
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_errors_of_shares_hold_what_gaussians_miss(learner):
-    """Five points at least, in the units of shares, whatever the weight; numbers have none."""
-    schema = ps.Schema(
-        [
-            ps.Number("age", 0, 100),
-            ps.Category("region", ["north", "south"], weight=2.0),
-            ps.Flag("smoker", weight=0.5),
-        ]
-    )
-    rng = np.random.default_rng(0)
-    columns = {
-        "age": ages(0.0),
-        "region": np.where(rng.random(5000) < 0.01, "north", "south"),
-        "smoker": rng.random(5000) < 0.01,
-    }
-    design = ps.Design.plan(
-        domain=schema, n_components=1, budget=ps.Budget(10.0, 1e-6), n_records=5000, random_state=1
-    )
-    errors = LEARNERS[learner](ps.sketch(pd.DataFrame(columns), design)).table("standard_errors")
-    for name in ("region=north", "region=south", "smoker"):
-        assert 0.05 <= errors[name][0] < 0.15
-    assert errors["age"][0] < 2.0

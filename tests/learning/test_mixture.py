@@ -98,7 +98,7 @@ def test_the_jacobian_is_the_slope_of_the_moments(kind):
 
     def model(step):
         at = moved(start, step, limits)
-        return at.weights @ features(frequencies, sums.quadratic, at)
+        return at.weights @ features(sums, at)
 
     n_variables = start.size * (start.dim + 1) + logarithms(start).size
     slopes = differences(model, np.zeros(n_variables))
@@ -383,7 +383,7 @@ def test_large_sketches_go_without_the_full_covariance(monkeypatch):
     X = draw(truth("diag"), 40_000, np.random.default_rng(13))
     sketch = ps.sketch(X, plan())
     exact = learn_gaussian_mixture(sketch, 3, covariance_type="diag")
-    seams.set(monkeypatch, "gaussians.MAX_DENSE_FEATURES", 50)
+    seams.set(monkeypatch, "weighting.MAX_DENSE_FEATURES", 50)
     model = learn_gaussian_mixture(sketch, 3, covariance_type="diag")
     assert loss(model, truth("diag")) < 0.01
     ratio = model.standard_errors / exact.standard_errors

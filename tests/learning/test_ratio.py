@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch._base import fingerprint
-from privsketch.learning import CELLS, SIGN_RANGES, WAVES, predicted_ratio
+from privsketch.learning import CELLS, MIXED, SIGN_RANGES, WAVES, predicted_ratio
 from privsketch.learning.concerns import concerns
 from privsketch.models import nearest
 from privsketch.pages import report_page
@@ -184,7 +184,7 @@ def test_the_file_has_it(tmp_path):
             read(cost_ratio=damaged)
 
 
-@pytest.mark.parametrize("calibration", [WAVES, CELLS], ids=["waves", "cells"])
+@pytest.mark.parametrize("calibration", [WAVES, CELLS, MIXED], ids=["waves", "cells", "mixed"])
 def test_constants_are_in_order(calibration):
     """Quantiles rise with the score and lie in order; signs of noise never lower a score."""
     quantiles = np.array([calibration.low, calibration.middle, calibration.high])

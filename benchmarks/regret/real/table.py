@@ -80,12 +80,12 @@ class Table:
 
     def read(self) -> Floats:
         """Complete rows in units of the table."""
-        content = self._content()
+        content = self.content()
         inside = self._from_json if self.file.endswith(".json") else self._from_csv
         values = inside(content)
         return np.asarray(values[np.isfinite(values).all(axis=1)])
 
-    def _content(self) -> bytes:
+    def content(self) -> bytes:
         """Return the file, or the unpacked member of an archive."""
         spec = find_spec(self.package)
         if spec is None or spec.origin is None:

@@ -26,7 +26,10 @@ from privsketch.cli.shell.signing import KEY, PASSPHRASE_FILE, sign_result, sign
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, DesignComparison
 
-_LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal")
+_LAWS = (
+    *("multi-scale", "mixed", "adapted-radius", "gaussian", "structured"),
+    *("orthobases", "normal"),
+)
 _WIDE_HEADINGS = (
     "",
     "alternative",
@@ -99,9 +102,10 @@ class _Frequencies(PartName):
 @click.option(
     "--frequencies",
     type=_Frequencies("LAW", lambda: [*_LAWS, *plugin_names("frequency_laws")]),
-    help=f"Law of the frequencies: {', '.join(_LAWS)}. multi-scale and structured need no scale; "
-    "orthobases and normal are for quadratic features. A .npy file has frequencies of your own, "
-    "(features, columns) in radians per unit of a record.",
+    help=f"Law of the frequencies: {', '.join(_LAWS)}. multi-scale, mixed and structured need no "
+    "scale; mixed is for schemas with labels or cycles, orthobases and normal are for quadratic "
+    "features. A .npy file has frequencies of your own, (features, columns) in radians per unit of "
+    "a record.",
 )
 @click.option(
     "--scale",

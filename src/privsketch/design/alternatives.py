@@ -98,7 +98,9 @@ class Alternative:
             "--noise": design.noise,
             "--masks": masks_text(design),
         }
-        defaults = (None, "fourier", "multi-scale", "none")
+        schema = design.schema
+        law = "multi-scale" if schema is None or schema.is_smooth else "mixed"
+        defaults = (None, "fourier", law, "none")
         stated = {name: value for name, value in options.items() if value not in defaults}
         return " ".join(f"{name} {value}" for name, value in stated.items())
 

@@ -16,10 +16,10 @@ import numpy as np
 from privsketch._base.errors import PrivsketchWarning
 from privsketch._base.formats import INSECURE, as_line
 from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics
+from privsketch.design.mixed import mixed_space
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
     choose_size,
-    kmeans_unknowns,
     largest_size,
     relative_error,
     supported_clusters,
@@ -125,12 +125,6 @@ def cautions(design: Design) -> list[str]:
             "with so few records for this budget a fit would describe the noise; more records, a "
             f"larger epsilon, delta > 0 or fewer {'components' if is_pca else 'clusters'} help"
         )
-    if design.schema is not None and not design.schema.is_smooth and not is_pca:
-        texts.append(
-            "categories, flags and cycles are no Gaussians: k-means from a sketch of them costs "
-            "some percent more than the forecast says, 1 to 9 in tables that were tried; methods "
-            "that read the records again (privsketch cluster) do not"
-        )
     stated = design.domain if design.schema is None else design.schema
     texts += stated_cautions(stated, design.budget, design.n_records, design.columns)
     large = design.budget.delta * design.n_records >= _LARGE_DELTA
@@ -150,12 +144,15 @@ def kmeans_cost(design: Design) -> float:
     Both designs have the same budget and number of records. The ratio is below 1 if this design is
     larger and its size helps.
     """
-    k, dim = design.n_components, design.dim
-    largest, n_unknowns = largest_size("kmeans", k, dim)
+    k, dim, n_free_shares = design.n_components, design.dim, 0
+    space = mixed_space(design.domain, design.frequencies.columns)
+    if space is not None:
+        dim, n_free_shares = space.n_numbers, space.n_free_shares
+    largest, n_unknowns = largest_size("kmeans", k, dim, n_free_shares=n_free_shares)
     harmonics = 0.0
     if design.mapping.dithered:
         law, radii = design.frequencies.law, design.frequencies.radial_law
-        harmonics = expected_harmonics(law, radii, design.domain, k, design.n_records)
+        harmonics = expected_harmonics(law, radii, design.domain, k, design.n_records, space=space)
     alone = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
@@ -169,7 +166,7 @@ def kmeans_cost(design: Design) -> float:
     )
     error = relative_error(
         design.n_features,
-        kmeans_unknowns(k, dim),
+        n_unknowns,
         design.noise_std**2 + harmonics,
         design.n_records,
         largest,

@@ -18,8 +18,9 @@ from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
 from privsketch.facts.budget import Budget
-from privsketch.features.cells import MAX_CELL_COLUMNS, CellContribution
+from privsketch.features.cells import MAX_CELL_COLUMNS, CellContribution, label_axes
 from privsketch.features.frequencies import NO_LAW
+from privsketch.features.mixed import Columns, columns_of
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
@@ -46,6 +47,7 @@ def plan_cells(
     n_records: float,
     noise_std: float,
     size: int | None = None,
+    max_cells: int = MAX_LEARNED_CELLS,
 ) -> tuple[int, ...]:
     """Return the number of cells along each axis; in total at most `size`, if it is given."""
     dim = len(half_widths)
@@ -63,7 +65,7 @@ def plan_cells(
         if not narrow:
             break
         axes = [axis for axis in axes if axis not in narrow]
-    max_cells = MAX_LEARNED_CELLS if size is None else size
+    max_cells = max_cells if size is None else size
     while True:
         shape = [1] * dim
         for axis in axes:
@@ -71,6 +73,47 @@ def plan_cells(
         if math.prod(shape) <= max_cells:
             return tuple(shape)
         side *= 1.01
+
+
+def _plan_labels(
+    request: Request, columns: Columns, n_records: float, noise_std: float
+) -> tuple[int, ...]:
+    """Return the cells of a table with labels: one for each label, and a grid of the rest."""
+    if request.task == "gaussian-mixture":
+        raise ParameterError(
+            "`feature_map='cells'` with `task='gaussian-mixture'` and labels: mixtures are learned "
+            "from grids of numbers; use `feature_map='fourier'`"
+        )
+    axes = label_axes(columns)
+    kinds = [kind for kind, size in columns for _ in range(2 if kind == "cycle" else 1)]
+    n_labels = {
+        axis: max(where.stop - where.start, 2)
+        for axis, (where, kind) in enumerate(zip(axes, kinds, strict=True))
+        if kind == "labels"
+    }
+    n_combined = math.prod(n_labels.values())
+    others = [axis for axis in range(len(axes)) if axis not in n_labels]
+    if n_combined * 2 ** len(others) > MAX_LEARNED_CELLS:
+        raise ParameterError(
+            f"`feature_map='cells'`: the labels have {n_combined} combinations, each of which "
+            "would be a grid; use `feature_map='fourier'`, or leave columns out"
+        )
+    cells = [n_labels.get(axis, 1) for axis in range(len(axes))]
+    if others:
+        # A cluster shares its records among some combinations of labels.
+        loss = math.prod((number + 1) / 2 for number in n_labels.values())
+        size = None if request.n_features is None else max(1, request.n_features // n_combined)
+        planned = plan_cells(
+            request.domain.half_widths[[axes[axis].start for axis in others]],
+            request.n_components,
+            n_records / loss,
+            noise_std,
+            size,
+            MAX_LEARNED_CELLS // n_combined,
+        )
+        for axis, number in zip(others, planned, strict=True):
+            cells[axis] = number
+    return tuple(cells)
 
 
 def _number_of_cells(dim: int, n_clusters: int, n_records: float, noise_std: float) -> int:
@@ -87,7 +130,10 @@ def plan_grid(request: Request) -> Design:
     total = n_records * (request.n_holders or 1)
     noise_std = cell_noise_std(budget, kind) * math.sqrt(request.noise_ratio)
     half_widths, size = request.domain.half_widths, request.n_features
-    cells = plan_cells(half_widths, request.n_components, total, noise_std, size)
+    if request.schema is None or request.schema.is_smooth:
+        cells = plan_cells(half_widths, request.n_components, total, noise_std, size)
+    else:
+        cells = _plan_labels(request, columns_of(request.schema), total, noise_std)
     n_cells = math.prod(cells)
     count = request.count
     if count is None and budget.neighbours == "replace":
@@ -132,6 +178,7 @@ def cell_error(
     n_records: float,
     variance: float,
     width: float,
+    energy: float = 1.0,
 ) -> CellError:
     """Return the expected errors for k equal clusters of a = n / k records and `width` s.
 
@@ -145,16 +192,23 @@ def cell_error(
 
     The cluster has a signal-to-noise ratio of q^2 = a E[l / (v + l)]. It competes with all n places
     where another cluster could lie: noise alone reaches sqrt(2 ln n) there.
+
+    Labels divide the records of a cluster among their cells: `energy` is the sum of squared shares.
+    Tables without numbers have no other axes.
     """
     sides = [2 * float(half) / g for half, g in zip(half_widths, cells, strict=True)]
     dim = len(sides)
+    if dim == 0:
+        records = energy * n_records / n_components
+        information = records / (variance + records) * n_records / n_components
+        return CellError(1 / information, float(ndtr(math.sqrt(2) - math.sqrt(information))))
     squares = [side**2 / 12 for side in sides]
     spread = width**2 + math.fsum(squares) / dim  # along an axis, on average
     cluster, volume = n_records / n_components, math.prod(sides)
     # Squared radii: the chi-square quantiles in the middle of equal shares.
     u_squared = 2 * gammaincinv(dim / 2, (np.arange(_N_RADII) + 0.5) / _N_RADII)
     peak = cluster * volume / (2 * math.pi * spread) ** (dim / 2)
-    records = np.minimum(peak, cluster) * np.exp(-u_squared / 2)
+    records = energy * np.minimum(peak, cluster) * np.exp(-u_squared / 2)
     share = records / (variance + records)
     information = cluster / dim * float(np.mean(u_squared * share))
     excess = spread / width**2 / max(information, 1e-300)

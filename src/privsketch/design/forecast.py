@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from privsketch._base.types import Floats
 from privsketch.design.cells import cell_error
+from privsketch.design.mixed import MixedSpace, mixed_error, mixed_space
 from privsketch.design.noise_to_signal import (
     NoiseToSignal,
     direction_moments,
@@ -39,9 +41,9 @@ from privsketch.design.size import (
     richest_shape,
     squared_band_share,
 )
-from privsketch.facts.domain import Domain
+from privsketch.facts.domain import Box, Domain
 from privsketch.features.radii import RadialLaw
-from privsketch.features.waves import SIGN_VARIANCE
+from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 
 GOOD_RSSE, HOPELESS_RSSE = 1.15, 1.5  # end of a good range, middle of a hopeless one
 MANY_COLUMNS = 150  # learning works well with 100 columns; with 300 it loses tight clusters
@@ -190,6 +192,24 @@ def expected_middle(
     return _middle(*expected_range(design, n_records, n_holders, noise_ratio))
 
 
+def _clustered(design: Design) -> Domain:
+    """Return the domain of reference data: of the numbers alone if labels have their own law."""
+    if design.cells is not None and any(design.has_labels):
+        half_widths = _grid(design)[1]
+        return Box(low=-half_widths, high=half_widths) if len(half_widths) > 0 else design.domain
+    space = mixed_space(design.domain, design.frequencies.columns)
+    return design.domain if space is None or space.numbers is None else space.numbers
+
+
+def _grid(design: Design) -> tuple[tuple[int, ...], Floats, float]:
+    """Return cells and half-widths of the axes without labels, and the energy of the others."""
+    axes = list(zip(design.axes, design.cells or (), design.has_labels, strict=True))
+    plain = [(axis.start, g) for axis, g, has_labels in axes if not has_labels]
+    energy = math.prod(2 / (g + 1) for _, g, has_labels in axes if has_labels)
+    half_widths = design.domain.half_widths[[start for start, _ in plain]]
+    return tuple(g for _, g in plain), half_widths, energy
+
+
 def expected_range(
     design: Design, n_records: float, n_holders: int = 1, noise_ratio: float | None = None
 ) -> tuple[float, float]:
@@ -198,7 +218,7 @@ def expected_range(
     For one-bit features, the smallest is that of a search that ends near the right centers. The
     largest is that of a search that treats their harmonics as white noise.
     """
-    data = list(references(design.domain, design.n_components))
+    data = list(references(_clustered(design), design.n_components))
     excess_of = partial(
         excess, design, n_records=n_records, n_holders=n_holders, noise_ratio=noise_ratio
     )
@@ -231,9 +251,11 @@ def excess(
     max_error = constants.lost * reference.separation**2
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     if design.cells is not None:
+        cells, half_widths, energy = _grid(design)
         error = cell_error(
-            cells=design.cells,
-            half_widths=design.domain.half_widths,
+            cells=cells,
+            half_widths=half_widths,
+            energy=energy,
             n_components=k,
             n_records=n_records * n_holders,
             variance=noise_ratio * design.noise_std**2,
@@ -241,17 +263,28 @@ def excess(
         )
         return min(error.excess, max_error) * (1 - error.lost) + max_error * error.lost
     law, radii, width = design.frequencies.law, design.frequencies.radial_law, reference.width
-    shift = center_error(
+    variance = _variance(design, n_records, n_holders, noise_ratio)
+    variance += _harmonics(design, reference, n_records * n_holders, sees_all=sees_all)
+    error_of = partial(
+        center_error,
         n_components=k,
-        dim=dim,
         n_records=n_records * n_holders,
         n_features=design.n_features,
-        variance=_variance(design, n_records, n_holders, noise_ratio)
-        + _harmonics(design, reference, n_records * n_holders, sees_all=sees_all),
+        variance=variance,
         n_unknowns=_unknowns(design),
-        band=band_share(law, radii, width, dim),
-        squared_band=squared_band_share(law, radii, width, dim),
     )
+    space = mixed_space(design.domain, design.frequencies.columns)
+    if space is None:
+        shift = error_of(
+            dim=dim,
+            band=band_share(law, radii, width, dim),
+            squared_band=squared_band_share(law, radii, width, dim),
+        )
+    else:
+        shift = mixed_error(
+            space, **error_of.keywords, radii=radii, width=width, spread=reference.spread
+        )
+        dim = space.n_numbers + space.n_free_shares
     shift *= 1 + (constants.overlap / reference.separation) ** 2
     if shift >= 1e6:  # also infinite
         return max_error
@@ -268,7 +301,7 @@ def expected_noise(
 
     The reference data are touching clusters in a quarter of the domain, or principal components.
     """
-    reference = next(references(design.domain, design.n_components))
+    reference = next(references(_clustered(design), design.n_components))
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     alpha, beta = feature_and_record_rate(design)
     if design.mapping.for_components:
@@ -309,9 +342,16 @@ def _harmonics(
     """
     if not design.mapping.dithered or (design.task != "kmeans" and not sees_all):
         return 0.0
-    recipe, k = design.frequencies, design.n_components
+    recipe = design.frequencies
     return expected_harmonics(
-        recipe.law, recipe.radial_law, design.domain, k, n_records, reference, in_band=not sees_all
+        recipe.law,
+        recipe.radial_law,
+        design.domain,
+        design.n_components,
+        n_records,
+        reference,
+        in_band=not sees_all,
+        space=mixed_space(design.domain, recipe.columns),
     )
 
 
@@ -324,13 +364,21 @@ def expected_harmonics(
     reference: ReferenceData | None = None,
     *,
     in_band: bool = False,
+    space: MixedSpace | None = None,
 ) -> float:
     """Return the variance that harmonics of one-bit features add, as a search sees it.
 
-    The reference data default to touching clusters.
+    The reference data default to touching clusters. With labels, phases of a harmonic are uniform
+    as well: features that read them have less of it.
     """
+    energy = 1.0
+    if space is not None:
+        energy = space.energy(squared=True) / space.energy() if in_band else space.energy()
+        if space.numbers is None:
+            return energy * n_records**2 / 2 * sum(1 / order**2 for order in HARMONICS)
+        domain = space.numbers
     reference = reference or next(references(domain, n_components))
-    return harmonic_variance(
+    return energy * harmonic_variance(
         law,
         radii,
         len(domain.half_widths),
@@ -344,10 +392,14 @@ def expected_harmonics(
 
 def _unknowns(design: Design) -> int:
     """Return the number of unknowns that learners fit jointly."""
-    k, dim = design.n_components, design.dim
+    k, dim, n_free_shares = design.n_components, design.dim, 0
+    space = mixed_space(design.domain, design.frequencies.columns)
+    if space is not None:
+        dim, n_free_shares = space.n_numbers, space.n_free_shares
     if design.task == "kmeans":
-        return kmeans_unknowns(k, dim)
-    return mixture_unknowns(k, dim, richest_shape(k, dim, design.n_features))
+        return kmeans_unknowns(k, dim + n_free_shares)
+    shape = richest_shape(k, dim, design.n_features)
+    return mixture_unknowns(k, dim, shape) + k * n_free_shares
 
 
 def feature_and_record_rate(design: Design) -> tuple[float, float]:
@@ -363,10 +415,15 @@ def _cluster_signal(design: Design, reference: ReferenceData) -> tuple[float, fl
     a common mean, as in the seed mixture.
     """
     law, radii, k = design.frequencies.law, design.frequencies.radial_law, design.n_components
+    energy = 1 + SIGN_VARIANCE * design.mapping.dithered
+    space = mixed_space(design.domain, design.frequencies.columns)
+    if space is not None and space.numbers is None:
+        return space.energy(), energy
     within = energy_share(law, radii, reference.width, design.dim)
     total_width = math.hypot(reference.width, reference.spread)
     between = energy_share(law, radii, total_width, design.dim)
-    return within / k + between * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
+    signal = within / k + between * (1 - 1 / k)
+    return signal * (1.0 if space is None else space.energy()), energy
 
 
 def _cell_signal(design: Design, reference: ReferenceData) -> tuple[float, float]:
@@ -375,16 +432,19 @@ def _cell_signal(design: Design, reference: ReferenceData) -> tuple[float, float
     Two records of one Gaussian are in the same cell with probability V / (4 pi s^2)^(d / 2), if
     that is small.
     """
-    k, dim = design.n_components, design.dim
-    volume = math.prod(2 * float(half) for half in design.domain.half_widths) / design.n_features
+    cells, half_widths, energy = _grid(design)
+    k, dim = design.n_components, len(cells)
+    volume = math.prod(2 * float(half) for half in half_widths) / math.prod(cells)
 
     def same_cell(width: float) -> float:
+        if dim == 0:
+            return 1.0
         within_cell = volume ** (2 / dim) / 12  # variance of records spread over their cell
         return float(min(1.0, volume / (4 * math.pi * (width**2 + within_cell)) ** (dim / 2)))
 
     total_width = math.hypot(reference.width, reference.spread)
     shared = same_cell(reference.width) / k + same_cell(total_width) * (1 - 1 / k)
-    return shared / design.n_features, 1 / design.n_features
+    return energy * shared / design.n_features, 1 / design.n_features
 
 
 def _pca_signal(design: Design) -> tuple[float, float]:

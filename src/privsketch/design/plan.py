@@ -26,6 +26,7 @@ from typing import Any
 
 from privsketch.design.cells import plan_grid
 from privsketch.design.forecast import expected_harmonics, expected_range
+from privsketch.design.mixed import MixedSpace
 from privsketch.design.pca import plan_components
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
@@ -48,6 +49,7 @@ from privsketch.features.radii import RadialLaw, Tail
 # studies of up to 8 columns (benchmarks/worlds.py) this rule cost 1.07 times the better of both on
 # average, waves alone 1.33 (268 in one study), grids alone 1.21 (106 in one).
 MAX_WAVE_LOSS = 0.05
+MIXED_LEAST_SHARE = 0.5  # of the features, with the law "mixed" and pure noise
 # Widest scale over the domain's half-width. Frequencies of this scale turn about once over the
 # domain: they locate the records as a whole.
 WIDEST_SCALE = 0.5
@@ -125,10 +127,7 @@ def plan_waves(request: Request) -> Design:
         masks=masks,
         noise_ratio=request.noise_ratio,
         harmonics=harmonics,
-        # Clusters of labels are points at corners, some of which a small sketch with pure noise
-        # loses. In eight studies all features gave 1.08 to 1.20 times the cost of k-means, fewer
-        # ones 1.10 to 1.42.
-        all_features=not is_smooth,
+        least_share=_least_share(request, is_smooth),
     )
     if n_features is None:
         n_features = size.n_features
@@ -145,6 +144,7 @@ def plan_waves(request: Request) -> Design:
             n_records=total,
             # A phasor has a variance of at most 1, half of it along each axis.
             variance=request.noise_ratio * variance + total / 2 + harmonics,
+            space=request.space,
             is_smooth=is_smooth,
         )
     return request.design(
@@ -158,15 +158,31 @@ def plan_waves(request: Request) -> Design:
     )
 
 
+def _least_share(request: Request, is_smooth: bool) -> float:
+    """Return the least size of a sketch with labels, relative to the largest.
+
+    With pure noise, a small sketch has less of it, but loses shapes of clusters. Isotropic
+    frequencies need all features: in eight studies these gave 1.08 to 1.20 times the cost of
+    k-means, fewer ones 1.10 to 1.42. With the law "mixed", shares in nine studies were off by 3.6
+    points (rms) with all features, and by 2.8 with half of them or a third; a third raised the cost
+    in three of them.
+    """
+    if is_smooth:
+        return 0.0
+    return 1.0 if request.space is None else MIXED_LEAST_SHARE
+
+
 def _harmonics(request: Request, mapping: FeatureMap, law: str, n_records: float) -> float:
     """Return the variance that harmonics of one-bit features add, as a search sees it."""
     if not mapping.dithered:
         return 0.0
+    domain, space = request.domain, request.space
     if request.frequency_scale is None:
-        radii = main_band(request.domain, request.n_components)
+        numbers = None if space is None else space.numbers
+        radii = main_band(numbers or domain, request.n_components)
     else:
         radii = RadialLaw(request.frequency_scale).checked()
-    return expected_harmonics(law, radii, request.domain, request.n_components, n_records)
+    return expected_harmonics(law, radii, domain, request.n_components, n_records, space=space)
 
 
 def main_band(domain: Domain, n_components: int) -> RadialLaw:
@@ -184,6 +200,7 @@ def default_radii(
     n_features: int,
     n_records: float,
     variance: float,
+    space: MixedSpace | None = None,
     is_smooth: bool = True,
 ) -> RadialLaw:
     """Return the radial law for clusters of unknown width.
@@ -194,10 +211,18 @@ def default_radii(
         Size of the sketch, and public order of magnitude of the number of records.
     variance : float
         Variance of noise and sampling per real component of the sums, in squared records.
+    space : MixedSpace, optional
+        Numbers and labels of a table, for the law "mixed": the law is then that of the numbers.
     is_smooth : bool
-        False if records have labels. Clusters are then points without a width, which fine scales
-        would separate, and there is no tail.
+        False if records have labels that isotropic frequencies read. Clusters are then points
+        without a width, which fine scales would separate, and there is no tail.
     """
+    n_free_shares = 0
+    if space is not None:
+        if space.numbers is None:
+            return main_band(domain, n_components)  # of the box; no frequency depends on it
+        domain, n_free_shares, is_smooth = space.numbers, space.n_free_shares, True
+        variance /= space.energy()
     dim = len(domain.half_widths)
     main = main_band(domain, n_components)
     end, high = main.scales
@@ -211,7 +236,7 @@ def default_radii(
             n_records=n_records,
             n_features=n_features,
             variance=variance,
-            n_unknowns=kmeans_unknowns(n_components, dim),
+            n_unknowns=kmeans_unknowns(n_components, dim + n_free_shares),
             band=law.band_share(width),
             squared_band=law.squared_band_share(width),
         )

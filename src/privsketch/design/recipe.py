@@ -36,11 +36,14 @@ from privsketch._base.notebook import described
 from privsketch.design.validity import require_design
 from privsketch.facts.budget import INFINITE, ONE_RECORD, Budget, NoBudget, Unit
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
+from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
+from privsketch.features.cells import grid_axes
 from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
 from privsketch.features.masks import Masks
+from privsketch.features.mixed import columns_of
 from privsketch.features.own import FrequencyLaw
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
@@ -191,10 +194,11 @@ class Design:
             "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves work
             where it leaves out blocks or records, but never noise. No masks if left out.
         frequencies : str, array or callable, optional
-            Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
-            "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
-            quadratic features "orthobases" or "normal". Other names are laws that packages
-            register. An array (n_features, dim), in radians per unit of a record, or a law
+            Law of the frequencies: "multi-scale", or "mixed" for a schema with categories, flags
+            or cycles. If `frequency_scale` is one number, "adapted-radius" or "gaussian".
+            "structured" is faster for many columns, and reads all labels at once. For quadratic
+            features "orthobases" or "normal". Other names are laws that packages register. An
+            array (n_features, dim), in radians per unit of a record, or a law
             ``law(n_features, domain, rng)`` that returns one, is rounded and stored in the design.
             It must not depend on records.
         frequency_scale : float or (float, float), optional
@@ -260,6 +264,22 @@ class Design:
     def mapping(self) -> FeatureMap:
         """The feature map."""
         return feature_map(self.feature_map)
+
+    @property
+    def axes(self) -> tuple[slice, ...]:
+        """Coordinates of each axis of a grid: one, or those of all labels of a category."""
+        columns = None if self.schema is None else columns_of(self.schema)
+        return grid_axes(len(self.cells or ()), self.dim, columns)
+
+    @property
+    def has_labels(self) -> tuple[bool, ...]:
+        """Whether each axis of a grid has a cell for each label of a category or flag."""
+        labelled = {}
+        for column, place in () if self.schema is None else self.schema.places():
+            if isinstance(column, Labelled):
+                labelled[place.start, place.stop] = len(column.labels)
+        pairs = zip(self.axes, self.cells or (), strict=True)
+        return tuple(labelled.get((axis.start, axis.stop)) == g for axis, g in pairs)
 
     @property
     def contribution(self) -> Contribution:

@@ -20,6 +20,7 @@ from privsketch._base.errors import (
     require_one_of,
     require_records,
 )
+from privsketch.design.mixed import MixedSpace, mixed_space
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
     CovarianceType,
@@ -38,8 +39,10 @@ from privsketch.features.frequencies import (
     public_seed,
     store_frequencies,
 )
+from privsketch.features.maps import FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
+from privsketch.features.mixed import MIXED, Columns, columns_of
 from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
@@ -52,7 +55,7 @@ _NEGLIGIBLE_DELTA = (
 RECORDS_PER_UNKNOWN = 1000.0  # CLP: noise-to-signal at most m / (1000 k d)
 # Parameters that rule out a free choice of cells if stated; shared noise has its own law.
 _WAVE_FIELDS = ("n_features", "noise", "masks", "frequencies", "frequency_scale", "sharing")
-_SCALE_FREE = (None, "multi-scale", "structured")  # laws whose scales the planner can choose
+_SCALE_FREE = (None, "multi-scale", MIXED, "structured")  # laws whose scales the planner can choose
 
 
 def enough_records(n_features: int, n_components: int, dim: int, epsilon: float) -> float:
@@ -241,11 +244,22 @@ class Request:
         if self.frequencies is not None:
             require_one_of("frequencies", self.frequencies, mapping.laws)
         if mapping.name != "cells":
-            law, scales = _frequency_law(self.frequencies, self.frequency_scale)
+            default = self._default_law(mapping)
+            law, scales = _frequency_law(self.frequencies, self.frequency_scale, default)
             settle("frequencies", law)
             settle("frequency_scale", scales)
         elif self.frequency_scale is not None:
             raise ParameterError("frequency_scale: cells have no scale; leave it out")
+
+    def _default_law(self, mapping: FeatureMap) -> str:
+        """Return the law that is planned if none is named; refuse "mixed" without labels."""
+        has_labels = self.schema is not None and not self.schema.is_smooth
+        if self.frequencies == MIXED and not has_labels:
+            raise ParameterError(
+                "`frequencies='mixed'` needs a schema with a category, a flag or a cycle; use "
+                "'multi-scale'"
+            )
+        return MIXED if has_labels and MIXED in mapping.laws else "multi-scale"
 
     @property
     def dim(self) -> int:
@@ -253,10 +267,23 @@ class Request:
         return len(self.domain.half_widths)
 
     @property
+    def space(self) -> MixedSpace | None:
+        """Numbers and other columns of the table, for the law "mixed"."""
+        return mixed_space(self.domain, self._columns)
+
+    @property
+    def _columns(self) -> Columns | None:
+        is_mixed = self.frequencies == MIXED and self.schema is not None
+        return columns_of(self.schema) if is_mixed and self.schema is not None else None
+
+    @property
     def largest_size(self) -> tuple[int, int]:
         """Largest number of features that is worth its time, and the number of unknowns."""
-        shape = self.covariance_type or default_covariance_type(self.n_components, self.dim)
-        return largest_size(self.task, self.n_components, self.dim, shape)
+        dim, n_free_shares = self.dim, 0
+        if self.space is not None:
+            dim, n_free_shares = self.space.n_numbers, self.space.n_free_shares
+        shape = self.covariance_type or default_covariance_type(self.n_components, dim)
+        return largest_size(self.task, self.n_components, dim, shape, n_free_shares)
 
     def public_size(self, n_features: int) -> float:
         """Return the number of records of one holder: stated, or else sufficient."""
@@ -289,6 +316,7 @@ class Request:
             seed=public_seed(self.random_state),
             dithered=dithered,
             drawn=drawn,
+            columns=self._columns,
         )
 
     def design(self, **choices: Any) -> Design:
@@ -319,7 +347,9 @@ def _column_names(columns: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _frequency_law(law: str | None, scale: Any) -> tuple[str, tuple[float, float] | None]:
+def _frequency_law(
+    law: str | None, scale: Any, default: str
+) -> tuple[str, tuple[float, float] | None]:
     """Return the law and its scales; None if the planner chooses the scales."""
     if scale is None:
         if law not in _SCALE_FREE:
@@ -327,7 +357,7 @@ def _frequency_law(law: str | None, scale: Any) -> tuple[str, tuple[float, float
                 f"`frequencies={law!r}` needs `frequency_scale=`, between the width and the "
                 "distance of clusters; the multi-scale law needs none"
             )
-        return law or "multi-scale", None
+        return law or default, None
     try:
         scales = np.asarray(scale, dtype=np.float64)
     except (TypeError, ValueError):
@@ -338,4 +368,4 @@ def _frequency_law(law: str | None, scale: Any) -> tuple[str, tuple[float, float
         raise ParameterError(
             "frequency_scale", scale, "expected one number, or two for the multi-scale law"
         )
-    return law or "multi-scale", (float(scales[0]), float(scales[1]))
+    return law or default, (float(scales[0]), float(scales[1]))

@@ -79,15 +79,25 @@ class Size:
 
 
 def largest_size(
-    task: str, n_components: int, dim: int, covariance_type: CovarianceType = "diag"
+    task: str,
+    n_components: int,
+    dim: int,
+    covariance_type: CovarianceType = "diag",
+    n_free_shares: int = 0,
 ) -> tuple[int, int]:
-    """Return the largest number of features that is worth its time, and that of unknowns."""
-    needed = MIN_KMEANS_FEATURES * n_components * dim
+    """Return the largest number of features that is worth its time, and that of unknowns.
+
+    `n_free_shares` is the number of free shares of labels of a cluster, beside `dim` numbers.
+    """
+    freedom = dim + n_free_shares
+    needed = MIN_KMEANS_FEATURES * n_components * freedom
     if task == "kmeans":
-        unknowns = kmeans_unknowns(n_components, dim)
-        largest = min(KMEANS_FEATURES * (n_components + EXTRA_CLUSTERS) * dim, MAX_SKETCH_FEATURES)
+        unknowns = kmeans_unknowns(n_components, freedom)
+        largest = KMEANS_FEATURES * (n_components + EXTRA_CLUSTERS) * freedom
+        largest = min(largest, MAX_SKETCH_FEATURES)
     else:
         unknowns = mixture_unknowns(n_components, dim, covariance_type)
+        unknowns += n_components * n_free_shares
         largest = (FULL_FEATURES if covariance_type == "full" else MIXTURE_FEATURES) * unknowns
     # Every sketch should serve k-means.
     return max(MIN_FEATURES, largest, needed), unknowns
@@ -185,12 +195,12 @@ def choose_size(
     masks: Masks | None = None,
     noise_ratio: float = 1.0,
     harmonics: float = 0.0,
-    all_features: bool = False,
+    least_share: float = 0.0,
 ) -> Size:
     """Return the size and noise of least predicted error; stated values stay.
 
-    Masks that keep a number of features keep the same share of them at every size. With
-    `all_features`, sizes below `largest` are not considered. `noise_ratio` is the variance of the
+    Masks that keep a number of features keep the same share of them at every size. Sizes below
+    `least_share` of `largest` are not considered. `noise_ratio` is the variance of the
     total's noise over that of one release. `harmonics` is the variance of harmonics of signs, which
     is the same for every size.
     """
@@ -200,9 +210,8 @@ def choose_size(
     choices: list[Size] = []
     refusal: ParameterError | None = None
     at_most = n_features or largest
-    least = n_features or min(max(MIN_FEATURES, n_unknowns + 1), largest)
-    if all_features and n_features is None:
-        least = largest
+    least = max(MIN_FEATURES, n_unknowns + 1, math.ceil(least_share * largest))
+    least = n_features or min(least, largest)
     sizes = np.arange(least, at_most + 1)
     for kind in kinds:
         try:

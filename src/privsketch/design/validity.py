@@ -19,6 +19,7 @@ from privsketch.facts.domain import Ball
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
 from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
+from privsketch.features.mixed import MIXED, columns_of
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
 from privsketch.noise.sharing.plan import MAX_HOLDERS
@@ -137,6 +138,8 @@ def _require_map(design: Design) -> None:
             f"`frequencies={design.frequencies.law!r}` with `feature_map={design.feature_map!r}`: "
             f"expected one of {laws}"
         )
+    if design.frequencies.law == MIXED:
+        _require_mixed(design)
     if design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
         raise ParameterError(
@@ -153,6 +156,15 @@ def _require_map(design: Design) -> None:
         raise ParameterError("cells: only `feature_map='cells'` has them, and it needs them")
     if design.cells is not None:
         _require_cells(design, design.cells)
+
+
+def _require_mixed(design: Design) -> None:
+    """Raise a ParameterError unless frequencies for labels are those of the schema's columns."""
+    schema = design.schema
+    if schema is None or design.domain != schema.box:
+        raise ParameterError("`frequencies='mixed'` needs a schema, and the box of its records")
+    if design.frequencies.columns != columns_of(schema):
+        raise ParameterError("frequencies: columns are not those of the schema")
 
 
 def _require_registered_map(design: Design) -> None:
@@ -173,7 +185,10 @@ def unknown_harmonics(design: Design) -> ParameterError:
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
     """Raise a ParameterError for a grid of the wrong size, or with masks or cube noise."""
-    if math.prod(checked_cells(cells, design.dim)) != design.n_features:
+    widths = [axis.stop - axis.start for axis in design.axes]
+    if any(width > 1 and g != width for g, width in zip(cells, widths, strict=False)):
+        raise ParameterError("cells: a category has a cell for each of its labels")
+    if math.prod(checked_cells(cells, len(widths))) != design.n_features:
         raise ParameterError("n_features: expected the number of all cells")
     if design.masks is not None:
         raise ParameterError(

@@ -9,6 +9,7 @@ from .domain import domain_from_json as domain_from_json
 from .domain import domain_to_json as domain_to_json
 from .guesses import guesses_in as guesses_in
 from .guesses import without_guesses as without_guesses
+from .layout import layout_of as layout_of
 from .receipt import NO_NOISE as NO_NOISE
 from .receipt import compose_parallel as compose_parallel
 from .receipt import compose_sequential as compose_sequential

@@ -111,29 +111,17 @@ def field_covariance(schema: Schema, point: npt.ArrayLike, covariance: Floats) -
     return np.asarray(change @ covariance @ change.T)
 
 
-def records_of(
-    schema: Schema,
-    points: npt.ArrayLike,
-    means: npt.ArrayLike | None = None,
-    rng: np.random.Generator | None = None,
-) -> dict[str, npt.NDArray[Any]]:
+def records_of(schema: Schema, points: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
     """Return columns of a table for points (n, dim) that represent records.
 
-    With `means` (n, dim) of the components that the points were drawn from, labels are drawn by
-    the shares there, from public randomness: the nearest corner would lose rare labels. Without
-    `means`, the nearest corner is the label.
+    The label of a point is the nearest corner.
     """
     rows = np.asarray(points, dtype=np.float64)
-    centers = None if means is None else np.asarray(means, dtype=np.float64)
     table: dict[str, npt.NDArray[Any]] = {}
     for column, indices in schema.places():
         coordinates = rows[:, indices]
         if isinstance(column, Category | Flag):
             label = column.shares(coordinates).argmax(axis=1)
-            if centers is not None and rng is not None:
-                up_to = np.cumsum(column.shares(centers[:, indices]), axis=1)
-                thresholds = rng.random((len(rows), 1)) * up_to[:, -1:]
-                label = np.minimum((thresholds >= up_to).sum(axis=1), up_to.shape[1] - 1)
             if isinstance(column, Flag) and column.is_line:
                 table[column.name] = label == 1
             else:

@@ -7,7 +7,9 @@ A frequency has a uniform direction and a radius r / scale. These are the laws o
 - "adapted-radius": r has density r exp(-r^2 / 2), at one given scale;
 - "gaussian": normal frequencies at one given scale, the papers' plain choice;
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
-  directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
+  directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py);
+- "mixed" (default for tables with labels or cycles): the multi-scale law in the space of the
+  numbers, and phases for the labels of a few columns (features/mixed.py).
 
 Quadratic features have vectors instead, without a scale (features/quadratic.py). Frequencies of
 one's own are stored in the design, integer by integer (features/own.py).
@@ -41,6 +43,7 @@ from privsketch.features.fixedpoint import (
 )
 from privsketch.features.hadamard import StructuredBlocks, common_half_width, draw_blocks
 from privsketch.features.hadamard import block_size as structured_size
+from privsketch.features.mixed import MIXED, Columns, LabelRows, checked_columns, number_mask
 from privsketch.features.own import OWN_LAW, OwnMatrix, own_matrix
 from privsketch.features.quadratic import (
     MAX_VECTOR_NORM_SQUARED,
@@ -53,12 +56,12 @@ from privsketch.features.quadratic import (
 from privsketch.features.radii import RadialLaw, Tail
 from privsketch.features.stream import PublicStream, Purpose
 
-DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
-FOURIER_LAWS = (*DENSE_LAWS, "structured")
+FOURIER_LAWS = ("multi-scale", "adapted-radius", "gaussian", "structured", MIXED)
 NO_LAW = "none"  # for maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW, OWN_LAW)
 MAX_FEATURES = 2**20  # with two numbers each, a sketch file has 16 MB
 MAX_MATRIX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
+LABEL_PART = 1  # of the stream of frequencies; part 0 has the numbers
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
 
@@ -67,7 +70,8 @@ class Frequencies:
     """Recipe for the frequency matrix; `matrix()` draws it and checks the checksum.
 
     `turn_bits` is the resolution: an integer frequency counts 2^-turn_bits turns per
-    quantised unit of a record, an integer vector of quadratic features 2^-turn_bits.
+    quantised unit of a record, an integer vector of quadratic features 2^-turn_bits. `columns`
+    are the kinds and sizes of a table's columns, for the law "mixed" alone.
     """
 
     law: str
@@ -79,6 +83,7 @@ class Frequencies:
     checksum: str
     tail: Tail | None = None
     own: OwnMatrix | None = None
+    columns: Columns | None = None
 
     @property
     def radial_law(self) -> RadialLaw:
@@ -122,11 +127,12 @@ def draw_frequencies(
     seed: int,
     dithered: bool,
     drawn: bool = True,
+    columns: Columns | None = None,
 ) -> Frequencies:
     """Make a recipe, with the resolution for its highest frequency and the checksum.
 
     Two scales are the ends of a log-uniform law. With drawn=False, the recipe has neither, and
-    serves plans only.
+    serves plans only. The law "mixed" needs the kinds and sizes of columns.
     """
     require_one_of("frequencies", law, LAWS)
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
@@ -135,6 +141,8 @@ def draw_frequencies(
         raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
     radial = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
     recipe = Frequencies(law, int(n_features), radial.scales, seed, 0, dithered, "", radial.tail)
+    if law == MIXED:
+        recipe = replace(recipe, columns=checked_columns(columns, len(domain.half_widths)))
     _require_size(recipe, len(domain.half_widths))
     if not drawn:
         return recipe
@@ -205,16 +213,21 @@ def _turns(
     then per feature an even number of normals for the direction, so blocks of any
     size give the same numbers.
     """
-    half_widths = domain.half_widths
+    half_widths, label_rows = domain.half_widths, None
+    rows = max(1, block_values // (len(half_widths) + len(half_widths) % 2))
+    if recipe.columns is not None:
+        half_widths = half_widths[number_mask(recipe.columns)]
+        label_rows = LabelRows(
+            recipe.columns, PublicStream(recipe.seed, Purpose.FREQUENCIES, part=LABEL_PART)
+        )
     dim, count = len(half_widths), recipe.n_features
     stream = PublicStream(recipe.seed, Purpose.FREQUENCIES)
     radius, scale = recipe.radial_law.drawn(stream.uniform(count), stream.uniform(count))
     even = dim + dim % 2
-    rows = max(1, block_values // even)
     for start in range(0, count, rows):
         stop = min(start + rows, count)
-        direction = stream.normal((stop - start) * even).reshape(-1, even)[:, :dim]
-        if recipe.law == "gaussian":
+        direction = stream.normal((stop - start) * even).reshape(stop - start, even)[:, :dim]
+        if recipe.law == "gaussian" or dim == 0:
             radians = direction / scale[start:stop, np.newaxis]
         else:
             squared_norm = np.zeros(stop - start)
@@ -222,7 +235,8 @@ def _turns(
                 squared_norm += direction[:, column] * direction[:, column]
             length = radius[start:stop] / (scale[start:stop] * np.sqrt(squared_norm))
             radians = direction * length[:, np.newaxis]
-        yield radians * (half_widths / TWO_PI)
+        turns = radians * (half_widths / TWO_PI)
+        yield turns if label_rows is None else label_rows.beside(turns)
 
 
 def _require_size(recipe: Frequencies, dim: int) -> None:
@@ -303,7 +317,7 @@ def _require_drawn(recipe: Frequencies) -> None:
 
 
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
-    """Return the recipe as plain JSON values, with `tail` only if there is one."""
+    """Return the recipe as plain JSON values, with `tail` and `columns` only if there are any."""
     _require_drawn(recipe)
     values = {name: getattr(recipe, name) for name in _RECIPE_FIELDS}
     values["scales"] = list(recipe.scales)
@@ -311,6 +325,8 @@ def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
         values["tail"] = [recipe.tail.share, recipe.tail.below]
     if recipe.own is not None:
         values["values"] = recipe.own.to_json()
+    if recipe.columns is not None:
+        values["columns"] = [list(column) for column in recipe.columns]
     return values
 
 
@@ -330,7 +346,7 @@ def frequencies_from_json(value: Any, domain: Domain | None = None) -> Frequenci
 
     Frequencies of one's own belong to a domain.
     """
-    kinds = {**_RECIPE_FIELDS, "tail": list, "values": str}
+    kinds = {**_RECIPE_FIELDS, "tail": list, "columns": list, "values": str}
     if not isinstance(value, dict) or not set(_RECIPE_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
     for name in value:
@@ -353,7 +369,26 @@ def frequencies_from_json(value: Any, domain: Domain | None = None) -> Frequenci
         if domain is None or domain.dim is None:
             raise ParameterError("frequencies: values need the domain of their design")
         own = OwnMatrix.from_json(value["values"], recipe.n_features, domain, recipe.turn_bits)
-    return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed, own=own)
+    return replace(
+        recipe,
+        scales=radial.scales,
+        tail=radial.tail,
+        seed=seed,
+        own=own,
+        columns=_columns(value),
+    )
+
+
+def _columns(value: dict[str, Any]) -> Columns | None:
+    """Read the columns of a recipe in JSON."""
+    if (value["law"] == MIXED) != ("columns" in value):
+        raise ParameterError("frequencies: the law 'mixed' has columns, and no other one has")
+    if value["law"] != MIXED:
+        return None
+    sizes = [column[-1] for column in value["columns"] if type(column) is list and column]
+    if not all(type(size) is int for size in sizes):
+        raise ParameterError("frequencies: sizes of columns must be whole numbers")
+    return checked_columns(value["columns"], sum(sizes))
 
 
 def _radial_law(value: dict[str, Any]) -> RadialLaw:
@@ -363,7 +398,7 @@ def _radial_law(value: dict[str, Any]) -> RadialLaw:
         raise ParameterError("frequencies: scales must be two positive numbers")
     law = RadialLaw((low_high[0], low_high[1]))
     if "tail" in value:
-        if value["law"] not in ("multi-scale", "structured"):
+        if value["law"] not in ("multi-scale", "structured", MIXED):
             raise ParameterError(f"frequencies: {value['law']!r} has no tail")
         numbers = [float(number) for number in value["tail"]]
         if len(numbers) != 2:

@@ -5,29 +5,42 @@ atom, their weighted sum (the model), the weighted residual, and the products of
 every atom's derivatives. Cosines and sines of a tile stay in the first-level cache; separate NumPy
 calls would move all of them through memory six times.
 
+With labels, atoms are products: a Gaussian in the numbers, times a factor for each block of
+corners (a category or a flag). The factor of a block mixes the phasors of its corners, which are
+public, by the atom's shares. Derivatives by the shares need the product of all other factors. It
+comes from the products before and after the block, not from a division: labels that are mixed have
+factors of 0.
+
 Arrays have the layout of `learning/refine.py`: rows of a tile are neighbours.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from privsketch._base.types import Floats
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import Pointer, Routine, Value
-from privsketch.kernels.kinds import DOUBLE, FLOAT, I32, I64, Arguments, Array, Kind
-from privsketch.kernels.operations import fma, maximum, polynomial, rint
+from privsketch.kernels.atoms import (
+    ATOMS,
+    LENGTHS,
+    AtomWriter,
+    Axes,
+    Evaluation,
+    Shape,
+    public_inputs,
+    shape_of,
+    sizes_of,
+)
+from privsketch.kernels.builder import Pointer, Routine, Value, select
+from privsketch.kernels.kinds import I64, Kind
+from privsketch.kernels.operations import fma
 
-ATOMS = 2  # atoms of a pair, which share the loads of the frequencies
-Axes = Mapping[str, tuple[str | int, ...]]  # names or lengths of the axes of arrays
-_EVALUATION_NUMBERS = ("tiles", "pairs", "dim", "widths")
 _INPUTS: Axes = {
     "frequencies": ("tiles", "dim", "tile"),  # in turns per unit
     "exponents": ("tiles", "widths", "tile"),  # factors of variances in log2(envelope)
@@ -37,6 +50,12 @@ _INPUTS: Axes = {
     "centers": ("atoms", "dim"),
     "variances": ("atoms", "widths"),  # if all atoms share one width, the first row is used
 }
+_LABEL_NUMBERS = ("corners", "blocks")
+_LABEL_INPUTS: Axes = {
+    "labels": ("tiles", "corners", 2, "tile"),  # cosines and sines of the corners' phases
+    "ends": ("blocks",),  # int64: one past the last corner of each block
+    "shares": ("atoms", "corners"),
+}
 _OUTPUTS: Axes = {
     "scratch": ("atoms", 2, "tile"),
     "totals": (2, "tiles", "lanes"),  # cost; half its derivative by a shared width over log 2
@@ -44,103 +63,53 @@ _OUTPUTS: Axes = {
     "by_center": ("atoms", "dim", "lanes"),  # likewise, over 2 pi and the weight
     "by_variance": ("atoms", "widths", "lanes"),  # likewise, over log 2 and the weight
 }
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Number type, lanes of one vector, and vectors per tile of frequencies."""
-
-    kind: str  # "float" or "double"
-    lanes: int
-    vectors: int
-
-    @property
-    def tile(self) -> int:
-        """Frequencies per tile."""
-        return self.lanes * self.vectors
-
-    @property
-    def dtype(self) -> type[np.floating[Any]]:
-        """NumPy's type of the numbers."""
-        return np.float32 if self.kind == "float" else np.float64
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """A compiled function and its shape."""
-
-    code: machine.Code
-    shape: Shape
-
-    def require_agreement(self, values: Floats, expected: Floats) -> None:
-        """Refuse the function if values, added up over lanes, are not close to the expected ones.
-
-        The largest rounding error, with vectors of any width, was 42 units of the last place.
-        """
-        with np.errstate(invalid="ignore"):
-            error = np.abs(values.sum(axis=-1, dtype=np.float64) - expected).max()
-        tolerance = 256 * float(np.finfo(self.shape.dtype).eps) * np.abs(expected).max()
-        machine.require_agreement(f"{self.shape.kind!r} decoder", bool(error <= tolerance))
-
-
-def sizes_of(arrays: Axes, lengths: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """Return the sizes of arrays whose named axes have these lengths."""
-    return {
-        name: tuple(lengths[axis] if isinstance(axis, str) else axis for axis in axes)
-        for name, axes in arrays.items()
-    }
-
-
-def public_inputs(stream: PublicStream, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
-    """Draw inputs for a check: numbers in [-1, 1], negative exponents and positive variances."""
-    numbers = {
-        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
-        for name, size in sizes.items()
-    }
-    numbers["exponents"] = -np.abs(numbers["exponents"])
-    numbers["variances"] = np.abs(numbers["variances"])
-    return numbers
-
-
-def shape_of(kind: str) -> Shape:
-    """Return the shape for numbers of a kind, "float" or "double", on this processor."""
-    lanes = machine.vector_bits() // (32 if kind == "float" else 64)
-    return Shape(kind, lanes, vectors=4 if machine.vector_bits() == 512 else 2)
+_LABEL_OUTPUTS: Axes = {
+    **_OUTPUTS,
+    "scratch": ("atoms", "parts", "tile"),  # parts = 2 (2 blocks + 1)
+    "by_share": ("atoms", "corners", "lanes"),  # half the derivative over the weight
+}
 
 
 @cache
-def compile_evaluation(kind: str, atom_widths: bool) -> Evaluation:
+def compile_evaluation(kind: str, atom_widths: bool, labels: bool = False) -> Evaluation:
     """Compile the function `evaluate` for numbers of a kind, "float" or "double".
 
     Its arguments are the numbers, inputs and outputs above. With `atom_widths`, every atom has its
-    own envelope. Otherwise an envelope of one width, for all atoms and directions, multiplies the
-    model, and `by_variance` is unused.
+    own envelope. Otherwise one envelope for all atoms multiplies the model. Without labels it has
+    one width for all directions, and `by_variance` is unused. With labels it has `widths` of them,
+    and half the derivatives by them, over log 2, are added to the first row of `by_variance`.
     """
     shape = shape_of(kind)
-    routine = _EvaluationWriter(shape, atom_widths).write()
-    evaluation = Evaluation(machine.compile_routine(routine), shape)
-    _check(evaluation, atom_widths)
+    writer = _LabelWriter if labels else _EvaluationWriter
+    evaluation = Evaluation(machine.compile_routine(writer(shape, atom_widths).write()), shape)
+    _check(evaluation, atom_widths, labels)
     return evaluation
 
 
-def _check(evaluation: Evaluation, atom_widths: bool) -> None:
+def _check(evaluation: Evaluation, atom_widths: bool, labels: bool) -> None:
     """Compare the function with its definition, at a few thousand phases."""
     shape, lengths = evaluation.shape, {"tiles": 8, "pairs": 4, "dim": 3, "widths": 1}
-    if atom_widths:
+    axes, outputs = _INPUTS, _OUTPUTS
+    if atom_widths or labels:
         lengths["widths"] = 2
+    if labels:
+        axes, outputs = {**_INPUTS, **_LABEL_INPUTS}, _LABEL_OUTPUTS
+        lengths |= {"corners": 7, "blocks": 3}
     arguments = tuple(lengths.values())
-    lengths |= {"atoms": 4 * ATOMS, "tile": shape.tile, "lanes": shape.lanes}
-    inputs = public_inputs(PublicStream(0, Purpose.CHECK_DECODER), sizes_of(_INPUTS, lengths))
+    lengths |= {"atoms": 4 * ATOMS, "tile": shape.tile, "lanes": shape.lanes, "parts": 14}
+    inputs = public_inputs(PublicStream(0, Purpose.CHECK_DECODER), sizes_of(axes, lengths))
     inputs["frequencies"] *= 4  # phases of up to a dozen turns
     inputs["variances"] *= 3
+    if labels:
+        inputs["ends"][:] = 2, 3, 7
     inputs["variances"][-1] *= 10_000  # an atom that is damped to nothing
-    outputs = {name: np.zeros(size) for name, size in sizes_of(_OUTPUTS, lengths).items()}
+    zeros = {name: np.zeros(size) for name, size in sizes_of(outputs, lengths).items()}
     arrays = {
-        name: machine.aligned(array.astype(shape.dtype))
-        for name, array in {**inputs, **outputs}.items()
+        name: machine.aligned(array.astype(np.int64 if name == "ends" else shape.dtype))
+        for name, array in {**inputs, **zeros}.items()
     }
     evaluation.code.function(*arguments, *(array.ctypes.data for array in arrays.values()))
-    expected = definition({name: arrays[name].astype(np.float64) for name in _INPUTS}, atom_widths)
+    expected = definition({name: arrays[name].astype(np.float64) for name in axes}, atom_widths)
     for name, values in expected.items():
         evaluation.require_agreement(arrays[name], values)
 
@@ -148,94 +117,54 @@ def _check(evaluation: Evaluation, atom_widths: bool) -> None:
 def definition(inputs: dict[str, Floats], atom_widths: bool) -> dict[str, Floats]:
     """Return the amounts that the function adds to its outputs, over lanes, in plain NumPy."""
     phases = 2 * np.pi * np.einsum("tdj,ad->taj", inputs["frequencies"], inputs["centers"])
-    atoms = np.stack([np.cos(phases), np.sin(phases)])  # (2, tiles, atoms, tile)
     exponents, variances = inputs["exponents"], inputs["variances"]
     if not atom_widths:
         variances = np.broadcast_to(variances[:1], variances.shape)
-    atoms *= np.exp2(np.einsum("twj,aw->taj", exponents, variances))
-    model = np.einsum("a,ptaj->tpj", inputs["weights"], atoms)
-    difference = model - inputs["moments"]
-    weighted = difference * inputs["squared_taper"]
-    slopes = np.einsum("tpj,tpj,tj->t", weighted, model, exponents[:, 0])
-    real, imaginary = weighted[:, np.newaxis, 0], weighted[:, np.newaxis, 1]
-    along = atoms[0] * real + atoms[1] * imaginary
-    across = atoms[0] * imaginary - atoms[1] * real
+    atoms = np.exp(1j * phases) * np.exp2(np.einsum("twj,aw->taj", exponents, variances))
+    has_labels = "labels" in inputs
+    blocks, factors = [], []
+    if has_labels:
+        corners = inputs["labels"][:, :, 0] + 1j * inputs["labels"][:, :, 1]
+        starts = inputs["ends"][:-1].astype(int)
+        blocks = np.split(np.arange(corners.shape[1]), starts)
+        factors = [
+            np.einsum("tlj,al->taj", corners[:, block], inputs["shares"][:, block])
+            for block in blocks
+        ]
+    whole = math.prod(factors, start=atoms)
+    model = np.einsum("a,taj->tj", inputs["weights"], whole)
+    difference = model - (inputs["moments"][:, 0] + 1j * inputs["moments"][:, 1])
+    weighted = difference.conj() * inputs["squared_taper"][:, 0]
+    products = whole * weighted[:, np.newaxis]
+    slopes = np.einsum("tj,twj->tw", (weighted * model).real, exponents)
+    costs = (weighted * difference).real.sum(axis=1)
+    in_totals = np.zeros(len(costs)) if atom_widths or has_labels else slopes[:, 0]
     outputs = {
-        "totals": np.stack(
-            [
-                np.einsum("tpj,tpj->t", weighted, difference),
-                np.zeros(len(model)) if atom_widths else slopes,
-            ]
-        ),
-        "by_weight": along.sum(axis=(0, 2)),
-        "by_center": np.einsum("taj,tdj->ad", across, inputs["frequencies"]),
+        "totals": np.stack([costs, in_totals]),
+        "by_weight": products.real.sum(axis=(0, 2)),
+        "by_center": -np.einsum("taj,tdj->ad", products.imag, inputs["frequencies"]),
     }
     if atom_widths:
-        outputs["by_variance"] = np.einsum("taj,twj->aw", along, inputs["exponents"])
+        outputs["by_variance"] = np.einsum("taj,twj->aw", products.real, exponents)
+    elif has_labels:
+        outputs["by_variance"] = np.zeros(variances.shape)
+        outputs["by_variance"][0] = slopes.sum(axis=0)
+    if has_labels:
+        by_share = []
+        for number, block in enumerate(blocks):
+            others = math.prod(factors[:number] + factors[number + 1 :], start=atoms)
+            rest = others * weighted[:, np.newaxis]
+            by_share.append(np.einsum("taj,tlj->al", rest, corners[:, block]).real)
+        outputs["by_share"] = np.hstack(by_share)
     return outputs
 
 
-class AtomWriter:
-    """Writer of the arithmetic of a pair of atoms; lists have an entry for each atom and vector."""
+class _Rows(NamedTuple):
+    """Rows of one tile of frequencies."""
 
-    def __init__(self, name: str, shape: Shape, inputs: Mapping[str, Kind | None]) -> None:
-        self.number = FLOAT if shape.kind == "float" else DOUBLE
-        arguments: Arguments = dict.fromkeys(_EVALUATION_NUMBERS, I64)
-        arguments |= {key: Array(kind or self.number) for key, kind in inputs.items()}
-        bits = self.number.number_bits * shape.lanes
-        self.routine, self.shape = Routine(name, arguments, vector_bits=bits), shape
-        self.vector = self.number.vector(shape.lanes)
-        self.entries = [(atom, v) for atom in range(ATOMS) for v in range(shape.vectors)]
-        self.dim, self.widths = (self.routine.numbers[name] for name in ("dim", "widths"))
-
-    def atoms(self, pair: Value) -> list[Value]:
-        """Return the indices of the atoms of a pair."""
-        return [pair * ATOMS + atom for atom in range(ATOMS)]
-
-    def vectors(self, start: Pointer) -> list[Pointer]:
-        """Return the addresses of the vectors of a tile."""
-        return [(start + v * self.shape.lanes).to(self.vector) for v in range(self.shape.vectors)]
-
-    def dot(
-        self, rows: Pointer, columns: list[Pointer], length: Value, stride: Value | int
-    ) -> list[Value]:
-        """Compute dot products of every frequency's row with every atom's, of this length.
-
-        Rows are `stride` numbers apart.
-        """
-        sums = [self.routine.constant(self.vector, 0.0)] * len(self.entries)
-        with self.routine.loop(length, sums) as j:
-            row = [address.load() for address in self.vectors(rows + j * stride)]
-            factors = [(column + j).load().splat(self.shape.lanes) for column in columns]
-            for entry, (atom, v) in enumerate(self.entries):
-                sums[entry] = fma(factors[atom], row[v], sums[entry])
-        return sums
-
-    def cosine_sine(self, turns: Value) -> tuple[Value, Value]:
-        """Compute cosine and sine of a phase in turns, by half angles: 1 - 2 sin^2, 2 sin cos."""
-        n_terms = 5 if self.number == FLOAT else 9  # the error is below a rounding
-        r = turns - rint(turns)
-        square = r * r
-        half_sine = polynomial(square, _coefficients("half sine", n_terms)) * r
-        half_cosine = polynomial(square, _coefficients("half cosine", n_terms))
-        doubled = half_sine + half_sine
-        return fma(-doubled, half_sine, 1.0), doubled * half_cosine
-
-    def power_of_two(self, x: Value) -> Value:
-        """Compute 2^x for x <= 0; far below 0, the result is a tiny constant.
-
-        The smallest normal number would be too small: its products with phasors would be denormal.
-        A processor would then take five times as long for frequencies far above those of wide
-        clusters.
-        """
-        single = self.number == FLOAT
-        integer, mantissa_bits = (I32, 23) if single else (I64, 52)
-        x = maximum(x, -60.0 if single else -500.0)
-        rounded = rint(x)
-        coefficients = _coefficients("power of two", 7 if single else 12)
-        mantissa = polynomial(x - rounded, coefficients)
-        exponent = rounded.signed_to(integer) << mantissa_bits
-        return (mantissa.bits_as(exponent.kind) + exponent).bits_as(self.vector)
+    tile: Value  # its index
+    frequencies: Pointer
+    exponents: Pointer
 
 
 class _EvaluationWriter(AtomWriter):
@@ -246,8 +175,11 @@ class _EvaluationWriter(AtomWriter):
     by lane.
     """
 
+    lengths: Sequence[str] = LENGTHS
+    arrays: Mapping[str, Kind | None] = dict.fromkeys((*_INPUTS, *_OUTPUTS))
+
     def __init__(self, shape: Shape, atom_widths: bool) -> None:
-        super().__init__("evaluate", shape, dict.fromkeys((*_INPUTS, *_OUTPUTS)))
+        super().__init__("evaluate", shape, self.arrays, self.lengths)
         self.atom_widths = atom_widths
 
     def write(self) -> Routine:
@@ -255,13 +187,14 @@ class _EvaluationWriter(AtomWriter):
         with routine.loop(routine.numbers["tiles"]) as t:
             frequencies = pointers["frequencies"] + t * self.dim * tile
             exponents = pointers["exponents"] + t * self.widths * tile
+            rows = _Rows(t, frequencies, exponents)
             zero = routine.constant(self.vector, 0.0)
             model = [zero] * (2 * self.shape.vectors)  # cosines, then sines
             with routine.loop(routine.numbers["pairs"], model) as pair:
-                self.forward(self.atoms(pair), frequencies, exponents, model)
-            weighted = self.residual(t, model, exponents)
+                self.forward(rows, self.atoms(pair), model)
+            weighted = self.residual(rows, model)
             with routine.loop(routine.numbers["pairs"]) as pair:
-                self.backward(self.atoms(pair), frequencies, exponents, weighted)
+                self.backward(rows, self.atoms(pair), weighted)
         return routine.finish()
 
     def halves(self, start: Pointer) -> list[tuple[Pointer, Pointer]]:
@@ -273,40 +206,53 @@ class _EvaluationWriter(AtomWriter):
         """Return the addresses of the cosines and sines of an atom."""
         return self.halves(self.routine.pointers["scratch"] + atom * (2 * self.shape.tile))
 
+    features = scratch  # of the complete atom
+
     # --- forward -------------------------------------------------------------------------------
 
-    def forward(
-        self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, model: list[Value]
-    ) -> None:
+    def forward(self, rows: _Rows, atoms: list[Value], model: list[Value]) -> None:
         """Store the features of two atoms and add them, weighted, to the model."""
-        pointers, vectors = self.routine.pointers, self.shape.vectors
+        for atom, v, phasor in self.gaussians(rows, atoms):
+            _store(self.scratch(atoms[atom])[v], phasor)
+            self.add_weighted(model, atoms[atom], v, phasor)
+
+    def gaussians(
+        self, rows: _Rows, atoms: list[Value]
+    ) -> Iterator[tuple[int, int, tuple[Value, Value]]]:
+        """Yield the Gaussian features of two atoms, with their places in `entries`."""
+        pointers = self.routine.pointers
         centers = [pointers["centers"] + atom * self.dim for atom in atoms]
-        phases = self.dot(frequencies, centers, self.dim, self.shape.tile)
+        phases = self.dot(rows.frequencies, centers, self.dim, self.shape.tile)
         if self.atom_widths:
             variances = [pointers["variances"] + atom * self.widths for atom in atoms]
-            damping = self.dot(exponents, variances, self.widths, self.shape.tile)
+            damping = self.dot(rows.exponents, variances, self.widths, self.shape.tile)
         for entry, (atom, v) in enumerate(self.entries):
             phasor = self.cosine_sine(phases[entry])
             if self.atom_widths:
                 envelope = self.power_of_two(damping[entry])
                 phasor = phasor[0] * envelope, phasor[1] * envelope
-            for target, part in zip(self.scratch(atoms[atom])[v], phasor, strict=True):
-                target.store(part)
-            weight = (pointers["weights"] + atoms[atom]).load().splat(self.shape.lanes)
-            for k, part in zip((v, vectors + v), phasor, strict=True):
-                model[k] = fma(weight, part, model[k])
+            yield atom, v, phasor
+
+    def add_weighted(
+        self, model: list[Value], atom: Value, v: int, phasor: tuple[Value, Value]
+    ) -> None:
+        """Add one vector of an atom's features, weighted, to the model."""
+        weight = (self.routine.pointers["weights"] + atom).load().splat(self.shape.lanes)
+        for k, part in zip((v, self.shape.vectors + v), phasor, strict=True):
+            model[k] = fma(weight, part, model[k])
 
     # --- backward ------------------------------------------------------------------------------
 
-    def residual(self, t: Value, model: list[Value], exponents: Pointer) -> list[Value]:
+    def residual(self, rows: _Rows, model: list[Value]) -> list[Value]:
         """Store the totals of a tile; return the residual times taper^2 and shared envelope."""
-        pointers, first = self.routine.pointers, t * self.shape.tile
+        pointers, t = self.routine.pointers, rows.tile
+        first = t * self.shape.tile
         tapers = self.vectors(pointers["squared_taper"] + first)
         moments = self.halves(pointers["moments"] + first * 2)
         variance = pointers["variances"].load().splat(self.shape.lanes)
         cost = slope = self.routine.constant(self.vector, 0.0)
         weighted = list(model)
-        for v, powers in enumerate(self.vectors(exponents)):
+        for v, powers in enumerate(self.vectors(rows.exponents)):
             taper = tapers[v].load()
             if not self.atom_widths:
                 exponent = powers.load()
@@ -325,14 +271,12 @@ class _EvaluationWriter(AtomWriter):
         (totals + (tiles + t) * self.shape.lanes).to(self.vector).store(slope)
         return weighted
 
-    def backward(
-        self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, weighted: list[Value]
-    ) -> None:
+    def backward(self, rows: _Rows, atoms: list[Value], weighted: list[Value]) -> None:
         """Add the derivatives of two atoms to the outputs."""
         pointers, vectors, lanes = self.routine.pointers, self.shape.vectors, self.shape.lanes
         along, across = [], []
         for atom, v in self.entries:
-            cosine, sine = (pointer.load() for pointer in self.scratch(atoms[atom])[v])
+            cosine, sine = (pointer.load() for pointer in self.features(atoms[atom])[v])
             real, imaginary = weighted[v], weighted[vectors + v]
             along.append(fma(cosine, real, sine * imaginary))
             across.append(fma(cosine, imaginary, -(sine * real)))
@@ -342,9 +286,9 @@ class _EvaluationWriter(AtomWriter):
             for v in range(vectors):
                 total = total + along[atom * vectors + v]
             target.store(total)
-        self.scatter("by_center", frequencies, across, atoms, self.dim)
+        self.scatter("by_center", rows.frequencies, across, atoms, self.dim)
         if self.atom_widths:
-            self.scatter("by_variance", exponents, along, atoms, self.widths)
+            self.scatter("by_variance", rows.exponents, along, atoms, self.widths)
 
     def scatter(
         self, name: str, rows: Pointer, values: list[Value], atoms: list[Value], length: Value
@@ -354,7 +298,7 @@ class _EvaluationWriter(AtomWriter):
         outputs = [self.routine.pointers[name] + atom * length * lanes for atom in atoms]
         with self.routine.loop(length) as j:
             row = [address.load() for address in self.vectors(rows + j * self.shape.tile)]
-            for atom in range(ATOMS):
+            for atom in range(len(atoms)):
                 target = (outputs[atom] + j * lanes).to(self.vector)
                 total = target.load()
                 for v in range(vectors):
@@ -362,19 +306,140 @@ class _EvaluationWriter(AtomWriter):
                 target.store(total)
 
 
-# Functions that polynomials approximate, and their intervals: sin(pi r) / r and cos(pi r) as
-# functions of r^2, and 2^x.
-_FUNCTIONS: dict[str, tuple[Callable[[Floats], Floats], float, float]] = {
-    "half sine": (lambda x: np.sin(np.pi * np.sqrt(x)) / np.sqrt(x), 0.0, 0.25),
-    "half cosine": (lambda x: np.cos(np.pi * np.sqrt(x)), 0.0, 0.25),
-    "power of two": (np.exp2, -0.5, 0.5),
-}
+class _LabelWriter(_EvaluationWriter):
+    """Writer of the function `evaluate` for atoms with labels.
+
+    The scratch of an atom holds its Gaussian and, for every block, the block's factor and the
+    product of all factors so far.
+    """
+
+    lengths = (*LENGTHS, *_LABEL_NUMBERS)
+    arrays: Mapping[str, Kind | None] = {
+        **dict.fromkeys((*_INPUTS, *_LABEL_INPUTS, *_LABEL_OUTPUTS)),
+        "ends": I64,
+    }
+
+    def __init__(self, shape: Shape, atom_widths: bool) -> None:
+        super().__init__(shape, atom_widths)
+        self.corners, self.blocks = (self.routine.numbers[name] for name in _LABEL_NUMBERS)
+
+    def part(self, atom: Value, number: Value) -> list[tuple[Pointer, Pointer]]:
+        """Return the addresses of a part of an atom's scratch."""
+        first = atom * (self.blocks * 2 + 1) + number
+        return self.halves(self.routine.pointers["scratch"] + first * (2 * self.shape.tile))
+
+    def features(self, atom: Value) -> list[tuple[Pointer, Pointer]]:
+        return self.part(atom, self.blocks * 2)
+
+    def labels(self, rows: _Rows, corner: Value) -> list[tuple[Value, Value]]:
+        """Load the phasors of a corner."""
+        first = (rows.tile * self.corners + corner) * (2 * self.shape.tile)
+        halves = self.halves(self.routine.pointers["labels"] + first)
+        return [(cosine.load(), sine.load()) for cosine, sine in halves]
+
+    def forward(self, rows: _Rows, atoms: list[Value], model: list[Value]) -> None:
+        routine, lanes = self.routine, self.shape.lanes
+        zero = routine.constant(I64, 0)
+        for atom, v, phasor in self.gaussians(rows, atoms):
+            _store(self.part(atoms[atom], zero)[v], phasor)
+        shares = [routine.pointers["shares"] + atom * self.corners for atom in atoms]
+        starts = [zero]
+        with routine.loop(self.blocks, starts) as block:
+            end = (routine.pointers["ends"] + block).load()
+            sums = [routine.constant(self.vector, 0.0)] * (2 * len(self.entries))
+            with routine.loop(end, sums, start=starts[0]) as corner:
+                phasors = self.labels(rows, corner)
+                factors = [(share + corner).load().splat(lanes) for share in shares]
+                for k, (atom, v) in enumerate(self.entries):
+                    for half in range(2):
+                        place = 2 * k + half
+                        sums[place] = fma(factors[atom], phasors[v][half], sums[place])
+            starts[0] = end
+            for k, (atom, v) in enumerate(self.entries):
+                factor = sums[2 * k], sums[2 * k + 1]
+                before, here, after = (
+                    self.part(atoms[atom], block * 2 + number)[v] for number in range(3)
+                )
+                _store(here, factor)
+                _store(after, _product(_load(before), factor))
+        for atom, v in self.entries:
+            self.add_weighted(model, atoms[atom], v, _load(self.features(atoms[atom])[v]))
+
+    def residual(self, rows: _Rows, model: list[Value]) -> list[Value]:
+        """Store the cost of a tile; return the residual times taper^2 and shared envelope."""
+        pointers, first = self.routine.pointers, rows.tile * self.shape.tile
+        zero = self.routine.constant(self.vector, 0.0)
+        if not self.atom_widths:
+            damping = [zero] * self.shape.vectors
+            with self.routine.loop(self.widths, damping) as j:
+                variance = (pointers["variances"] + j).load().splat(self.shape.lanes)
+                for v, address in enumerate(self.vectors(rows.exponents + j * self.shape.tile)):
+                    damping[v] = fma(variance, address.load(), damping[v])
+        weighted, slopes, cost = list(model), [zero] * self.shape.vectors, zero
+        for v, moments in enumerate(self.halves(pointers["moments"] + first * 2)):
+            taper = self.vectors(pointers["squared_taper"] + first)[v].load()
+            envelope = None if self.atom_widths else self.power_of_two(damping[v])
+            for half in range(2):
+                k = half * self.shape.vectors + v
+                value = model[k] if envelope is None else model[k] * envelope
+                difference = value - moments[half].load()
+                weighted[k] = difference * taper
+                cost = fma(weighted[k], difference, cost)
+                slopes[v] = fma(weighted[k], value, slopes[v])
+                if envelope is not None:
+                    weighted[k] = weighted[k] * envelope
+        totals, tiles = pointers["totals"], self.routine.numbers["tiles"]
+        for row, total in ((rows.tile, cost), (tiles + rows.tile, zero)):
+            (totals + row * self.shape.lanes).to(self.vector).store(total)
+        if not self.atom_widths:
+            first_atom = [self.routine.constant(I64, 0)]
+            self.scatter("by_variance", rows.exponents, slopes, first_atom, self.widths)
+        return weighted
+
+    def backward(self, rows: _Rows, atoms: list[Value], weighted: list[Value]) -> None:
+        """Add the derivatives of two atoms to the outputs, those by shares from the last block."""
+        super().backward(rows, atoms, weighted)
+        routine, vectors, lanes = self.routine, self.shape.vectors, self.shape.lanes
+        by_share = [routine.pointers["by_share"] + atom * self.corners * lanes for atom in atoms]
+        # The conjugate residual times the factors of all later blocks, and the end of this block.
+        later = [part for _, v in self.entries for part in (weighted[v], -weighted[vectors + v])]
+        later.append(self.corners)
+        with routine.loop(self.blocks, later) as step:
+            block, end = self.blocks - 1 - step, later.pop()
+            is_first = block < 1
+            previous = select(is_first, block, block - 1)
+            start = (routine.pointers["ends"] + previous).load()
+            start = select(is_first, start.constant(0), start)
+            others = []
+            for k, (atom, v) in enumerate(self.entries):
+                before = _load(self.part(atoms[atom], block * 2)[v])
+                here = _load(self.part(atoms[atom], block * 2 + 1)[v])
+                rest = later[2 * k], later[2 * k + 1]
+                real, imaginary = _product(before, rest)
+                others.append((real, -imaginary))
+                later[2 * k], later[2 * k + 1] = _product(here, rest)
+            with routine.loop(end, start=start) as corner:
+                phasors = self.labels(rows, corner)
+                for atom in range(ATOMS):
+                    target = (by_share[atom] + corner * lanes).to(self.vector)
+                    total = target.load()
+                    for v in range(vectors):
+                        for half in range(2):
+                            other = others[atom * vectors + v][half]
+                            total = fma(other, phasors[v][half], total)
+                    target.store(total)
+            later.append(start)
 
 
-@cache
-def _coefficients(name: str, n_terms: int) -> list[float]:
-    """Return coefficients, lowest first, of a near-best polynomial for one of the functions."""
-    function, low, high = _FUNCTIONS[name]
-    grid = np.polynomial.chebyshev.chebpts1(4 * n_terms) * (high - low) / 2 + (high + low) / 2
-    series = np.polynomial.Chebyshev.fit(grid, function(grid), n_terms - 1, domain=[low, high])
-    return [float(c) for c in series.convert(kind=np.polynomial.Polynomial).coef]
+def _load(addresses: tuple[Pointer, Pointer]) -> tuple[Value, Value]:
+    return addresses[0].load(), addresses[1].load()
+
+
+def _store(addresses: tuple[Pointer, Pointer], parts: tuple[Value, Value]) -> None:
+    for address, part in zip(addresses, parts, strict=True):
+        address.store(part)
+
+
+def _product(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value]:
+    """Multiply complex numbers."""
+    return fma(a[0], b[0], -(a[1] * b[1])), fma(a[0], b[1], a[1] * b[0])

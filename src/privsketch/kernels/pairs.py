@@ -15,8 +15,7 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.builder import Routine, Value
-from privsketch.kernels.decoder import (
+from privsketch.kernels.atoms import (
     ATOMS,
     AtomWriter,
     Axes,
@@ -26,6 +25,7 @@ from privsketch.kernels.decoder import (
     shape_of,
     sizes_of,
 )
+from privsketch.kernels.builder import Routine, Value
 from privsketch.kernels.kinds import FLOAT, I64, Arguments, Array, Kind
 from privsketch.kernels.operations import fma
 

@@ -2,7 +2,6 @@
 from .cells.boxes import Boxes as Boxes
 from .cells.boxes import boxes_of as boxes_of
 from .cells.boxes import grid_corners as grid_corners
-from .cells.boxes import partition_of as partition_of
 from .cells.centers import divided as divided
 from .cells.centers import points_of as points_of
 from .cells.decoder import choose_number as choose_number
@@ -11,6 +10,7 @@ from .cells.fit import Components as Components
 from .cells.fit import expected_counts as expected_counts
 from .cells.fit import likelihood_of as likelihood_of
 from .cells.fit import value_and_gradient as value_and_gradient
+from .cells.partition import partition_of as partition_of
 from .cells.path import significant_estimate as significant_estimate
 from .cells.path import split_up as split_up
 from .concerns import on_the_edge as on_the_edge
@@ -21,6 +21,7 @@ from .kmeans.joint import Candidate as Candidate
 from .kmeans.joint import best_size as best_size
 from .kmeans.joint import decode_joint as decode_joint
 from .kmeans.model import CELLS as CELLS
+from .kmeans.model import MIXED as MIXED
 from .kmeans.model import SIGN_RANGES as SIGN_RANGES
 from .kmeans.model import WAVES as WAVES
 from .kmeans.model import predicted_ratio as predicted_ratio
@@ -28,6 +29,7 @@ from .kmeans.ompr import decode_ompr as decode_ompr
 from .lloyd import Points as Points
 from .lloyd import total_cost as total_cost
 from .mixture.decoder import between as between
+from .mixture.descent import chart_of as chart_of
 from .mixture.descent import jacobian as jacobian
 from .mixture.descent import logarithms as logarithms
 from .mixture.descent import make_limits as make_limits
@@ -39,10 +41,10 @@ from .mixture.gaussians import Gaussians as Gaussians
 from .mixture.gaussians import from_variances as from_variances
 from .mixture.gaussians import make_sums as make_sums
 from .mixture.gaussians import moments as moments
-from .mixture.gaussians import sampling_covariance as sampling_covariance
-from .mixture.gaussians import sampling_variances as sampling_variances
 from .mixture.search import make_distortion as make_distortion
 from .mixture.search import remove_cheapest as remove_cheapest
+from .mixture.weighting import sampling_covariance as sampling_covariance
+from .mixture.weighting import sampling_variances as sampling_variances
 from .pca.decoder import Spread as Spread
 from .pca.decoder import decode_pca as decode_pca
 from .pca.decoder import signed as signed

@@ -14,7 +14,6 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
 from privsketch.facts.columns import Date, Number, plain
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import bound_text
 from privsketch.models.clusters import ClusterModel
@@ -148,17 +147,6 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
     ]
 
 
-def label_words(sketch: Sketch) -> str:
-    """Return an addition to concerns about misfit where columns are labels."""
-    schema = sketch.design.schema
-    if schema is None or not any(isinstance(column, Labelled) for column in schema.columns):
-        return ""
-    return (
-        ". Categories and flags are part of it, for they are no Gaussians: errors of their shares "
-        "hold some percent for that"
-    )
-
-
 @dataclass(frozen=True)
 class RecordCount:
     """Number of records as a release tells it, and the variance of its noise."""
@@ -222,12 +210,15 @@ def resolution(design: Design) -> float:
     """Return the finest scale that a design resolves, in the units of the records."""
     if design.cells is None:
         return design.frequencies.scales[0]
-    return float(cell_sides(design).min()) / 2
+    sides = cell_sides(design)
+    return float((sides if len(sides) > 0 else design.domain.half_widths).min()) / 2
 
 
 def cell_sides(design: Design) -> Floats:
-    """Return the (dim,) sides of a cell."""
-    return np.asarray(2 * design.domain.half_widths / np.array(design.cells))
+    """Return the sides of a cell along the axes without labels."""
+    axes = zip(design.axes, design.cells or (), design.has_labels, strict=True)
+    half_widths = design.domain.half_widths
+    return np.array([2 * half_widths[axis.start] / g for axis, g, labels in axes if not labels])
 
 
 def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
@@ -277,6 +268,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     """Return reasons to doubt that the clusters serve k-means.
 
     Noise and misfit count if the predicted cost suffers from them, or if there is no prediction.
+    Noise also counts where columns have labels: their shares may be wrong at a good cost.
     """
     design, density, ratio = sketch.design, model.density, model.cost_ratio
     by_noise = noise_decided_sketch(sketch, model.n_clusters, model.n_records, "cluster")
@@ -288,7 +280,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
         texts.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
-            f"centers can still be good{label_words(sketch)}"
+            "centers can still be good"
         )
     texts += unsupported_clusters(model.n_clusters, design)
     if by_noise:  # noise also makes centers on the edge, lost records and piles

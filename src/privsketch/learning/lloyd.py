@@ -18,7 +18,7 @@ class Points:
     weights: Floats
     source: Indices
 
-    def subset(self, keep: Bits | slice) -> Points:
+    def subset(self, keep: Bits | Indices | slice) -> Points:
         """Return some of the points."""
         return Points(self.positions[keep], self.weights[keep], self.source[keep])
 

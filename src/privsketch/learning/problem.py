@@ -3,18 +3,24 @@
 A released sketch is, up to noise, an unnormalised empirical characteristic function. Coordinates
 are relative to the center of the domain. A decoder explains the sketch by a sum of `K` atoms,
 
-    moments_j ~ sum_k a_k exp(i w_j.c_k - sum_d s_kd w_jd^2 / 2).
+    moments_j ~ sum_k a_k exp(i w_j.c_k - sum_d s_kd w_jd^2 / 2) prod_b sum_l r_kbl e_bl(w_j).
 
-The total weight of the atoms is about the unknown number of records. An atom with
-weight a, center c and variances s is the characteristic function of an axis-aligned Gaussian. A
-Dirac atom has s = 0. This module computes the value of such a sum, its cost and gradient, and the
-best weights. Complex moments are stored as real vectors, all cosines before all sines, so that all
-of these are plain matrix products.
+The total weight of the atoms is about the unknown number of records. An atom with weight a, center
+c and variances s is the characteristic function of an axis-aligned Gaussian. A Dirac atom has
+s = 0. Categories, flags and cycles are blocks of coordinates with public corners: e_bl is the wave
+of corner l of block b, and r_kbl the share of the atom's records there. An atom is then a product
+of a Gaussian, in the numbers, and of a law of shares for each block. Without blocks the product is
+empty.
+
+This module computes the value of such a sum, its cost and gradient, and the best weights. Complex
+moments are stored as real vectors, all cosines before all sines, so that all of these are plain
+matrix products.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,11 +32,22 @@ from scipy.optimize import nnls
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats, Indices, Real
 from privsketch.design.recipe import Design
+from privsketch.facts.layout import Layout, layout_of
+from privsketch.learning.blocks import (
+    as_complex,
+    as_real,
+    factors,
+    other_factors,
+    parts_of,
+    products_with_waves,
+)
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
 ROUNDING = 1 / 12  # variance of a sum or a count that is rounded to a whole number
+NO_SHARES = np.zeros((0, 0))  # of atoms without blocks
+MIN_SUM = 1e-9  # sum of an atom's shares in a block below which the atom has no weight
 MAX_EXCHANGES = 10  # a guard: weights change between zero and positive two or three times
 
 
@@ -54,6 +71,8 @@ class Problem:
         How often a record counts; sums over n records vary like those over n / repetition.
     uniform : bool
         Whether the noise is uniform in a cube; the total of several releases is not.
+    layout : Layout, optional
+        Numbers and blocks of the coordinates; None if all are numbers.
     """
 
     frequencies: Floats
@@ -64,10 +83,26 @@ class Problem:
     one_bit: bool = False
     repetition: float = 1.0
     uniform: bool = False
+    layout: Layout | None = None
 
     def target(self, unit: float = 1.0) -> Target:
         """Return the moments to fit, for weights in units of so many records."""
-        return make_target(self.frequencies, self.moments / unit, self.low, self.high)
+        moments, layout = self.moments / unit, self.layout
+        if layout is None:
+            return make_target(self.frequencies, moments, self.low, self.high)
+        low, high = self.low[layout.numbers], self.high[layout.numbers]
+        target = make_target(self.frequencies[:, layout.numbers], moments, low, high)
+        return replace(target, labels=self._waves, ends=layout.ends, sides=layout.sides)
+
+    @cached_property
+    def _waves(self) -> Floats:
+        if self.layout is None:
+            return np.zeros((0, 2, len(self.moments)))
+        return self.layout.waves(self.frequencies)
+
+    def without_blocks(self) -> Problem:
+        """Return the problem of a decoder that takes every coordinate for a number."""
+        return replace(self, layout=None)
 
 
 def checked_sketch(sketch: Sketch) -> Sketch:
@@ -107,6 +142,7 @@ def problem_of(sketch: Sketch) -> Problem:
         one_bit=design.mapping.dithered,
         repetition=sketch.repetition,
         uniform=design.noise == "cube" and len(sketch.ids) == 1,
+        layout=layout_of(design.schema, design.domain.center_vector),
     )
 
 
@@ -118,15 +154,22 @@ def dither_of(design: Design) -> Floats:
 
 @dataclass(frozen=True)
 class Atoms:
-    """Weights (size,), centers (size, dim) and variances of the envelopes.
+    """Weights (size,), centers (size, n_numbers), variances of the envelopes, shares of corners.
 
     `variances` has a row for each atom or a shared one, and a column for each axis or a single one
-    for all directions.
+    for all directions. `shares`, (size, n_corners), has the corners of all blocks one after
+    another. Within a block they sum to one, but not during a descent: the scales of weight and
+    shares are redundant, and `normalised` settles them.
     """
 
     weights: Floats
     centers: Floats
     variances: Floats
+    shares: Floats = field(default_factory=lambda: NO_SHARES)
+
+    def __post_init__(self) -> None:
+        if self.shares is NO_SHARES:
+            object.__setattr__(self, "shares", np.zeros((len(self.weights), 0)))
 
     @property
     def size(self) -> int:
@@ -145,7 +188,7 @@ class Atoms:
     def subset(self, keep: Indices) -> Atoms:
         """Return the atoms at the given indices."""
         variances = self.variances if self.shared else self.variances[keep]
-        return Atoms(self.weights[keep], self.centers[keep], variances)
+        return Atoms(self.weights[keep], self.centers[keep], variances, self.shares[keep])
 
     def joined(self, other: Atoms, *, shared: bool) -> Atoms:
         """Return these atoms and others, whose variances are the same ones if `shared`."""
@@ -153,6 +196,7 @@ class Atoms:
             np.concatenate([self.weights, other.weights]),
             np.concatenate([self.centers, other.centers]),
             self.variances if shared else np.concatenate([self.variances, other.variances]),
+            np.concatenate([self.shares, other.shares]),
         )
 
     def scaled(self, factor: float) -> Atoms:
@@ -160,21 +204,48 @@ class Atoms:
         return replace(self, weights=self.weights * factor)
 
     def flat(self) -> Floats:
-        """Return all numbers as one vector: weights, then centers, then variances."""
-        return np.concatenate([self.weights, self.centers.ravel(), self.variances.ravel()])
+        """Return all numbers as one vector: weights, centers, variances, shares."""
+        parts = self.weights, self.centers.ravel(), self.variances.ravel(), self.shares.ravel()
+        return np.concatenate(parts)
 
     def unflat(self, numbers: Floats) -> Atoms:
         """Return atoms of the shape of these; inverse of `flat`."""
         n, end = self.size, self.size + self.centers.size
+        last = end + self.variances.size
         return Atoms(
             numbers[:n],
             numbers[n:end].reshape(self.centers.shape),
-            numbers[end:].reshape(self.variances.shape),
+            numbers[end:last].reshape(self.variances.shape),
+            numbers[last:].reshape(self.shares.shape),
         )
 
     def in_order(self) -> Atoms:
-        """Return the atoms sorted by center, an order that is robust to rounding."""
-        return self.subset(np.lexsort(self.centers.T[::-1]))
+        """Return the atoms sorted by center and shares, an order that is robust to rounding."""
+        return self.subset(np.lexsort(np.hstack([self.centers, self.shares]).T[::-1]))
+
+    def normalised(self, ends: Indices) -> Atoms:
+        """Return the same atoms with shares that sum to one in every block."""
+        if len(ends) == 0:
+            return self
+        weights, shares = self.weights.copy(), self.shares.copy()
+        for part in parts_of(ends):
+            total = shares[:, part].sum(axis=1)
+            empty = ~(total > MIN_SUM)
+            weights *= np.where(empty, 0.0, total)
+            shares[empty, part] = 1.0
+            shares[:, part] /= shares[:, part].sum(axis=1, keepdims=True)
+        return replace(self, weights=weights, shares=shares)
+
+
+def in_all_coordinates(atoms: Atoms, layout: Layout | None) -> Atoms:
+    """Return atoms with the means and variances of all coordinates of their records."""
+    if layout is None:
+        return atoms
+    return Atoms(
+        atoms.weights,
+        layout.means(atoms.centers, atoms.shares),
+        layout.variances(atoms.axis_variances(), atoms.shares),
+    )
 
 
 @dataclass(frozen=True)
@@ -182,15 +253,18 @@ class Target:
     """Moments to fit, and the box of the centers.
 
     The cost is `sum_j taper_j^2 |moments_j - model_j|^2`. The floating-point type of the first four
-    arrays decides the precision of the fit.
+    arrays, and of `labels`, decides the precision of the fit.
     """
 
-    frequencies: Real  # (m, dim)
-    squares: Real  # (m, dim), of the frequencies
+    frequencies: Real  # (m, n_numbers)
+    squares: Real  # (m, n_numbers), of the frequencies
     moments: Real  # (2 m,) real parts, then imaginary parts
     taper: Real  # (m,)
-    low: Floats  # (dim,)
-    high: Floats  # (dim,)
+    low: Floats  # (n_numbers,)
+    high: Floats  # (n_numbers,)
+    labels: Real  # (n_corners, 2, m) real and imaginary part of the waves of corners
+    ends: Indices  # (n_blocks,) where the corners of each block end
+    sides: Floats  # (n_corners,) distance of two corners of the block
 
     @property
     def n_features(self) -> int:
@@ -217,6 +291,7 @@ class Target:
             squares=self.squares[keep],
             moments=self.moments[np.concatenate([keep, keep])],
             taper=taper[keep],
+            labels=self.labels[:, :, keep],
         )
 
     def padded(self, multiple: int) -> Target:
@@ -231,11 +306,12 @@ class Target:
             squares=np.pad(self.squares, rows),
             moments=np.pad(self.moments.reshape(2, m), rows[::-1]).ravel(),
             taper=np.pad(self.taper, rows[0]),
+            labels=np.pad(self.labels, ((0, 0), (0, 0), rows[0])),
         )
 
     def astype(self, dtype: type[np.floating[Any]]) -> Target:
         """Return the target in another precision."""
-        names = ("frequencies", "squares", "moments", "taper")
+        names = ("frequencies", "squares", "moments", "taper", "labels")
         return replace(self, **{name: getattr(self, name).astype(dtype) for name in names})
 
 
@@ -248,11 +324,30 @@ def make_target(
     """Return all moments in double precision, without a taper."""
     values, taper = np.concatenate([moments.real, moments.imag]), np.ones(len(moments))
     low, high = (np.broadcast_to(limit, frequencies.shape[1]) for limit in (low, high))
-    return Target(frequencies, frequencies**2, values, taper, low, high)
+    labels, ends = np.zeros((0, 2, len(taper))), np.zeros(0, dtype=np.int64)
+    return Target(frequencies, frequencies**2, values, taper, low, high, labels, ends, np.zeros(0))
 
 
-def features(target: Target, centers: Floats, variances: Floats) -> Real:
+def n_parameters(target: Target, atoms: Atoms) -> int:
+    """Return the number of free parameters: shares of a block sum to one."""
+    return atoms.flat().size - atoms.size * len(target.ends)
+
+
+def features(
+    target: Target, centers: Floats, variances: Floats, shares: Floats = NO_SHARES
+) -> Real:
     """Return moments of every atom at unit weight, (size, 2 m), without the taper."""
+    matrix = gaussian_features(target, centers, variances)
+    if len(target.ends) == 0:
+        return matrix
+    product = as_complex(matrix)
+    for factor in factors(target.labels, target.ends, shares):
+        product *= factor
+    return as_real(product)
+
+
+def gaussian_features(target: Target, centers: Floats, variances: Floats) -> Real:
+    """Return the factors of the numbers in the moments of every atom, (size, 2 m)."""
     dtype = target.frequencies.dtype
     m = target.n_features
     phases = centers.astype(dtype) @ target.frequencies.T
@@ -268,7 +363,7 @@ def features(target: Target, centers: Floats, variances: Floats) -> Real:
 
 def residual_vector(target: Target, atoms: Atoms) -> Real:
     """Return model minus moments, (2 m,), without the taper."""
-    matrix = features(target, atoms.centers, atoms.variances)
+    matrix = features(target, atoms.centers, atoms.variances, atoms.shares)
     return atoms.weights.astype(matrix.dtype) @ matrix - target.moments
 
 
@@ -280,7 +375,7 @@ def cost(target: Target, atoms: Atoms) -> float:
 
 def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
     """Return the cost, and its gradient in the shape of the atoms."""
-    matrix = features(target, atoms.centers, atoms.variances)
+    matrix = features(target, atoms.centers, atoms.variances, atoms.shares)
     residual = atoms.weights.astype(matrix.dtype) @ matrix - target.moments
     tapered = np.tile(target.taper**2, 2) * residual
     value = float(np.dot(tapered.astype(np.float64), residual))
@@ -292,7 +387,8 @@ def gradient_of(target: Target, atoms: Atoms, matrix: Real, slopes: Real) -> Ato
 
     `slopes` q, (2 m,), are half of the derivatives by the model, and `matrix` holds the atoms'
     features. The derivatives by a, c and s are the products of the features with q, with w times q
-    turned by a right angle, and with -w^2 q / 2: one matrix product serves all three.
+    turned by a right angle, and with -w^2 q / 2: one matrix product serves all three. Those by r
+    are the products of q with the features without the factor of the block, and with its waves.
     """
     m, dim = target.frequencies.shape
     exponents = target.exponents(atoms.variances)
@@ -308,12 +404,27 @@ def gradient_of(target: Target, atoms: Atoms, matrix: Real, slopes: Real) -> Ato
     by_variance = products[:, dim + 1 :]
     if atoms.shared:
         by_variance = by_variance.sum(axis=0, keepdims=True)
-    return Atoms(by_weight, products[:, 1 : dim + 1], by_variance)
+    by_center = products[:, 1 : dim + 1]
+    if len(target.ends) == 0:
+        return Atoms(by_weight, by_center, by_variance)
+    return Atoms(by_weight, by_center, by_variance, _by_shares(target, atoms, slopes))
 
 
-def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real:
+def _by_shares(target: Target, atoms: Atoms, slopes: Real) -> Floats:
+    """Return the gradient of a cost by the shares of the atoms."""
+    each = factors(target.labels, target.ends, atoms.shares)
+    gaussians = gaussian_features(target, atoms.centers, atoms.variances)
+    result = np.empty(atoms.shares.shape)
+    for part, others in zip(parts_of(target.ends), other_factors(gaussians, each), strict=True):
+        result[:, part] = products_with_waves(others, slopes, target.labels[part])
+    return 2 * atoms.weights[:, None] * result
+
+
+def tapered_features(
+    target: Target, centers: Floats, variances: Floats, shares: Floats = NO_SHARES
+) -> Real:
     """Return moments of every atom at unit weight, (size, 2 m), with the taper."""
-    matrix = features(target, centers, variances)
+    matrix = features(target, centers, variances, shares)
     matrix *= np.tile(target.taper, 2)
     return matrix
 

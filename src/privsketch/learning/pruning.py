@@ -6,11 +6,13 @@ atom and their inner products are computed once and kept until the last round.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.linalg import inv
 
-from privsketch._base.types import Floats, Indices
-from privsketch.kernels.decoder import ATOMS
+from privsketch._base.types import Floats, Indices, Real
+from privsketch.kernels.atoms import ATOMS
 from privsketch.kernels.pairs import compile_merges
 from privsketch.learning.problem import (
     Atoms,
@@ -78,7 +80,7 @@ class AtomPool:
         if first == end:
             return np.arange(0)
         rows = self._features[first:end]
-        rows[:] = tapered_features(self._target, atoms.centers, atoms.variances)
+        rows[:] = tapered_features(self._target, atoms.centers, atoms.variances, atoms.shares)
         self._products[first:end, first:end] = inner_products(rows)
         if first:
             cross = self._features[:first] @ rows.T
@@ -94,7 +96,7 @@ class AtomPool:
     def refit_weights(self) -> None:
         """Fit the weights of the atoms again, as nonnegative least squares."""
         weights = nonnegative_solution(self._gram(), self._scores[self._rows])
-        self.atoms = Atoms(weights, self.atoms.centers, self.atoms.variances)
+        self.atoms = replace(self.atoms, weights=weights)
 
     def remove_cheapest(self, n_remove: int) -> None:
         """Apply up to `n_remove` of the cheapest deletions and merges.
@@ -103,7 +105,8 @@ class AtomPool:
         inherits the weight. Of two equal atoms, each looks redundant, but not both are.
         """
         atoms = self.atoms
-        nearest = nearest_neighbours(atoms.centers, PARTNERS_PER_ATOM)
+        positions = np.hstack([atoms.centers, atoms.shares * self._target.sides])
+        nearest = nearest_neighbours(positions, PARTNERS_PER_ATOM)
         pairs = neighbour_pairs(nearest)
         merged = merge_pairs(atoms, pairs)
         prices = np.concatenate(
@@ -129,6 +132,8 @@ class AtomPool:
         weights = np.zeros(self._n_rows, dtype)
         weights[self._rows] = atoms.weights
         residual = weights @ self._features[: self._n_rows] - self._moments
+        if len(self._target.ends):
+            return self._prices_of_products(pairs, merged, residual)
         n = -(-len(pairs) // ATOMS) * ATOMS
         first, second = np.zeros((2, n), np.int64)
         factors = np.zeros((n, 3), dtype)
@@ -154,6 +159,14 @@ class AtomPool:
             )
         return np.asarray(prices[: len(pairs)].sum(axis=1, dtype=np.float64))
 
+    def _prices_of_products(self, pairs: Indices, merged: Atoms, residual: Real) -> Floats:
+        rows = self._features[self._rows]
+        changes = tapered_features(self._target, merged.centers, merged.variances, merged.shares)
+        changes *= merged.weights.astype(changes.dtype)[:, None]
+        for side in pairs.T:
+            changes -= self.atoms.weights[side].astype(changes.dtype)[:, None] * rows[side]
+        return np.asarray(changes @ (2 * residual) + np.einsum("pj,pj->p", changes, changes))
+
 
 def deletion_prices(weights: Floats, gram: Floats) -> Floats:
     """Return the growth of the cost if each atom is deleted: a_i^2 / (G^-1)_ii after refitting."""
@@ -164,7 +177,8 @@ def merge_pairs(atoms: Atoms, pairs: Indices) -> Atoms:
     """Return one atom for each pair, with the moments of both; shared variances stay."""
     variances = None if atoms.shared else atoms.variances
     weights, centers, merged = merged_moments(atoms.weights, atoms.centers, variances, pairs)
-    return Atoms(weights, centers, atoms.variances if merged is None else merged)
+    _, shares, _ = merged_moments(atoms.weights, atoms.shares, None, pairs)
+    return Atoms(weights, centers, atoms.variances if merged is None else merged, shares)
 
 
 def merged_moments(

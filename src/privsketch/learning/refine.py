@@ -1,4 +1,7 @@
-"""Joint descent in the weights, centers and variances of all atoms.
+"""Joint descent in the weights, centers, variances and shares of all atoms.
+
+Shares of corners need no simplex. They are variables between 0 and 2, and their sum is settled
+after the descent: a zero share is then exact.
 
 Compiled code computes cost and gradient: `problem.cost_and_gradient` is the definition, and
 `Evaluator` computes the same in one pass over the frequencies. It packs a target once for all
@@ -6,7 +9,8 @@ evaluations of a descent.
 
 The first descent of every decoder is an overview: all records as one Gaussian, with its center,
 width and number of records. It is fitted to the low frequencies alone, where a cloud of any shape
-looks like one blob. Units and starting points follow from it.
+looks like one blob. Units and starting points follow from it. With categories, flags or cycles one
+product follows: low frequencies of the numbers, and shares of all records.
 
 The last descent minimises third powers of residuals if the noise is uniform in a cube. Least
 squares is the best fit under Gaussian noise. For uniform noise, an estimate of least p-th powers
@@ -20,21 +24,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privsketch._base.types import Floats
-from privsketch.kernels.decoder import ATOMS, compile_evaluation
+from privsketch.facts.layout import Layout
+from privsketch.kernels.atoms import ATOMS
+from privsketch.kernels.decoder import compile_evaluation
 from privsketch.kernels.machine import aligned
-from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of
+from privsketch.learning.blocks import factors
+from privsketch.learning.problem import Atoms, Problem, Target, features, gradient_of, n_parameters
 from privsketch.learning.quasi_newton import Objective, minimise
 
 # All weights together are about one. Without a cap, atoms that their envelope damps to zero would
 # grow without limit.
 WEIGHT_CAP = 1e6
+SHARE_CAP = 2.0  # of one corner: sums about one leave room for the scale that weights share
 # Least fall of the cost per iteration, relative to what noise in the fitted variables hides.
 MIN_FALL_OVER_NOISE = 1e-4
 TURN = 2 * math.pi  # in radians
@@ -47,6 +55,8 @@ HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
 OVERVIEW_STARTS = 64
 OVERVIEW_PASSES = 3
 OVERVIEW_ITERATIONS = 60
+PRODUCT_PASSES = 2  # the second one has the width of the first
+RELATIVE_VARIANCE = 1e-6  # least variance of a number, relative to its squared range
 POWER = 3
 # A guard: MIN_POWER_FALL ends descents. python -m benchmarks constants learning POWER_ITERATIONS
 POWER_ITERATIONS = 100
@@ -56,15 +66,15 @@ MIN_POWER_FALL = 1e-6  # least fall of the cost per iteration, relative to the c
 def refine(
     target: Target, atoms: Atoms, *, n_iterations: int, fit_variances: bool = True
 ) -> tuple[Atoms, float]:
-    """Descend jointly in all weights, centers and variances; return the atoms and their cost.
+    """Descend jointly in all numbers of the atoms; return the atoms and their cost.
 
-    Weights and variances stay non-negative, centers in the box. Variables are scaled by the
+    Weights, variances and shares stay non-negative, centers in the box. Variables are scaled by the
     diagonal of the Gauss-Newton matrix: their curvatures differ by orders of magnitude.
 
     Noise in p fitted variables hides p / 2m of the cost of 2m numbers. The descent ends when
     iterations gain next to nothing of that.
     """
-    negligible = MIN_FALL_OVER_NOISE * atoms.flat().size / (2 * target.n_features)
+    negligible = MIN_FALL_OVER_NOISE * n_parameters(target, atoms) / (2 * target.n_features)
     evaluate = Evaluator(target, atoms).flat
     return _descend(evaluate, target, atoms, n_iterations, negligible, fit_variances)
 
@@ -87,8 +97,11 @@ def _descend(
     smallest, largest = np.zeros(variances.size), np.tile(largest, len(variances))
     if not fit_variances:
         smallest = largest = variances.ravel()
-    lower = np.concatenate([np.zeros(n_atoms), np.tile(low, n_atoms), smallest]) * scale
-    upper = np.concatenate([np.full(n_atoms, WEIGHT_CAP), np.tile(high, n_atoms), largest]) * scale
+    n_shares = atoms.shares.size
+    lower = [np.zeros(n_atoms), np.tile(low, n_atoms), smallest, np.zeros(n_shares)]
+    upper = [np.full(n_atoms, WEIGHT_CAP), np.tile(high, n_atoms), largest]
+    upper.append(np.full(n_shares, SHARE_CAP))
+    lowest, highest = np.concatenate(lower) * scale, np.concatenate(upper) * scale
 
     def objective(x: Floats) -> tuple[float, Floats]:
         value, gradient = evaluate(x / scale)
@@ -97,26 +110,32 @@ def _descend(
 
     x, value, _ = minimise(
         objective,
-        np.clip(atoms.flat() * scale, lower, upper),
-        lower,
-        upper,
+        np.clip(atoms.flat() * scale, lowest, highest),
+        lowest,
+        highest,
         n_iterations=n_iterations,
         negligible=negligible,
     )
     refined = atoms.unflat(x / scale)
     # Dividing by the scale may leave the box by one rounding.
-    return replace(refined, centers=np.clip(refined.centers, low, high)), value
+    refined = replace(refined, centers=np.clip(refined.centers, low, high))
+    return refined.normalised(target.ends), value
 
 
-def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
-    """Return roots of the Gauss-Newton diagonal for weights, centers and variances."""
+def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, ...]:
+    """Return roots of the Gauss-Newton diagonal for weights, centers, variances and shares."""
     n_atoms, dim = atoms.centers.shape
     squares = target.squares.astype(np.float64)
     exponents = target.exponents(atoms.variances).astype(np.float64)
     envelope = np.exp(atoms.variances @ exponents.T / -2)
     energy = (target.taper.astype(np.float64) * envelope) ** 2  # (1 or size, m)
+    by_share = np.sqrt(energy.sum(axis=1))
+    for factor in factors(target.labels, target.ends, atoms.shares):
+        energy = energy * (factor.real**2 + factor.imag**2)
     by_weight = np.sqrt(energy.sum(axis=1))
-    by_center = np.sqrt(energy @ squares.sum(axis=1) / dim)
+    by_center = np.sqrt(energy @ squares.sum(axis=1) / max(dim, 1))
+    if atoms.shared:
+        energy = energy.mean(axis=0, keepdims=True)
     by_variance = np.sqrt(energy @ exponents**2) / 2
     # An atom of next to no weight would have next to no curvature: floor it.
     floor = max(0.1 * float(np.mean(atoms.weights)), 1e-8)
@@ -127,6 +146,7 @@ def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floa
         np.maximum(np.broadcast_to(by_weight, (n_atoms,)), tiny),
         np.repeat(np.maximum(weights * by_center, tiny)[:, None], dim, axis=1),
         np.maximum(total[:, None] * by_variance, tiny),
+        np.repeat(np.maximum(weights * by_share, tiny)[:, None], atoms.shares.shape[1], axis=1),
     )
 
 
@@ -142,42 +162,52 @@ class Evaluator:
     """
 
     def __init__(self, target: Target, atoms: Atoms) -> None:
-        self._size = atoms.size
+        self._size, self._shape = atoms.size, atoms.variances.shape
         # One width for all atoms and directions is a factor of the whole model.
-        self._one_width = atoms.variances.shape == (1, 1)
+        is_product, dtype = len(target.ends) > 0, target.moments.dtype
+        self._in_totals = not is_product and self._shape == (1, 1)
+        self._in_first_row = is_product and atoms.shared
         self._kernel = compile_evaluation(
-            "float" if target.moments.dtype == np.float32 else "double", not self._one_width
+            "float" if dtype == np.float32 else "double",
+            not (self._in_totals or self._in_first_row),
+            is_product,
         )
-        dtype = target.moments.dtype
-        shape = self._kernel.shape
-        self._exponents = target.exponents(atoms.variances)
-        self._dim, self._widths = target.frequencies.shape[1], self._exponents.shape[1]
+        shape, self._dtype = self._kernel.shape, dtype
+        self._dim, n_corners = atoms.centers.shape[1], atoms.shares.shape[1]
+        # Loops of compiled code run at least once: without numbers there is a column of zeros.
+        zeros = np.zeros((target.n_features, 1))
+        frequencies = target.frequencies if self._dim else zeros
+        exponents = target.exponents(atoms.variances) if self._dim else zeros
         self._tiles = -(-target.n_features // shape.tile)
-        self._pairs = -(-atoms.size // ATOMS)
-        m, n_atoms, lanes = target.n_features, ATOMS * self._pairs, shape.lanes
-        self._shape, self._dtype = atoms.variances.shape, dtype
+        pairs = -(-atoms.size // ATOMS)
+        m, n_atoms, lanes = target.n_features, ATOMS * pairs, shape.lanes
         inputs = (
-            self._pack(target.frequencies / TURN),
-            self._pack(self._exponents * HALF_BITS),
+            self._pack(frequencies / TURN),
+            self._pack(exponents * HALF_BITS),
             self._pack(target.moments.reshape(2, m).T),
             self._pack(target.taper[:, None] ** 2),
         )
-        n_scratch, n_totals = 2 * n_atoms * shape.tile, 2 * self._tiles * lanes
+        n_scratch = 2 * (2 * len(target.ends) + 1) * n_atoms * shape.tile
+        n_totals = 2 * self._tiles * lanes
+        columns = (1, frequencies.shape[1], exponents.shape[1], n_corners)
         # All sums over frequencies are in one buffer, which is cleared before every evaluation.
-        n_sums = n_atoms * (1 + self._dim + self._widths) * lanes
-        n_variables = (n_atoms, n_atoms * self._dim, n_atoms * self._widths)
-        buffers = _buffers((*n_variables, n_scratch, n_totals, n_sums), dtype)
-        self._weights, self._centers, self._variances = buffers[:3]
-        self._variances = self._variances.reshape(n_atoms, self._widths)
-        self._totals, self._sums = buffers[4].reshape(2, -1), buffers[5].reshape(-1, lanes)
-        self._ends = n_atoms, n_atoms * (1 + self._dim)
+        n_sums = n_atoms * sum(columns) * lanes
+        buffers = _buffers((*(n_atoms * n for n in columns), n_scratch, n_totals, n_sums), dtype)
+        self._weights, self._centers, self._variances, self._shares = buffers[:4]
+        self._variances = self._variances.reshape(n_atoms, -1)[:, : self._shape[1]]
+        self._totals, self._sums = buffers[5].reshape(2, -1), buffers[6].reshape(-1, lanes)
+        self._ends = np.cumsum(n_atoms * np.array(columns[:3])).tolist()
         parts = np.split(self._sums, self._ends)
         self._ones = np.ones(lanes, dtype)
-        self._arrays = (*inputs, *buffers[:5], *parts)  # addresses alone would not keep them
-        self._arguments = (
-            *(self._tiles, self._pairs, self._dim, self._widths),
-            *(array.ctypes.data for array in self._arrays),
-        )
+        lengths = [self._tiles, pairs, columns[1], columns[2]]
+        arrays = [*inputs, *buffers[:3], *buffers[4:6], *parts[:3]]
+        if is_product:
+            lengths += [n_corners, len(target.ends)]
+            waves = self._pack(np.moveaxis(target.labels, 2, 0).reshape(m, -1))
+            ends = target.ends.astype(np.int64)
+            arrays = [*inputs, *buffers[:3], waves, ends, *buffers[3:6], *parts]
+        self._arrays = arrays  # addresses alone would not keep them
+        self._arguments = (*lengths, *(array.ctypes.data for array in arrays))
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Reshape (m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
@@ -195,31 +225,38 @@ class Evaluator:
         """Return the cost and its gradient, both for numbers in the order of `Atoms.flat`."""
         n, dim = self._size, self._dim
         end = n * (1 + dim)
-        weights, variances = numbers[:n], numbers[end:].reshape(self._shape)
+        last = end + self._shape[0] * self._shape[1]
+        weights, variances = numbers[:n], numbers[end:last].reshape(self._shape)
         self._weights[:n] = weights
         self._centers[: n * dim] = numbers[n:end]
         if self._shape[0] == 1:
             self._variances[:] = variances
         else:
             self._variances[:n] = variances
+        self._shares[: len(numbers) - last] = numbers[last:]
         self._sums.fill(0)
         self._kernel.code.function(*self._arguments)
         cost, slope = np.add.reduce(self._totals, axis=1, dtype=np.float64)
         sums = self._sums @ self._ones
         gradient = np.empty(len(numbers))
         np.multiply(sums[:n], 2.0, out=gradient[:n])
-        first, second = self._ends
+        first, second, third = self._ends
         by_center = sums[first : first + n * dim].reshape(n, dim)
         factors = weights[:, None] * (2 * TURN)
         np.multiply(by_center, factors, out=gradient[n:end].reshape(n, dim))
-        if self._one_width:
+        if self._in_totals:
             gradient[end] = 2 * math.log(2) * slope
+        elif self._in_first_row:
+            gradient[end:last] = 2 * math.log(2) * sums[second : second + last - end]
         else:
-            by_variance = sums[second : second + n * self._widths].reshape(n, self._widths)
+            by_variance = sums[second : second + n * self._shape[1]].reshape(n, self._shape[1])
             by_variance = by_variance * ((2 * math.log(2)) * weights[:, None])
             if self._shape[0] == 1:
                 by_variance = by_variance.sum(axis=0)
-            gradient[end:] = by_variance.ravel()
+            gradient[end:last] = by_variance.ravel()
+        if last < len(numbers):
+            by_share = sums[third : third + len(numbers) - last].reshape(n, -1)
+            gradient[last:] = (by_share * (2 * weights[:, None])).ravel()
         return float(cost), gradient
 
 
@@ -233,18 +270,67 @@ def _buffers(sizes: Sequence[int], dtype: Any) -> list[NDArray[Any]]:
 
 @dataclass(frozen=True)
 class Overview:
-    """All records as one isotropic Gaussian."""
+    """All records as one atom: an isotropic Gaussian, or a product if there are blocks.
+
+    Attributes
+    ----------
+    weight : float
+        Number of records.
+    center : (n_numbers,) float64
+    variances : (1, 1) or (1, n_numbers) float64
+        One for all directions, or one for each axis of a product.
+    shares : (1, n_corners) float64
+        Shares of the corners of all blocks.
+    """
 
     weight: float
     center: Floats
-    variance: float
+    variances: Floats
+    shares: Floats = field(default_factory=lambda: np.zeros((1, 0)))
+
+    @property
+    def variance(self) -> float:
+        """Mean variance over the numbers."""
+        return float(np.mean(self.variances)) if self.variances.size else 0.0
 
 
 def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
-    """Fit one Gaussian to the low frequencies: mean, spread and number of records.
+    """Fit one atom to the low frequencies: mean, spread and number of records.
 
-    Weight and variance are positive, even for a sketch of noise alone.
+    Weight and variances are positive, even for a sketch of noise alone.
     """
+    whole = _find_gaussian(problem.without_blocks(), rng)
+    return whole if problem.layout is None else _find_product(problem, problem.layout, whole)
+
+
+def _find_product(problem: Problem, layout: Layout, whole: Overview) -> Overview:
+    """Fit one product, from the center and the width of a Gaussian in all coordinates.
+
+    Shares are linear in the moments, so that only frequencies of numbers count as high ones.
+    """
+    target, n_numbers = problem.target(whole.weight), len(layout.numbers)
+    smallest = RELATIVE_VARIANCE * (target.high - target.low) ** 2
+    lengths = np.diff(layout.ends, prepend=0)
+    atoms = Atoms(
+        np.ones(1),
+        whole.center[None, layout.numbers],
+        np.full((1, n_numbers), whole.variance),
+        np.repeat(1 / lengths, lengths)[None],
+    )
+    n_needed = min(target.n_features, 4 * (n_numbers + len(target.labels)) + 8)
+    for _ in range(PRODUCT_PASSES):
+        variance = float(np.mean(atoms.variances)) if n_numbers else 0.0
+        taper = np.exp(-target.squared_norms * variance / 2)
+        floor = min(0.1, float(np.partition(taper, -n_needed)[-n_needed]))
+        lowest = target.tapered(np.maximum(taper, 1e-3), taper >= floor)
+        atoms, _ = refine(lowest, atoms, n_iterations=OVERVIEW_ITERATIONS)
+    return Overview(
+        whole.weight, atoms.centers[0], np.maximum(atoms.variances, smallest), atoms.shares
+    )
+
+
+def _find_gaussian(problem: Problem, rng: np.random.Generator) -> Overview:
+    """Fit one isotropic Gaussian in all coordinates."""
     low, high = problem.low, problem.high
     dim = len(low)
     half_widths = (high - low) / 2
@@ -272,7 +358,7 @@ def find_overview(problem: Problem, rng: np.random.Generator) -> Overview:
     # A weight below a hundredth of the largest moment can only be noise.
     weight = max(weight, 0.01) if np.isfinite(weight) else 1.0
     variance = max(float(atoms.variances[0, 0]), smallest)
-    return Overview(weight * unit, atoms.centers[0], variance)
+    return Overview(weight * unit, atoms.centers[0], np.array([[variance]]))
 
 
 def refine_powers(target: Target, atoms: Atoms, noise_std: float) -> Atoms:
@@ -294,7 +380,7 @@ def cost_of_powers(target: Target, atoms: Atoms, reach: float) -> tuple[float, A
 
     For p = 2 these are the squares.
     """
-    matrix = features(target, atoms.centers, atoms.variances)
+    matrix = features(target, atoms.centers, atoms.variances, atoms.shares)
     residual = (atoms.weights @ matrix - target.moments) / reach
     sizes = np.abs(residual)
     slopes = reach * residual * sizes ** (POWER - 2)

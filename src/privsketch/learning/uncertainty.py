@@ -19,17 +19,20 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import strtri
 
 from privsketch._base.types import Floats, Real
-from privsketch.facts.labels import Labelled
-from privsketch.facts.schema import Schema
+from privsketch.facts.layout import Layout, drawn_corners
 from privsketch.features.waves import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
+from privsketch.learning.blocks import as_complex, as_real, factors, other_factors, parts_of
 from privsketch.learning.problem import (
     Atoms,
     Problem,
     Target,
     features,
+    gaussian_features,
+    in_all_coordinates,
     inner_products,
     lower_products,
+    n_parameters,
 )
 
 FEATURE_SAMPLES = 400  # sampled records: variances are known to about sqrt(2 / 400) = 7 %
@@ -39,9 +42,6 @@ MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; larger fits only count the
 # python -m benchmarks constants learning MAX_DENSE_ATOMS
 MAX_DENSE_ATOMS = 40
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
-# Error of the share of a label because atoms are Gaussian: 4 to 8 points, root mean square over
-# clusters and labels, in the demo and in four of six tables of labels.
-LABEL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,14 @@ class Uncertainty:
         """
         return None if self._spread is None else self._spread.errors(by_weights, shares)
 
+    def errors_along(self, gradients: Floats) -> Floats | None:
+        """Return standard errors (q,) of functions with gradients (q, p) by all parameters.
+
+        Parameters are in the order of `assess`: weights, centers, variances, and for each block
+        the shares of all atoms along `tangent`. None for a fit that is too large.
+        """
+        return None if self._spread is None else self._spread.errors_along(gradients)
+
 
 @dataclass(frozen=True)
 class _ParameterSpread:
@@ -102,6 +110,7 @@ class _ParameterSpread:
     lengths: Floats  # (p,)
     noise_std: float
     sampling_std: float  # factor of the sampled columns
+    size: int  # number of atoms
     unit: float = 1.0  # of the weights, the first parameters
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
@@ -120,6 +129,24 @@ class _ParameterSpread:
                 moved = with_weights @ spread[:, :size].T + by_centers @ spread[:, columns].T
                 variances[:, axis] += std**2 * np.einsum("qp,qp->q", moved, moved)
         return np.sqrt(variances)
+
+    def errors_along(self, gradients: Floats) -> Floats:
+        scaled = gradients / self.lengths
+        scaled[:, : self.size] *= self.unit
+        moved = solve_triangular(self.factor, scaled.T, lower=True, check_finite=False)
+        by_sample = self.sampled.T @ moved
+        variances = self.noise_std**2 * np.einsum("pq,pq->q", moved, moved)
+        variances += self.sampling_std**2 * np.einsum("nq,nq->q", by_sample, by_sample)
+        return np.asarray(np.sqrt(variances), dtype=np.float64)
+
+
+def tangent(n_corners: int) -> Floats:
+    """Return directions in which shares change, (n_corners, n_corners - 1).
+
+    They are orthonormal, and their sums are zero.
+    """
+    basis = np.hstack([np.ones((n_corners, 1)), np.eye(n_corners, n_corners - 1)])
+    return np.asarray(np.linalg.qr(basis)[0][:, 1:])
 
 
 def assess_fit(
@@ -140,7 +167,7 @@ def assess_fit(
     if problem.one_bit:
         variance += n_records * problem.repetition * SIGN_VARIANCE / 2
         for order in HARMONICS:
-            moments = harmonic_moments(problem.frequencies, atoms, order)
+            moments = harmonic_moments(problem, atoms, order)
             variance += unit**2 * float(np.mean(np.abs(moments) ** 2)) / (2 * order**2)
     return assess(
         problem.target(),
@@ -149,12 +176,17 @@ def assess_fit(
         n_records=n_records / problem.repetition,
         rng=rng,
         fit_variances=fit_variances,
+        problem=problem,
     )
 
 
-def harmonic_moments(frequencies: Floats, atoms: Atoms, order: int) -> NDArray[np.complex128]:
+def harmonic_moments(problem: Problem, atoms: Atoms, order: int) -> NDArray[np.complex128]:
     """Return moments of the atoms at a multiple of the frequencies, (m,)."""
-    multiples = order * frequencies
+    multiples = order * problem.frequencies
+    if problem.layout is not None:
+        target = replace(problem, frequencies=multiples).target()
+        rows = features(target, atoms.centers, atoms.variances, atoms.shares)
+        return np.asarray(as_complex(atoms.weights @ rows))
     damping = np.square(multiples) @ atoms.axis_variances().T / 2
     phasors = np.exp(1j * (multiples @ atoms.centers.T) - damping)
     return np.asarray(phasors @ atoms.weights)
@@ -168,6 +200,7 @@ def assess(
     n_records: float,
     rng: np.random.Generator,
     fit_variances: bool = True,
+    problem: Problem | None = None,
 ) -> Uncertainty:
     """Return the uncertainty of atoms fitted to a target without taper.
 
@@ -177,6 +210,8 @@ def assess(
         Variance of the privacy noise per real number, in squared units of the weights.
     n_records : float
         Number of records that the weights stand for; it determines the sampling errors.
+    problem : Problem, optional
+        The sketch, for a target with blocks: records of a cycle lie between its corners.
     """
     target = target.astype(np.float32)  # few digits suffice, and take half of the time
     n_values = 2 * target.n_features
@@ -184,10 +219,10 @@ def assess(
     n_records = max(n_records, 1.0)
     # Records add n Cov; in units of the weights, a record is total / n.
     per_record = total**2 / n_records
-    n_parameters = atoms.weights.size + atoms.centers.size
-    n_parameters += atoms.variances.size if fit_variances else 0
-    free = max(n_values - n_parameters, 1)
-    if total <= 0 or n_values * n_parameters**2 > MAX_MULTIPLICATIONS:
+    n_unknowns = n_parameters(target, atoms)
+    n_unknowns -= 0 if fit_variances else atoms.variances.size
+    free = max(n_values - n_unknowns, 1)
+    if total <= 0 or n_values * n_unknowns**2 > MAX_MULTIPLICATIONS:
         mean = _unit_moments(target, atoms, total)
         scatter = per_record * (target.n_features - float(mean @ mean))
         variance = noise_variance + scatter / n_values
@@ -199,7 +234,7 @@ def assess(
     inner /= lengths[:, None]
     inner[np.diag_indices_from(inner)] += TANGENT_RIDGE
     factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-    deviations = _sampled_features(target, atoms, rng)
+    deviations = _sampled_features(target, atoms, rng, problem)
     deviations -= _unit_moments(target, atoms, total)
     scores = (deviations @ derivatives.T) / lengths
     sampled = solve_triangular(factor, scores.T, lower=True, check_finite=False)
@@ -226,6 +261,7 @@ def assess(
             lengths,
             noise_std=math.sqrt(noise_variance),
             sampling_std=math.sqrt(per_record / n_samples),
+            size=atoms.size,
         ),
     )
 
@@ -234,11 +270,13 @@ def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
     """Return mean features of one record, (2 m,)."""
     if total <= 0:
         return np.zeros(2 * target.n_features, np.float32)
-    moments = (atoms.weights / total) @ features(target, atoms.centers, atoms.variances)
-    return np.asarray(moments, dtype=np.float32)
+    matrix = features(target, atoms.centers, atoms.variances, atoms.shares)
+    return np.asarray((atoms.weights / total) @ matrix, dtype=np.float32)
 
 
-def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> Real:
+def _sampled_features(
+    target: Target, atoms: Atoms, rng: np.random.Generator, problem: Problem | None
+) -> Real:
     """Return features of records drawn from the mixture, (FEATURE_SAMPLES, 2 m)."""
     shares = np.cumsum(atoms.weights) / atoms.weights.sum()
     # Even spacing gives every atom its share of the samples, to within one.
@@ -246,17 +284,32 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
     label = np.minimum(label, atoms.size - 1)
     widths = np.sqrt(atoms.axis_variances())[label]
     records = atoms.centers[label] + widths * rng.standard_normal(widths.shape)
-    return features(target, records, np.zeros((1, 1)))
+    rows = gaussian_features(target, records, np.zeros((1, 1)))
+    if len(target.ends) == 0:
+        return rows
+    product = as_complex(rows)
+    for number, part in enumerate(parts_of(target.ends)):
+        corner = drawn_corners(atoms.shares[:, part][label], rng)
+        block = None if problem is None or problem.layout is None else problem.layout.blocks[number]
+        if problem is None or block is None or block.spread == 0:
+            product *= as_complex(target.labels[part].reshape(-1, rows.shape[1]))[corner]
+        else:
+            phases = block.draw(corner, rng) @ problem.frequencies[:, block.place].T
+            product *= np.exp(1j * phases).astype(product.dtype)
+    return as_real(product)
 
 
 def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
     """Return derivatives of the model by all parameters, (n_parameters, 2 m)."""
     m, (size, dim) = target.n_features, atoms.centers.shape
     weights = _positive_weights(atoms)
-    matrix = features(target, atoms.centers, atoms.variances)
+    matrix = features(target, atoms.centers, atoms.variances, atoms.shares)
     n_variances = atoms.variances.size if fit_variances else 0
-    result = np.empty((size * (dim + 1) + n_variances, 2 * m), np.float32)
-    by_weight, by_center, by_variance = np.split(result, [size, size * (dim + 1)])
+    first = size * (dim + 1)
+    n_shares = atoms.shares.size - size * len(target.ends)
+    result = np.empty((first + n_variances + n_shares, 2 * m), np.float32)
+    parts = np.split(result, [size, first, first + n_variances])
+    by_weight, by_center, by_variance, by_share = parts
     by_variance[:] = 0
     by_weight[:] = matrix
     by_center = by_center.reshape(size, dim, 2, m)
@@ -265,10 +318,27 @@ def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
         weighted = weights[k] * matrix[k].reshape(2, m)
         turned = np.stack([-weighted[1], weighted[0]])
         np.multiply(turned, target.frequencies.T[:, None, :], out=by_center[k])
-        if fit_variances:
+        if n_variances:
             slopes = weighted * exponents[:, None, :]
             by_variance.reshape(-1, len(exponents), 2, m)[0 if atoms.shared else k] += slopes
+    if len(target.ends):
+        _write_by_shares(target, atoms, by_share)
     return result
+
+
+def _write_by_shares(target: Target, atoms: Atoms, rows: Real) -> None:
+    """Write derivatives by the shares along `tangent`, for each block those of all atoms."""
+    weights, m = _positive_weights(atoms)[:, None], target.n_features
+    gaussians = gaussian_features(target, atoms.centers, atoms.variances)
+    each = factors(target.labels, target.ends, atoms.shares)
+    start = 0
+    for part, others in zip(parts_of(target.ends), other_factors(gaussians, each), strict=True):
+        basis = tangent(part.stop - part.start).astype(np.float32)
+        waves = as_complex(basis.T @ target.labels[part].reshape(-1, 2 * m))
+        by_share = (weights * others)[:, None] * waves
+        end = start + by_share.shape[0] * by_share.shape[1]
+        rows[start:end] = as_real(by_share.reshape(-1, m))
+        start = end
 
 
 def _positive_weights(atoms: Atoms) -> Real:
@@ -290,7 +360,7 @@ def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
     """
     m, (size, dim) = target.n_features, atoms.centers.shape
     n = size * (dim + 1)
-    if size <= MAX_DENSE_ATOMS or dim > size:
+    if size <= MAX_DENSE_ATOMS or dim > size or len(target.ends):
         return inner_products(derivatives)
     first, second = np.triu_indices(dim)
     even = np.empty((m, 1 + len(first)), np.float32)
@@ -361,17 +431,20 @@ class Solution:
         Residual of the density: `sum_j |moments_j - model_j|^2`.
     uncertainty : Uncertainty
         Effect of noise and sampling on the density.
+    layout : Layout, optional
+        Numbers and blocks of the coordinates; None if all are numbers.
     """
 
     atoms: Atoms
     density: Atoms
     residual: float
     uncertainty: Uncertainty
+    layout: Layout | None = None
 
     @property
     def centers(self) -> Floats:
-        """(n_clusters, dim) centers of the atoms."""
-        return self.atoms.centers
+        """(n_clusters, dim) mean coordinates of the atoms."""
+        return in_all_coordinates(self.atoms, self.layout).centers
 
     @property
     def weights(self) -> Floats:
@@ -381,7 +454,7 @@ class Solution:
     @property
     def axis_widths(self) -> Floats:
         """(n_clusters, dim) standard deviations of the atoms along each axis."""
-        return np.sqrt(self.atoms.axis_variances())
+        return np.sqrt(in_all_coordinates(self.atoms, self.layout).axis_variances())
 
     @property
     def expected_residual(self) -> float:
@@ -395,15 +468,3 @@ class Solution:
 def uniform_deviations(half_widths: Floats) -> Floats:
     """Return standard deviations of a point that may be anywhere in the domain."""
     return np.asarray(half_widths / math.sqrt(3))
-
-
-def with_label_errors(errors: Floats, schema: Schema | None) -> Floats:
-    """Return standard errors (k, dim) that include the errors of Gaussians about labels."""
-    if schema is None:
-        return errors
-    total = errors.copy()
-    for column, coordinates in schema.places():
-        if isinstance(column, Labelled):
-            unit = column.weight if len(column.coordinates) == 1 else column.corner
-            total[:, coordinates] = np.hypot(total[:, coordinates], LABEL_ERROR * unit)
-    return total

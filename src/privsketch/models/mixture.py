@@ -1,4 +1,10 @@
-"""The model of a Gaussian mixture that was learned privately, and its file."""
+"""The model of a Gaussian mixture that was learned privately, and its file.
+
+Components are Gaussian in numbers and dates. A category or a flag has shares of its labels in each
+component, and a cycle a wrapped normal law. Both follow from the component's mean: the coordinates
+of a label's mean are shares, and the mean of a cycle is the nearer to the circle, the more its
+values agree. Within a component such columns are independent of each other and of the numbers.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +19,11 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from privsketch._base.errors import ParameterError, require_count
-from privsketch._base.types import Floats
+from privsketch._base.types import Floats, Indices
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
-from privsketch.facts.columns import Date, Number
+from privsketch.facts.columns import Cycle
+from privsketch.facts.labels import Labelled
+from privsketch.facts.layout import drawn_corners
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import field_covariance, field_names, frame, records_of
@@ -33,6 +41,10 @@ from privsketch.models.base import (
 from privsketch.models.drawing.centers import plot_centers
 
 _MAX_REDRAWS = 30  # of records out of bounds: 1e-9 of those with an even chance remain
+_MIN_SHARE = 1e-9  # probability of a label that a component does not have
+_MIN_SCATTER = 1e-6  # least variance in blocks over the squared radius: matrices stay definite
+_ANGLE_DEVIATIONS = 1e-3, 3.0  # least and most; with 3 radians a law is even to within 2 %
+_TURNS = 4  # of wrapped normal laws, on either side
 _ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 
@@ -47,7 +59,8 @@ class GaussianMixtureModel(Model):
     means : (n_components, dim) float64
     covariances : float64
         In scikit-learn's shapes: (n_components,) spherical, (n_components, dim) diag,
-        (n_components, dim, dim) full, (dim, dim) tied. Always positive definite.
+        (n_components, dim, dim) full, (dim, dim) tied. Always positive definite. They count for
+        numbers and dates; those of categories, flags and cycles follow from the means.
     covariance_type : {"full", "tied", "diag", "spherical"}
     standard_errors : (n_components, dim) float64
         Standard errors of the means, from privacy noise and from the sampling of records. If there
@@ -104,12 +117,41 @@ class GaussianMixtureModel(Model):
         """Return (n_components, dim, dim) covariances, whatever their type."""
         size, dim = self.means.shape
         if self.covariance_type in ("full", "tied"):
-            return np.broadcast_to(self.covariances, (size, dim, dim)).copy()
-        variances = self.covariances.reshape(size, -1)
-        return diagonal_matrices(np.broadcast_to(variances, (size, dim)))
+            matrices = np.broadcast_to(self.covariances, (size, dim, dim)).copy()
+        else:
+            variances = self.covariances.reshape(size, -1)
+            matrices = diagonal_matrices(np.broadcast_to(variances, (size, dim)))
+        for column, place in self._blocks:
+            matrices[:, place], matrices[:, :, place] = 0.0, 0.0
+            matrices[:, place, place] = _scatter(column, self.means[:, place])
+        return matrices
+
+    @property
+    def _blocks(self) -> list[tuple[Labelled | Cycle, slice]]:
+        """Categories, flags and cycles, with their coordinates."""
+        if self.schema is None:
+            return []
+        return [
+            (column, place)
+            for column, place in self.schema.places()
+            if isinstance(column, Labelled | Cycle)
+        ]
+
+    @property
+    def _numbers(self) -> Indices:
+        """Coordinates of all other columns."""
+        is_number = np.ones(self.dim, dtype=bool)
+        for _, place in self._blocks:
+            is_number[place] = False
+        return np.flatnonzero(is_number)
 
     def score_samples(self, X: npt.ArrayLike) -> Floats:
-        """Return the logarithm of the density at each row of X, (n,). As sensitive as the rows."""
+        """Return the logarithm of the density at each row of X, (n,). As sensitive as the rows.
+
+        With categories and flags it is a density of the numbers times probabilities of the labels.
+        A label that a component does not have counts as one record in 10^9. The density of a cycle
+        is along its circle.
+        """
         logs = self._joint_logs(as_rows(X, self.dim, "score_samples"))
         return np.asarray(logsumexp(logs, axis=1))
 
@@ -120,7 +162,12 @@ class GaussianMixtureModel(Model):
     @property
     def _n_parameters(self) -> int:
         """Number of free parameters: weights that sum to 1, means, and covariances."""
-        return mixture_unknowns(self.n_components, self.dim, self.covariance_type)
+        n = mixture_unknowns(self.n_components, len(self._numbers), self.covariance_type)
+        in_blocks = (
+            len(column.labels) - 1 if isinstance(column, Labelled) else 2
+            for column, _ in self._blocks
+        )
+        return n + self.n_components * sum(in_blocks)
 
     def bic(self, X: npt.ArrayLike) -> float:
         """Return the Bayesian information criterion for X; the lower, the better.
@@ -154,8 +201,9 @@ class GaussianMixtureModel(Model):
     ) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Return synthetic records (n_samples, dim) and their components, in order of component.
 
-        They depend on the model alone and may be published. They are not clipped: `domain.project`
-        moves those outside of the domain into it.
+        They depend on the model alone and may be published. Categories and flags are drawn by the
+        shares of their component. Numbers are not clipped: `domain.project` moves those outside of
+        the domain into it.
         """
         n_samples = require_count("n_samples", n_samples)
         rng = np.random.default_rng(public_seed(random_state))
@@ -166,13 +214,15 @@ class GaussianMixtureModel(Model):
         records = self.means[labels]
         for k, factor in enumerate(factors):
             records[labels == k] += normal[labels == k] @ factor.T
+        for column, place in self._blocks:
+            records[:, place] = _draw(column, self.means[labels, place], rng)
         return records, labels.astype(np.int64)
 
     def sample_table(self, n_samples: int = 1, random_state: int | None = None) -> Any:
         """Return synthetic records as a pandas frame, in the units of the table and in no order.
 
-        Categories and flags are drawn by the shares of their component, numbers and dates within
-        their bounds. The records depend on the model alone and may be published.
+        Numbers and dates are drawn within their bounds. The records depend on the model alone and
+        may be published.
         """
         return frame(self.sample_columns(n_samples, random_state))
 
@@ -187,7 +237,7 @@ class GaussianMixtureModel(Model):
         if self.schema is None:
             return dict(zip(self.column_names, records.T, strict=True))
         self._redraw_outside(records, component, rng)
-        return records_of(self.schema, records, self.means[component], rng)
+        return records_of(self.schema, records)
 
     def _redraw_outside(
         self, records: Floats, component: npt.NDArray[np.int64], rng: np.random.Generator
@@ -195,9 +245,7 @@ class GaussianMixtureModel(Model):
         """Redraw records whose numbers or dates are out of bounds, until few are left to clip."""
         if self.schema is None:
             return
-        columns = self.schema.places()
-        bounded = [axis for column, axis in columns if isinstance(column, Number | Date)]
-        axes = np.r_[tuple(bounded)] if bounded else np.zeros(0, dtype=int)
+        axes = self._numbers
         middle, half_widths = self.schema.box.center_vector, self.schema.box.half_widths
         factors = np.linalg.cholesky(self.covariance_matrices())
         for _ in range(_MAX_REDRAWS):
@@ -207,7 +255,7 @@ class GaussianMixtureModel(Model):
                 return
             normal = rng.standard_normal((len(rows), records.shape[1]))
             steps = np.einsum("nij,nj->ni", factors[component[rows]], normal)
-            records[rows] = self.means[component[rows]] + steps
+            records[np.ix_(rows, axes)] = (self.means[component[rows]] + steps)[:, axes]
 
     @property
     def widths(self) -> Floats:
@@ -242,18 +290,22 @@ class GaussianMixtureModel(Model):
 
     def _joint_logs(self, rows: Floats) -> Floats:
         """Return (n, n_components) logarithms of weight times density."""
-        dim = self.means.shape[1]
-        factors = np.linalg.cholesky(self.covariance_matrices())
+        axes = self._numbers
+        factors = np.linalg.cholesky(self.covariance_matrices()[:, axes[:, None], axes])
         with np.errstate(divide="ignore"):  # a component of no weight has no probability
-            offsets = np.log(self.weights) - dim / 2 * np.log(2 * np.pi)
+            offsets = np.log(self.weights) - len(axes) / 2 * np.log(2 * np.pi)
         offsets = offsets - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
         result = np.empty((len(rows), self.n_components))
         for first in range(0, len(rows), _ROWS_PER_BLOCK):
             block = slice(first, first + _ROWS_PER_BLOCK)
             for k, factor in enumerate(factors):
-                steps = (rows[block] - self.means[k]).T
+                steps = (rows[block] - self.means[k])[:, axes].T
                 white = solve_triangular(factor, steps, lower=True, check_finite=False)
                 result[block, k] = offsets[k] - np.square(white).sum(axis=0) / 2
+            for column, place in self._blocks:
+                result[block] += _log_probabilities(
+                    column, rows[block, place], self.means[:, place]
+                )
         return result
 
     def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
@@ -308,6 +360,55 @@ class GaussianMixtureModel(Model):
         has_sketch = has_sketch or any(fields[name] is not None for name in residuals)
         require_numbers(fields, ("n_records", *residuals) if has_sketch else ("n_records",))
         return {}
+
+
+def _scatter(column: Labelled | Cycle, means: Floats) -> Floats:
+    """Return covariances (n, c, c) of records of a column whose coordinates have these means."""
+    ridge = _MIN_SCATTER * column.radius**2 * np.eye(means.shape[1])
+    if isinstance(column, Cycle):
+        squares = np.square(column.strength(means))[:, np.newaxis, np.newaxis]
+        lengths = np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-300)
+        along = means / lengths
+        along = along[:, :, np.newaxis] * along[:, np.newaxis]
+        # Of a wrapped normal law of mean length r: (1 - r^2)^2 / 2 along, (1 - r^4) / 2 across.
+        across = (1 - squares**2) / 2 * (np.eye(2) - along)
+        return np.asarray(column.radius**2 * ((1 - squares) ** 2 / 2 * along + across) + ridge)
+    corners, shares = _corners(column), column.shares(means)
+    centers = shares @ corners
+    squares = np.einsum("nl,la,lb->nab", shares, corners, corners)
+    return np.asarray(squares - centers[:, :, np.newaxis] * centers[:, np.newaxis] + ridge)
+
+
+def _corners(column: Labelled) -> Floats:
+    """Return the coordinates of the labels, (n_labels, c)."""
+    return column.encode(np.arange(float(len(column.labels)))).T
+
+
+def _draw(column: Labelled | Cycle, means: Floats, rng: np.random.Generator) -> Floats:
+    """Draw a record of a column for each of the mean coordinates, (n, c)."""
+    if isinstance(column, Labelled):
+        return _corners(column)[drawn_corners(column.shares(means), rng)]
+    angles = np.arctan2(means[:, 1], means[:, 0])
+    angles += _angle_deviations(column, means) * rng.standard_normal(len(means))
+    return column.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _log_probabilities(column: Labelled | Cycle, rows: Floats, means: Floats) -> Floats:
+    """Return logarithms (n, n_components) of probabilities of labels, or of a cycle's density."""
+    if isinstance(column, Labelled):
+        shares = np.maximum(column.shares(means), _MIN_SHARE)
+        return np.asarray(np.log(shares).T[column.shares(rows).argmax(axis=1)])
+    deviations = _angle_deviations(column, means)
+    steps = np.arctan2(rows[:, 1:], rows[:, :1]) - np.arctan2(means[:, 1], means[:, 0])
+    turns = steps[:, :, np.newaxis] + 2 * np.pi * np.arange(-_TURNS, _TURNS + 1)
+    logs = logsumexp(-np.square(turns / deviations[:, np.newaxis]) / 2, axis=2)
+    return np.asarray(logs - np.log(deviations * column.radius * math.sqrt(2 * np.pi)))
+
+
+def _angle_deviations(column: Cycle, means: Floats) -> Floats:
+    """Return standard deviations (n,) of the angles of wrapped normal laws with these means."""
+    least, most = (math.exp(-(deviation**2) / 2) for deviation in _ANGLE_DEVIATIONS[::-1])
+    return np.asarray(np.sqrt(-2 * np.log(np.clip(column.strength(means), least, most))))
 
 
 def _numbers(values: Floats) -> str:

@@ -296,8 +296,9 @@ class Sketch:
         """
         axis = plot_axis(ax, 6.2, 3.8)
         n_records = max(self.assumed_records, 1.0)
-        if self.design.cells is not None and self.design.dim <= 2:
-            edges = axis_edges(self.design.domain, self.design.cells)
+        cells = self.design.cells
+        if cells is not None and len(cells) == self.design.dim <= 2:
+            edges = axis_edges(self.design.domain, cells)
             about = self.design.domain.center_vector
             places = [along + middle for along, middle in zip(edges, about, strict=True)]
             draw_cells(axis, self.counts(), places, math.sqrt(self.noise_variance), self._names())

@@ -119,7 +119,7 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
     if design.feature_map == "second-moments":
         return moment_sums
     if design.cells is not None:
-        return partial(cell_counts, shape=design.cells)
+        return partial(cell_counts, shape=design.cells, axes=design.axes)
     offsets = frequencies.offsets(domain)
     if design.feature_map not in FEATURES:  # of another package: no vector code
         matrix = frequencies.matrix(domain)

@@ -13,8 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes, Partition, grid_corners, partition_of
+from privsketch.learning.cells.boxes import Boxes, grid_corners
 from privsketch.learning.cells.fit import Components
+from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.lloyd import Points, assign, lloyd, total_cost
 
 SEEDED_STARTS = 12  # starts by k-means++ on boxes; a hundred are no better
@@ -27,19 +28,22 @@ N_SWAPS = 30  # a guard: swaps end when none lowers the cost
 
 
 def divided(boxes: Boxes, n_parts: int) -> Boxes:
-    """Return the boxes with each cut into `n_parts` along every axis; a grid stays a grid."""
+    """Return the boxes with each cut into `n_parts` along every axis; a grid stays a grid.
+
+    Labels are not cut.
+    """
     dim = boxes.dim
     if n_parts == 1:
         return boxes
     if boxes.shape is not None:
         edges = []
-        for d, size in enumerate(boxes.shape):
+        for d, (size, n) in enumerate(zip(boxes.shape, _parts_of(boxes, n_parts), strict=True)):
             ends = np.unique(boxes.low[:, d])
             widths = np.append(ends[1:], boxes.high[:, d].max()) - ends
-            cuts = ends[:, None] + widths[:, None] * np.arange(n_parts) / n_parts
-            edges.append(np.append(cuts.reshape(size * n_parts), boxes.high[:, d].max()))
+            cuts = ends[:, None] + widths[:, None] * np.arange(n) / n
+            edges.append(np.append(cuts.reshape(size * n), boxes.high[:, d].max()))
         low, high = grid_corners(edges)
-        shape: tuple[int, ...] | None = tuple(size * n_parts for size in boxes.shape)
+        shape: tuple[int, ...] | None = tuple(len(ends) - 1 for ends in edges)
     else:
         steps = np.stack(np.meshgrid(*[np.arange(n_parts)] * dim, indexing="ij"), -1)
         steps = steps.reshape(1, -1, dim)
@@ -48,14 +52,20 @@ def divided(boxes: Boxes, n_parts: int) -> Boxes:
         high = (boxes.low[:, None, :] + (steps + 1) * widths).reshape(-1, dim)
         shape = None
     zeros = np.zeros(len(low))
-    return Boxes(low, high, zeros, zeros, shape=shape)
+    return Boxes(low, high, zeros, zeros, shape=shape, axes=boxes.axes)
+
+
+def _parts_of(boxes: Boxes, n_parts: int) -> list[int]:
+    """Return the number of parts along each axis."""
+    return [1 if is_label else n_parts for is_label in boxes.is_label]
 
 
 def _origin(boxes: Boxes, n_parts: int) -> Indices:
     """Return the box of each part, in the order of `divided`."""
     if boxes.shape is None or n_parts == 1:
         return np.repeat(np.arange(boxes.n_boxes), n_parts**boxes.dim)
-    steps = [np.arange(size * n_parts) // n_parts for size in boxes.shape]
+    pairs = zip(boxes.shape, _parts_of(boxes, n_parts), strict=True)
+    steps = [np.arange(size * n) // n for size, n in pairs]
     return np.ravel_multi_index(np.meshgrid(*steps, indexing="ij"), boxes.shape).reshape(-1)
 
 
@@ -76,14 +86,14 @@ def points_of(
     mass += faint
     share = mass / np.bincount(box, mass, boxes.n_boxes)[box]
     positions = np.clip(moments / mass[:, None], parts.low, parts.high)
-    return Points(positions, counts[box] * share, box)
+    return Points(parts.coordinates(positions), counts[box] * share, box)
 
 
 def _add_moments(
     partition: Partition, weight: float, components: Components, mass: Floats, moments: Floats
 ) -> None:
-    factors = partition.factors(components.centers, components.widths)
-    firsts = partition.first_moments(components.centers, components.widths)
+    shapes = components.centers, components.widths, components.shares
+    factors, firsts = partition.factors(*shapes), partition.first_moments(*shapes)
     weights = weight * components.weights
     mass += partition.sums(weights, factors)
     for d, (i, j) in enumerate(pairwise(partition.begins)):
@@ -190,7 +200,7 @@ def kmeans(
     rng: np.random.Generator,
 ) -> CellClusters:
     """Return the centers of least cost over all starts of `n_clusters` centers."""
-    n_parts = parts_per_axis(*boxes.low.shape)
+    n_parts = parts_per_axis(boxes.n_boxes, max(int((~boxes.is_label).sum()), 1))
     fine = points_of(boxes, counts, densities, n_parts)
     coarse = _relevant(points_of(boxes, counts, densities, 1))
     if len(coarse.weights) < 3 * n_clusters:

@@ -23,7 +23,7 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
 from privsketch.design.cautions import warn_of
 from privsketch.design.validity import require_cells
-from privsketch.learning.cells.boxes import Boxes, Partition, boxes_of, partition_of
+from privsketch.learning.cells.boxes import Boxes, boxes_of
 from privsketch.learning.cells.centers import kmeans
 from privsketch.learning.cells.fit import (
     ELONGATION_SCALE,
@@ -33,6 +33,7 @@ from privsketch.learning.cells.fit import (
     criterion,
     likelihood_of,
 )
+from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
@@ -49,6 +50,7 @@ MIN_PLAUSIBILITY = 0.02  # weight of a fit whose components place the records of
 # instead costs 0.0012 +- 0.0003 of log cost where the model is right (equal Gaussians, d = 3 and
 # 4). Elsewhere 0.02 to 0.15 are alike within the error of 30 data sets.
 FALSE_SHARE = 0.05
+MIN_SHARE = 1e-9  # of a label of a component, for derivatives
 INFORMATION_RIDGE = 1e-6  # relative: no count tells the unknowns of twins apart
 MAX_DERIVATIVES = 2_000_000  # numbers in a block of derivatives: 16 MB
 
@@ -140,7 +142,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         factor = 1.0 if boxes.total is None or not total > 0 else max(boxes.total, 0.0) / total
         counts = counts * factor
         has_records = counts.sum() > 0
-        starts = [fit.components.centers for fit in fits]
+        starts = [boxes.means(fit.components.centers, fit.components.shares) for fit in fits]
         least = min(MIN_PLAUSIBILITY, float(weights.max()))
         pairs = zip(weights, fits, strict=True)
         densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
@@ -153,17 +155,21 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         best = min(fits, key=criterion)
         components = best.components
         errors = linearised(boxes, best)
-        shares = shares_of_clusters(clusters.parts, components, points.positions, labels, centers)
+        parts = clusters.parts
+        shares = shares_of_clusters(parts, components, points.positions, labels, centers)
+        by_share = label_moves(parts, components, points.positions, labels, centers)
         return CellSolution(
             density=Atoms(
-                components.weights[:-1] * factor, components.centers, components.widths**2
+                components.weights[:-1] * factor,
+                boxes.means(components.centers, components.shares),
+                boxes.variances(components.widths**2, components.shares),
             ),
             background=float(components.weights[-1]) * factor,
             counts=counts,
             centers=centers,
             records=records,
             cost=float(costs.sum()) * has_records,
-            standard_errors=standard_errors(boxes, errors, components, *shares),
+            standard_errors=standard_errors(boxes, errors, components, *shares, by_share),
             residual=errors.residual,
             expected_residual=errors.expected,
             residual_spread=errors.spread,
@@ -209,7 +215,7 @@ class Linearised:
     Attributes
     ----------
     covariance : (p, p) float64
-        Covariance of weights with the background, centers, and logarithms of widths.
+        Covariance of weights with the background, centers, logarithms of widths, and shares.
     residual, expected, spread : float
         Squared misfit of all counts; mean and standard deviation of what noise and sampling leave.
     """
@@ -227,8 +233,10 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     information, squares = _products(partition, likelihood, components)
     size, dim = components.centers.shape
     # The prior of widths is part of what is known about them.
-    last = np.arange(len(information) - size * dim, len(information))
-    information[last, last] += 0.5 / ELONGATION_SCALE**2
+    of_widths = np.arange(size * (1 + dim) + 1, size * (1 + 2 * dim) + 1)
+    information[of_widths, of_widths] += 0.5 / ELONGATION_SCALE**2
+    unused = np.flatnonzero(information.diagonal() <= 0)  # centers along axes of labels
+    information[unused, unused] = 1.0
     lengths = np.sqrt(np.maximum(information.diagonal(), 1e-300))
     scaled = information / lengths / lengths[:, None]
     scaled[np.diag_indices_from(scaled)] += INFORMATION_RIDGE
@@ -248,9 +256,10 @@ def _products(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[Floats, Floats]:
     """Return J'WJ and J'J, computed block by block of boxes."""
-    slopes = partition.slopes(components.centers, components.widths)
+    slopes = partition.slopes(components.centers, components.widths, components.shares)
     size, dim = components.centers.shape
-    n_unknowns = size * (1 + 2 * dim) + 1
+    first_share = size * (1 + 2 * dim) + 1
+    n_unknowns = first_share + components.shares.size
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
@@ -268,36 +277,86 @@ def _products(
                 product = factors[:-1, partition.begins[d] + intervals[d]]
                 other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
                 block[:, d] = weights * math.prod(other_axes, start=product)
+        block = rows[first_share:].reshape(size, -1, len(intervals[0]))
+        for index, column in enumerate(partition.label_columns):
+            d = int(np.searchsorted(partition.begins, column, side="right")) - 1
+            is_here = (intervals[d] == column - partition.begins[d]).astype(np.float64)
+            other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
+            block[:, index] = weights * math.prod(other_axes, start=is_here)
         information += (rows * likelihood.information[begin : begin + step]) @ rows.T
         squares += rows @ rows.T
     return information, squares
 
 
 def standard_errors(
-    boxes: Boxes, errors_of_fit: Linearised, components: Components, shares: Floats, offsets: Floats
+    boxes: Boxes,
+    errors_of_fit: Linearised,
+    components: Components,
+    shares: Floats,
+    offsets: Floats,
+    by_share: Floats,
 ) -> Floats:
-    """Return standard errors of centers, (k, dim).
+    """Return standard errors of centers, (k, n_coordinates).
 
     `shares`, (k, size + 1), are the records of each component and of the background in each
-    cluster; `offsets`, (k, size + 1, dim), are the distances of their means from the center.
+    cluster; `offsets`, (k, size + 1, n_coordinates), are the distances of their means from the
+    center. `by_share`, (k, n_coordinates, size * n_labels), is what shares of labels move.
     """
-    k, dim = len(shares), components.centers.shape[1]
+    (k, dim), n_axes = (len(shares), offsets.shape[2]), components.centers.shape[1]
     size = components.size
     records = shares.sum(axis=1)
     per_record = 1 / np.maximum(records, 1e-300)
     by_weight = offsets * (shares / np.maximum(components.weights, 1e-300))[:, :, None]
     derivatives = np.zeros((k, dim, len(errors_of_fit.covariance)))
     derivatives[:, :, : size + 1] = np.moveaxis(by_weight, 2, 1)
-    for d in range(dim):
-        derivatives[:, d, size + 1 + d : size + 1 + size * dim : dim] = shares[:, :-1]
+    first = size + 1
+    for axis, coordinate in _number_coordinates(boxes):
+        derivatives[:, coordinate, first + axis : first + size * n_axes : n_axes] = shares[:, :-1]
+    derivatives[:, :, first + 2 * size * n_axes :] = by_share
     derivatives *= per_record[:, None, None]
     moved = derivatives @ errors_of_fit.covariance
     variances = np.einsum("kdp,kdp->kd", moved, derivatives)
     misfit = max(errors_of_fit.residual / errors_of_fit.expected, 1.0)
     errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
     errors[records <= 0] = np.inf
-    half_widths = (boxes.high.max(axis=0) - boxes.low.min(axis=0)) / 2
-    return np.asarray(np.minimum(errors, uniform_deviations(half_widths)))
+    return np.asarray(np.minimum(errors, uniform_deviations(boxes.half_widths)))
+
+
+def _number_coordinates(boxes: Boxes) -> list[tuple[int, int]]:
+    """Return axis and coordinate of every number."""
+    if not boxes.is_label.any():
+        return [(d, d) for d in range(boxes.dim)]
+    return [(d, axis.place.start) for d, axis in enumerate(boxes.axes) if axis.corners is None]
+
+
+def label_moves(
+    parts: Boxes, components: Components, positions: Floats, labels: Indices, centers: Floats
+) -> Floats:
+    """Return what a share of a label moves the sum of a cluster's records from its center.
+
+    The result, (k, n_coordinates, size * n_labels), is in records per share.
+    """
+    partition = partition_of(parts)
+    rows = partition.rows(partition.factors(*_shapes(components)))[:-1]
+    (k, dim), moves = centers.shape, []
+    offsets = positions - centers[labels]
+    for axis in np.flatnonzero(parts.is_label):
+        n_labels = int(partition.begins[axis + 1] - partition.begins[axis])
+        group = labels * n_labels + partition.index[axis]
+        sums = [
+            [np.bincount(group, row * column, k * n_labels) for column in offsets.T] for row in rows
+        ]
+        moves.append(np.reshape(sums, (len(rows), dim, k, n_labels)))
+    if not moves:
+        return np.zeros((k, dim, 0))
+    weights = np.maximum(components.weights[:-1], 1.0)[:, None, None, None]
+    by_share = np.concatenate(moves, axis=3) * weights
+    by_share /= np.maximum(components.shares, MIN_SHARE)[:, None, None, :]
+    return by_share.transpose(2, 1, 0, 3).reshape(k, dim, -1)
+
+
+def _shapes(components: Components) -> tuple[Floats, Floats, Floats]:
+    return components.centers, components.widths, components.shares
 
 
 def shares_of_clusters(
@@ -308,7 +367,7 @@ def shares_of_clusters(
     `positions` and `labels` have a row for each of the parts of boxes.
     """
     partition = partition_of(parts)
-    rows = partition.rows(partition.factors(components.centers, components.widths))
+    rows = partition.rows(partition.factors(*_shapes(components)))
     k, dim = centers.shape
     shares = np.zeros((k, len(rows)))
     offsets = np.zeros((k, len(rows), dim))

@@ -24,7 +24,8 @@ import numpy as np
 from scipy.special import k0e, k1e
 
 from privsketch._base.types import Bits, Floats, Indices
-from privsketch.learning.cells.boxes import Boxes, Partition
+from privsketch.learning.cells.boxes import Boxes
+from privsketch.learning.cells.partition import Partition
 from privsketch.learning.quasi_newton import minimise
 
 # Interpolation gives delta to within 1e-3; beyond the table the variance is delta + 3/2.
@@ -36,6 +37,7 @@ MIN_DELTA = 0.3  # a sharper edge hinders descents and adds little information
 MIN_SAMPLING_VARIANCE = 0.25  # in an empty box: counts are integers
 MIN_RELATIVE_WIDTH = 0.1  # of the shortest interval: narrower components change no count
 MAX_RELATIVE_WIDTH = 0.6  # of the extent of the domain: wider components resemble the background
+MAX_SHARE = 2.0  # shares are normalised after each descent: their scale is that of the weight
 MAX_LOG_STEP = 0.5  # step in log widths beyond which the curvature at the start says nothing
 # Prior scales of log widths, along the axes of a component and between components: needles and
 # mixtures of very different sizes need a little more evidence.
@@ -94,8 +96,9 @@ class Components:
     """Gaussians and a background, which has the last weight; weights are in records."""
 
     weights: Floats  # (size + 1,)
-    centers: Floats  # (size, dim)
+    centers: Floats  # (size, dim); along axes of labels centers and widths mean nothing
     widths: Floats  # (size, dim)
+    shares: Floats  # (size, n_labels) of the labels of all axes of labels
 
     @property
     def size(self) -> int:
@@ -105,29 +108,33 @@ class Components:
     def subset(self, keep: Indices | Bits) -> Components:
         """Return some of the Gaussians, and the background."""
         weights = np.append(self.weights[:-1][keep], self.weights[-1])
-        return Components(weights, self.centers[keep], self.widths[keep])
+        return Components(weights, self.centers[keep], self.widths[keep], self.shares[keep])
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Components, their expected counts, and -log p of the released counts."""
+    """Components, their expected counts, and -log p of the released counts.
+
+    `n_unknowns` does not count weights of components.
+    """
 
     components: Components
     expected: Floats
     value: float
+    n_unknowns: int
 
 
 def expected_counts(partition: Partition, components: Components) -> Floats:
     """Return the expected number of records in each box, (n_boxes,)."""
-    factors = partition.factors(components.centers, components.widths)
+    factors = partition.factors(components.centers, components.widths, components.shares)
     return partition.sums(components.weights, factors)
 
 
 def value_and_gradient(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[float, Components]:
-    """Return -log p and its derivatives by weights, centers and logarithms of widths."""
-    slopes = partition.slopes(components.centers, components.widths)
+    """Return -log p and its derivatives by weights, centers, logarithms of widths and shares."""
+    slopes = partition.slopes(components.centers, components.widths, components.shares)
     value, q = likelihood.value_and_slope(partition.sums(components.weights, slopes.values))
     sums = partition.contract(q, slopes.values)
     one_axis = slice(0, partition.begins[1])  # any axis will do
@@ -135,8 +142,12 @@ def value_and_gradient(
     weights = components.weights[:-1, None]
     by_center = weights * partition.axis_sums(sums * slopes.by_center)[:-1]
     by_log_width = weights * partition.axis_sums(sums * slopes.by_log_width)[:-1]
-    penalty, slope = _shape_penalty(np.log(components.widths / (partition.high - partition.low)))
-    return value + penalty, Components(by_weight, by_center, by_log_width + slope)
+    by_share = weights * sums[:-1, partition.label_columns]
+    numbers, extent = partition.numbers, partition.high - partition.low
+    if len(numbers) > 0:
+        penalty, slope = _shape_penalty(np.log((components.widths / extent)[:, numbers]))
+        value, by_log_width[:, numbers] = value + penalty, by_log_width[:, numbers] + slope
+    return value, Components(by_weight, by_center, by_log_width, by_share)
 
 
 def _shape_penalty(logs: Floats) -> tuple[float, Floats]:
@@ -159,7 +170,7 @@ def _shape_penalty(logs: Floats) -> tuple[float, Floats]:
 
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
     """Return the error of each unknown if all other unknowns are fixed; widths are log widths."""
-    slopes = partition.slopes(components.centers, components.widths)
+    slopes = partition.slopes(components.centers, components.widths, components.shares)
     squares = slopes.values**2
     sums = partition.contract(likelihood.information, squares)
     one_axis = slice(0, partition.begins[1])
@@ -172,12 +183,13 @@ def _units(partition: Partition, likelihood: Likelihood, components: Components)
     shortest = MAX_LOG_STEP * components.widths
     of_centers = inverse / np.sqrt(np.maximum(centers, (inverse / shortest) ** 2))
     of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / MAX_LOG_STEP) ** 2))
-    return Components(of_weights, of_centers, of_widths)
+    of_shares = inverse / np.sqrt(np.maximum(sums[:-1, partition.label_columns], inverse**2))
+    return Components(of_weights, of_centers, of_widths, of_shares)
 
 
 def _vector(components: Components) -> Floats:
-    parts = (components.weights, components.centers.ravel(), components.widths.ravel())
-    return np.concatenate(parts)
+    parts = (components.centers.ravel(), components.widths.ravel(), components.shares.ravel())
+    return np.concatenate([components.weights, *parts])
 
 
 def fit(partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int) -> Fit:
@@ -186,20 +198,26 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     finest, extent = partition.finest, partition.high - partition.low
     narrowest, widest = np.log(MIN_RELATIVE_WIDTH * finest), np.log(MAX_RELATIVE_WIDTH * extent)
     widths = np.clip(start.widths, MIN_RELATIVE_WIDTH * finest, MAX_RELATIVE_WIDTH * extent)
-    start = Components(start.weights, np.clip(start.centers, partition.low, partition.high), widths)
+    centers = np.clip(start.centers, partition.low, partition.high)
+    start = Components(start.weights, centers, widths, start.shares)
     units = _vector(_units(partition, likelihood, start))
-    logs = Components(start.weights, start.centers, np.log(widths))
+    logs = Components(start.weights, start.centers, np.log(widths), start.shares)
     shape = (size, dim)
 
-    def bound(weight: float, center: Floats, log_width: Floats) -> Floats:
-        limits = (np.broadcast_to(limit, shape) for limit in (center, log_width))
-        return _vector(Components(np.full(size + 1, weight), *limits)) / units
+    def bound(weight: float, center: Floats, log_width: Floats, share: float) -> Floats:
+        centers, widths = (np.broadcast_to(limit, shape) for limit in (center, log_width))
+        shares = np.full_like(start.shares, share)
+        return _vector(Components(np.full(size + 1, weight), centers, widths, shares)) / units
 
-    low, high = bound(0.0, partition.low, narrowest), bound(np.inf, partition.high, widest)
+    low = bound(0.0, partition.low, narrowest, 0.0)
+    high = bound(np.inf, partition.high, widest, MAX_SHARE)
 
     def components_at(x: Floats) -> Components:
-        weights, centers, logs = np.split(x * units, [size + 1, size + 1 + size * dim])
-        return Components(weights, centers.reshape(shape), np.exp(logs).reshape(shape))
+        ends = np.cumsum([size + 1, size * dim, size * dim])
+        weights, centers, logs, shares = np.split(x * units, ends)
+        return Components(
+            weights, centers.reshape(shape), np.exp(logs).reshape(shape), shares.reshape(size, -1)
+        )
 
     def objective(x: Floats) -> tuple[float, Floats]:
         value, gradient = value_and_gradient(partition, likelihood, components_at(x))
@@ -209,8 +227,12 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     x, value, _ = minimise(
         objective, x, low, high, n_iterations=n_iterations, negligible=MIN_LIKELIHOOD_FALL
     )
-    components = components_at(x)
-    return Fit(components, expected_counts(partition, components), value)
+    end = components_at(x)
+    weights, shares = partition.normalised(end.weights, end.shares)
+    components = Components(weights, end.centers, end.widths, shares)
+    expected = expected_counts(partition, components)
+    n_unknowns = size * (2 * len(partition.numbers) + partition.n_free_shares)
+    return Fit(components, expected, value, n_unknowns + int(weights[-1] > 0))
 
 
 def criterion(fit: Fit) -> float:
@@ -221,9 +243,8 @@ def criterion(fit: Fit) -> float:
     components of equal size, and probably real among components of all sizes.
     """
     components = fit.components
-    n_unknowns = 2 * components.centers.size + int(components.weights[-1] > 0)
     logs = np.log(np.maximum(components.weights[:-1], 1.0))
     deviations = np.abs(logs - np.median(logs)) if len(logs) else logs
     scale = max(float(deviations.mean()) if len(logs) else 0.0, MIN_LOG_SCALE)
     penalty = float(deviations.sum()) / scale + len(logs) * math.log(2 * scale)
-    return 2 * (fit.value + n_unknowns + penalty)
+    return 2 * (fit.value + fit.n_unknowns + penalty)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers
 from privsketch.design.size import CovarianceType, mixture_unknowns
@@ -32,6 +33,11 @@ def decode_mixture_of_cells(
     boxes: Boxes, n_components: int, covariance_type: CovarianceType, rng: np.random.Generator
 ) -> MixtureSolution:
     """Fit a Gaussian mixture to noisy counts, with standard errors."""
+    if boxes.is_label.any():
+        raise ParameterError(
+            "a Gaussian mixture from cells of labels: mixtures are learned from cells of numbers; "
+            "plan a design with `feature_map='fourier'`"
+        )
     solution = decode_cells(boxes, n_components, rng)
     with one_thread():
         points, weights, box = _weighted_samples(boxes, solution, rng)
@@ -52,6 +58,7 @@ def decode_mixture_of_cells(
     errors *= math.sqrt(max(misfit / freedom, 1.0))
     return MixtureSolution(
         gaussians=gaussians,
+        means=gaussians.means,
         standard_errors=errors,
         chi_square=misfit,
         degrees_of_freedom=freedom,

@@ -17,8 +17,9 @@ import math
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes, Partition, partition_of
+from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
+from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
@@ -161,7 +162,11 @@ def initial_components(
 
     unit = boxes.high.max(axis=0) - boxes.low.min(axis=0)
     lengths = (boxes.high - boxes.low) / unit
-    positions, weights = boxes.centers / unit, np.maximum(guess, 0.0)
+    middles, weights = boxes.centers / unit, np.maximum(guess, 0.0)
+    # Any two labels are as far apart as the ends of a number.
+    labels_of, is_label, positions = _labels(boxes), boxes.is_label, middles
+    if is_label.any():
+        positions = np.hstack([middles[:, ~is_label], labels_of / math.sqrt(2)])
     total = float(weights.sum())
     if not total > 0:
         weights, total = boxes.shares, 1.0
@@ -175,12 +180,27 @@ def initial_components(
     for _ in range(GUESS_ROUNDS):
         centers = means(points, nearest(points.positions, centers), centers)
     labels = nearest(points.positions, centers)
-    squares = (points.positions - centers[labels]) ** 2 + lengths[filled] ** 2 / 12
+    # Centers along axes of labels mean nothing.
+    places = np.where(is_label, 0.5, np.zeros((size, boxes.dim)))
+    places[:, ~is_label] = centers[:, : int((~is_label).sum())]
+    squares = (middles[filled] - places[labels]) ** 2 + lengths[filled] ** 2 / 12
     mass, sums = weighted_sums(squares, points.weights, labels, size)
-    variances = sums / np.maximum(mass, 1e-300)[:, None]
-    widths = np.sqrt(np.maximum(variances, lengths.min(axis=0) ** 2 / 12))
+    divisor = np.maximum(mass, 1e-300)[:, None]
+    widths = np.sqrt(np.maximum(sums / divisor, lengths.min(axis=0) ** 2 / 12))
+    shares = np.zeros((size, 0))
+    if is_label.any():
+        _, sums = weighted_sums(labels_of[filled], points.weights, labels, size)
+        # No share begins at its bound, where a descent would keep it.
+        shares = 0.9 * sums / divisor + 0.1 * labels_of.mean(axis=0)
     start = np.append(total * mass * 0.95, 0.05 * total)
-    return Components(start, centers * unit, widths * unit)
+    return Components(start, places * unit, widths * unit, shares)
+
+
+def _labels(boxes: Boxes) -> Floats:
+    """Return 1 for the labels of each box, (n_boxes, n_labels), along all axes of labels."""
+    axes = np.flatnonzero(boxes.is_label)
+    parts = [np.eye(int(boxes.high[:, d].max()))[boxes.low[:, d].astype(np.intp)] for d in axes]
+    return np.hstack([np.zeros((boxes.n_boxes, 0)), *parts])
 
 
 def remove_components(
@@ -190,8 +210,8 @@ def remove_components(
     size, weights = components.size, components.weights
     first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
-    factors = partition.factors(components.centers, components.widths)
-    pair_factors = partition.factors(merged.centers, merged.widths)[:-1]
+    factors = partition.factors(components.centers, components.widths, components.shares)
+    pair_factors = partition.factors(merged.centers, merged.widths, merged.shares)[:-1]
     gram = partition.gram(likelihood.information, np.vstack([factors, pair_factors]))
     deletion_costs = _deletion_costs(gram[: size + 1, : size + 1], weights)[:-1]
     # Change of the weights by each merge, (pairs, components and pairs), and its squared norm.
@@ -213,6 +233,7 @@ def remove_components(
         np.concatenate([remaining.weights[:-1], new.weights[:-1], components.weights[-1:]]),
         np.vstack([remaining.centers, new.centers]),
         np.vstack([remaining.widths, new.widths]),
+        np.vstack([remaining.shares, new.shares]),
     )
 
 
@@ -233,6 +254,7 @@ def _neighbouring_pairs(components: Components) -> tuple[Indices, Indices]:
     variances = components.widths**2
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
+    distance += np.square(components.shares[:, None, :] - components.shares).sum(axis=2)
     pairs = neighbour_pairs(nearest_by_distance(distance, 2))
     return pairs[:, 0], pairs[:, 1]
 
@@ -246,7 +268,8 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
     variances = share * components.widths[first] ** 2 + (1 - share) * components.widths[second] ** 2
     variances += share * (1 - share) * (left - right) ** 2
     centers = share * left + (1 - share) * right
-    return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances))
+    shares = share * components.shares[first] + (1 - share) * components.shares[second]
+    return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances), shares)
 
 
 def shrink(
@@ -276,6 +299,7 @@ def _split(components: Components, index: int, axis: int) -> Components:
         np.concatenate([weights[keep], [half, half], components.weights[-1:]]),
         np.vstack([components.centers[keep], center - offset, center + offset]),
         np.vstack([components.widths[keep], width, width]),
+        np.vstack([components.shares[keep], *[components.shares[index]] * 2]),
     )
 
 
@@ -285,10 +309,12 @@ def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fi
     Candidates are the components of the highest k-means cost, along the axis with most intervals.
     """
     better_fits: list[Fit] = []
-    for _ in range(SPLIT_ROUNDS):
+    numbers = partition.numbers
+    for _ in range(SPLIT_ROUNDS if len(numbers) > 0 else 0):
         components = best.components
-        costs = components.weights[:-1] * np.square(components.widths).sum(axis=1)
-        axes = (components.widths / partition.finest).argmax(axis=1)
+        widths = components.widths[:, numbers]
+        costs = components.weights[:-1] * np.square(widths).sum(axis=1)
+        axes = numbers[(widths / partition.finest[numbers]).argmax(axis=1)]
         splits = [
             fit(partition, likelihood, _split(components, index, axes[index]), DESCENT_ITERATIONS)
             for index in np.argsort(-costs, kind="stable")[:N_SPLITS]

@@ -7,6 +7,10 @@ frequencies then pull the particles to their clusters. Deletions and merges prun
 a joint refinement after every step. Atoms have a Gaussian envelope whose variance is fitted too:
 clusters have width, which would push Dirac atoms off their means.
 
+With categories, flags or cycles, atoms are products. Their moments are linear in the shares of
+labels, so that only frequencies of numbers go from coarse to fine. All atoms share one variance for
+each number: numbers, dates among them, differ in spread.
+
 The number of clusters comes from one search with the largest allowed number of atoms, then fewer
 and fewer. A missing cluster leaves a residual far above what noise and sampling explain. Up to the
 right number, every further atom improves the fit by a large factor. Beyond it, an atom improves
@@ -23,6 +27,7 @@ import numpy as np
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
+from privsketch.learning.blocks import parts_of
 from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
 from privsketch.learning.problem import Atoms, Problem, Target, cost
 from privsketch.learning.pruning import prune
@@ -31,6 +36,7 @@ from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
 PARTICLES_PER_CLUSTER = 2  # with one, two particles may share a cluster for good
 RICH_PARTICLES_PER_CLUSTER = 4  # for records that have more structure than clusters
+MIN_CONCENTRATION = 0.1  # of the drawn shares of a corner that next to no record has
 CAP_GROWTH = 1.4  # ratio of the frequency caps of two levels
 # Iterations of a descent: python -m benchmarks constants learning LEVEL_ITERATIONS moves all four.
 LEVEL_ITERATIONS = 30  # of one level
@@ -128,6 +134,8 @@ def decode_joint(
         uncertainty = best.uncertainty
         if not best.explains:
             density = atoms if density is None else density
+            if problem.layout is not None and density is not atoms:
+                density, _ = refine(target, density, n_iterations=POLISH_ITERATIONS)
             value = cost(target, density)
             uncertainty = assess_fit(problem, density, unit, rng)
         elif problem.uniform:
@@ -138,6 +146,7 @@ def decode_joint(
             density=(density or atoms).scaled(unit),
             residual=value * unit**2,
             uncertainty=uncertainty.scaled(unit),
+            layout=problem.layout,
         )
 
 
@@ -149,9 +158,12 @@ def whole_box(overview: Overview, box: Target | Problem) -> Overview:
     that the first start leaves unexplained. Its agreement with that start is better evidence than
     two starts from one overview.
     """
-    variance = float(np.max(box.high - box.low)) ** 2 / 12
-    center = (box.low + box.high) / 2
-    return replace(overview, center=center, variance=max(variance, overview.variance))
+    sides = box.high - box.low
+    if overview.variances.shape[1] == 1 and len(sides):
+        sides = np.max(sides, keepdims=True)
+    squares = np.array([float(side) ** 2 for side in sides])
+    variances = np.maximum(squares / 12, overview.variances)
+    return replace(overview, center=(box.low + box.high) / 2, variances=variances)
 
 
 def run_start(
@@ -168,11 +180,20 @@ def run_start(
 def scatter_particles(
     target: Target, overview: Overview, n_atoms: int, rng: np.random.Generator
 ) -> Atoms:
-    """Return equal particles over all records, half as wide as these."""
-    spread = 0.8 * np.sqrt(overview.variance)
+    """Return equal particles over all records, half as wide as these.
+
+    Shares are half those of all records and half drawn around them: atoms may differ in labels
+    alone.
+    """
+    spread = 0.8 * np.sqrt(overview.variances)
     centers = overview.center + spread * rng.standard_normal((n_atoms, len(overview.center)))
     centers = np.clip(centers, target.low, target.high)
-    return Atoms(np.full(n_atoms, 1 / n_atoms), centers, np.array([[overview.variance / 4]]))
+    shares = np.repeat(overview.shares, n_atoms, axis=0)
+    for part in parts_of(target.ends):
+        whole = overview.shares[0, part]
+        drawn = rng.dirichlet(np.maximum(len(whole) * whole, MIN_CONCENTRATION), n_atoms)
+        shares[:, part] = shares[:, part] / 2 + drawn / 2
+    return Atoms(np.full(n_atoms, 1 / n_atoms), centers, overview.variances / 4, shares)
 
 
 def _everywhere(
@@ -187,8 +208,10 @@ def _everywhere(
 def sharpen(target: Target, atoms: Atoms, variance: float) -> Atoms:
     """Fit higher and higher frequencies, until the atoms' width damps the next ones."""
     dim = len(target.low)
+    if dim == 0:
+        return atoms
     squared_norms = target.squared_norms.astype(np.float64)
-    n_needed = max(1, min(8 * dim, target.n_features // 2))
+    n_needed = max(1, min(8 * (dim + len(target.labels)), target.n_features // 2))
     highest = float(np.quantile(squared_norms, 0.98))
     squared_cap = 1 / variance
     while squared_cap <= highest and squared_cap * float(np.max(atoms.variances)) <= 4:
@@ -216,7 +239,7 @@ def finish(target: Target, atoms: Atoms, n_clusters: int) -> Atoms:
 class Candidate:
     """A number of atoms and how well they explain the sketch.
 
-    `misfit` is the residual over its expectation; `plain` atoms share one width.
+    `misfit` is the residual over its expectation; `plain` atoms share their widths.
     """
 
     n_clusters: int
@@ -248,7 +271,7 @@ def compare_sizes(
         overview = find_overview(problem, rng)
         candidates = _path(problem, overview.weight, overview, max_clusters, rng)
         if not any(candidate.explains for candidate in candidates):
-            box = whole_box(overview, problem)
+            box = whole_box(overview, problem.target())
             box_candidates = _path(problem, overview.weight, box, max_clusters, rng)
             # Either search may miss a cluster: the better one counts for each size.
             pairs = zip(candidates, box_candidates, strict=True)
@@ -284,5 +307,5 @@ def _candidate(
         n_clusters=atoms.size,
         misfit=value / max(uncertainty.expected_cost, np.finfo(float).tiny),
         explains=uncertainty.excess(value) <= MAX_RESIDUAL_EXCESS,
-        plain=atoms.variances.size == 1,
+        plain=atoms.variances.size == 1 or (problem.layout is not None and atoms.shared),
     )

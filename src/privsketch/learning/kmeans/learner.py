@@ -26,7 +26,15 @@ from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, clus
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.problem import Atoms, Problem, checked_sketch, cost, problem_of
+from privsketch.learning.kmeans.products import cluster_products, errors_of_products, least_errors
+from privsketch.learning.problem import (
+    Atoms,
+    Problem,
+    checked_sketch,
+    cost,
+    in_all_coordinates,
+    problem_of,
+)
 from privsketch.learning.uncertainty import Solution, assess_fit, uniform_deviations
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -109,6 +117,8 @@ def learn_kmeans(
     chosen = keywords(settings, options or {}, f"`decoder={decoder!r}`")
     # The matrix products are small: threads would cost more than they gain.
     with one_thread():
+        if decoder != "joint":  # others take coordinates of labels for numbers
+            problem = problem.without_blocks()
         solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
         if origin is not None:
             solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
@@ -253,30 +263,54 @@ def _as_model(
     origin: str | None,
     rng: np.random.Generator,
 ) -> ClusterModel:
-    if decoder == "joint":
-        # Means of a mixture are not k-means centers if clusters overlap.
-        clusters = cluster_density(solution, rng, problem.low, problem.high)
+    limits = problem.low, problem.high
+    if solution.layout is not None:
+        centers, records = cluster_products(solution, solution.layout, limits, rng)
+        errors = errors_of_products(solution, solution.layout, centers, limits, rng)
+        least = least_errors(solution.layout, problem.high - problem.low)
     else:
-        clusters = atoms_as_clusters(solution.atoms)
+        # Means of a mixture are not k-means centers if clusters overlap.
+        is_joint = decoder == "joint"
+        clusters = (
+            cluster_density(solution, rng, *limits)
+            if is_joint
+            else atoms_as_clusters(solution.atoms)
+        )
+        centers, records, least = clusters.centers, clusters.records, np.zeros(len(problem.low))
+        errors = _errors_of_gaussians(clusters, solution)
     expected = solution.expected_residual, solution.uncertainty.cost_spread
     return model_of(
         sketch,
-        centers=clusters.centers,
-        records=clusters.records,
-        density=solution.density,
-        errors=_standard_errors(clusters, solution, problem.high),
+        centers=centers,
+        records=records,
+        density=in_all_coordinates(solution.density, solution.layout),
+        errors=None
+        if errors is None
+        else _standard_errors(errors, records, solution, problem, least),
         residual=(solution.residual, *expected),
         decoder=decoder,
         plugin=origin,
     )
 
 
-def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
-    """Return standard errors of the centers, (k, dim); None if a fit is too large for them.
+def _standard_errors(
+    errors: Floats, records: Floats, solution: Solution, problem: Problem, least: Floats
+) -> Floats:
+    """Return standard errors of the centers, (k, dim), from those of noise and sampling.
+
+    A misfit of the mixture counts as further noise. The center of an empty cluster may be anywhere
+    in the domain.
+    """
+    errors = errors * math.sqrt(max(solution.residual / solution.expected_residual, 1.0))
+    errors[records <= 0] = np.inf
+    return np.minimum(np.hypot(errors, least), uniform_deviations(problem.high))
+
+
+def _errors_of_gaussians(clusters: Clusters, solution: Solution) -> Floats | None:
+    """Return errors of the centers, (k, dim), by noise and sampling; None for a too large fit.
 
     A center is the mean of its cluster's shares of the mixture's components. It moves with their
-    means, and with their weights if their means differ from it. A misfit of the mixture counts as
-    further noise. The center of an empty cluster may be anywhere in the domain.
+    means, and with their weights if their means differ from it.
     """
     density = solution.density
     records = np.maximum(clusters.records, 1e-300)[:, None]
@@ -284,10 +318,4 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     per_weight = clusters.masses / np.maximum(density.weights, 1e-300) / records
     offsets = clusters.means - clusters.centers[:, None, :]
     by_weights = np.moveaxis(per_weight[:, :, None] * offsets, 2, 1)  # (k, dim, p)
-    errors = solution.uncertainty.errors(by_weights, shares)
-    if errors is None:
-        return None
-    misfit = solution.residual / solution.expected_residual
-    errors = errors * math.sqrt(max(misfit, 1.0))
-    errors[clusters.records <= 0] = np.inf
-    return np.minimum(errors, uniform_deviations(half_widths))
+    return solution.uncertainty.errors(by_weights, shares)

@@ -26,7 +26,15 @@ from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
 from privsketch.design.size import CovarianceType
-from privsketch.learning.mixture.descent import Prior, jacobian, logarithms, moved
+from privsketch.facts.layout import Layout
+from privsketch.learning.mixture.descent import (
+    Prior,
+    chart_of,
+    jacobian,
+    logarithms,
+    moved,
+    place_of_shares,
+)
 from privsketch.learning.mixture.gaussians import Gaussians
 from privsketch.learning.mixture.search import (
     POLISH_STEPS,
@@ -57,8 +65,10 @@ class MixtureSolution:
     ----------
     gaussians : Gaussians
         Weights in records, means relative to the domain's center, sorted by mean.
+    means : (n_components, dim) float64
+        Means of all coordinates of a record, those of blocks included.
     standard_errors : (n_components, dim) float64
-        Standard errors of the means, from noise, sampling and misfit.
+        Standard errors of `means`, from noise, sampling and misfit.
     chi_square : float
         Squared residual in units of the covariance of noise and sampling.
     degrees_of_freedom : int
@@ -70,6 +80,7 @@ class MixtureSolution:
     """
 
     gaussians: Gaussians
+    means: Floats
     standard_errors: Floats
     chi_square: float
     degrees_of_freedom: int
@@ -101,19 +112,20 @@ def decode_mixture(
     n_init : int
         Maximum number of searches.
     project : callable, optional
-        Moves points (n, dim) to the nearest point of the domain, in the coordinates of the problem.
-        The domain is the box of the problem if left out.
+        Moves points (n, dim) of numbers to the nearest point of the domain, in the coordinates of
+        the problem. The domain is the box of the problem if left out, or if it has blocks.
     dither : (n_features,) float64, optional
         Dither of one-bit sketches in radians; harmonics are then corrected for.
     """
-    if project is None:
+    box = problem.target()
+    if project is None or problem.layout is not None:
 
         def project(points: Floats) -> Floats:
-            return np.clip(points, problem.low, problem.high)
+            return np.clip(points, box.low, box.high)
 
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        distortion = make_distortion(project, len(problem.low), dither, rng)
+        distortion = make_distortion(project, len(box.low), dither, rng, problem.layout)
         search = Search(problem, n_components, covariance_type, distortion, rng)
         best, count = find_best(search, n_init)
         return finish(search, best, count)
@@ -150,7 +162,7 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     best = replace(best, weighting=best.weighting.scaled(dispersion))
     best = replace(best, fit=search.newton(best, POLISH_STEPS))
     errors = error_covariance(search, best, dispersion)
-    half_widths = (search.problem.high - search.problem.low) / 2
+    half_widths = (search.limits.high - search.limits.low) / 2
     prior = log_variance_prior(best.fit.gaussians, errors, half_widths)
     if best.weighting.factor.ndim == 2:
         best = replace(best, fit=search.newton(best, POLISH_STEPS, prior))
@@ -160,19 +172,42 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
         gaussians = best.fit.gaussians
     else:
         step = shrinking_step(best.fit.gaussians, errors, prior)
-        gaussians = moved(best.fit.gaussians, step, search.limits)
-    size, dim = gaussians.means.shape
-    variances = np.diag(errors)[size : size * (dim + 1)].reshape(size, dim)
-    order = np.lexsort(gaussians.means.T[::-1])
+        gaussians = moved(best.fit.gaussians, step, search.limits, search.sums.ends)
+    layout = search.problem.layout
+    variances = variances_of_means(gaussians, errors, layout)
+    order = np.lexsort(np.hstack([gaussians.means, gaussians.shares]).T[::-1])
     gaussians = replace(gaussians, weights=gaussians.weights * search.unit).subset(order)
     return MixtureSolution(
         gaussians=gaussians,
+        means=gaussians.means
+        if layout is None
+        else layout.means(gaussians.means, gaussians.shares),
         standard_errors=np.sqrt(variances)[order],
         chi_square=best.fit.chi_square * dispersion,
         degrees_of_freedom=search.degrees_of_freedom,
         outside_share=best.outside_share,
         n_init=n_init,
     )
+
+
+def variances_of_means(gaussians: Gaussians, errors: Floats, layout: Layout | None) -> Floats:
+    """Return the variances (size, dim) of the errors of the means of all coordinates.
+
+    Means of a block are linear in its shares.
+    """
+    size, dim = gaussians.means.shape
+    first, last = place_of_shares(gaussians)
+    variances = np.diag(errors)[size:first].reshape(size, dim)
+    if layout is None:
+        return variances
+    result = np.empty((size, layout.dim))
+    result[:, layout.numbers] = variances
+    indices = np.arange(first, last).reshape(size, -1)
+    for block, part in layout.parts:
+        for row, columns in zip(result, indices[:, part], strict=True):
+            inner = errors[np.ix_(columns, columns)]
+            row[block.place] = np.einsum("lc,lm,mc->c", block.means, inner, block.means)
+    return np.maximum(result, 0.0)
 
 
 def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
@@ -189,11 +224,12 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
     """
     logs = logarithms(gaussians)
     values = logs.ravel()
-    errors = errors[-len(values) :, -len(values) :]
+    first = len(errors) - len(values)
+    errors = errors[first:, first:]
     diagonal = np.ones(logs.shape[1], dtype=bool)
-    units = np.full(logs.shape[1], 2 * np.log(np.mean(half_widths)))
-    if logs.shape[1] > 1:
-        units = 2 * np.log(half_widths)
+    units = 2 * np.log(half_widths)
+    if logs.shape[1] == 1:
+        units = 2 * np.log(np.mean(half_widths, keepdims=True))
     if gaussians.has_matrices:
         rows, columns = np.tril_indices(gaussians.dim)
         diagonal = rows == columns
@@ -250,17 +286,20 @@ def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats
 
 
 def error_covariance(search: Search, candidate: Candidate, dispersion: float) -> Floats:
-    """Return the (p, p) covariance of the errors of weights, means and log entries.
+    """Return the (p, p) covariance of the errors of weights, means, shares and log entries.
 
     A misfit counts as further noise: `dispersion` is chi-square per degree of freedom.
     """
     fit, deviations = candidate.fit, candidate.weighting.factor
+    sums, problem, unit = candidate.sums, search.problem, search.unit
+    chart = chart_of(fit.gaussians, sums.ends)
     inverse = _inverse(fit.information)
     if deviations.ndim == 2:
-        return inverse
-    sums, problem, unit = candidate.sums, search.problem, search.unit
-    gain = inverse @ (jacobian(sums, fit.gaussians) / deviations[:, None] ** 2).T  # (p, 2 m)
-    phases = draw(fit.gaussians, ERROR_DRAWS, search.rng) @ sums.frequencies.T
+        return chart.expand(chart.expand(inverse).T).T
+    slopes = chart.restrict(jacobian(sums, fit.gaussians))
+    gain = chart.expand(inverse @ (slopes / deviations[:, None] ** 2).T)  # (p, 2 m)
+    records = draw(fit.gaussians, ERROR_DRAWS, search.rng, problem.layout)
+    phases = records @ problem.frequencies.T
     shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
     n_records = float(fit.gaussians.weights.sum()) * unit
     sampling = np.atleast_2d(np.cov(shifts.T)) * (n_records * problem.repetition * dispersion)
@@ -268,7 +307,9 @@ def error_covariance(search: Search, candidate: Candidate, dispersion: float) ->
     return np.asarray((sampling + noise * (gain @ gain.T)) / unit**2)
 
 
-def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats:
+def draw(
+    gaussians: Gaussians, n_draws: int, rng: np.random.Generator, layout: Layout | None = None
+) -> Floats:
     """Return independent draws of the mixture, (n_draws, dim)."""
     share = gaussians.weights + 1e-300
     label = rng.choice(gaussians.size, size=n_draws, p=share / share.sum())
@@ -278,7 +319,9 @@ def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats
     for k in range(gaussians.size):
         rows = label == k
         points[rows] += normal[rows] @ factors[k].T
-    return points
+    if layout is None:
+        return points
+    return layout.records(points, gaussians.shares[label], rng)
 
 
 def _inverse(information: Floats) -> Floats:

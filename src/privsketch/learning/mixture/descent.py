@@ -5,11 +5,14 @@ bound; a matrix is `L L' + smallest I` with a triangular L, positive definite fo
 are scaled by the diagonal of the Gauss-Newton matrix: their curvatures differ by orders of
 magnitude.
 
+Shares of corners are variables between 0 and 2; their sum is settled after the descent.
+
 The second takes damped Gauss-Newton steps on the generalised least squares cost. Variables are
 weights, means and the logarithm of the covariances (of variances, or of the whole matrix). Every
 step keeps covariances positive definite. In logarithms a fit is nearly linear, and its errors are
 nearly normal. The matrix of the last step is Fisher's information: its inverse is the covariance of
-the errors.
+the errors. Shares of a block sum to one: the largest of them follows from the others, and shares
+that are 0 stay so where the cost would grow.
 """
 
 from __future__ import annotations
@@ -20,20 +23,26 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import Bounds, minimize
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats, Indices
+from privsketch.learning.blocks import as_complex, as_real, parts_of
 from privsketch.learning.mixture.gaussians import (
     Gaussians,
     Sums,
-    Weighting,
+    Waves,
     cost_and_gradient,
     entries,
     features,
+    number_features,
+    without_each_block,
 )
+from privsketch.learning.mixture.weighting import Weighting
 from privsketch.learning.refine import WEIGHT_CAP
 
+NO_ENDS = np.zeros(0, dtype=np.int64)  # of blocks
 MIN_VARIANCE = 1e-4  # least variance over the square of the shortest wavelength over 2 pi
 MIN_CHI_SQUARE_FALL = 0.02  # a change of chi-square that no statistics would notice
 MIN_RELATIVE_FALL = 1e-4  # the same, relative to chi-square, if a misfit dwarfs all errors
+MAX_SHARE = 2.0  # of a corner during the first descent; at most 1 afterwards
 MAX_DAMPING = 1e6  # steps of a millionth of Newton's end the search
 
 
@@ -54,7 +63,7 @@ class Limits:
 def make_limits(frequencies: Floats, low: Floats, high: Floats) -> Limits:
     """Return limits for a design, which cannot resolve widths far below its shortest wavelength."""
     highest = float(np.max(np.square(frequencies).sum(axis=1), initial=0.0))
-    fallback = float(np.max(high - low)) ** 2
+    fallback = float(np.max(high - low, initial=0.0)) ** 2 or 1.0
     return Limits(low, high, MIN_VARIANCE / highest if highest > 0 else fallback)
 
 
@@ -69,20 +78,31 @@ def pack(gaussians: Gaussians, limits: Limits) -> Floats:
         values = np.maximum(values - limits.smallest, 0.1 * limits.smallest)
         roots = vectors * np.sqrt(values)[:, None, :]
         shapes = np.linalg.cholesky(roots @ roots.transpose(0, 2, 1))[:, rows, columns]
-    return np.concatenate([gaussians.weights, gaussians.means.ravel(), shapes.ravel()])
+    parts = gaussians.weights, gaussians.means.ravel(), gaussians.shares.ravel(), shapes.ravel()
+    return np.concatenate(parts)
 
 
 def unpack(variables: Floats, like: Gaussians, limits: Limits) -> Gaussians:
     """Return the components of a vector of variables, of the size and kind of `like`."""
     size, dim = like.means.shape
-    shapes = variables[size * (dim + 1) :]
+    first, last = place_of_shares(like)
+    shapes = variables[last:]
     if like.has_matrices:
         factors = as_factors(shapes, dim)
         covariances = factors @ factors.transpose(0, 2, 1) + limits.smallest * np.eye(dim)
     else:
         covariances = shapes.reshape(like.covariances.shape)
-    means = variables[size : size * (dim + 1)].reshape(size, dim)
-    return replace(like, weights=variables[:size], means=means, covariances=covariances)
+    means = variables[size:first].reshape(size, dim)
+    shares = variables[first:last].reshape(like.shares.shape)
+    return replace(
+        like, weights=variables[:size], means=means, covariances=covariances, shares=shares
+    )
+
+
+def place_of_shares(gaussians: Gaussians) -> tuple[int, int]:
+    """Return the first index of the shares among all variables, and that of the covariances."""
+    first = gaussians.size * (gaussians.dim + 1)
+    return first, first + gaussians.shares.size
 
 
 def as_factors(shapes: Floats, dim: int) -> Floats:
@@ -98,16 +118,17 @@ def objective(
 ) -> tuple[float, Floats]:
     """Return cost and gradient by the variables."""
     value, gradient = cost_and_gradient(sums, unpack(variables, like, limits))
-    size, dim = like.means.shape
+    dim = like.dim
     by_shape = gradient.covariances
     if like.has_matrices:
         # d S = dL L' + L dL'; an off-diagonal entry stands for two cells of S.
         rows, columns = np.tril_indices(dim)
         by_matrix = as_factors(by_shape, dim)
         by_matrix = by_matrix + by_matrix.transpose(0, 2, 1)
-        product = by_matrix @ as_factors(variables[size * (dim + 1) :], dim)
+        product = by_matrix @ as_factors(variables[place_of_shares(like)[1] :], dim)
         by_shape = product[:, rows, columns]
-    return value, np.concatenate([gradient.weights, gradient.means.ravel(), by_shape.ravel()])
+    parts = gradient.weights, gradient.means.ravel(), gradient.shares.ravel(), by_shape.ravel()
+    return value, np.concatenate(parts)
 
 
 def descend(
@@ -127,8 +148,10 @@ def descend(
             largest = np.max(largest, keepdims=True)
         upper_shape = np.tile(largest, size)
         lower_shape = np.full(upper_shape.shape, limits.smallest)
-    lower = np.concatenate([np.zeros(size), np.tile(limits.low, size), lower_shape])
-    upper = np.concatenate([np.full(size, WEIGHT_CAP), np.tile(limits.high, size), upper_shape])
+    zeros, n_shares = np.zeros(size), gaussians.shares.size
+    most = np.full(n_shares, MAX_SHARE)
+    lower = np.concatenate([zeros, np.tile(limits.low, size), np.zeros(n_shares), lower_shape])
+    upper = np.concatenate([zeros + WEIGHT_CAP, np.tile(limits.high, size), most, upper_shape])
 
     def scaled(x: Floats) -> tuple[float, Floats]:
         value, gradient = objective(x / scale, sums, gaussians, limits)
@@ -144,14 +167,13 @@ def descend(
     )
     # Dividing by the scale may exceed the bounds by one rounding.
     solution = np.clip(np.asarray(result.x, dtype=np.float64) / scale, lower, upper)
-    return unpack(solution, gaussians, limits), float(result.fun)
+    return unpack(solution, gaussians, limits).normalised(sums.ends), float(result.fun)
 
 
 def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Floats:
     """Return square roots of the Gauss-Newton diagonal."""
-    size, dim = gaussians.means.shape
-    m = len(sums.frequencies)
-    matrix = features(sums.frequencies, sums.quadratic, gaussians)
+    dim, m = gaussians.dim, len(sums.frequencies)
+    matrix = features(sums, gaussians)
     energy = np.square(matrix[:, :m]) + np.square(matrix[:, m:])
     # A component of next to no weight would have next to no curvature: floor it.
     floor = max(0.1 * float(np.mean(gaussians.weights)), 1e-8)
@@ -160,7 +182,7 @@ def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Fl
     by_mean = weights * np.sqrt(energy @ squares)
     if gaussians.has_matrices:
         rows, columns = np.tril_indices(dim)
-        factors = as_factors(variables[size * (dim + 1) :], dim)
+        factors = as_factors(variables[place_of_shares(gaussians)[1] :], dim)
         # d(w'Sw) / dL_ab = 2 w_a (L'w)_b
         turned = np.einsum("ja,kab->kjb", sums.frequencies, factors)
         slopes = sums.frequencies[None, :, rows] * turned[:, :, columns]
@@ -170,7 +192,11 @@ def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Fl
     by_shape = weights * by_shape
     if gaussians.covariance_type == "tied":
         by_shape = np.sqrt(np.square(by_shape).sum(axis=0, keepdims=True))
-    scales = np.concatenate([np.sqrt(energy.sum(axis=1)), by_mean.ravel(), by_shape.ravel()])
+    by_share = np.zeros(gaussians.shares.shape)
+    if by_share.size:
+        by_share += weights * np.linalg.norm(number_features(sums, gaussians), axis=1)[:, None]
+    parts = np.sqrt(energy.sum(axis=1)), by_mean.ravel(), by_share.ravel(), by_shape.ravel()
+    scales = np.concatenate(parts)
     return np.asarray(np.maximum(scales, 1e-8 * float(np.max(scales)) + 1e-100))
 
 
@@ -196,7 +222,7 @@ class Fit:
 
     gaussians: Gaussians
     chi_square: float  # without the prior
-    information: Floats  # (p, p) with the prior; weights, means, log entries
+    information: Floats  # with the prior; weights, means, shares (see `Chart`), log entries
 
 
 def logarithms(gaussians: Gaussians) -> Floats:
@@ -209,31 +235,99 @@ def logarithms(gaussians: Gaussians) -> Floats:
 
 
 def variables(gaussians: Gaussians) -> Floats:
-    """Return weights, means and log entries, (p,)."""
-    logs = logarithms(gaussians)
-    return np.concatenate([gaussians.weights, gaussians.means.ravel(), logs.ravel()])
+    """Return weights, means, shares and log entries, (p,)."""
+    parts = gaussians.means, gaussians.shares, logarithms(gaussians)
+    return np.concatenate([gaussians.weights, *(each.ravel() for each in parts)])
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Free variables of components: of the shares of a block, all but the largest.
+
+    Attributes
+    ----------
+    free : (p_free,) int
+        Indices of the free variables among all p.
+    largest : (p_free,) int
+        Index of the share that a free share is taken from, and -1 for other variables.
+    is_zero : (p_free,) bool
+        Whether the variable is a share of 0.
+    """
+
+    free: Indices
+    largest: Indices
+    is_zero: Bits
+
+    def restrict(self, derivatives: Floats) -> Floats:
+        """Return derivatives (n, p_free) by the free variables from those by all, (n, p)."""
+        if (self.largest < 0).all():
+            return derivatives
+        result = derivatives[:, self.free]
+        result[:, self.largest >= 0] -= derivatives[:, self.largest[self.largest >= 0]]
+        return result
+
+    def expand(self, steps: Floats) -> Floats:
+        """Return steps (p, ...) of all variables from those of the free ones, (p_free, ...)."""
+        taken = self.largest >= 0
+        if not taken.any():
+            return steps
+        n_blocks = len(np.unique(self.largest[taken]))
+        result = np.zeros((len(steps) + n_blocks, *steps.shape[1:]))
+        result[self.free] = steps
+        np.subtract.at(result, self.largest[taken], steps[taken])
+        return result
+
+
+def chart_of(gaussians: Gaussians, ends: Indices) -> Chart:
+    """Return the free variables at given components."""
+    first, last = place_of_shares(gaussians)
+    n_variables = last + entries(gaussians.covariances).size
+    largest = np.full(n_variables, -1)
+    indices = np.arange(first, last).reshape(gaussians.shares.shape)
+    for part in parts_of(ends):
+        heads = indices[np.arange(gaussians.size), part.start + gaussians.shares[:, part].argmax(1)]
+        largest[indices[:, part]] = heads[:, None]
+    free = np.flatnonzero(largest != np.arange(n_variables))
+    is_zero = np.zeros(n_variables, dtype=bool)
+    is_zero[first:last] = gaussians.shares.ravel() <= 0
+    return Chart(free, largest[free], is_zero[free])
 
 
 def jacobian(sums: Sums, gaussians: Gaussians) -> Floats:
-    """Return derivatives of the moments by weights, means and log entries, (2 m, p)."""
+    """Return derivatives of the moments by weights, means, shares and log entries, (2 m, p)."""
     m, dim = sums.frequencies.shape
     size = gaussians.size
-    matrix = features(sums.frequencies, sums.quadratic, gaussians)
+    matrix = features(sums, gaussians)
     weighted = gaussians.weights[:, None] * matrix
     cosines, sines = weighted[:, :m].T, weighted[:, m:].T  # (m, size)
     slopes = log_slopes(sums, gaussians)  # (size or 1, m, q)
     n_logs = slopes.shape[2] * len(slopes)
-    result = np.empty((2 * m, size * (dim + 1) + n_logs))
+    first, last = place_of_shares(gaussians)
+    result = np.empty((2 * m, last + n_logs))
     result[:, :size] = matrix.T
-    by_mean = result[:, size : size * (dim + 1)].reshape(2 * m, size, dim)
+    by_mean = result[:, size:first].reshape(2 * m, size, dim)
     np.multiply(-sines[:, :, None], sums.frequencies[:, None, :], out=by_mean[:m])
     np.multiply(cosines[:, :, None], sums.frequencies[:, None, :], out=by_mean[m:])
-    by_log = result[:, size * (dim + 1) :].reshape(2 * m, len(slopes), -1)
+    result[:, first:last] = share_slopes(sums, gaussians, number_features(sums, gaussians))
+    by_log = result[:, last:].reshape(2 * m, len(slopes), slopes.shape[2])
     for half, part in enumerate((cosines, sines)):
         if gaussians.covariance_type == "tied":
             part = part.sum(axis=1, keepdims=True)
         by_log[half * m : (half + 1) * m] = part[:, :, None] * slopes.transpose(1, 0, 2) / -2
     return result
+
+
+def share_slopes(waves: Waves, gaussians: Gaussians, numbers: Floats) -> Floats:
+    """Return derivatives by the shares, (2 m, size n_corners).
+
+    `numbers`, (size, 2 m), are the factors of the numbers.
+    """
+    result = np.zeros((numbers.shape[1], *gaussians.shares.shape))
+    for part, others in without_each_block(numbers, waves, gaussians):
+        corners = as_complex(waves.labels[part].reshape(part.stop - part.start, -1))
+        products = as_real(gaussians.weights[:, None, None] * others[:, None] * corners)
+        result[:, :, part] = products.transpose(2, 0, 1)
+    return result.reshape(len(result), -1)
 
 
 def log_slopes(sums: Sums, gaussians: Gaussians) -> Floats:
@@ -283,12 +377,14 @@ def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
     return vectors, np.asarray(mean * np.where(near, 1 + half**2 / 6, np.sinh(safe) / safe))
 
 
-def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
+def moved(gaussians: Gaussians, step: Floats, limits: Limits, ends: Indices = NO_ENDS) -> Gaussians:
     """Return the components after a step in the variables, kept within their limits."""
     size, dim = gaussians.means.shape
+    first, last = place_of_shares(gaussians)
     weights = np.clip(gaussians.weights + step[:size], 0.0, WEIGHT_CAP)
-    means = gaussians.means + step[size : size * (dim + 1)].reshape(size, dim)
-    change = step[size * (dim + 1) :]
+    means = gaussians.means + step[size:first].reshape(size, dim)
+    shares = np.clip(gaussians.shares + step[first:last].reshape(size, -1), 0.0, 1.0)
+    change = step[last:]
     logs = logarithms(gaussians)
     logs = logs + np.clip(change.reshape(logs.shape), -2.0, 2.0)
     least, most = np.log(limits.smallest), np.log(limits.largest)
@@ -305,7 +401,8 @@ def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
         top = np.max(most, keepdims=True) if logs.shape[1] == 1 else most
         covariances = np.exp(np.clip(logs, least, top))
     means = np.clip(means, limits.low, limits.high)
-    return replace(gaussians, weights=weights, means=means, covariances=covariances)
+    new = replace(gaussians, means=means, covariances=covariances, shares=shares)
+    return replace(new.normalised(ends), weights=weights)
 
 
 def gauss_newton(
@@ -322,10 +419,11 @@ def gauss_newton(
     n_logs = logarithms(gaussians).size
     if prior is None:
         prior = Prior(np.zeros(n_logs), np.zeros(n_logs))
-    precisions = np.concatenate([np.zeros(gaussians.size * (gaussians.dim + 1)), prior.precisions])
+    n_others = place_of_shares(gaussians)[1] - gaussians.size * len(sums.ends)
+    precisions = np.concatenate([np.zeros(n_others), prior.precisions])
 
     def residual_of(candidate: Gaussians) -> tuple[Floats, float, Floats]:
-        model = candidate.weights @ features(sums.frequencies, sums.quadratic, candidate)
+        model = candidate.weights @ features(sums, candidate)
         if tilt is not None:
             model = model + tilt.slopes @ (variables(candidate) - tilt.origin)
         residual = weighting.whiten(model - sums.values)
@@ -336,19 +434,25 @@ def gauss_newton(
     damping, done = 1e-3, False
     for step_number in range(n_steps + 1):
         slopes = jacobian(sums, gaussians)
-        slopes = weighting.whiten(slopes if tilt is None else slopes + tilt.slopes)
+        chart = chart_of(gaussians, sums.ends)
+        slopes = chart.restrict(slopes if tilt is None else slopes + tilt.slopes)
+        slopes = weighting.whiten(slopes)
         information = slopes.T @ slopes
         information.flat[:: len(information) + 1] += precisions
         if done or step_number == n_steps:
             break
         pull = slopes.T @ residual
-        pull[-n_logs:] += prior.precisions * excess
+        pull[n_others:] += prior.precisions * excess
         diagonal = np.diag(information)
         diagonal = np.maximum(diagonal, 1e-9 * float(np.max(diagonal)) + 1e-300)
+        still = np.flatnonzero(chart.is_zero & (pull > 0))
+        pull[still] = 0.0
         while True:
             damped = information.copy()
+            damped[still], damped[:, still] = 0.0, 0.0
             damped.flat[:: len(damped) + 1] = np.diag(information) + damping * diagonal
-            candidate = moved(gaussians, _solved(damped, -pull), limits)
+            step = chart.expand(_solved(damped, -pull))
+            candidate = moved(gaussians, step, limits, sums.ends)
             new_residual, new_value, new_excess = residual_of(candidate)
             if new_value < value:
                 done = value - new_value < max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)

@@ -13,6 +13,7 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.design.validity import require_cells, unknown_harmonics
 from privsketch.facts.columns import Date, Number
+from privsketch.facts.layout import layout_of
 from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
@@ -22,7 +23,6 @@ from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.concerns import (
     coordinates_cut,
     counting_bounds,
-    label_words,
     missing_records,
     noise_decided_sketch,
     on_the_edge,
@@ -34,8 +34,9 @@ from privsketch.learning.mixture.decoder import (
     MixtureSolution,
     decode_mixture,
 )
+from privsketch.learning.mixture.gaussians import Gaussians
 from privsketch.learning.problem import Problem, checked_sketch, dither_of, problem_of
-from privsketch.learning.uncertainty import uniform_deviations, with_label_errors
+from privsketch.learning.uncertainty import uniform_deviations
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 
@@ -92,7 +93,7 @@ def learn_gaussian_mixture(
     rng = public_generator(seed, Purpose.MIXTURE_DECODER)
     if design.cells is not None:
         solution = decode_mixture_of_cells(boxes_of(sketch), n_components, covariance_type, rng)
-        return _as_model(sketch, solution)
+        return _as_model(sketch, solution, covariance_type)
     solution = decode_mixture(
         mixture_problem(sketch),
         n_components,
@@ -102,7 +103,7 @@ def learn_gaussian_mixture(
         project=design.domain.centered().project,
         dither=_dither(sketch),
     )
-    return _as_model(sketch, solution)
+    return _as_model(sketch, solution, covariance_type)
 
 
 def check_choices(
@@ -113,7 +114,11 @@ def check_choices(
     n_components = require_count("n_components", n_components)
     if n_init is not None:
         require_count("n_init", n_init)
-    n_unknowns = mixture_unknowns(n_components, design.dim, covariance_type) + 1
+    layout = None if design.cells else layout_of(design.schema, design.domain.center_vector)
+    n_numbers = design.dim if layout is None else len(layout.numbers)
+    n_unknowns = mixture_unknowns(n_components, n_numbers, covariance_type) + 1
+    if layout is not None:
+        n_unknowns += n_components * (len(layout.sides) - len(layout.blocks))
     if design.cells is not None:
         require_cells(n_components, design.n_features, "n_components")
     if n_unknowns > design.n_values:
@@ -146,31 +151,52 @@ def _dither(sketch: Sketch) -> Floats | None:
     return dither_of(design)
 
 
-def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel:
-    gaussians = solution.gaussians
-    covariances = gaussians.covariances
-    if gaussians.covariance_type == "tied":
-        covariances = covariances[0]
-    if gaussians.covariance_type == "spherical":
-        covariances = covariances[:, 0]
+def _as_model(
+    sketch: Sketch, solution: MixtureSolution, covariance_type: CovarianceType
+) -> GaussianMixtureModel:
+    design, gaussians = sketch.design, solution.gaussians
     model = GaussianMixtureModel(
         weights=shares(gaussians.weights),
-        means=gaussians.means + sketch.design.domain.center_vector,
-        covariances=covariances,
-        covariance_type=gaussians.covariance_type,
+        means=solution.means + design.domain.center_vector,
+        covariances=gaussians.covariances,
+        covariance_type=covariance_type,
         standard_errors=np.minimum(
-            with_label_errors(solution.standard_errors, sketch.design.schema),
-            uniform_deviations(sketch.design.domain.half_widths),
+            solution.standard_errors, uniform_deviations(design.domain.half_widths)
         ),
         residual=solution.chi_square,
         expected_residual=float(solution.degrees_of_freedom),
         n_records=float(gaussians.weights.sum()),
-        design_fingerprint=sketch.design.fingerprint,
+        design_fingerprint=design.fingerprint,
         receipt=sketch.receipt,
-        columns=sketch.design.columns,
-        schema=sketch.design.schema,
+        columns=design.columns,
+        schema=design.schema,
     )
+    layout = layout_of(design.schema, design.domain.center_vector)
+    if layout is not None and gaussians.dim < design.dim:
+        matrices = np.zeros((*model.means.shape, design.dim))
+        matrices[:, layout.numbers[:, None], layout.numbers] = gaussians.matrices()
+        full = replace(model, covariances=matrices, covariance_type="full")
+        model = replace(model, covariances=_with_blocks(full, gaussians, covariance_type))
+    elif covariance_type == "tied":
+        model = replace(model, covariances=gaussians.covariances[0])
+    elif covariance_type == "spherical":
+        model = replace(model, covariances=gaussians.covariances[:, 0])
     return replace(model, concerns=(*source_concerns(sketch), *_concerns(model, sketch, solution)))
+
+
+def _with_blocks(
+    full: GaussianMixtureModel, gaussians: Gaussians, covariance_type: CovarianceType
+) -> Floats:
+    """Return covariances of a type in all coordinates; `full` has matrices for the numbers."""
+    matrices = full.covariance_matrices()
+    if covariance_type == "full":
+        return matrices
+    if covariance_type == "tied":
+        return np.asarray(np.tensordot(full.weights, matrices, 1))
+    variances = np.diagonal(matrices, axis1=1, axis2=2)
+    if covariance_type == "diag":
+        return variances.copy()
+    return gaussians.covariances[:, 0] if gaussians.dim else variances.mean(axis=1)
 
 
 def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema) -> list[str]:
@@ -212,7 +238,7 @@ def _concerns(
         texts.append(
             f"the misfit is {ratio:.1f} times what noise and sampling leave on average: the "
             "records are not such a mixture (more components or another covariance_type may "
-            f"be), or the search got stuck (try more starts){label_words(sketch)}"
+            "be), or the search got stuck (try more starts)"
         )
     widths = np.sqrt(np.diagonal(model.covariance_matrices(), axis1=1, axis2=2))
     schema = sketch.design.schema

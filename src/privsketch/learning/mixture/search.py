@@ -14,7 +14,7 @@ domain, the harmonics in closed form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from scipy.optimize import nnls
 
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
+from privsketch.facts.layout import Layout
+from privsketch.learning.blocks import as_complex
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.descent import (
     Fit,
@@ -33,19 +35,23 @@ from privsketch.learning.mixture.descent import (
     gauss_newton,
     log_changes,
     make_limits,
+    place_of_shares,
+    share_slopes,
     variables,
 )
 from privsketch.learning.mixture.gaussians import (
     Gaussians,
     Sums,
-    Weighting,
+    Waves,
     features,
     from_variances,
     make_sums,
-    make_weighting,
+    make_waves,
     merge_pairs,
     moments,
+    with_labels,
 )
+from privsketch.learning.mixture.weighting import Weighting, make_weighting
 from privsketch.learning.problem import Problem
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
@@ -78,6 +84,7 @@ PARTNERS_PER_COMPONENT = 4  # merge partners tried per component
 REMOVAL_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 DRAWN_NUMBERS = 100_000  # normal numbers for all draws of a component
 MAX_OUTSIDE_DRAWS = 2000  # draws outside the domain per component, fewer if MAX_PHASES binds
+MAX_KEPT_NUMBERS = 10**8  # of waves at all harmonics
 MAX_PHASES = 5_000_000  # draws x features of all components
 # sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
 # lowest frequencies many orders count.
@@ -120,13 +127,18 @@ class Search:
         rng: np.random.Generator,
     ) -> None:
         self.problem, self.distortion, self.rng = problem, distortion, rng
+        layout, box = problem.layout, problem.target()
+        if len(box.low) == 0:
+            covariance_type = "diag"  # without numbers there are no variances
         self.n_components, self.covariance_type = n_components, covariance_type
         self.overview: Overview = find_overview(problem, rng)
         self.unit = self.overview.weight
-        self.sums = make_sums(problem.frequencies, problem.moments / self.unit, covariance_type)
-        self.limits: Limits = make_limits(problem.frequencies, problem.low, problem.high)
+        moments = problem.moments / self.unit
+        self.sums = make_sums(problem.frequencies, moments, covariance_type, layout)
+        self.limits: Limits = make_limits(self.sums.frequencies, box.low, box.high)
         # The number of records is one more unknown.
-        n_unknowns = mixture_unknowns(n_components, len(problem.low), covariance_type) + 1
+        n_unknowns = mixture_unknowns(n_components, len(box.low), covariance_type) + 1
+        n_unknowns += n_components * (len(self.sums.labels) - len(self.sums.ends))
         self.degrees_of_freedom = max(2 * len(problem.moments) - n_unknowns, 1)
 
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
@@ -135,16 +147,18 @@ class Search:
         surplus = max(MIN_SURPLUS, round(SURPLUS_SHARE * self.n_components)) + number
         target = replace(problem.target(), moments=sums.values).astype(np.float32)
         # One Gaussian that is fitted to few distant clusters may settle on one of them.
-        origin = whole_box(self.overview, problem) if number % 2 else self.overview
+        origin = whole_box(self.overview, target) if number % 2 else self.overview
         atoms, _ = run_start(target, origin, self.n_components + surplus, self.rng)
         variances = np.maximum(atoms.variances, 2 * limits.smallest)
-        gaussians = from_variances(atoms.weights, atoms.centers, variances, self.covariance_type)
+        gaussians = from_variances(
+            atoms.weights, atoms.centers, variances, self.covariance_type, atoms.shares
+        )
         gaussians, _ = descend(sums, gaussians, limits, n_iterations=FREE_ITERATIONS)
         while gaussians.size > self.n_components:
             surplus = gaussians.size - self.n_components
             rank = LAST_RANKS[number % len(LAST_RANKS)] if surplus == 1 else 0
             for _ in range(max(surplus // REMOVED_AT_ONCE, 1)):
-                gaussians = remove_cheapest(sums, gaussians, rank)
+                gaussians = remove_cheapest(sums, gaussians, rank, target.sides)
             is_last = gaussians.size == self.n_components
             n_iterations = LAST_REMOVAL_ITERATIONS if is_last else FREE_ITERATIONS
             gaussians, _ = descend(sums, gaussians, limits, n_iterations=n_iterations)
@@ -158,6 +172,7 @@ class Search:
             n_records=float(gaussians.weights.sum()) * self.unit * self.problem.repetition,
             noise_variance=self.problem.noise_variance,
             unit=self.unit,
+            layout=self.problem.layout,
         )
 
     def polish(self, gaussians: Gaussians, sums: Sums) -> Candidate:
@@ -214,19 +229,23 @@ class Search:
         )
 
 
-def remove_cheapest(sums: Sums, gaussians: Gaussians, rank: int = 0) -> Gaussians:
+def remove_cheapest(
+    sums: Sums, gaussians: Gaussians, rank: int = 0, sides: Floats | float = 1.0
+) -> Gaussians:
     """Remove one component, with the best weights for the components that stay.
 
     The removal is the deletion or the merge after which the others explain the sums best. `rank` 1
     selects the cheapest removal that touches other components than the cheapest one does, and so
-    on: for twins, deleting either and merging both are equivalent.
+    on: for twins, deleting either and merging both are equivalent. `sides`, (n_corners,), are the
+    distances of the corners of each block.
     """
     size = gaussians.size
-    steps = gaussians.means[:, None] - gaussians.means[None]
+    places = np.hstack([gaussians.means, gaussians.shares * sides])
+    steps = places[:, None] - places[None]
     nearest = nearest_by_distance(np.square(steps).sum(axis=2), PARTNERS_PER_COMPONENT)
     pairs = neighbour_pairs(nearest)
     candidates = join(gaussians, merge_pairs(gaussians, pairs))
-    matrix = features(sums.frequencies, sums.quadratic, candidates)
+    matrix = features(sums, candidates)
     inner, right = matrix @ matrix.T, matrix @ sums.values
     every = np.arange(size)
     options = [np.delete(every, i) for i in range(size)]
@@ -256,6 +275,7 @@ def join(first: Gaussians, second: Gaussians) -> Gaussians:
         np.concatenate([first.means, second.means]),
         covariances,
         first.covariance_type,
+        np.concatenate([first.shares, second.shares]),
     )
 
 
@@ -293,12 +313,15 @@ class _Outside:
 class Distortion:
     """The domain's projection, draws that estimate its effect, and the dither of signs.
 
-    The same draws serve every mixture, so that the effect varies smoothly.
+    Only numbers leave the domain: factors of blocks multiply what its edge does. The same draws
+    serve every mixture, so that the effect varies smoothly.
     """
 
     project: Project  # in the coordinates of the problem
     draws: Floats  # (n, dim) standard normal, in antithetic pairs
     dither: Floats | None  # (m,) radians; None for maps without harmonics
+    layout: Layout | None = None  # of records; None if all coordinates are numbers
+    kept: dict[int, Waves] = field(default_factory=dict)  # waves at multiples of the frequencies
 
     def shift(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
         """Return distorted minus plain moments, (2 m,), and the mixture's share outside."""
@@ -308,13 +331,15 @@ class Distortion:
         return result, share
 
     def _edge(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
-        m = len(frequencies)
-        result = np.zeros(2 * m)
+        waves = make_waves(frequencies, gaussians.covariance_type, self.layout)
+        rows = np.zeros((gaussians.size, 2 * len(frequencies)))
         weight_outside = 0.0
-        for piece in self._outside(frequencies, gaussians):
+        for piece in self._outside(waves.frequencies, gaussians):
             weight_outside += piece.weight
             signs = np.repeat(np.array([1.0, -1.0], np.float32), len(piece.points))
-            result += piece.weight / len(piece.points) * (signs @ piece.waves(frequencies))
+            row = piece.weight / len(piece.points) * (signs @ piece.waves(waves.frequencies))
+            rows[piece.component] = row
+        result = with_labels(rows, waves, gaussians).sum(axis=0)
         return result, weight_outside / max(float(gaussians.weights.sum()), 1e-300)
 
     def slopes(self, frequencies: Floats, gaussians: Gaussians) -> Floats:
@@ -323,13 +348,17 @@ class Distortion:
         A draw x moves with its component: by the step of the mean, and by `dS S^-1 (x - c) / 2` for
         a change dS of the covariance. Differences of projections give the projected steps.
         """
+        all_waves = make_waves(frequencies, gaussians.covariance_type, self.layout)
+        frequencies = all_waves.frequencies
         m, dim = frequencies.shape
         size = gaussians.size
+        first, last = place_of_shares(gaussians)
         changes = log_changes(gaussians)  # (size or 1, q, dim, dim)
         n_logs = changes.shape[1]
-        result = np.zeros((2 * m, size * (dim + 1) + len(changes) * n_logs))
-        by_mean = result[:, size : size * (dim + 1)].reshape(2 * m, size, dim)
-        by_log = result[:, size * (dim + 1) :].reshape(2 * m, len(changes), n_logs)
+        result = np.zeros((2 * m, last + len(changes) * n_logs))
+        by_mean = result[:, size:first].reshape(2 * m, size, dim)
+        by_log = result[:, last:].reshape(2 * m, len(changes), n_logs)
+        rows = np.zeros((size, 2 * m))
         for piece in self._outside(frequencies, gaussians):
             k, n = piece.component, len(piece.points)
             waves = piece.waves(frequencies)
@@ -356,9 +385,13 @@ class Distortion:
                 ]
             )
             derivative *= piece.weight / n
-            result[:, k] += piece.share / n * (signs @ waves)
+            rows[k] = piece.share / n * (signs @ waves)
+            component = gaussians.subset(np.array([k]))
+            derivative = with_labels(derivative.T, all_waves, component).T
+            result[:, k] += with_labels(rows[[k]], all_waves, component)[0]
             by_mean[:, k] += derivative[:, :dim]
             by_log[:, k if len(changes) > 1 else 0] += derivative[:, dim:]
+        result[:, first:last] = share_slopes(all_waves, gaussians, rows)
         return result
 
     def _outside(self, frequencies: Floats, gaussians: Gaussians) -> Iterator[_Outside]:
@@ -376,19 +409,39 @@ class Distortion:
                 weight = float(gaussians.weights[k]) * share
                 yield _Outside(int(k), weight, share, points[outside], inside[outside])
 
-    @staticmethod
-    def _harmonics(frequencies: Floats, gaussians: Gaussians, dither: Floats) -> Floats:
+    def _harmonics(self, frequencies: Floats, gaussians: Gaussians, dither: Floats) -> Floats:
         """Return harmonics of the moments, with the dither of the first one removed."""
         total = np.zeros(len(frequencies), dtype=np.complex128)
         for order in ALL_HARMONICS:
             wave = np.exp(1j * (order - 1) * dither) / order
-            total += wave * moments(order * frequencies, gaussians)
+            total += wave * self._moments(order, frequencies, gaussians)
         return np.concatenate([total.real, total.imag])
+
+    def _moments(
+        self, order: int, frequencies: Floats, gaussians: Gaussians
+    ) -> NDArray[np.complex128]:
+        """Return the moments of the mixture at a multiple of the frequencies of the sketch, (m,).
+
+        Waves of cycles are series of Bessel functions, and kept.
+        """
+        kind = gaussians.covariance_type
+        if self.layout is None or not any(block.spread for block in self.layout.blocks):
+            return moments(order * frequencies, gaussians, self.layout)
+        waves = self.kept.get(order)
+        if waves is None:
+            waves = make_waves(order * frequencies, kind, self.layout)
+            if waves.labels.size * len(ALL_HARMONICS) <= MAX_KEPT_NUMBERS:
+                self.kept[order] = replace(waves, labels=waves.labels.astype(np.float32))
+        return as_complex(gaussians.weights @ features(waves, gaussians)).astype(np.complex128)
 
 
 def make_distortion(
-    project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
+    project: Project,
+    dim: int,
+    dither: Floats | None,
+    rng: np.random.Generator,
+    layout: Layout | None = None,
 ) -> Distortion:
     """Return the distortion of a design, with fresh draws."""
-    half = rng.standard_normal((max(DRAWN_NUMBERS // (2 * dim), 500), dim))
-    return Distortion(project, np.concatenate([half, -half]), dither)
+    half = rng.standard_normal((max(DRAWN_NUMBERS // max(2 * dim, 1), 500), dim))
+    return Distortion(project, np.concatenate([half, -half]), dither, layout)

@@ -226,7 +226,7 @@ def learn_reference(
     atoms: Atoms = solution.density if size is None else solution.atoms
     if size is None:
         atoms = atoms.subset(np.flatnonzero(atoms.weights > _MIN_COMPONENT * atoms.weights.sum()))
-    return Reference(features, atoms.weights, atoms.centers, np.sqrt(atoms.axis_variances()))
+    return Reference(features, atoms)
 
 
 def fit_source(observation: Observation, reference: Reference) -> SourceFit:

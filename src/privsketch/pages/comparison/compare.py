@@ -276,8 +276,11 @@ def _squared_norm(
     if reference is None:  # as if sampling correlated all features completely
         return float(np.sum(np.square(noise)) + np.sum(1 - noise) ** 2 + 2 * noise @ (1 - noise))
     label = rng.choice(reference.size, size=N_COVARIANCE_DRAWS, p=reference.shares)
-    normal = rng.standard_normal((N_COVARIANCE_DRAWS, reference.means.shape[1]))
-    records = reference.means[label] + reference.widths[label] * normal
+    atoms, layout = reference.atoms, reference.features.layout
+    widths = np.sqrt(atoms.axis_variances())[label]
+    records = atoms.centers[label] + widths * rng.standard_normal(widths.shape)
+    if layout is not None:
+        records = layout.records(records, atoms.shares[label], rng)
     phases = records @ reference.features.frequencies.T
     values = np.hstack([np.cos(phases), np.sin(phases)])
     values = (values - values.mean(axis=0)) * np.sqrt(sampling)

@@ -23,9 +23,10 @@ from scipy.special import ndtr
 
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
-from privsketch.facts.columns import Column, Number
-from privsketch.facts.labels import Labelled
-from privsketch.learning.problem import dither_of
+from privsketch.facts.columns import Number
+from privsketch.facts.layout import layout_of
+from privsketch.learning.blocks import factors
+from privsketch.learning.problem import Atoms, dither_of, in_all_coordinates
 
 Complex = npt.NDArray[np.complex128]
 # Between the bounds of a column: python -m benchmarks constants pages N_GRID_POINTS
@@ -130,14 +131,11 @@ class Features:
         self.dither: Floats = np.zeros(len(rows))
         if design.mapping.dithered:
             self.dither, self.orders = dither_of(design)[rows], _SIGN_ORDERS
-        # Labels and cycles have several coordinates with a common factor.
-        self.unitless: list[tuple[Column | None, slice]] = []
-        if design.schema is not None:
-            self.unitless = [
-                (column, span)
-                for column, span in design.schema.places()
-                if span.start not in self.lines
-            ]
+        # Labels and cycles have several coordinates with a common factor, dates one.
+        self.layout = layout_of(design.schema, design.domain.center_vector)
+        numbers = range(design.dim) if self.layout is None else self.layout.numbers.tolist()
+        self.dates = [coordinate for coordinate in numbers if coordinate not in self.lines]
+        self.n_columns = design.dim if design.schema is None else len(design.schema.columns)
         self._waves: dict[tuple[int, int], Complex] = {}
 
     def _grid_waves(self, coordinate: int, order: int) -> Complex:
@@ -183,26 +181,16 @@ class Features:
         factors = mass @ waves.real + 1j * (mass @ waves.imag)
         return factors.reshape(len(changes), len(means), -1)
 
-    def unitless_factor(
-        self, column: Column | None, span: slice, order: int, means: Floats, widths: Floats
-    ) -> Complex:
-        """Return the factor (K, m) of labels, which lie on corners, or of a cycle or a date."""
-        frequencies = order * self.frequencies[:, span]
-        center = self.design.domain.center_vector[span]
-        if isinstance(column, Labelled) and len(column.labels) == frequencies.shape[1]:
-            shares = column.shares(means[:, span] + center)
-            corners = np.eye(len(column.labels)) * column.corner - center
-            return np.asarray(shares @ np.exp(1j * (corners @ frequencies.T)))
-        if frequencies.shape[1] == 1 and column is not None and column.KIND == "flag":
-            high = float(column.highest[0] - center[0])
-            low = float(column.lowest[0] - center[0])
-            share = np.clip((means[:, span] - low) / (high - low), 0.0, 1.0)
-            ends = np.exp(1j * np.outer([low, high], frequencies[:, 0]))
-            return np.asarray((1 - share) * ends[0] + share * ends[1])
-        phase = means[:, span] @ frequencies.T
-        return np.asarray(
-            np.exp(1j * phase - np.square(widths[:, span]) @ np.square(frequencies).T / 2)
-        )
+    def unitless_factor(self, order: int, means: Floats, widths: Floats, shares: Floats) -> Complex:
+        """Return the factor (K, m) of dates, and of labels and cycles by their shares."""
+        frequencies = order * self.frequencies
+        dates = frequencies[:, self.dates]
+        phases = means[:, self.dates] @ dates.T
+        product = np.exp(1j * phases - np.square(widths[:, self.dates]) @ np.square(dates).T / 2)
+        if self.layout is not None:
+            for factor in factors(self.layout.waves(frequencies), self.layout.ends, shares):
+                product *= factor
+        return np.asarray(product)
 
 
 def _nodes() -> tuple[Floats, Floats]:
@@ -213,11 +201,16 @@ def _nodes() -> tuple[Floats, Floats]:
 
 
 class Reference:
-    """Mixture of the other sources: weights (K,), means and widths (K, dim) about the center."""
+    """Mixture of the other sources: atoms about the center of the domain.
 
-    def __init__(self, features: Features, weights: Floats, means: Floats, widths: Floats) -> None:
-        self.features = features
-        self.weights, self.means, self.widths = weights, means, widths
+    It has weights (K,), means and widths (K, dim), and shares (K, n_corners) of labels and cycles.
+    """
+
+    def __init__(self, features: Features, atoms: Atoms) -> None:
+        self.features, self.atoms = features, atoms
+        self.weights = atoms.weights
+        everywhere = in_all_coordinates(atoms, features.layout)
+        self.means, self.widths = everywhere.centers, np.sqrt(everywhere.axis_variances())
 
     @property
     def size(self) -> int:
@@ -232,7 +225,7 @@ class Reference:
     @property
     def n_columns(self) -> int:
         """Number of columns of the table."""
-        return len(self.features.lines) + len(self.features.unitless)
+        return self.features.n_columns
 
     @cached_property
     def _factors(self) -> dict[tuple[int, int], Complex]:
@@ -246,14 +239,10 @@ class Reference:
     @cached_property
     def _unitless_factors(self) -> dict[int, Complex]:
         """Products (K, m) of the factors of all columns without a unit, by order."""
-        products = {}
-        for order in self.features.orders:
-            product = np.ones((self.size, len(self.features.frequencies)), dtype=np.complex128)
-            for columns in self.features.unitless:
-                factor = self.features.unitless_factor(*columns, order, self.means, self.widths)
-                product *= factor
-            products[order] = product
-        return products
+        parts = self.means, self.widths, self.atoms.shares
+        return {
+            order: self.features.unitless_factor(order, *parts) for order in self.features.orders
+        }
 
     def _line(self, coordinate: int, order: int, changes: Sequence[Change]) -> Complex:
         return self.features.line_factor(coordinate, order, self.means, self.widths, changes)
