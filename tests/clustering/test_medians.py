@@ -629,7 +629,7 @@ def blobs():
 
 def test_nothing_exact_is_kept(blobs, one_search):
     model = fitted(blobs)
-    public = {"model_", "receipt_", "cluster_centers_", "weights_", "n_features_in_"}
+    public = {"model_", "receipt_", "cluster_centers_", "weights_", "concerns_", "n_features_in_"}
     assert {name for name in vars(model) if name.endswith("_")} == public
     assert (model.receipt_.epsilon, model.receipt_.delta) == (1.0, 1e-6)
     assert (model.fit_predict(blobs) == model.predict(blobs)).all()

@@ -1,6 +1,7 @@
 """Public facts: domains and budgets are checked when they are stated."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -91,7 +92,9 @@ def test_bad_delta(delta):
 
 
 def test_budgets_take_any_number():
-    assert ps.Budget("0.1", Fraction(1, 4)) == ps.Budget(0.1, 0.25)
+    assert ps.Budget(Decimal("0.1"), Fraction(1, 4)) == ps.Budget(0.1, 0.25)
+    with pytest.raises(TypeError, match="expected a number, not text"):
+        ps.Budget("0.1")
     with pytest.raises(ps.PrivsketchError, match="neighbours"):
         ps.Budget(1.0, neighbours="sideways")
 

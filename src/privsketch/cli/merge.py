@@ -50,7 +50,7 @@ def merge(
     signed_by: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Add up the sketches of one study, and compare them from three sources on.
+    """Add up the sketches of one study, and compare three or more.
 
     A source that looks wrong, such as one in other units, is an alarm. It stays in the total, and
     is a concern of every model that is learned from it. Nothing is spent.

@@ -321,14 +321,16 @@ def test_a_hostile_name_in_every_place_of_a_report_is_text(monkeypatch):
 
 
 def test_a_hostile_name_in_every_place_of_a_comparison_is_text(make_design):
-    source, column, unit, note = (hostile() for _ in range(4))
+    source, column, unit, note, alarm = (hostile() for _ in range(5))
     change = ColumnChange(column, 2.0, 0.0, unit)
-    odd = SourceComparison(source, 9.0, True, 0.5, 3.0, 0.9, (column,), (change,), True)
+    odd = SourceComparison(
+        source, 9.0, True, 0.5, 3.0, 0.9, (column,), (change,), (f"{alarm} {unit}",)
+    )
     shares = ClusterShares(np.zeros((1, 3)), np.ones((2, 1)), np.ones((2, 1)), ((0, 0),))
     design = make_design(columns=[column, "b", "c"])
-    like = replace(odd, is_alarm=False, changes=())
+    like = replace(odd, changes=(), alarms=())
     page = comparison_page(Comparison(design, (odd, like), shares, (note,)))
-    assert_harmless(page, [source, column, unit, note])
+    assert_harmless(page, [source, column, unit, note, alarm])
 
 
 def test_a_hostile_name_in_every_place_of_a_ledger_is_text(tmp_path):

@@ -172,14 +172,14 @@ class Features:
         left = np.minimum(position.astype(np.intp), N_GRID_POINTS - 2)
         part = position - left
         size = len(changes) * len(means)
-        cells = left.reshape(size, -1) + N_GRID_POINTS * np.arange(size)[:, None]
+        cells = left.reshape(size, len(weights)) + N_GRID_POINTS * np.arange(size)[:, None]
         near, far = (np.broadcast_to(weights, part.shape) * side for side in (1 - part, part))
         mass = np.bincount(cells.ravel(), near.ravel(), size * N_GRID_POINTS)
         mass += np.bincount(cells.ravel() + 1, far.ravel(), size * N_GRID_POINTS)
         mass = mass.reshape(size, N_GRID_POINTS)
         waves = self._grid_waves(coordinate, order)
         factors = mass @ waves.real + 1j * (mass @ waves.imag)
-        return factors.reshape(len(changes), len(means), -1)
+        return factors.reshape(len(changes), len(means), len(self.frequencies))
 
     def unitless_factor(self, order: int, means: Floats, widths: Floats, shares: Floats) -> Complex:
         """Return the factor (K, m) of dates, and of labels and cycles by their shares."""
