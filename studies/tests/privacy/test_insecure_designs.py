@@ -111,5 +111,5 @@ def test_a_client_sends_no_byte_of_one(tmp_path):
     ps.sketch(np.zeros((50, 2)), exact, source="a", insecure=True).save(tmp_path / "a.sketch")
     exact.save(tmp_path / "study.json")
     for name in ("a.sketch", "study.json"):
-        with pytest.raises(ps.FileError, match="INSECURE.*no byte of it left"):
+        with pytest.raises(ps.FileError, match=r"INSECURE.*no byte of it left"):
             push(Silent(), [tmp_path / name])

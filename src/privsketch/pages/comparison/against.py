@@ -225,7 +225,8 @@ def learn_reference(
     solution = decode_joint(problem, n_clusters, public_rng(design), n_init=N_INIT)
     atoms: Atoms = solution.density if size is None else solution.atoms
     if size is None:
-        atoms = atoms.subset(np.flatnonzero(atoms.weights > _MIN_COMPONENT * atoms.weights.sum()))
+        # Where nobody has records all weights are 0, and all components stay.
+        atoms = atoms.subset(np.flatnonzero(atoms.weights >= _MIN_COMPONENT * atoms.weights.sum()))
     return Reference(features, atoms)
 
 

@@ -219,8 +219,9 @@ class Reference:
 
     @cached_property
     def shares(self) -> Floats:
-        """Weights (K,) relative to their sum."""
-        return self.weights / max(float(self.weights.sum()), 1e-300)
+        """Weights (K,) relative to their sum; equal ones where nobody has records."""
+        total = float(self.weights.sum())
+        return self.weights / total if total > 0 else np.full(self.weights.shape, 1 / self.size)
 
     @property
     def n_columns(self) -> int:
