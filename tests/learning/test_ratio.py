@@ -1,6 +1,7 @@
 """What a model foretells of its k-means cost on the records, against what it costs there."""
 
 import json
+import math
 import warnings
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ import privsketch as ps
 from privsketch._base import fingerprint
 from privsketch.learning import CELLS, MIXED, SIGN_RANGES, WAVES, predicted_ratio
 from privsketch.learning.concerns import concerns
+from privsketch.learning.kmeans import model as kmeans_model
+from privsketch.learning.problem import Atoms
 from privsketch.models import nearest
 from privsketch.pages import report_page
 
@@ -213,3 +216,23 @@ def test_missing_values_in_the_middle_are_a_reason(feature_map, share):
     told = [text for text in model.concerns if "middle of 'age'" in text]
     assert len(told) == (share > 0)
     assert not any("middle of 'dose'" in text for text in model.concerns)
+
+
+def test_centers_that_divide_one_component_have_its_spread():
+    """The nearest of them took the component for itself, and the others had a width of 0."""
+    design = ps.Design.plan(
+        n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 1e-6), random_state=0
+    )
+    sketch = ps.sketch(np.zeros((1000, 2)), design)
+    half = 0.2 * math.sqrt(2 / math.pi)  # mean of half of a normal law
+    model = kmeans_model.model_of(
+        sketch,
+        centers=np.array([[half, 0.0], [-half - 0.01, 0.0]]),
+        records=np.full(2, 500.0),
+        density=Atoms(np.array([1000.0]), np.zeros((1, 2)), np.array([[0.04, 0.04]])),
+        errors=None,
+        residual=(1.0, 1.0, 0.1),
+        decoder="joint",
+    )
+    of_half = 0.2 * math.sqrt(1 - 2 / math.pi)
+    np.testing.assert_allclose(model.axis_widths[1], [of_half, 0.2], rtol=0.1)

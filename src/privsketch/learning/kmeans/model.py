@@ -85,7 +85,7 @@ def model_of(
     """
     design = sketch.design
     domain, weights = design.domain, shares(records)
-    axis_widths = _spread_around(centers, density)
+    axis_widths = _spread_around(centers, density, design)
     origin, (squared_misfit, expected, spread) = domain.center_vector, residual
     fit = ClusterModel(
         centers=domain.project(centers + origin),
@@ -118,12 +118,24 @@ def shares(weights: Floats) -> Floats:
     return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
 
 
-def _spread_around(centers: Floats, density: Atoms) -> Floats:
-    """Return standard deviations of the density around each center along the axes, (k, dim)."""
+def _spread_around(centers: Floats, density: Atoms, design: Design) -> Floats:
+    """Return standard deviations of the density around each center along the axes, (k, dim).
+
+    A component counts for the center that is nearest to its mean. Where several centers divide one
+    component, those without any get the spread of samples.
+    """
     label = nearest(density.centers, centers)
     squares = density.axis_variances() + np.square(density.centers - centers[label])
     weights = density.weights + 1e-300  # a component of no weight still has a width
     mass, sums = weighted_sums(squares, weights, label, len(centers))
+    is_bare = mass <= 0
+    if is_bare.any():
+        origin, widths = design.domain.center_vector, np.sqrt(density.axis_variances())
+        points = _drawn(shares(density.weights), density.centers + origin, widths, design) - origin
+        label = nearest(points, centers)
+        squares = np.square(points - centers[label])
+        drawn, of_samples = weighted_sums(squares, np.ones(len(points)), label, len(centers))
+        sums[is_bare], mass[is_bare] = of_samples[is_bare], drawn[is_bare]
     return np.sqrt(sums / np.maximum(mass, 1e-300)[:, None])
 
 
@@ -217,22 +229,28 @@ def _logarithm(value: float) -> float:
     return math.log(max(value, 1e-30))
 
 
+def _drawn(weights: Floats, means: Floats, widths: Floats, design: Design) -> Floats:
+    """Return samples of a mixture inside of the domain, with labels at their corners."""
+    rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for every sketch
+    steps = np.cumsum(weights)
+    label = np.searchsorted(steps, (np.arange(DENSITY_SAMPLES) + 0.5) / DENSITY_SAMPLES)
+    label = np.minimum(label, len(steps) - 1)
+    points = means[label] + widths[label] * rng.standard_normal((len(label), means.shape[1]))
+    points = design.domain.project(points)
+    for column, place in () if design.schema is None else design.schema.places():
+        if isinstance(column, Labelled):
+            corner = drawn_corners(column.shares(means[:, place])[label], rng)
+            points[:, place] = column.encode(corner.astype(np.float64)).T
+    return np.asarray(points)
+
+
 def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float, float, float]:
     """Return mean squared distances of the density to its centers, and to the overall mean.
 
     The third number is the width of a cluster along a number, or along any coordinate without them.
     """
-    rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for every sketch
-    shares = np.cumsum(density.mixture_weights)
-    label = np.searchsorted(shares, (np.arange(DENSITY_SAMPLES) + 0.5) / DENSITY_SAMPLES)
-    label = np.minimum(label, len(shares) - 1)
-    widths = density.mixture_widths[label]
-    points = density.mixture_means[label] + widths * rng.standard_normal(widths.shape)
-    points = design.domain.project(points)
-    for column, place in () if design.schema is None else design.schema.places():
-        if isinstance(column, Labelled):
-            corner = drawn_corners(column.shares(density.mixture_means[:, place])[label], rng)
-            points[:, place] = column.encode(corner.astype(np.float64)).T
+    mixture = density.mixture_weights, density.mixture_means, density.mixture_widths
+    points = _drawn(*mixture, design)
     offsets = points - model.centers[nearest(points, model.centers)]
     least = MIN_SQUARED_WIDTH * float(np.square(design.domain.half_widths).sum())
     within = max(float(np.square(offsets).sum(axis=1).mean()), least)
