@@ -25,12 +25,12 @@ from .medians import sensitivities as sensitivities
 from .medians import start_losses as start_losses
 from .medians import steps_of as steps_of
 from .passes import Passes as Passes
-from .pipeline.method import Bins as Bins
+from .pipeline.rounds import Bins as Bins
 from .pipeline.method import expected_normal_max as expected_normal_max
 from .pipeline.method import pulled_counts as pulled_counts
-from .pipeline.method import residual_lengths as residual_lengths
-from .pipeline.method import residual_sums as residual_sums
-from .pipeline.method import round_sensitivities as round_sensitivities
+from .pipeline.rounds import residual_lengths as residual_lengths
+from .pipeline.rounds import residual_sums as residual_sums
+from .pipeline.rounds import round_sensitivities as round_sensitivities
 from .pipeline.method import shrunk_steps as shrunk_steps
 from .pipeline.method import shrunk_together as shrunk_together
 from .pipeline.plan import PipelinePlan as PipelinePlan

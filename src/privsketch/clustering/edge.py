@@ -57,7 +57,7 @@ class Means:
         cls,
         sums: Floats,
         counts: Floats,
-        variances: tuple[float, float],
+        variances: tuple[Floats | float, float],
         *,
         is_gaussian: bool,
         around: Floats,

@@ -32,7 +32,7 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
+from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.plan import (
     DIRECTION_COUNTS,
     MAX_SKETCH_COLUMNS,
@@ -224,7 +224,7 @@ def release_least(passes: Passes, centers: WholeFloats, account: Account, name: 
     """
     diameter = 2 * float(passes.limits.max())
     bins = Bins.of(diameter, 2, LENGTH_BINS, SHORTEST_LENGTH)
-    noisy, _ = account.counts(name, residual_lengths(passes, centers, bins))
+    noisy, _ = account.counts(name, residual_lengths(passes, centers, bins).sum(axis=0))
     return max(1, bins.quantile(noisy, SHORT_SHARE))
 
 

@@ -36,13 +36,13 @@ Mode = Literal["sums", "residuals", "lengths"]
 MODES: tuple[Mode, ...] = ("sums", "residuals", "lengths")
 LANES, VECTORS = 8, 2  # shape of a group of records
 CENTERS = 4  # centers of a group, which share the loads of the records
-SCRATCH = 3  # numbers of a record besides its coordinates: cluster or bin, length or factor, weight
+SCRATCH = 4  # numbers of a record besides its coordinates: cluster, length or factor, weight, bin
 _CLUSTER_NUMBERS: dict[str, Kind] = {
     "n": I64,
     "dim": I64,
     "groups": I64,  # of centers
     "n_edges": I64,
-    "radius": DOUBLE,
+    "unit": DOUBLE,
     "weight": DOUBLE,
 }
 _CLUSTER_ARRAYS = (
@@ -50,10 +50,11 @@ _CLUSTER_ARRAYS = (
     "doubled",  # (groups, dim, CENTERS): centers times -2
     "squares",  # (groups, CENTERS): their squared lengths
     "centers",  # (k, dim)
+    "radii",  # (groups, CENTERS), at least 1
     "edges",  # (n_edges,), without the last one
     "scratch",  # (dim + SCRATCH, records of a group)
     "sums",  # (k, dim)
-    "counts",  # (k,), or one for each bin
+    "counts",  # (k,), or one for each cluster and bin
 )
 _NEVER = math.inf  # score of the padding of the last group: not below any other
 
@@ -89,39 +90,40 @@ class ReferenceClusters:
         return (member @ records).astype(np.int64), member.sum(axis=1).astype(np.int64)
 
     def residuals(
-        self, blocks: Iterable[WholeFloats], radius: int, weight: int, norm: Norm
+        self, blocks: Iterable[WholeFloats], radii: WholeFloats, unit: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
         """Return the sum of cut residuals of each cluster, (k, dim), and of weights, (k,).
 
-        A residual x - c longer than the radius is scaled by f = radius / length. Terms of the sums
-        are f (x - c) and f weight, each rounded towards 0. One record moves the first sum by at
-        most the radius in the norm, and the second by at most the weight.
+        A residual z = x - c is measured in units of its cluster's radius r and cut there: terms of
+        the sums are unit z / max(r, |z|) and weight min(1, r / |z|), each rounded towards 0. One
+        record moves the first sum by at most `unit` in the norm, whatever the radii, and the second
+        by at most the weight. Radii are whole numbers from 1 on, `unit` is at most 2^20.
         """
         records = np.concatenate(list(blocks))
         label = nearest(records, self.centers)
         residuals = records - self.centers[label]
-        length = lengths(residuals, norm)
-        weights = np.full(len(records), float(weight))
-        far = np.flatnonzero(length > (radius if norm == 1 else float(radius) ** 2))
-        if len(far):
-            # Rounding a product up to the next integer lengthens a residual by parts in 10^15.
-            # Lengths and squares are integers far below that, so they stay within the radius.
-            factor = radius / (length[far] if norm == 1 else np.sqrt(length[far]))
-            residuals[far] = np.trunc(residuals[far] * factor[:, np.newaxis])
-            weights[far] = np.trunc(weight * factor)
+        length, radius = lengths(residuals, norm), radii[label]
+        # Factors and products are rounded, by parts in 10^15, which may lengthen a residual. Its L1
+        # length and its squared length are whole numbers and far below 10^15, so that they stay
+        # within `unit` and its square.
+        longest = np.maximum(radius, length if norm == 1 else np.sqrt(length))
+        terms = np.trunc(residuals * (unit / longest)[:, np.newaxis])
+        weights = np.trunc(weight * (radius / longest))
         member = self._member(label)
-        return (member @ residuals).astype(np.int64), (member @ weights).astype(np.int64)
+        return (member @ terms).astype(np.int64), (member @ weights).astype(np.int64)
 
     def lengths(self, blocks: Iterable[WholeFloats], edges: WholeFloats, norm: Norm) -> Integers:
-        """Count residuals in bins, by their L1 lengths or squared L2 lengths.
+        """Count residuals by cluster and bin, (k, n_bins), by their L1 or squared L2 lengths.
 
         A bin holds lengths above the previous edge, up to its own edge. The first bin has no lower
         end, and the last one no upper end.
         """
         records = np.concatenate(list(blocks))
-        length = lengths(records - self.centers[nearest(records, self.centers)], norm)
-        bins = np.searchsorted(edges, length, side="left")
-        return np.bincount(np.minimum(bins, len(edges) - 1), minlength=len(edges))
+        label = nearest(records, self.centers)
+        length = lengths(records - self.centers[label], norm)
+        bins = np.minimum(np.searchsorted(edges, length, side="left"), len(edges) - 1)
+        shape = len(self.centers), len(edges)
+        return np.bincount(label * len(edges) + bins, minlength=math.prod(shape)).reshape(shape)
 
     def _member(self, label: npt.NDArray[np.intp]) -> WholeFloats:
         """Return a (k, n) matrix with a one for each record in the row of its cluster."""
@@ -154,26 +156,31 @@ class CompiledClusters:
         return self._clusters(compile_clusters("sums", 2), blocks)
 
     def residuals(
-        self, blocks: Iterable[WholeFloats], radius: int, weight: int, norm: Norm
+        self, blocks: Iterable[WholeFloats], radii: WholeFloats, unit: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
         """See `ReferenceClusters`."""
-        return self._clusters(compile_clusters("residuals", norm), blocks, radius, weight)
+        return self._clusters(compile_clusters("residuals", norm), blocks, radii, unit, weight)
 
     def lengths(self, blocks: Iterable[WholeFloats], edges: WholeFloats, norm: Norm) -> Integers:
         """See `ReferenceClusters`."""
         return self._histogram(compile_clusters("lengths", norm), blocks, edges)
 
     def _clusters(
-        self, code: machine.Code, blocks: Iterable[WholeFloats], radius: int = 0, weight: int = 1
+        self,
+        code: machine.Code,
+        blocks: Iterable[WholeFloats],
+        radii: WholeFloats | None = None,
+        unit: int = 1,
+        weight: int = 1,
     ) -> tuple[Integers, Integers]:
         sums, counts = np.zeros((self._k, self._dim)), np.zeros(self._k)
-        self._run(code, blocks, np.zeros(0), sums, counts, radius, weight)
+        self._run(code, blocks, np.zeros(0), sums, counts, radii, (unit, weight))
         return sums.astype(np.int64), counts.astype(np.int64)  # below 2^53
 
     def _histogram(
         self, code: machine.Code, blocks: Iterable[WholeFloats], edges: WholeFloats
     ) -> Integers:
-        counts = np.zeros(len(edges))
+        counts = np.zeros((self._k, len(edges)))
         self._run(code, blocks, np.ascontiguousarray(edges[:-1]), np.zeros(0), counts)
         return counts.astype(np.int64)
 
@@ -184,12 +191,15 @@ class CompiledClusters:
         edges: WholeFloats,
         sums: WholeFloats,
         counts: WholeFloats,
-        radius: int = 0,
-        weight: int = 1,
+        radii: WholeFloats | None = None,
+        units: tuple[int, int] = (1, 1),
     ) -> None:
         scratch = machine.aligned(np.empty((self._dim + SCRATCH) * LANES * VECTORS))
-        numbers = self._dim, self._groups, len(edges), float(radius), float(weight)
-        arrays = (self._doubled, self._squares, self._centers, edges, scratch, sums, counts)
+        padded = machine.aligned(np.ones(self._groups * CENTERS))
+        if radii is not None:
+            padded[: self._k] = radii
+        numbers = self._dim, self._groups, len(edges), *map(float, units)
+        arrays = (self._doubled, self._squares, self._centers, padded, edges, scratch, sums, counts)
         addresses = [array.ctypes.data for array in arrays]
         for block in blocks:
             records = np.ascontiguousarray(block, dtype=np.float64)
@@ -222,17 +232,18 @@ def _check(code: machine.Code, mode: Mode, norm: Norm) -> None:
         records[-1], records[0] = largest, -largest
         halves = np.array_split(records, 2)
         reference, compiled = ReferenceClusters(centers), CompiledClusters(centers)
-        radius, weight = int(0.8 * largest * dim ** (1 / norm)) + 1, 1000
+        radius = int(0.8 * largest * dim ** (1 / norm)) + 1
+        radii = np.maximum(np.rint(stream.uniform(k) * 2 * radius), 1.0)
         edges = np.array([float(radius // 2), radius, 2.0 * radius]) ** norm
         if mode == "lengths":
             counts = compiled._histogram(code, halves, edges)
             agrees = np.array_equal(counts, reference.lengths([records], edges, norm))
         else:
             if mode == "residuals":
-                expected = reference.residuals([records], radius, weight, norm)
+                expected = reference.residuals([records], radii, 2**20, 1000, norm)
             else:
                 expected = reference.sums([records])
-            sums = compiled._clusters(code, halves, radius, weight)
+            sums = compiled._clusters(code, halves, radii, 2**20, 1000)
             agrees = all(np.array_equal(a, b) for a, b in zip(sums, expected, strict=True))
         machine.require_agreement("nearest centers", agrees)
 
@@ -250,7 +261,7 @@ class _Group:
 
     def write(self) -> None:
         squared_norms = self.transpose()
-        best, label = self.nearest()
+        best, label, radius = self.nearest()
         self.store("cluster", label)
         if self.mode != "sums":
             if self.norm == 2:
@@ -258,12 +269,13 @@ class _Group:
             else:
                 length = self.l1_lengths()
             if self.mode == "lengths":
-                self.store("cluster", self.bins(length))
+                self.store("bin", self.bins(length))
             else:
-                factor = self.factors(length)
-                weight = self.spread(self.routine.numbers["weight"])
-                self.store("factor", factor)
-                self.store("weight", [trunc(weight * value) for value in factor])
+                unit, weight = (self.spread(self.routine.numbers[n]) for n in ("unit", "weight"))
+                longest = self.longest(length, radius)
+                self.store("factor", [unit / value for value in longest])
+                shares = [r / value for r, value in zip(radius, longest, strict=True)]
+                self.store("weight", [trunc(weight * share) for share in shares])
         with self.routine.loop(self.size) as r:
             self.add(r)
 
@@ -288,7 +300,7 @@ class _Group:
 
     def address(self, name: str) -> Pointer:
         """Return the address of a number of every record in `scratch`, after the coordinates."""
-        row = self.routine.numbers["dim"] + ("cluster", "factor", "weight").index(name)
+        row = self.routine.numbers["dim"] + ("cluster", "factor", "weight", "bin").index(name)
         return self.routine.pointers["scratch"] + row * self.size
 
     def store(self, name: str, values: list[Value]) -> None:
@@ -308,28 +320,33 @@ class _Group:
                 squares[v] = exact_fma(value, value, squares[v])
         return squares
 
-    def nearest(self) -> tuple[list[Value], list[Value]]:
-        """Return the least score |c|^2 - 2 x c of each record, and the index of its center."""
+    def nearest(self) -> tuple[list[Value], list[Value], list[Value]]:
+        """Return the least score |c|^2 - 2 x c of each record, its center's index and radius."""
         routine, pointers, dim = self.routine, self.routine.pointers, self.routine.numbers["dim"]
+        n, has_radii = self.vectors, self.mode == "residuals"
         best = self.constants(DOUBLE, _NEVER) + self.constants(I64, 0)  # scores, then centers
+        best += self.constants(DOUBLE, 1.0) if has_radii else []
         with routine.loop(routine.numbers["groups"], best) as group:
             squares = [(pointers["squares"] + group * CENTERS + c).load() for c in range(CENTERS)]
-            scores = [self.spread(square) for square in squares for _ in range(self.vectors)]
+            scores = [self.spread(square) for square in squares for _ in range(n)]
             with routine.loop(dim, scores) as j:
                 column = [pointer.load() for pointer in self.column(j)]
                 start = pointers["doubled"] + (group * dim + j) * CENTERS
                 for c in range(CENTERS):
                     doubled = self.spread((start + c).load())
                     for v, x in enumerate(column):
-                        index = c * self.vectors + v
+                        index = c * n + v
                         scores[index] = exact_fma(x, doubled, scores[index])
             for index, score in enumerate(scores):
-                c, v = divmod(index, self.vectors)
+                c, v = divmod(index, n)
                 is_nearer = self.is_nearer(score, best[v])
                 best[v] = select(is_nearer, score, best[v])
                 center = self.spread(group * CENTERS + c)
-                best[self.vectors + v] = select(is_nearer, center, best[self.vectors + v])
-        return best[: self.vectors], best[self.vectors :]
+                best[n + v] = select(is_nearer, center, best[n + v])
+                if has_radii:
+                    radius = self.spread((pointers["radii"] + group * CENTERS + c).load())
+                    best[2 * n + v] = select(is_nearer, radius, best[2 * n + v])
+        return best[:n], best[n : 2 * n], best[2 * n :]
 
     def is_nearer(self, score: Value, best: Value) -> Value:
         """Return whether a center is nearer than the best one so far; a tie changes nothing."""
@@ -362,15 +379,13 @@ class _Group:
         """Return whether an edge is below a length; an edge belongs to the bin below it."""
         return edge < length
 
-    def factors(self, length: list[Value]) -> list[Value]:
-        """Return the factors of the residuals: 1 within the radius."""
-        radius = self.spread(self.routine.numbers["radius"])
-        limit = radius if self.norm == 1 else radius * radius
-        factors = []
-        for value in length:
-            shrink = radius / (value if self.norm == 1 else sqrt(value))
-            factors.append(select(limit < value, shrink, value.constant(1.0)))
-        return factors
+    def longest(self, length: list[Value], radius: list[Value]) -> list[Value]:
+        """Return the length of each residual, or the radius if that is longer."""
+        found = []
+        for value, least in zip(length, radius, strict=True):
+            value = value if self.norm == 1 else sqrt(value)
+            found.append(select(least < value, value, least))
+        return found
 
     # --- one record ----------------------------------------------------------------------------
 
@@ -394,8 +409,11 @@ class _Group:
     def add(self, r: Value) -> None:
         """Add the contribution of one record."""
         routine = self.routine
-        cluster = (self.address("cluster").to(I64) + r).load()
-        count, weight = routine.pointers["counts"] + cluster, routine.constant(DOUBLE, 1.0)
+        place = (self.address("cluster").to(I64) + r).load()
+        if self.mode == "lengths":
+            place = place * (routine.numbers["n_edges"] + 1)
+            place = place + (self.address("bin").to(I64) + r).load()
+        count, weight = routine.pointers["counts"] + place, routine.constant(DOUBLE, 1.0)
         if self.mode == "residuals":
             weight = (self.address("weight") + r).load()
         count.store(count.load() + weight)

@@ -25,23 +25,19 @@ This is post-processing of released numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Integers, WholeFloats
+from privsketch._base.types import Floats, WholeFloats
 from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.plan import (
-    RADIUS_BINS,
-    PipelinePlan,
-    pipeline_forecast,
-    plan_pipeline,
-)
+from privsketch.clustering.pipeline.plan import PipelinePlan, pipeline_forecast, plan_pipeline
+from privsketch.clustering.pipeline.probes import Group, Pool, reduced
+from privsketch.clustering.pipeline.rounds import UNCUT_SHARE, Measured, measure, norm_of, release_radii
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
@@ -53,15 +49,41 @@ from privsketch.clustering.pipeline.subspace import (
 from privsketch.clustering.run import Run, shares_of
 from privsketch.clustering.tree.swap import move_into_ball
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.kernels.nearest import CompiledClusters, Norm
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.learning.concerns import RecordCount, count_of
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
-UNCUT_SHARE = 0.8  # share of the residuals that is not cut
 COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # weight of a record's count, in units of the radius, by norm
+PROBE_COUNT_WEIGHT = 0.5  # the same where counts decide which means are merged
 MIN_COUNT = 0.02  # smallest count of a cluster, as a share of the average one
+FOUND_NOISES = 2.0  # noises of a count that noise cannot take from a cluster found before
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What is known about the clusters between two rounds.
+
+    Attributes
+    ----------
+    centers : (k, dim) float64
+        Whole numbers in the ball.
+    counts : (k,) float64
+        Numbers of records.
+    widths : (k,) float64
+        Standard deviations along an axis, in whole numbers.
+    axes : (k, dim) float64
+        Unit vectors along which to look for two clusters.
+    is_found : bool
+        Whether they have been seen, by a sketch or a round, and are not just spread out.
+    """
+
+    centers: WholeFloats
+    counts: Floats
+    widths: Floats
+    axes: Floats
+    is_found: bool
 
 
 def cluster(
@@ -81,23 +103,38 @@ def cluster(
     n_records = run.number(passes)
     plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records, n_rounds)
     account = run.share(dict(plan.weights))
+    means: Means | None = None
+    subspace = all_directions(passes.dim)
+    starts: list[Clusters] = []
     with one_thread():  # blocks of records already share the cores
-        if plan.directions == "mean":
-            subspace, means = all_directions(passes.dim), None
-            centers, seen = _start_around_mean(run, passes, n_clusters, account, n_records)
-            counts = np.full(n_clusters, max(seen.n_records, 0.0) / n_clusters)
-        else:
+        if plan.directions != "mean":
             subspace = _subspace(run, passes, plan, account, n_records)
-            start, counts, seen, means = _start_by_sketch(
+            start, counts, seen, means, width = _start_by_sketch(
                 run, passes, subspace, n_clusters, n_records
             )
             centers = move_into_ball(start / passes.unit, passes)
-        n_counted = float(counts.sum())  # in rounds, records that are cut count as less than one
-        for number in range(plan.n_rounds):
-            centers, counts, means = _round(passes, centers, counts, subspace, account, str(number))
-    if plan.n_rounds > 0:
-        n_uncut = float(counts.sum()) / UNCUT_SHARE
+            widths = np.full(n_clusters, width / passes.unit)
+            axes = _random_axes(n_clusters, passes.dim, run.seed, "sketch")
+            starts.append(Clusters(centers, counts, widths, axes, is_found=True))
+        if "round mean" in account.shares.weights:
+            around, number = _start_around_mean(run, passes, n_clusters, account, n_records)
+            starts.append(around)
+            if plan.directions == "mean":
+                seen = number
+        clusters = starts[0]
+        n_counted = float(clusters.counts.sum())  # in rounds, cut records count as less than one
+        for number_of_round, kind in enumerate(plan.rounds):
+            name = str(number_of_round)
+            if kind == "plain":
+                clusters, means = _plain_round(passes, clusters, subspace, account, name)
+            elif kind == "union":
+                clusters = _union_round(run, passes, starts, subspace, account, name)
+            else:
+                clusters = _probe_round(run, passes, clusters, subspace, account, name)
+    if plan.rounds:
+        n_uncut = float(clusters.counts.sum()) / UNCUT_SHARE
         seen = RecordCount(min(seen.n_records, n_uncut), seen.variance)
+    centers, counts = clusters.centers, clusters.counts
     is_as_planned = seen.sure >= UNCUT_SHARE * n_records
     concerns: tuple[str, ...] = ()
     if means is not None:
@@ -136,8 +173,8 @@ def _subspace(
 
 def _start_by_sketch(
     run: Run, passes: Passes, subspace: Subspace, n_clusters: int, n_records: float
-) -> tuple[Floats, Floats, RecordCount, Means | None]:
-    """Release centers (k, dim) about the center of the ball, counts, and their sum, by a sketch.
+) -> tuple[Floats, Floats, RecordCount, Means | None, float]:
+    """Release centers (k, dim) about the center of the ball, counts, their sum and a width.
 
     If the sketch has all columns, its means are returned too, to check the edge of the domain.
 
@@ -157,90 +194,216 @@ def _start_by_sketch(
         noise = math.sqrt(released.noise_variance)
         middle = passes.domain.center_vector
         means = Means(centers + middle, counts, errors, noise, is_gaussian=False)
-    return centers, counts, count_of(released, n_clusters, model.n_records), means
+    width = 0.0 if model.width is None else float(np.mean(model.width))
+    return centers, counts, count_of(released, n_clusters, model.n_records), means, width
 
 
-def _round(
-    passes: Passes,
-    centers: Floats,
-    counts: Floats,
-    subspace: Subspace,
-    account: Account,
-    name: str,
-    radius: int | None = None,
-) -> tuple[Floats, Floats, Means]:
-    """Release new centers, whole numbers in the ball, counts, and the means before shrinkage.
+def _per_width(account: Account, dim: int) -> float:
+    """Return the ratio of the radius of Gaussian records to their width, about."""
+    root = math.sqrt(dim)
+    return root + 0.6 if norm_of(account) == 2 else 0.8 * dim + 0.5 * root
+
+
+def _random_axes(n: int, dim: int, seed: int, name: str) -> Floats:
+    """Draw (n, dim) public random directions. Charges nothing."""
+    salt = sum(ord(letter) << 8 * i for i, letter in enumerate(name[:3]))
+    normal = PublicStream(seed + salt, Purpose.SPREAD).normal(n * dim).reshape(n, dim)
+    return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+
+
+def _has_own(account: Account, name: str) -> bool:
+    return f"radii {name}" in account.shares.weights
+
+
+def _plain_round(
+    passes: Passes, clusters: Clusters, subspace: Subspace, account: Account, name: str
+) -> tuple[Clusters, Means]:
+    """Move the centers to the means of their clusters; return the means before shrinkage, too.
 
     Residuals that are cut count less in the sum and in the number of records: the means are
     weighted means of the records.
 
-    Charges: the shares "radius" and "round" of that name; the second alone if a radius is given.
+    Charges: the shares "radius", "radii" and "round" of that name.
     """
-    norm = _norm(account)
-    if radius is None:
-        radius = _radius(passes, centers, account, name)
-    weight = max(1, round(COUNT_WEIGHT[norm] * radius))
-    sums, weights = residual_sums(passes, centers, radius, weight, norm)
-    values = np.concatenate([sums, weights[:, np.newaxis]], axis=1)
-    sensitivities = round_sensitivities(radius, weight)
-    noisy, variance = account.noisy(f"round {name}", values, **sensitivities)
-    unit = passes.unit
-    means = Means.of(
-        noisy[:, :-1] * unit,
-        noisy[:, -1] / weight,
-        (variance * unit**2, variance / weight**2),
-        is_gaussian=norm == 2,
-        around=centers * unit + passes.domain.center_vector,
-    )
+    norm, centers, counts = norm_of(account), clusters.centers, clusters.counts
+    radii = release_radii(passes, centers, account, name, has_own=_has_own(account, name))
+    found = measure(passes, centers, radii, account, name, COUNT_WEIGHT[norm])
     total = float(counts.sum())
-    counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
+    counts = pulled_counts(counts, found.counts, found.count_noise)
     divisors = np.maximum(counts, max(MIN_COUNT * total / len(centers), 1.0))
     steps = shrunk_steps(
-        noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
+        found.steps / divisors[:, np.newaxis], found.noise / divisors**2, divisors, subspace
     )
-    return move_into_ball(centers + steps, passes), counts, means
+    moved = move_into_ball(centers + steps, passes)
+    widths = found.radii / _per_width(account, passes.dim)
+    clusters = Clusters(moved, counts, widths, clusters.axes, is_found=True)
+    return clusters, found.means(passes, norm)
 
 
-def _norm(account: Account) -> Norm:
-    """Return the norm in which residuals are cut: that of the sensitivity of the noise."""
-    return 1 if account.shares.is_pure else 2
+def _probe_round(
+    run: Run,
+    passes: Passes,
+    clusters: Clusters,
+    subspace: Subspace,
+    account: Account,
+    name: str,
+) -> Clusters:
+    """Measure means on both sides of every center, and merge them to as many centers.
 
-
-def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int:
-    """Release a radius that contains most residuals.
-
-    Charges: the share "radius" of that name.
+    Charges: the shares "radius", "radii" and "round" of that name, and "width" if there is one.
     """
-    norm = _norm(account)
-    diameter = 2 * float(passes.limits[0]) * (math.sqrt(passes.dim) if norm == 1 else 1)
-    bins = Bins.of(diameter, norm)
-    histogram, _ = account.counts(f"radius {name}", residual_lengths(passes, centers, bins))
-    return bins.quantile(histogram, UNCUT_SHARE)
+    k = len(clusters.centers)
+    if f"radius width {name}" in account.shares.weights:
+        radii = release_radii(passes, clusters.centers, account, f"width {name}", has_own=False)
+        widths = radii.radii / _per_width(account, passes.dim)
+        clusters = replace(clusters, widths=widths)
+    offsets = clusters.widths[:, np.newaxis] * clusters.axes
+    places = np.concatenate([clusters.centers + offsets, clusters.centers - offsets])
+    before = np.tile(np.arange(k), 2)
+    floors = clusters.counts if clusters.is_found else np.zeros(k)
+    return _merged(run, passes, places, before, floors, k, subspace, account, name)
+
+
+def _union_round(
+    run: Run,
+    passes: Passes,
+    starts: list[Clusters],
+    subspace: Subspace,
+    account: Account,
+    name: str,
+) -> Clusters:
+    """Measure means around the centers of two starts, and merge them.
+
+    Charges: the shares "radius", "radii" and "round" of that name.
+    """
+    sketched, spread = starts
+    k = len(sketched.centers)
+    places = np.concatenate([sketched.centers, spread.centers])
+    before = np.tile(np.arange(k), 2)
+    return _merged(run, passes, places, before, sketched.counts, k, subspace, account, name)
+
+
+def _merged(
+    run: Run,
+    passes: Passes,
+    places: Floats,
+    before: Floats,
+    floors: Floats,
+    n_clusters: int,
+    subspace: Subspace,
+    account: Account,
+    name: str,
+) -> Clusters:
+    """Measure means around places, and merge them to `n_clusters` centers.
+
+    Charges: the shares "radius", "radii" and "round" of that name.
+    """
+    places = move_into_ball(places, passes)
+    radii = release_radii(passes, places, account, name, has_own=_has_own(account, name))
+    found = measure(passes, places, radii, account, name, PROBE_COUNT_WEIGHT)
+    pool = _pool(found, subspace)
+    sizes = pool.sizes.copy()
+    deviation = math.sqrt(found.count_noise)
+    for label, floor in enumerate(np.minimum(floors, FOUND_NOISES * deviation)):
+        members = np.flatnonzero(before == label)
+        missing = floor - sizes[members].sum()
+        if missing > 0:
+            sizes[members] += missing / len(members)
+    pool = replace(pool, sizes=sizes)
+    groups = reduced(pool, before, n_clusters)
+    per_width = _per_width(account, passes.dim)
+    clusters = _clusters_of(run, groups, pool, found.radii / per_width, name, places, n_clusters)
+    return replace(clusters, centers=move_into_ball(clusters.centers, passes))
+
+
+def _pool(found: Measured, subspace: Subspace) -> Pool:
+    """Return the means around places, their numbers of records and their errors."""
+    deviation, dim = math.sqrt(found.count_noise), found.steps.shape[1]
+    divisors = np.maximum(found.counts, deviation)
+    variances = found.noise / divisors**2
+    steps = shrunk_steps(found.steps / divisors[:, np.newaxis], variances, divisors, subspace)
+    sizes = np.where(found.counts > deviation, found.counts / found.kept, 0.0)
+    return Pool(found.places + steps, sizes, dim * variances)
+
+
+def _clusters_of(
+    run: Run,
+    groups: list[Group],
+    pool: Pool,
+    widths: Floats,
+    name: str,
+    places: Floats,
+    n_clusters: int,
+) -> Clusters:
+    """Return the clusters of groups; where groups are missing, large ones are divided."""
+    dim = places.shape[1]
+    axes = _random_axes(n_clusters, dim, run.seed, name)
+    if not groups:
+        k = n_clusters
+        return Clusters(places[:k], np.zeros(k), widths[:k], axes, is_found=False)
+    centers = [group.mean for group in groups]
+    counts = [group.size for group in groups]
+    found_widths, found_axes = [], []
+    for i, group in enumerate(groups):
+        shares = pool.sizes[group.members] / group.size
+        offsets = pool.means[group.members] - group.mean
+        squares = np.square(offsets).sum(axis=1) / dim
+        found_widths.append(math.sqrt(float(shares @ (widths[group.members] ** 2 + squares))))
+        axis = axes[i]
+        if len(group.members) > 1:
+            scaled = offsets * np.sqrt(shares)[:, np.newaxis]
+            main = np.linalg.svd(scaled, full_matrices=False)[2][0]
+            axis = main if np.isfinite(main).all() else axis
+        found_axes.append(axis)
+    while len(centers) < n_clusters:
+        largest = int(np.argmax([n * w**2 for n, w in zip(counts, found_widths, strict=True)]))
+        offset = found_widths[largest] * found_axes[largest]
+        centers.append(centers[largest] + offset)
+        centers[largest] = centers[largest] - offset
+        counts[largest] /= 2
+        counts.append(counts[largest])
+        found_widths[largest] *= 0.7
+        found_widths.append(found_widths[largest])
+        found_axes.append(axes[len(centers) - 1])
+    return Clusters(
+        np.stack(centers),
+        np.array(counts),
+        np.array(found_widths),
+        np.stack(found_axes),
+        is_found=True,
+    )
 
 
 def _start_around_mean(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
-) -> tuple[Floats, RecordCount]:
+) -> tuple[Clusters, RecordCount]:
     """Release centers around the mean of all records, whole numbers in the ball, and a number.
 
     They lie in random directions, as far from the mean as the best centers of a single round
-    cluster.
+    cluster. The noise of a mean grows with the distance that it is measured from: where a plan has
+    shares for two steps, the first one finds the place for the second.
 
-    Charges: the shares "radius mean" and "round mean".
+    Charges: the shares "radius" and "round" of "mean", and of "middle" if there are any.
     """
-    dim = passes.dim
-    middle, count = np.zeros((1, dim)), np.array([n_records])
-    radius = _radius(passes, middle, account, "mean")
-    mean, _, found = _round(passes, middle, count, all_directions(dim), account, "mean", radius)
-    # Ratio of the radius of Gaussian records to their width, about.
-    per_width = math.sqrt(dim) + 0.6 if _norm(account) == 2 else 0.8 * dim + 0.5 * math.sqrt(dim)
-    spread = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
-    width = math.sqrt(max(spread**2 - float(np.mean(mean**2)), (spread / 10) ** 2))
+    dim, everything = passes.dim, all_directions(passes.dim)
+    middle = Clusters(
+        np.zeros((1, dim)), np.array([n_records]), np.ones(1), np.ones((1, dim)), is_found=False
+    )
+    if "round middle" in account.shares.weights:
+        middle, _ = _plain_round(passes, middle, everything, account, "middle")
+        middle = replace(middle, counts=np.array([n_records]))
+    moved, found = _plain_round(passes, middle, everything, account, "mean")
+    step = moved.centers - middle.centers
+    spread = min(float(moved.widths[0]), float(passes.limits[0]) / math.sqrt(dim))
+    width = math.sqrt(max(spread**2 - float(np.mean(step**2)), (spread / 10) ** 2))
     directions = spread_directions(n_clusters, dim, run.seed)
-    centers = mean + width * expected_normal_max(n_clusters) * directions
+    centers = moved.centers + width * expected_normal_max(n_clusters) * directions
     # Records that are cut count as less than one.
     number = RecordCount(float(found.counts[0]) / UNCUT_SHARE, float(found.count_errors) ** 2)
-    return move_into_ball(centers, passes), number
+    counts = np.full(n_clusters, max(number.n_records, 0.0) / n_clusters)
+    axes = _random_axes(n_clusters, dim, run.seed, "mean")
+    widths = np.full(n_clusters, width)
+    return Clusters(move_into_ball(centers, passes), counts, widths, axes, is_found=False), number
 
 
 def expected_normal_max(n: int) -> float:
@@ -306,70 +469,3 @@ def shrunk_alone(steps: Floats, variances: Floats) -> Floats:
 def _noise_at_most(variances: Floats, size: int) -> Floats:
     """Return a bound on the mean square of `size` numbers of noise: three deviations above it."""
     return np.asarray(variances * (1 + 3 * math.sqrt(2 / size)))
-
-
-@dataclass(frozen=True)
-class Bins:
-    """Public edges of bins of lengths, growing by a constant factor up to the diameter.
-
-    For the L2 norm, `edges` are squares, as in `kernels/nearest.lengths`.
-    """
-
-    edges: WholeFloats
-    norm: Norm
-
-    @classmethod
-    def of(
-        cls, diameter: float, norm: Norm, n_bins: int = RADIUS_BINS, shortest: float = 0.01
-    ) -> Bins:
-        """Return edges from the share `shortest` of the diameter on; the first bin starts at 0."""
-        edges = np.ceil(np.geomspace(shortest * diameter, diameter, n_bins))
-        return cls(np.unique(edges**norm), norm)
-
-    def quantile(self, counts: Floats, share: float) -> int:
-        """Return the upper edge of the bin that holds the quantile of noisy counts."""
-        smooth = np.maximum.accumulate(np.cumsum(counts))
-        index = int(np.searchsorted(smooth, share * max(smooth[-1], 1.0)))
-        edge = int(self.edges[min(index, len(self.edges) - 1)])
-        return edge if self.norm == 1 else math.isqrt(edge)
-
-
-def residual_lengths(passes: Passes, centers: WholeFloats, bins: Bins) -> Integers:
-    """Count the residuals in each bin of lengths, in one pass."""
-    clusters = CompiledClusters(centers)
-
-    def work(blocks: Iterable[WholeFloats]) -> tuple[Integers, ...]:
-        return (clusters.lengths(blocks, bins.edges, bins.norm),)
-
-    return passes.sums_of_blocks(work, "lengths of residuals")[0]
-
-
-def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
-    """Return the sensitivity of `residual_sums`: a record moves one residual and one weight.
-
-    A replaced record moves them in two clusters, or in one. There residuals may point apart, and
-    weights, which are not negative, differ by at most one weight.
-    """
-    squared = radius**2 + weight**2
-    return {
-        "l1": radius + weight,
-        "l2_squared": squared,
-        "l2_replaced": max(2 * squared, 4 * radius**2 + weight**2),
-    }
-
-
-def residual_sums(
-    passes: Passes, centers: WholeFloats, radius: int, weight: int, norm: Norm
-) -> tuple[Integers, Integers]:
-    """Sum the cut residuals, (k, dim), and weights, (k,), of each cluster, in one pass.
-
-    `ReferenceClusters.residuals` defines the terms. One record moves the first sum by at most the
-    radius in the norm, and the second by at most the weight.
-    """
-    clusters = CompiledClusters(centers)
-
-    def work(blocks: Iterable[WholeFloats]) -> tuple[Integers, ...]:
-        return clusters.residuals(blocks, radius, weight, norm)
-
-    sums, counts = passes.sums_of_blocks(work, "sums of residuals")
-    return sums, counts

@@ -38,6 +38,7 @@ Directions = Literal["columns", "released", "random", "mean"]
 # Bins of the lengths of residuals: from a hundredth of the diameter on, each is 100^(1/47) = 1.10
 # times as long as the one before.
 RADIUS_BINS = 48
+OWN_BINS = 12  # of the lengths around one place
 # Columns of a sketch without a choice of directions; pure noise allows fewer.
 MAX_SKETCH_COLUMNS, MAX_PURE_SKETCH_COLUMNS = 20, 10
 # Columns and clusters for which pure noise allows released directions; planning more takes long.
@@ -96,9 +97,14 @@ class PipelinePlan:
 
     directions: Directions
     n_directions: int
-    n_rounds: int
+    rounds: tuple[str, ...]
     weights: tuple[tuple[str, Fraction], ...]
     excess: float
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds."""
+        return len(self.rounds)
 
     def describe(self) -> str:
         """Return a one-line description of the plan."""
@@ -161,7 +167,7 @@ def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:
         weights["round mean"] = mean_share * first["round 0"]
         error = lost + last + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
         yield PipelinePlan(
-            "mean", 0, n_rounds, tuple(weights.items()), min(error, MAX_START_EXCESS)
+            "mean", 0, ("plain",) * n_rounds, tuple(weights.items()), min(error, MAX_START_EXCESS)
         )
 
 
@@ -169,14 +175,16 @@ def _column_plans(facts: Facts) -> Iterator[PipelinePlan]:
     """Yield plans with a sketch of all columns."""
     budget, everything = facts.budget, Fraction(1)
     error = sketch_excess(facts, everything) + unsettled(budget, 0)
-    yield PipelinePlan("columns", facts.dim, 0, (("sketch", everything),), error)
+    yield PipelinePlan("columns", facts.dim, (), (("sketch", everything),), error)
     for sketch in SKETCH_SHARES:
         first = sketch_excess(facts, sketch)
         lost = lost_excess(first)
         for n_rounds in ROUND_COUNTS:
             weights = share_weights(None, sketch, n_rounds, budget, facts.n_records)
             last = rounds_excess(first, facts, weights, n_rounds)
-            yield PipelinePlan("columns", facts.dim, n_rounds, tuple(weights.items()), lost + last)
+            yield PipelinePlan(
+                "columns", facts.dim, ("plain",) * n_rounds, tuple(weights.items()), lost + last
+            )
 
 
 def _direction_plans(facts: Facts) -> Iterator[PipelinePlan]:
@@ -201,7 +209,7 @@ def _direction_plans(facts: Facts) -> Iterator[PipelinePlan]:
                     yield PipelinePlan(
                         "random" if subspace is None else "released",
                         p,
-                        n_rounds,
+                        ("plain",) * n_rounds,
                         tuple(weights.items()),
                         hidden + lost + last,
                     )
@@ -356,3 +364,118 @@ def round_noise(facts: Facts, share: Fraction) -> float:
         return 1.3 * dim / (2 * rho * per_cluster**2)
     epsilon = budget.epsilon * float(share)
     return 1.6 * (dim / (epsilon * per_cluster)) ** 2
+
+
+OWN_SHARES = tuple(Fraction(i, 100) for i in (2, 5, 10, 15, 20))
+MAX_OWN_NOISE = 0.35
+
+
+def radius_share(budget: Budget, share: Fraction, n_records: float) -> Fraction:
+    """Return the part of a round's share that its common radius gets."""
+    radius = RADIUS_SHARES[-1]
+    for part in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
+        if radius_noise(budget, share * part, n_records) <= MAX_RADIUS_NOISE:
+            radius = part
+    return radius
+
+
+def own_share(facts: Facts, share: Fraction, n_places: int) -> Fraction:
+    """Return the part of a round's share that radii of its places get; 0 if noise hides them."""
+    for part in OWN_SHARES:
+        noise = radius_noise(facts.budget, share * part, facts.n_records) * math.sqrt(2 / RADIUS_BINS)
+        if noise * facts.n_records * math.sqrt(OWN_BINS) <= MAX_OWN_NOISE * facts.n_records / n_places:
+            return part
+    return Fraction(0)
+
+
+def round_weights(
+    facts: Facts, share: Fraction, name: str, n_places: int, *, wide: bool = False
+) -> dict[str, Fraction]:
+    """Return the shares of one round's questions, which add up to `share`."""
+    weights = {}
+    if wide:
+        part = radius_share(facts.budget, share, facts.n_records)
+        weights[f"radius width {name}"] = share * part
+        share *= 1 - part
+    common = radius_share(facts.budget, share, facts.n_records)
+    own = own_share(facts, share, n_places)
+    weights[f"radius {name}"] = share * common
+    if own:
+        weights[f"radii {name}"] = share * own
+    weights[f"round {name}"] = share * (1 - common - own)
+    return weights
+
+
+def mean_weights(facts: Facts, share: Fraction) -> dict[str, Fraction]:
+    one = replace(facts, n_clusters=1)
+    weights = {}
+    if 7 * round_noise(one, share / 4) < 1:
+        part = radius_share(facts.budget, share / 4, facts.n_records)
+        weights = {"radius middle": share / 4 * part, "round middle": share / 4 * (1 - part)}
+        share = share * 3 / 4
+    part = radius_share(facts.budget, share, facts.n_records)
+    return weights | {"radius mean": share * part, "round mean": share * (1 - part)}
+
+
+def stepwise(
+    facts: Facts,
+    rounds: tuple[str, ...],
+    shares: tuple[Fraction, ...],
+    mean: Fraction = Fraction(0),
+    sketch: Fraction = Fraction(0),
+    subspace: Fraction = Fraction(0),
+    directions: Directions = "mean",
+    n_directions: int = 0,
+) -> PipelinePlan:
+    weights: dict[str, Fraction] = {}
+    if subspace:
+        weights["subspace"] = subspace
+    if sketch:
+        weights["sketch"] = sketch
+    if mean:
+        weights |= mean_weights(facts, mean)
+    first = True
+    for i, (kind, share) in enumerate(zip(rounds, shares, strict=True)):
+        places = facts.n_clusters * (1 if kind == "plain" else 2)
+        wide = kind == "probe" and first
+        weights |= round_weights(facts, share, str(i), places, wide=wide)
+        first = False
+    return PipelinePlan(directions, n_directions, rounds, tuple(weights.items()), 0.0)
+
+
+def percent(*numbers: int) -> tuple[Fraction, ...]:
+    return tuple(Fraction(n, 100) for n in numbers)
+
+
+M_PLANS = {
+    4: (10, (12, 15, 18, 20, 25)),
+    3: (10, (15, 20, 25, 30)),
+    2: (15, (25, 25, 35)),
+    1: (20, (40, 40)),
+}
+
+
+def m_plan(facts: Facts, t: int | None = None) -> PipelinePlan:
+    nu = round_noise(replace(facts, n_clusters=2 * facts.n_clusters), Fraction(1, 5))
+    if t is None:
+        if facts.n_clusters == 1 or nu >= 6:
+            return stepwise(facts, (), (), mean=Fraction(1))
+        if nu >= 1.5:
+            return stepwise(facts, ("plain",), percent(70), mean=Fraction(3, 10))
+        t = int(min(max(round(1.2 - 1.1 * math.log10(nu)), 1), 4))
+    mean, shares = M_PLANS[t]
+    return stepwise(facts, ("probe",) * t + ("plain",), percent(*shares), mean=Fraction(mean, 100))
+
+
+def up_plan(facts: Facts, n_directions: int = 0, directions: Directions = "columns", subspace: Fraction = Fraction(0)) -> PipelinePlan:
+    left = 1 - subspace
+    return stepwise(
+        facts,
+        ("union", "probe", "plain"),
+        tuple(left * x for x in percent(23, 23, 24)),
+        mean=left * Fraction(10, 100),
+        sketch=left * Fraction(20, 100),
+        subspace=subspace,
+        directions=directions,
+        n_directions=n_directions or facts.dim,
+    )
