@@ -97,7 +97,7 @@ def pipeline_of(data: Any, columns: list[str]) -> tuple[list[Any], float]:
             budget=ps.Budget(1.0, 1e-6),
             n_records=1e7,
             random_state=0,
-            plan=PipelinePlan("columns", DIM, 2, weights, 0.1),
+            plan=PipelinePlan("columns", DIM, ("plain", "plain"), weights, 0.1),
         )
     return [model.centers.tolist()], time.perf_counter() - start
 

@@ -47,7 +47,7 @@ SEAMS = {
     "passes.CHUNK_VALUES": "privsketch.clustering.passes:_CHUNK_VALUES",
     "passes.MAX_BITS": "privsketch.clustering.passes:_MAX_BITS",
     "method.plan_pipeline": "privsketch.clustering.pipeline.method:plan_pipeline",
-    "method.residual_sums": "privsketch.clustering.pipeline.method:residual_sums",
+    "rounds.residual_sums": "privsketch.clustering.pipeline.rounds:residual_sums",
     "run.Shares": "privsketch.clustering.run:Shares",
     "cubes.threshold_law": "privsketch.clustering.tree.cubes:threshold_law",
     "base.sketch": "privsketch.estimators.base:sketch",

@@ -23,13 +23,14 @@ def equal(found, right):
     )
 
 
-def agree(records, centers, radius, weight=300):
+def agree(records, centers, radius, weight=300, unit=2**20):
     known, compiled = ReferenceClusters(centers), CompiledClusters(centers)
+    radii = np.maximum(np.rint(radius * np.linspace(0.1, 2, len(centers))), 1.0)
     blocks = [records]
     assert equal(compiled.sums(blocks), known.sums(blocks))
     for norm in (1, 2):
-        found = compiled.residuals(blocks, radius, weight, norm)
-        assert equal(found, known.residuals(blocks, radius, weight, norm))
+        found = compiled.residuals(blocks, radii, unit, weight, norm)
+        assert equal(found, known.residuals(blocks, radii, unit, weight, norm))
         edges = np.unique(np.ceil(np.geomspace(max(radius / 20, 1), 8 * radius, 48))) ** norm
         for some in (edges, edges[:1], np.array([0.0, float(radius) ** norm])):
             found = compiled.lengths(blocks, some, norm)
@@ -70,59 +71,67 @@ def test_records_and_centers_at_the_corners():
         agree(np.zeros((20, dim)), np.zeros((3, dim)), 1)
 
 
-def exact_contribution(record, centers, radius, weight, norm):
-    """What one record adds, in Python's integers where NumPy rounds: within a unit of it."""
+def exact_contribution(record, centers, radii, unit, norm):
+    """What one record adds, in Python's integers where NumPy rounds: within one of it."""
     squares = [
         sum((int(x) - int(c)) ** 2 for x, c in zip(record, row, strict=True)) for row in centers
     ]
     label = squares.index(min(squares))
     residual = [int(x) - int(c) for x, c in zip(record, centers[label], strict=True)]
+    radius = int(radii[label])
     if norm == 1:
-        top, bottom = radius, sum(map(abs, residual))
-        shrink = [abs(v) * top // bottom if bottom > top else abs(v) for v in residual]
+        longest = max(radius, sum(map(abs, residual)))
+        terms = [abs(v) * unit // longest for v in residual]
     else:
-        # floor(radius |v| / sqrt(s)) = floor(sqrt(radius^2 v^2 / s)), all in integers
-        square = squares[label]
-        far = square > radius**2
-        shrink = [math.isqrt(radius**2 * v * v // square) if far else abs(v) for v in residual]
-    return label, [math.copysign(a, v) for a, v in zip(shrink, residual, strict=True)]
+        # floor(unit |v| / sqrt(s)) = floor(sqrt(unit^2 v^2 / s)), all in integers
+        longest = max(radius**2, squares[label])
+        terms = [math.isqrt(unit**2 * v * v // longest) for v in residual]
+    return label, [math.copysign(a, v) for a, v in zip(terms, residual, strict=True)]
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-def test_one_record_adds_what_integers_say_and_no_more_than_the_radius(norm):
+@pytest.mark.parametrize("unit", [1, 37, 2**20])
+def test_one_record_adds_what_integers_say_and_no_more_than_a_unit(norm, unit):
     rng = np.random.default_rng(norm)
+    longest = 0
     for _ in range(60):
         dim, k = int(rng.integers(1, 14)), int(rng.integers(1, 6))
         most = int(rng.choice([2, 50, LARGEST]))
         record, centers = whole(rng, dim, most=most), whole(rng, k, dim, most=most)
-        radius, weight = int(rng.integers(1, 2 * most)), int(rng.integers(1, 500))
+        radii, weight = rng.integers(1, 2 * most, k).astype(float), int(rng.integers(1, 500))
         clusters = CompiledClusters(centers)
-        sums, counts = clusters.residuals([record[np.newaxis]], radius, weight, norm)
-        label, right = exact_contribution(record, centers, radius, weight, norm)
+        sums, counts = clusters.residuals([record[np.newaxis]], radii, unit, weight, norm)
+        label, right = exact_contribution(record, centers, radii, unit, norm)
         assert np.flatnonzero(counts).tolist() in ([label], [])  # a weight may be rounded to 0
         assert not sums[np.arange(k) != label].any()
         assert np.abs(sums[label] - right).max() <= 1
-        assert sum(abs(int(v)) ** norm for v in sums[label]) <= radius**norm
+        length = sum(abs(int(v)) ** norm for v in sums[label])
+        assert length <= unit**norm
+        longest = max(longest, length / unit**norm)
         assert 0 <= counts[label] <= weight
+    assert longest > 0.9 or unit < 2**20  # few units are lost to rounding
 
 
 def test_blocks_and_layouts_make_no_difference():
     rng = np.random.default_rng(3)
     records, centers = whole(rng, 333, 10, most=5000), whole(rng, 6, 10, most=5000)
     clusters = CompiledClusters(centers)
-    right = clusters.residuals([records], 4000, 100, 2)
+    radii = np.array([40.0, 400.0, 4000.0, 4.0, 1.0, 40_000.0])
+    right = clusters.residuals([records], radii, 2**20, 100, 2)
     for blocks in (
         np.array_split(records, 7),
         [np.asfortranarray(records)],
         [records[::-1]],
         (row[np.newaxis] for row in records),
     ):
-        assert equal(clusters.residuals(blocks, 4000, 100, 2), right)
+        assert equal(clusters.residuals(blocks, radii, 2**20, 100, 2), right)
     assert equal(
-        CompiledClusters(np.asfortranarray(centers)).residuals([records], 4000, 100, 2), right
+        CompiledClusters(np.asfortranarray(centers)).residuals([records], radii, 2**20, 100, 2),
+        right,
     )
     assert equal(
-        clusters.residuals([], 4000, 100, 2), clusters.residuals([records[:0]], 4000, 100, 2)
+        clusters.residuals([], radii, 2**20, 100, 2),
+        clusters.residuals([records[:0]], radii, 2**20, 100, 2),
     )
 
 

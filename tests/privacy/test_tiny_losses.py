@@ -590,12 +590,13 @@ def residual_round(rows, account):
     ball = Passes(table_of(rows, 1), ps.Ball(dim=1, radius=1.0), n_threads=1)
     norm = 1 if account.shares.is_pure else 2
     bins = Bins.of(2 * float(ball.limits[0]), norm)
-    histogram, _ = account.counts("radius", residual_lengths(ball, CENTERS, bins))
-    radius = bins.quantile(histogram, 0.8)
-    weight = 1
-    sums, kept = residual_sums(ball, CENTERS, radius, weight, norm)
+    counts = residual_lengths(ball, CENTERS, bins).sum(axis=0)
+    histogram, _ = account.counts("radius", counts)
+    radius = float(bins.quantile(histogram, 0.8))
+    unit, weight = 2, 1
+    sums, kept = residual_sums(ball, CENTERS, np.array([radius, 1.0]), weight, norm, unit)
     together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
-    account.noisy("round", together, **round_sensitivities(radius, weight))
+    account.noisy("round", together, **round_sensitivities(unit, weight))
     return account.receipt("round", None)
 
 
@@ -774,7 +775,8 @@ def test_what_is_cut_to_a_radius_is_not_longer(norm):
         radius = c * size if norm == 2 else (a + b) * size
         record = record * stretch + (rng.integers(-1, 2, size=6) if trial % 2 else 0)
         table = Passes(record[np.newaxis].astype(float), ball, n_threads=1)
-        sums, kept = residual_sums(table, np.zeros((1, 6)), radius, radius // 4 + 1, norm)
+        radii, weight = np.array([float(radius)]), radius // 4 + 1
+        sums, kept = residual_sums(table, np.zeros((1, 6)), radii, weight, norm, radius)
         length = sum(abs(int(x)) ** norm for x in sums[0])
         assert length <= radius**norm
         assert 0 <= kept[0] <= radius // 4 + 1

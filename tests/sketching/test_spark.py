@@ -219,7 +219,7 @@ def planned(directions, n_directions):
     """A pipeline of four passes, or three."""
     names = ["sketch", "radius 0", "round 0", *(["subspace"] * (directions == "released"))]
     weights = tuple((name, Fraction(1, len(names))) for name in names)
-    return PipelinePlan(directions, n_directions, 1, weights, 0.1)
+    return PipelinePlan(directions, n_directions, ("plain",), weights, 0.1)
 
 
 METHODS = {

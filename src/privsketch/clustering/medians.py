@@ -32,7 +32,6 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.plan import (
     DIRECTION_COUNTS,
     MAX_SKETCH_COLUMNS,
@@ -42,6 +41,7 @@ from privsketch.clustering.pipeline.plan import (
     round_noise,
     sketch_excess,
 )
+from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.medians import (

@@ -42,6 +42,7 @@ class Purpose(IntEnum):
     PROJECTION = 101
     DIRECTIONS = 201
     SPREAD = 202
+    PROBES = 203
     TREE_TRIALS = 301
     SPARSE_SKETCH = 401
     SPARSE_TREES = 402

@@ -9,9 +9,10 @@ expected to leave, in units of k-means without privacy:
   more the fewer directions.
 - The sketch finds centers along the directions (`design.forecast`), or loses clusters.
 - Where noise hides clusters from a sketch, the mean of all records is released instead, and the
-  rounds begin with centers around it.
+  rounds begin with centers around it. Probe rounds then split and merge clusters (`probes`).
 - Rounds begin with the error of directions and sketch. The noise of a round is in proportion to its
   residuals, so that the error falls from round to round, down to that of the last one.
+- What probe rounds leave follows from the noise of a round alone: a curve that was measured.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from functools import cache
 from typing import Any, Literal
 
 from privsketch._base.errors import ParameterError
+from privsketch._base.formats import count_text
 from privsketch.clustering.forecast import PublicFacts
 from privsketch.design.forecast import excess, expected_middle, references
 from privsketch.design.pca import predicted_loss
@@ -35,12 +37,17 @@ from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 
 Directions = Literal["columns", "released", "random", "mean"]
+RoundKind = Literal["plain", "probe"]
 # Bins of the lengths of residuals: from a hundredth of the diameter on, each is 100^(1/47) = 1.10
 # times as long as the one before.
 RADIUS_BINS = 48
 OWN_BINS = 12  # of the lengths around one place
 # Columns of a sketch without a choice of directions; pure noise allows fewer.
 MAX_SKETCH_COLUMNS, MAX_PURE_SKETCH_COLUMNS = 20, 10
+# In fewer columns, directions are compared with all columns where these are expected to be rough.
+# There the forecast for directions is too low: in 29 studies in which it was the lower one, it was
+# right in 7 of 9 with a margin of 1.5 and a forecast above 0.3, and in 6 of 20 others.
+ROUGH_EXCESS, DIRECTIONS_MARGIN = 0.3, 1.5
 # Columns and clusters for which pure noise allows released directions; planning more takes long.
 MAX_PURE_RELEASED_COLUMNS, MAX_PURE_RELEASED_CLUSTERS = 100, 20
 # Candidates, of which the planner takes those of least forecast error. Twice as many would double
@@ -76,6 +83,25 @@ MEAN_OFFSET = 6.0  # benchmarks constants clustering MEAN_OFFSET
 # Its shares and numbers of rounds: benchmarks constants clustering MEAN_SHARES
 MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
 MAX_START_EXCESS = 3.0  # error of centers around the center of the domain, without any release
+# A mean is measured in two steps, from the middle of the domain and from where the first one was,
+# if the noise of the first step is below the distance that it saves, in squared widths.
+MIDDLE_SHARE = Fraction(1, 4)
+# Error that probe rounds leave: PROBED_ERROR nu^PROBED_POWER (1 + nu), nu being the noise of a round
+# with a fifth of the budget. benchmarks constants clustering PROBED_ERROR
+PROBED_ERROR, PROBED_POWER = 1.5, 0.7
+# Up to this noise they are better than the start alone, however many clusters there are.
+MAX_PROBED_NOISE, PROBED_GAIN = 1.5, 0.99
+# Shares of the mean, of probe rounds and of the last round, in percent, by the number of probe
+# rounds, which falls with the logarithm of nu. benchmarks constants clustering PROBE_SHARES
+PROBE_SHARES = {
+    1: (20, 40, 40),
+    2: (15, 25, 25, 35),
+    3: (10, 15, 20, 25, 30),
+    4: (10, 12, 15, 18, 20, 25),
+}
+# Shares of a round for radii of its places: the smallest with little noise, none if all have much.
+OWN_SHARES = tuple(Fraction(i, 100) for i in (2, 5, 10, 15, 20))
+MAX_OWN_NOISE = 0.35  # little noise: of a whole histogram, over the records of an average place
 
 
 @dataclass(frozen=True)
@@ -87,8 +113,10 @@ class PipelinePlan:
     directions : {"columns", "released", "random", "mean"}
         Directions of the sketch: all columns, released directions, or random ones. "mean" means no
         sketch: centers start around the mean of all records.
-    n_directions, n_rounds : int
-        Numbers of directions and of rounds.
+    n_directions : int
+        Number of directions.
+    rounds : tuple of {"plain", "probe"}
+        Rounds that move the centers, and rounds that also look for clusters between them.
     weights : tuple of (str, Fraction)
         Shares of the budget by name; they add up to 1.
     excess : float
@@ -97,7 +125,7 @@ class PipelinePlan:
 
     directions: Directions
     n_directions: int
-    rounds: tuple[str, ...]
+    rounds: tuple[RoundKind, ...]
     weights: tuple[tuple[str, Fraction], ...]
     excess: float
 
@@ -108,13 +136,16 @@ class PipelinePlan:
 
     def describe(self) -> str:
         """Return a one-line description of the plan."""
+        rounds = count_text(self.n_rounds, "round")
+        if "probe" in self.rounds:
+            rounds += f", {self.rounds.count('probe')} of which look for clusters"
         if self.directions == "mean":
-            return f"centers around the mean of all records, {self.n_rounds} rounds"
+            return f"centers around the mean of all records, {rounds}"
         along = f"{self.n_directions} {self.directions} directions"
         if self.directions == "columns":
             along = f"all {self.n_directions} columns"
         sketch = float(dict(self.weights)["sketch"])
-        return f"sketch along {along} with {sketch:.0%} of the budget, {self.n_rounds} rounds"
+        return f"sketch along {along} with {sketch:.0%} of the budget, {rounds}"
 
 
 @dataclass(frozen=True)
@@ -139,8 +170,14 @@ def plan_pipeline(
     facts = Facts(n_clusters, dim, budget, max(n_records, 1.0))
     plans = list(_mean_plans(facts))
     if n_clusters > 1:
+        plans.append(probe_plan(facts))
         max_columns = MAX_SKETCH_COLUMNS if budget.delta > 0 else MAX_PURE_SKETCH_COLUMNS
         plans += _column_plans(facts) if dim <= max_columns else _direction_plans(facts)
+        if dim <= max_columns and min(plan.excess for plan in plans) > ROUGH_EXCESS:
+            plans += [
+                replace(plan, excess=DIRECTIONS_MARGIN * plan.excess)
+                for plan in _direction_plans(facts)
+            ]
     known = sorted({plan.n_rounds for plan in plans})
     if n_rounds is not None and n_rounds not in known:
         numbers = ", ".join(map(str, known))
@@ -153,22 +190,58 @@ def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:
     """Yield plans without a sketch, which lose no cluster if there is only one."""
     k, budget, n_records = facts.n_clusters, facts.budget, facts.n_records
     lost = MEAN_ERROR_PER_CLUSTER * k if k > 1 else 0.0
-    one_cluster = replace(facts, n_clusters=1)
     for mean_share, n_rounds in MEAN_SHARES:
-        first = share_weights(None, Fraction(0), 1, budget, n_records)
-        noise = round_noise(one_cluster, mean_share * first["round 0"])
-        measured = noise * (1 + MEAN_OFFSET)
-        weights, last = dict[str, Fraction](), MEAN_START_ERROR
+        weights = mean_weights(facts, mean_share)
+        measured = round_noise(replace(facts, n_clusters=1), weights["round mean"])
+        if "round middle" not in weights:
+            measured *= 1 + MEAN_OFFSET
+        last = MEAN_START_ERROR
         if n_rounds > 0:
-            weights = share_weights(None, mean_share, n_rounds, budget, n_records)
-            del weights["sketch"]
-            last = rounds_excess(last, facts, weights, n_rounds)
-        weights["radius mean"] = mean_share * first["radius 0"]
-        weights["round mean"] = mean_share * first["round 0"]
+            rounds = share_weights(None, mean_share, n_rounds, budget, n_records)
+            del rounds["sketch"]
+            last = rounds_excess(last, facts, rounds, n_rounds)
+            weights |= rounds
         error = lost + last + measured * MEAN_OFFSET / (measured + MEAN_OFFSET)
         yield PipelinePlan(
-            "mean", 0, ("plain",) * n_rounds, tuple(weights.items()), min(error, MAX_START_EXCESS)
+            "mean", 0, plain_rounds(n_rounds), tuple(weights.items()), min(error, MAX_START_EXCESS)
         )
+
+
+def plain_rounds(n_rounds: int) -> tuple[RoundKind, ...]:
+    """Return the kinds of rounds that move the centers and nothing else."""
+    kinds: list[RoundKind] = ["plain"] * n_rounds
+    return tuple(kinds)
+
+
+def mean_weights(facts: Facts, share: Fraction) -> dict[str, Fraction]:
+    """Return the shares of a mean, which is measured in two steps where noise allows that."""
+    one_cluster = replace(facts, n_clusters=1)
+    if (1 + MEAN_OFFSET) * round_noise(one_cluster, MIDDLE_SHARE * share) >= 1:
+        return round_weights(facts, share, "mean")
+    first = round_weights(facts, MIDDLE_SHARE * share, "middle")
+    return first | round_weights(facts, (1 - MIDDLE_SHARE) * share, "mean")
+
+
+def probe_plan(facts: Facts) -> PipelinePlan:
+    """Return the plan that starts around the mean and looks for clusters by probe rounds."""
+    k = facts.n_clusters
+    noise = round_noise(replace(facts, n_clusters=2 * k), Fraction(1, 5))
+    n_probes = min(max(round(1.2 - 1.1 * math.log10(noise)), 1), max(PROBE_SHARES))
+    mean, *shares = (Fraction(percent, 100) for percent in PROBE_SHARES[n_probes])
+    weights = mean_weights(facts, mean)
+    # Probes stand one width from the start; their own rounds know it from the one before.
+    common = radius_share(facts.budget, shares[0], facts.n_records)
+    weights["radius start"] = shares[0] * common
+    shares[0] *= 1 - common
+    probes: list[RoundKind] = ["probe"] * n_probes
+    kinds = (*probes, *plain_rounds(1))
+    for number, (kind, share) in enumerate(zip(kinds, shares, strict=True)):
+        n_places = k if kind == "plain" else 2 * k
+        weights |= round_weights(facts, share, str(number), n_places)
+    error = PROBED_ERROR * noise**PROBED_POWER * (1 + noise)
+    if noise <= MAX_PROBED_NOISE:
+        error = min(error, PROBED_GAIN * MAX_START_EXCESS)
+    return PipelinePlan("mean", 0, kinds, tuple(weights.items()), error)
 
 
 def _column_plans(facts: Facts) -> Iterator[PipelinePlan]:
@@ -183,7 +256,7 @@ def _column_plans(facts: Facts) -> Iterator[PipelinePlan]:
             weights = share_weights(None, sketch, n_rounds, budget, facts.n_records)
             last = rounds_excess(first, facts, weights, n_rounds)
             yield PipelinePlan(
-                "columns", facts.dim, ("plain",) * n_rounds, tuple(weights.items()), lost + last
+                "columns", facts.dim, plain_rounds(n_rounds), tuple(weights.items()), lost + last
             )
 
 
@@ -209,7 +282,7 @@ def _direction_plans(facts: Facts) -> Iterator[PipelinePlan]:
                     yield PipelinePlan(
                         "random" if subspace is None else "released",
                         p,
-                        ("plain",) * n_rounds,
+                        plain_rounds(n_rounds),
                         tuple(weights.items()),
                         hidden + lost + last,
                     )
@@ -231,21 +304,45 @@ def share_weights(
     remainder = 1 - sum(weights.values(), Fraction(0))
     weights["sketch"] = remainder * sketch
     for_round = remainder * (1 - sketch) / n_rounds
-    radius = RADIUS_SHARES[-1]
-    for share in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
-        if radius_noise(budget, for_round * share, n_records) <= MAX_RADIUS_NOISE:
-            radius = share
+    radius = radius_share(budget, for_round, n_records)
     for number in range(n_rounds):
         weights[f"radius {number}"] = for_round * radius
         weights[f"round {number}"] = for_round * (1 - radius)
     return weights
 
 
-def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
-    """Return the noise of half of a histogram's bins together, over the number of records.
+def round_weights(
+    facts: Facts, share: Fraction, name: str, n_places: int | None = None
+) -> dict[str, Fraction]:
+    """Return the shares of the questions of one round: with radii of their own for `n_places`."""
+    common, own = radius_share(facts.budget, share, facts.n_records), Fraction(0)
+    if n_places is not None:
+        own = own_share(facts, share, n_places)
+    weights = {f"radius {name}": share * common, f"round {name}": share * (1 - common - own)}
+    return weights | ({f"radii {name}": share * own} if own else {})
 
-    The radius is where the sum of bins exceeds a share of the records: with much noise, anywhere.
-    """
+
+def radius_share(budget: Budget, share: Fraction, n_records: float) -> Fraction:
+    """Return the part of a round's share for its common radius."""
+    radius = RADIUS_SHARES[-1]
+    for part in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
+        if radius_noise(budget, share * part, n_records) <= MAX_RADIUS_NOISE:
+            radius = part
+    return radius
+
+
+def own_share(facts: Facts, share: Fraction, n_places: int) -> Fraction:
+    """Return the part of a round's share for radii of its places; 0 where noise hides them."""
+    per_place = facts.n_records / n_places
+    for part in OWN_SHARES:
+        noise = counts_deviation(facts.budget, share * part) * math.sqrt(OWN_BINS)
+        if noise <= MAX_OWN_NOISE * per_place:
+            return part
+    return Fraction(0)
+
+
+def counts_deviation(budget: Budget, share: Fraction) -> float:
+    """Return the standard deviation of noise on counts of disjoint sets of records."""
     if budget.delta > 0:
         rho = rho_of_budget(budget.epsilon, budget.delta) * float(share)
         deviation = 1 / math.sqrt(2 * rho)
@@ -253,7 +350,15 @@ def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
         deviation = math.sqrt(2) / (budget.epsilon * float(share))
     if budget.neighbours == "replace":  # two bins change by one
         deviation *= math.sqrt(2) if budget.delta > 0 else 2
-    return deviation * math.sqrt(RADIUS_BINS / 2) / n_records
+    return deviation
+
+
+def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
+    """Return the noise of half of a histogram's bins together, over the number of records.
+
+    The radius is where the sum of bins exceeds a share of the records: with much noise, anywhere.
+    """
+    return counts_deviation(budget, share) * math.sqrt(RADIUS_BINS / 2) / n_records
 
 
 @cache
@@ -364,118 +469,3 @@ def round_noise(facts: Facts, share: Fraction) -> float:
         return 1.3 * dim / (2 * rho * per_cluster**2)
     epsilon = budget.epsilon * float(share)
     return 1.6 * (dim / (epsilon * per_cluster)) ** 2
-
-
-OWN_SHARES = tuple(Fraction(i, 100) for i in (2, 5, 10, 15, 20))
-MAX_OWN_NOISE = 0.35
-
-
-def radius_share(budget: Budget, share: Fraction, n_records: float) -> Fraction:
-    """Return the part of a round's share that its common radius gets."""
-    radius = RADIUS_SHARES[-1]
-    for part in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
-        if radius_noise(budget, share * part, n_records) <= MAX_RADIUS_NOISE:
-            radius = part
-    return radius
-
-
-def own_share(facts: Facts, share: Fraction, n_places: int) -> Fraction:
-    """Return the part of a round's share that radii of its places get; 0 if noise hides them."""
-    for part in OWN_SHARES:
-        noise = radius_noise(facts.budget, share * part, facts.n_records) * math.sqrt(2 / RADIUS_BINS)
-        if noise * facts.n_records * math.sqrt(OWN_BINS) <= MAX_OWN_NOISE * facts.n_records / n_places:
-            return part
-    return Fraction(0)
-
-
-def round_weights(
-    facts: Facts, share: Fraction, name: str, n_places: int, *, wide: bool = False
-) -> dict[str, Fraction]:
-    """Return the shares of one round's questions, which add up to `share`."""
-    weights = {}
-    if wide:
-        part = radius_share(facts.budget, share, facts.n_records)
-        weights[f"radius width {name}"] = share * part
-        share *= 1 - part
-    common = radius_share(facts.budget, share, facts.n_records)
-    own = own_share(facts, share, n_places)
-    weights[f"radius {name}"] = share * common
-    if own:
-        weights[f"radii {name}"] = share * own
-    weights[f"round {name}"] = share * (1 - common - own)
-    return weights
-
-
-def mean_weights(facts: Facts, share: Fraction) -> dict[str, Fraction]:
-    one = replace(facts, n_clusters=1)
-    weights = {}
-    if 7 * round_noise(one, share / 4) < 1:
-        part = radius_share(facts.budget, share / 4, facts.n_records)
-        weights = {"radius middle": share / 4 * part, "round middle": share / 4 * (1 - part)}
-        share = share * 3 / 4
-    part = radius_share(facts.budget, share, facts.n_records)
-    return weights | {"radius mean": share * part, "round mean": share * (1 - part)}
-
-
-def stepwise(
-    facts: Facts,
-    rounds: tuple[str, ...],
-    shares: tuple[Fraction, ...],
-    mean: Fraction = Fraction(0),
-    sketch: Fraction = Fraction(0),
-    subspace: Fraction = Fraction(0),
-    directions: Directions = "mean",
-    n_directions: int = 0,
-) -> PipelinePlan:
-    weights: dict[str, Fraction] = {}
-    if subspace:
-        weights["subspace"] = subspace
-    if sketch:
-        weights["sketch"] = sketch
-    if mean:
-        weights |= mean_weights(facts, mean)
-    first = True
-    for i, (kind, share) in enumerate(zip(rounds, shares, strict=True)):
-        places = facts.n_clusters * (1 if kind == "plain" else 2)
-        wide = kind == "probe" and first
-        weights |= round_weights(facts, share, str(i), places, wide=wide)
-        first = False
-    return PipelinePlan(directions, n_directions, rounds, tuple(weights.items()), 0.0)
-
-
-def percent(*numbers: int) -> tuple[Fraction, ...]:
-    return tuple(Fraction(n, 100) for n in numbers)
-
-
-M_PLANS = {
-    4: (10, (12, 15, 18, 20, 25)),
-    3: (10, (15, 20, 25, 30)),
-    2: (15, (25, 25, 35)),
-    1: (20, (40, 40)),
-}
-
-
-def m_plan(facts: Facts, t: int | None = None) -> PipelinePlan:
-    nu = round_noise(replace(facts, n_clusters=2 * facts.n_clusters), Fraction(1, 5))
-    if t is None:
-        if facts.n_clusters == 1 or nu >= 6:
-            return stepwise(facts, (), (), mean=Fraction(1))
-        if nu >= 1.5:
-            return stepwise(facts, ("plain",), percent(70), mean=Fraction(3, 10))
-        t = int(min(max(round(1.2 - 1.1 * math.log10(nu)), 1), 4))
-    mean, shares = M_PLANS[t]
-    return stepwise(facts, ("probe",) * t + ("plain",), percent(*shares), mean=Fraction(mean, 100))
-
-
-def up_plan(facts: Facts, n_directions: int = 0, directions: Directions = "columns", subspace: Fraction = Fraction(0)) -> PipelinePlan:
-    left = 1 - subspace
-    return stepwise(
-        facts,
-        ("union", "probe", "plain"),
-        tuple(left * x for x in percent(23, 23, 24)),
-        mean=left * Fraction(10, 100),
-        sketch=left * Fraction(20, 100),
-        subspace=subspace,
-        directions=directions,
-        n_directions=n_directions or facts.dim,
-    )

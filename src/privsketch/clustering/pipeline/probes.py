@@ -16,14 +16,39 @@ which is their growth in k-means cost (Ward, 1963) without the share of the nois
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privsketch._base.types import Floats, Indices
+from privsketch._base.types import Floats, Indices, WholeFloats
 
 LLOYD_ROUNDS = 30
 GAIN_DEVIATIONS = 1.0  # standard deviations by which a split must pay
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What is known about the clusters between two rounds.
+
+    Attributes
+    ----------
+    centers : (k, dim) float64
+        Whole numbers in the ball.
+    counts : (k,) float64
+        Numbers of records.
+    widths : (k,) float64
+        Standard deviations along an axis, in whole numbers.
+    axes : (k, dim) float64
+        Unit vectors along which to look for two clusters.
+    is_found : bool
+        Whether they have been seen, by a sketch or a round, and are not just spread out.
+    """
+
+    centers: WholeFloats
+    counts: Floats
+    widths: Floats
+    axes: Floats
+    is_found: bool
 
 
 @dataclass(frozen=True)
@@ -37,11 +62,20 @@ class Pool:
         Numbers of records, 0 where noise may have made them.
     errors : (p,) float64
         Expected squared distances of the means from the true ones.
+    widths : (p,) float64
+        Standard deviations of the records around each mean, along an axis.
     """
 
     means: Floats
     sizes: Floats
     errors: Floats
+    widths: Floats
+
+    def with_at_least(self, floors: Floats, *, of: Indices) -> Pool:
+        """Return a pool whose groups `of` members have at least as many records as `floors`."""
+        totals = np.bincount(of, self.sizes, len(floors))
+        missing = np.maximum(floors - totals, 0.0) / np.bincount(of, minlength=len(floors))
+        return replace(self, sizes=self.sizes + missing[of])
 
 
 @dataclass(frozen=True)
@@ -224,3 +258,38 @@ def _settled(pool: Pool, groups: list[Group]) -> list[Group]:
         if {frozenset(group.members.tolist()) for group in new} == old:
             break
     return groups
+
+
+def clusters_of(groups: list[Group], pool: Pool, axes: Floats, n_clusters: int) -> Clusters:
+    """Return the clusters of groups; where groups are missing, the largest ones are divided.
+
+    The halves of a cluster that was split along u differ by about its covariance times u. So the
+    next round splits a cluster along the main axis of its members: rounds are power iterations
+    inside of every cluster. `axes` are for clusters of one member.
+    """
+    dim = pool.means.shape[1]
+    centers, counts, widths, own_axes = [], [], [], []
+    for group, axis in zip(groups, axes, strict=False):
+        shares = pool.sizes[group.members] / group.size
+        offsets = pool.means[group.members] - group.mean
+        squares = pool.widths[group.members] ** 2 + np.square(offsets).sum(axis=1) / dim
+        if len(group.members) > 1 and offsets.any():
+            scaled = offsets * np.sqrt(shares)[:, np.newaxis]
+            axis = np.linalg.svd(scaled, full_matrices=False)[2][0]
+        centers.append(group.mean)
+        counts.append(group.size)
+        widths.append(math.sqrt(float(shares @ squares)))
+        own_axes.append(axis)
+    for axis in axes[len(groups) :]:
+        largest = int(np.argmax(np.array(counts) * np.square(widths)))
+        offset = widths[largest] * own_axes[largest]
+        centers.append(centers[largest] + offset)
+        centers[largest] = centers[largest] - offset
+        counts[largest] /= 2
+        widths[largest] /= math.sqrt(2)
+        counts.append(counts[largest])
+        widths.append(widths[largest])
+        own_axes.append(axis)
+    return Clusters(
+        np.stack(centers), np.array(counts), np.array(widths), np.stack(own_axes), is_found=True
+    )

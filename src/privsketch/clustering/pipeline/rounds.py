@@ -79,17 +79,22 @@ def residual_lengths(passes: Passes, centers: WholeFloats, bins: Bins) -> Intege
 
 
 def residual_sums(
-    passes: Passes, centers: WholeFloats, radii: WholeFloats, weight: int, norm: Norm
+    passes: Passes,
+    centers: WholeFloats,
+    radii: WholeFloats,
+    weight: int,
+    norm: Norm,
+    unit: int = UNIT,
 ) -> tuple[Integers, Integers]:
     """Sum the cut residuals, (k, dim), and weights, (k,), of each center, in one pass.
 
     `ReferenceClusters.residuals` defines the terms. One record moves the first sum by at most
-    `UNIT` in the norm, and the second by at most the weight.
+    `unit` in the norm, and the second by at most the weight.
     """
     clusters = CompiledClusters(centers)
 
     def work(blocks: Iterable[WholeFloats]) -> tuple[Integers, ...]:
-        return clusters.residuals(blocks, radii, UNIT, weight, norm)
+        return clusters.residuals(blocks, radii, unit, weight, norm)
 
     sums, counts = passes.sums_of_blocks(work, "sums of residuals")
     return sums, counts
@@ -125,12 +130,10 @@ class Radii:
     kept: Floats
 
 
-def release_radii(
-    passes: Passes, places: WholeFloats, account: Account, name: str, *, has_own: bool
-) -> Radii:
+def release_radii(passes: Passes, places: WholeFloats, account: Account, name: str) -> Radii:
     """Release radii that contain most residuals: a common one, or one of each place.
 
-    Charges: the share "radius" of that name, and "radii" if places have their own.
+    Charges: the share "radius" of that name, and "radii" if there is one, for radii of their own.
     """
     norm = norm_of(account)
     diameter = 2 * float(passes.limits[0]) * (math.sqrt(passes.dim) if norm == 1 else 1)
@@ -139,7 +142,7 @@ def release_radii(
     common, _ = account.counts(f"radius {name}", counts.sum(axis=0))
     shape = np.maximum(common, 0.0)
     shape = shape / shape.sum() if shape.any() else np.full(len(shape), 1 / len(shape))
-    if not has_own:
+    if f"radii {name}" not in account.shares.weights:
         radius = max(bins.quantile(common, UNCUT_SHARE), 1)
         kept = float(shape @ np.minimum(1.0, radius / _middles(bins.lengths)))
         return Radii(np.full(len(places), float(radius)), np.full(len(places), kept))
@@ -158,7 +161,7 @@ def release_radii(
 
 def _middles(ends: Floats) -> Floats:
     """Return the geometric middles of bins with these upper ends, at least 1."""
-    return np.maximum(np.sqrt(ends * np.append(ends[0] / 2, ends[:-1])), 1.0)
+    return np.asarray(np.maximum(np.sqrt(ends * np.append(ends[0] / 2, ends[:-1])), 1.0))
 
 
 def _quantile(cumulated: Floats, ends: Floats, share: float) -> float:

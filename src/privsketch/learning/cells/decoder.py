@@ -137,6 +137,8 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         fits = search(boxes, n_clusters, rng)
         weights = plausibility(fits)
         expected = weights @ np.stack([fit.expected for fit in fits])
+        background = float(weights @ [fit.components.weights[-1] for fit in fits])
+        expected = without_background(boxes, expected, background)
         counts = posterior_counts(boxes, expected, rng)
         total = float(counts.sum())
         factor = 1.0 if boxes.total is None or not total > 0 else max(boxes.total, 0.0) / total
@@ -196,13 +198,31 @@ def plausibility(fits: list[Fit]) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
+def without_background(boxes: Boxes, expected: Floats, background: float) -> Floats:
+    """Return expected counts without an even background that noise alone may have made.
+
+    Its records go where the others are: in a wide domain most of an even background lies far from
+    all clusters, where few records cost more than all others.
+    """
+    rest = np.maximum(expected - background * boxes.shares, 0.0)
+    is_clear = background**2 > 2 * MIN_LOG_CHANCE * float(boxes.variance.sum())
+    if is_clear or not rest.sum() > 0:
+        return expected
+    return np.asarray(rest * (expected.sum() / rest.sum()))
+
+
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
-    """Return estimated records of each box, (n_boxes,): expected ones, corrected by the counts."""
+    """Return estimated records of each box, (n_boxes,): expected ones, corrected by the counts.
+
+    Records that the fits miss in all go where the fits have records. A tree would spread them by
+    volume, and most of the volume has none.
+    """
     misses = boxes.counts - expected
     variance = boxes.variance + expected
-    clear = significant_estimate(boxes, misses, variance, rng, FALSE_SHARE)
-    if misses.sum() ** 2 <= 2 * MIN_LOG_CHANCE * variance.sum():
-        clear -= float(misses.sum()) * boxes.shares  # the fits' total is kept
+    total = float(misses.sum())
+    clear = significant_estimate(boxes, misses, variance, rng, FALSE_SHARE) - total * boxes.shares
+    if total**2 > 2 * MIN_LOG_CHANCE * variance.sum() and expected.sum() > 0:
+        expected = expected * (1 + total / expected.sum())
     mean = np.maximum(expected + clear, 0.0)
     trust = mean / np.maximum(mean + boxes.variance, np.finfo(float).tiny)
     return np.maximum(mean + trust * (boxes.counts - mean), 0.0)
