@@ -42,7 +42,7 @@ def ledger() -> None:
 
     \b
     privsketch ledger create budget.ledger
-    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-5
     privsketch ledger show budget.ledger
     """
 
@@ -111,7 +111,7 @@ def create(file: Path, accounting: str) -> None:
     "--period-epsilon",
     type=float,
     metavar="EPSILON",
-    help="Largest epsilon within a period; delta is the same share of the total limit.",
+    help="Largest epsilon within a period; the total limit alone bounds delta.",
 )
 @click.option("--note", default="", help="A note for people.")
 @JSON
@@ -130,9 +130,11 @@ def add(
 ) -> None:
     """Add a data set with its limit, which cannot be changed later.
 
+    Deltas add up like epsilons: for ten releases with a delta of 1e-6 each, state 1e-5.
+
     \b
-    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
-    privsketch ledger add budget.ledger labs --epsilon 3 --delta 1e-6 \\
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-5
+    privsketch ledger add budget.ledger labs --epsilon 3 --delta 1e-5 \\
         --period year --period-epsilon 1
     privsketch ledger add budget.ledger stays --epsilon 1 --delta 0 --person id
     """
@@ -420,7 +422,8 @@ def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
     if not steps:
         return lines
     begin, now = datetime.fromisoformat(data_set.time), datetime.now(UTC)
-    text = pace(used, (step.time for step in steps), now)
+    times = (step.time for step in steps)
+    text = pace(used, times, now, period=data_set.period, limit=data_set.limit)
     if text:
         lines.append(_line("pace", text))
     return [*lines, *chart(steps, begin, max(now, steps[-1].time), width=_WIDTH)]

@@ -35,13 +35,13 @@ def marked_fields(facts: dict[str, Any]) -> tuple[str, ...]:
     return tuple(marked)
 
 
-def guesses_in(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def guesses_in(content: dict[str, Any]) -> dict[str | None, dict[str, Any]]:
     """Return the guesses of a schema, as JSON values, by columns: fields with their values.
 
-    What is guessed about the whole table stands below "".
+    What is guessed about the whole table stands below None.
     """
-    found = {}
-    for name, facts in (("", content), *((str(c.get("name")), c) for c in _columns(content))):
+    found: dict[str | None, dict[str, Any]] = {}
+    for name, facts in ((None, content), *((str(c.get("name")), c) for c in _columns(content))):
         marked = {field: facts.get(field) for field in marked_fields(facts)}
         if marked:
             found[name] = marked
@@ -49,11 +49,14 @@ def guesses_in(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def without_guesses(
-    content: dict[str, Any], names: Collection[str] | None = None
+    content: dict[str, Any], names: Collection[str | None] | None = None
 ) -> dict[str, Any]:
-    """Return a schema, as JSON values, without the marks of some columns, or without any."""
+    """Return a schema, as JSON values, without the marks of some columns, or without any.
 
-    def without(name: str, facts: Any) -> Any:
+    None is the name of the whole table.
+    """
+
+    def without(name: str | None, facts: Any) -> Any:
         if not isinstance(facts, dict) or (names is not None and name not in names):
             return facts
         return {field: value for field, value in facts.items() if field != GUESSED}
@@ -62,7 +65,7 @@ def without_guesses(
     if isinstance(columns, list):
         columns = [without(str(c.get("name")) if isinstance(c, dict) else "", c) for c in columns]
         content = {**content, "columns": columns}
-    return dict(without("", content))
+    return dict(without(None, content))
 
 
 def _columns(content: dict[str, Any]) -> list[dict[str, Any]]:

@@ -164,7 +164,7 @@ class Ledger:
         period : {"year", "quarter", "month"}, optional
             Part of the calendar, in UTC, with a limit of its own beside the total one.
         period_epsilon : float or Fraction, optional
-            Largest cost within a period; its delta is the same share of the total limit.
+            Largest epsilon within a period; the total limit alone bounds delta.
         """
         limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)

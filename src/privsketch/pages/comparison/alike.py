@@ -101,7 +101,7 @@ def _scatter(
     phases = records @ reference.features.frequencies.T
     values = np.hstack([np.cos(phases), np.sin(phases)]) - vectors[label]
     gram = values @ values.T / N_SCATTER_DRAWS
-    trace = max(float(np.trace(gram)), 1e-300)
+    trace = max(float(np.trace(gram)), 1e-150)  # its square is not 0
     # A finite number of draws inflates the norm of a covariance; subtract what it adds.
     norm = max(float(np.sum(gram**2)) - trace**2 / N_SCATTER_DRAWS, trace**2 / values.shape[1])
     return scatter, norm / trace**2

@@ -221,13 +221,14 @@ class _Look:
 
     def _number(self) -> dict[str, Any] | str:
         values = self._numbers
-        distinct = np.unique(values)
+        distinct, counts = np.unique(values, return_counts=True)
         if len(distinct) == 1:
             return _CONSTANT
         whole = bool((distinct == np.floor(distinct)).all())
         if whole and set(distinct.tolist()) == {0.0, 1.0}:
             return {"kind": "flag"}
-        if whole and len(distinct) == 2:  # codes rather than amounts
+        # Codes rather than amounts; a label stands for several rows.
+        if whole and len(distinct) == 2 and counts.min() >= MIN_LABEL:
             return {"kind": "category", "values": [str(int(value)) for value in distinct]}
         if whole and len(values) > 20 and len(set(np.diff(values).tolist())) == 1:
             return "it numbers the rows"
