@@ -450,6 +450,11 @@ class Ledger:
                 "entries": [entry.to_json() for entry in entries_of(log.lines())],
             }
 
+    def require_intact(self) -> None:
+        """Refuse a ledger whose lines were edited: what it says of costs may be false."""
+        with store.opened(self._path) as log:
+            self._require_intact(log)
+
     def _require_intact(self, log: store.Log) -> None:
         """Refuse a ledger that was edited: its remainder may be too large.
 
