@@ -274,7 +274,7 @@ def approval(
         recipe = load_design(design)
         budget, facts = recipe.budget, design_facts(recipe)
     else:
-        budget = Budget(epsilon, delta or 0.0, data_set.neighbours, unit=data_set.unit)
+        budget = Budget(epsilon or 0.0, delta or 0.0, data_set.neighbours, unit=data_set.unit)
         facts = [("what is released", as_line(str(release)))]
     quote = book.quote(name, cost_of_budget(budget))
     page = approval_page(file.name, data_set, facts, budget, quote)
