@@ -271,7 +271,7 @@ def test_commands_say_it(tmp_path):
     validated(answer, "compare")
     assert answer["alarms"] == ["odd"]
     merged = succeeded("merge", *paths, "-o", str(tmp_path / "all.sketch"))
-    assert "ALARM       odd: weight: 2.205" in merged.stdout
+    assert "ALARM       a source looks wrong: odd: weight: 2.205" in merged.stderr
 
 
 @pytest.mark.slow

@@ -62,9 +62,9 @@ def say_cautions(
     return cautions
 
 
-def caution(text: str, *, width: int | None = None) -> None:
+def caution(text: str, *, heading: str = "careful", width: int | None = None) -> None:
     """Print a caution to standard error, and add it to the answer."""
-    line = f"careful     {text}" if width is None else wrap_text(text, "careful", 12, width)
+    line = f"{heading:<12}{text}" if width is None else wrap_text(text, heading, 12, width)
     click.echo(answer.readable(line), err=True)
     answer.remark("cautions", text)
 
