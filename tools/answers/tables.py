@@ -264,6 +264,8 @@ class ColumnChange(TypedDict):
     """Value above which the source has none."""
     other_column: str
     """Column whose values the source has here; empty if it has those of the column."""
+    possible: list[str]
+    """Of a limit, mistakes of the unit that the schema states with this effect, in words."""
 
 
 class ComparedSource(TypedDict):

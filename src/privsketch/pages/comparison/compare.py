@@ -215,6 +215,7 @@ def _column_change(
         low=change.low if math.isfinite(change.low) else None,
         high=change.high if math.isfinite(change.high) else None,
         other_column="" if change.origin is None else lines[change.origin].name,
+        possible=tuple(one.describe() for one in explanation.possible.get(coordinate, ())),
     )
 
 

@@ -10,7 +10,8 @@ as well, then another column, as long as that helps (docs/comparing.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -57,6 +58,22 @@ class UnitMistake:
         """Return whether a schema's unit is the one that was meant."""
         return unit.strip().lower() in MEASURES[self.meant].symbols
 
+    def may_be_for(self, unit: str) -> bool:
+        """Return whether it is, or is the same unit of what a laboratory measures."""
+        name = unit.strip().lower()
+        return self.is_for(unit) or (bool(name) and self.meant.endswith(f" in {name}"))
+
+    @property
+    def substance(self) -> str:
+        """What a laboratory measures in these units, in lower case; empty for other units."""
+        found = re.search(r"(\w+) in ", self.words)
+        return "" if found is None else found[1].lower()
+
+    def describe(self) -> str:
+        """Return the mistake with its numbers, as a possibility."""
+        shift = f" and {'plus' if self.shift > 0 else 'minus'} {abs(self.shift):.4g}"
+        return f"{self.words} would be {self.factor:.4g} times{shift * (self.shift != 0)}"
+
 
 def _mistake(used: str, meant: str) -> UnitMistake:
     return UnitMistake(f"{used} instead of {meant}", *conversion(meant, used), meant)
@@ -98,7 +115,22 @@ _PAIRS = (
     ("thousandths (g for kg, mm for m)", "wholes"),
     ("millionths", "wholes"),
 )
-MISTAKES = tuple(_mistake(*units) for pair in _PAIRS for units in (pair, pair[::-1]))
+# Units of which the search has the powers of ten. They are named where the schema states the unit.
+_TENS = (
+    ("grams", "kilograms"),
+    ("centimetres", "metres"),
+    ("millimetres", "metres"),
+    ("millimetres", "centimetres"),
+    ("metres", "kilometres"),
+)
+
+
+def _both_ways(pairs: Sequence[tuple[str, str]]) -> tuple[UnitMistake, ...]:
+    return tuple(_mistake(*units) for pair in pairs for units in (pair, pair[::-1]))
+
+
+MISTAKES = _both_ways(_PAIRS)
+_POSSIBLE = (*MISTAKES, *_both_ways(_TENS))  # mistakes that a limit may stand for
 UNIT_CHANGES = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
 
 
@@ -121,6 +153,8 @@ class Explanation:
         Weights of the components, in records.
     limits : dict
         By coordinate, the least change that explains as much, where any larger one does so too.
+    possible : dict
+        By coordinate of a limit, mistakes of the stated unit that explain as much.
     """
 
     baseline_chi2: float
@@ -132,6 +166,7 @@ class Explanation:
     singles: dict[int, float] = field(default_factory=dict)
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     limits: dict[int, Change] = field(default_factory=dict)
+    possible: dict[int, tuple[UnitMistake, ...]] = field(default_factory=dict)
 
     @property
     def excess(self) -> float:
@@ -192,12 +227,21 @@ def explain(observation: Observation, reference: Reference) -> Explanation:
         if cost < chi2 - MARGIN - share * (baseline_chi2 - cost):
             changes, chi2, mistakes = other, cost, dict.fromkeys(other)
     chi2, weights = fit.solve(reference.vectors(changes)[0])
-    limits = search.limits(changes, baseline_chi2)
+    limits, possible = search.limits(changes, baseline_chi2)
     gains = {
         coordinate: search.cost(_without(changes, coordinate)) - chi2 for coordinate in changes
     }
     return Explanation(
-        baseline_chi2, chi2, fit.n_numbers, changes, mistakes, gains, singles, weights, limits
+        baseline_chi2,
+        chi2,
+        fit.n_numbers,
+        changes,
+        mistakes,
+        gains,
+        singles,
+        weights,
+        limits,
+        possible,
     )
 
 
@@ -392,14 +436,17 @@ class _Search:
         ]
         return min(pairs, key=self.cost, default={})
 
-    def limits(self, changes: dict[int, Change], baseline_chi2: float) -> dict[int, Change]:
+    def limits(
+        self, changes: dict[int, Change], baseline_chi2: float
+    ) -> tuple[dict[int, Change], dict[int, tuple[UnitMistake, ...]]]:
         """Return the least changes that explain as much, where any larger ones do so too.
 
-        Values that a change moves to the edge of the domain do not tell how far it would go.
+        Values that a change moves to the edge of the domain do not tell how far it would go. Where
+        the schema states a unit, its mistakes that explain as much are returned as well.
         """
         chi2 = self.cost(changes)
         allowed = chi2 + MARGIN + MARGIN_SHARE / 2 * max(baseline_chi2 - chi2, 0.0)
-        found = {}
+        found, possible = {}, {}
         for coordinate, change in changes.items():
             if not change.is_linear:
                 continue
@@ -420,7 +467,24 @@ class _Search:
                 explains = self.cost({**others, coordinate: scaled(middle)}) <= allowed
                 low, high = (low, middle) if explains else (middle, high)
             found[coordinate] = scaled(high)
-        return found
+            possible[coordinate] = tuple(
+                mistake
+                for mistake in self._mistakes_of(coordinate)
+                if self.cost({**others, coordinate: Change(mistake.factor, mistake.shift)})
+                <= allowed
+            )
+        return found, possible
+
+    def _mistakes_of(self, coordinate: int) -> list[UnitMistake]:
+        """Return mistakes of the unit that the schema states for a coordinate.
+
+        What a laboratory measures has factors of its own; the name of the column may tell them.
+        """
+        unit = self._unit(coordinate)
+        stated = [mistake for mistake in _POSSIBLE if mistake.may_be_for(unit)]
+        name = self.reference.features.lines[coordinate].name.lower()
+        named = [one for one in stated if one.substance and one.substance in name]
+        return named or stated
 
     def are_stated(self, mistakes: Mapping[int, UnitMistake | None]) -> bool:
         """Return whether all mistakes are about units that the schema states."""

@@ -38,6 +38,8 @@ class ColumnChange:
         Values at which the source's values are cut.
     other_column : str
         Column whose values the source has here; empty if it has those of the column.
+    possible : tuple of str
+        Of a limit, mistakes of the unit that the schema states with this effect, in words.
     """
 
     column: str
@@ -48,6 +50,7 @@ class ColumnChange:
     low: float | None = None
     high: float | None = None
     other_column: str = ""
+    possible: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return the change in words."""
@@ -57,7 +60,8 @@ class ColumnChange:
             if cut is not None:
                 return f"{self.column}: no values {name} {cut:.4g}, which the others have"
         if self.is_limit:
-            return f"{self._limit_words()}: the values end at the edge of the domain"
+            possible = f" ({', or '.join(self.possible)})" if self.possible else ""
+            return f"{self._limit_words()}: the values end at the edge of the domain{possible}"
         parts = []
         if self.factor != 1.0:
             parts.append(f"{self.factor:.4g} times")
@@ -144,7 +148,9 @@ class SourceComparison:
         facts = dict(vars(self))
         facts["alarms"] = list(self.alarms)
         facts["columns"] = list(self.columns)
-        facts["changes"] = [dict(vars(change)) for change in self.changes]
+        facts["changes"] = [
+            {**vars(change), "possible": list(change.possible)} for change in self.changes
+        ]
         return {**facts, "alarm": self.is_alarm, "words": self.words()}
 
 
