@@ -120,7 +120,9 @@ def _require_no_alarm(
         comparison = compare_parts(list(parts))
         alarms = comparison.alarm_lines()
         if not alarms:
-            note("too few sources for a verdict; compared with each other, none looks wrong", output)
+            note(
+                "too few sources for a verdict; compared with each other, none looks wrong", output
+            )
     if alarms:
         raise MergeError(f"merge: a source looks wrong: {'; '.join(alarms)}")
     if comparison is None and (total.verdict is None or not total.verdict.compared):

@@ -42,6 +42,7 @@ N_HALVINGS = 8  # of the range of such a limit
 N_CUTS = 25  # values at which cuts are tried
 CUT_RANGE = 2.0  # largest distance of a cut from a component's mean, in its widths
 MIN_CUT_SHARE = 0.05  # share of a source's records that a cut must move
+MAX_LABEL_ATOMS = 400  # pairs of a component and a label; lighter components keep their shares
 MIN_GAIN = 40.0  # gain of chi-square for a column: far beyond the best of a few hundred trials
 
 
@@ -146,9 +147,11 @@ class Explanation:
         Number of fitted numbers, which is chi-square's expectation under noise and sampling.
     changes, mistakes : dict
         Change of each coordinate, and the mistake of units that would cause it, if any.
-    gains, singles : dict
-        By coordinate, the part of chi-square that its change explains: given the other changes,
-        and alone.
+    gains : dict
+        By coordinate, the part of chi-square that its change explains, given the other changes.
+    singles : dict
+        By name of a column, the part of chi-square that its best change explains alone. A column of
+        labels, or a cycle, changes by shares of labels in each component.
     weights : (K,) float64
         Weights of the components, in records.
     limits : dict
@@ -163,7 +166,7 @@ class Explanation:
     changes: dict[int, Change] = field(default_factory=dict)
     mistakes: dict[int, UnitMistake | None] = field(default_factory=dict)
     gains: dict[int, float] = field(default_factory=dict)
-    singles: dict[int, float] = field(default_factory=dict)
+    singles: dict[str, float] = field(default_factory=dict)
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     limits: dict[int, Change] = field(default_factory=dict)
     possible: dict[int, tuple[UnitMistake, ...]] = field(default_factory=dict)
@@ -227,6 +230,9 @@ def explain(observation: Observation, reference: Reference) -> Explanation:
         if cost < chi2 - MARGIN - share * (baseline_chi2 - cost):
             changes, chi2, mistakes = other, cost, dict.fromkeys(other)
     chi2, weights = fit.solve(reference.vectors(changes)[0])
+    lines = reference.features.lines
+    named = {lines[coordinate].name: gain for coordinate, gain in singles.items()}
+    named |= _label_gains(fit, reference, baseline_chi2)
     limits, possible = search.limits(changes, baseline_chi2)
     gains = {
         coordinate: search.cost(_without(changes, coordinate)) - chi2 for coordinate in changes
@@ -238,11 +244,30 @@ def explain(observation: Observation, reference: Reference) -> Explanation:
         changes,
         mistakes,
         gains,
-        singles,
+        named,
         weights,
         limits,
         possible,
     )
+
+
+def _label_gains(fit: Fit, reference: Reference, baseline_chi2: float) -> dict[str, float]:
+    """Return what other shares of the labels of a column explain, by its name.
+
+    A change moves the records of all components. Labels have no such change, so each component has
+    shares of its own. What as many free numbers explain by chance is subtracted.
+    """
+    vectors = reference.vectors({})[0]
+    heaviest = np.argsort(-fit.solve(vectors)[1])
+    gains = {}
+    for block, name in enumerate(reference.features.block_names):
+        corners = reference.corner_vectors(block)
+        free = heaviest[: max(MAX_LABEL_ATOMS // corners.shape[1], 1)]
+        rest = np.delete(vectors, free, axis=0)
+        atoms = np.concatenate([rest, corners[free].reshape(-1, vectors.shape[1])])
+        n_free = len(free) * (corners.shape[1] - 1)
+        gains[name] = max(baseline_chi2 - fit.solve(atoms)[0] - n_free, 0.0)
+    return gains
 
 
 def _cut(value: float, is_low: bool) -> Change:

@@ -223,14 +223,22 @@ class Comparison:
         """Return lines beside a total's verdict: clusters of one source, differences."""
         lines = [f"clusters    {line}" for line in self.cluster_lines()]
         differing = [item for item in self.sources if item.differs and not item.is_alarm]
-        unlike = [item.source for item in differing if not item.has_own_shares]
+        shares = [item for item in differing if item.has_own_shares]
+        unlike = [item for item in differing if not item.has_own_shares]
+        is_pair = len(self.sources) == 2
+        if is_pair and shares:  # one of the two has no fit of its own
+            unlike, shares = [], differing
         if unlike:
+            others = "each other" if is_pair else "the others"
+            columns = f" (mostly in {', '.join(unlike[0].columns)})" if unlike[0].columns else ""
+            along = columns if len(unlike) == 1 else ""
+            names = _names([item.source for item in unlike])
             lines.append(
-                f"sources     unlike the others: {_names(unlike)}; privsketch compare says more"
+                f"sources     unlike {others}: {names}{along}; privsketch compare says more"
             )
-        shares = [item.source for item in differing if item.has_own_shares]
         if shares:
-            lines.append(f"sources     other shares of the same clusters: {_names(shares)}")
+            names = _names([item.source for item in shares])
+            lines.append(f"sources     other shares of the same clusters: {names}")
         if not lines and not self.alarms:
             lines = ["sources     no differences beyond noise and sampling"]
         return lines
