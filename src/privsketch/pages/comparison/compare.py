@@ -88,7 +88,8 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     parts = _checked(sketches, allow_weights)
     comparison = compare_parts(parts)
     weighted = [line for part in parts for line in weight_lines(part)]
-    return replace(comparison, notes=(*weighted, *comparison.notes))
+    hidden = [comparison.hidden] if comparison.hidden else []
+    return replace(comparison, notes=(*weighted, *comparison.notes, *hidden))
 
 
 def compare_parts(parts: list[Sketch]) -> Comparison:
@@ -110,7 +111,7 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
         fits, odd, notes = fit_sources(parts, features, observations)
         alarms = {source: fit for source, fit in fits.items() if fit.is_alarm}
         any_reference = next((fit.reference for fit in fits.values()), None)
-        alike = alike_by_features(parts, observations, any_reference, rng)
+        alike, hidden = alike_by_features(parts, observations, any_reference, rng)
 
         def difference(source: int, left_out: set[int]) -> tuple[bool, float]:
             others = [p for s, p in enumerate(parts) if s != source and s not in left_out]
@@ -136,7 +137,7 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
                 if fit.has_mistake and fit.explanation is not None
             }
             clusters = cluster_shares(reference, observations, changes)
-    return Comparison(design, tuple(sources), clusters, tuple(notes))
+    return Comparison(design, tuple(sources), clusters, tuple(notes), hidden)
 
 
 def _differences(
@@ -346,12 +347,11 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     design = parts[0].design
     sources: list[SourceComparison] = []
     level = -float(ndtri(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
-    numbers = np.array([_mean_moments(part)[0] for part in parts])
-    noise = np.array([_moment_noise(part) for part in parts])
-    alike = too_alike(parts, numbers, noise, np.zeros(len(parts)), 0.0)
     means, variances = (
         np.array(values) for values in zip(*(_mean_moments(part) for part in parts), strict=True)
     )
+    noise = np.array([_moment_noise(part) for part in parts])
+    alike, hidden = too_alike(parts, means, noise, np.zeros(len(parts)), 0.0)
 
     def steps(source: int, left_out: set[int]) -> tuple[Floats, Floats, float]:
         """Return differences (n_values,), their standard deviations, and a size."""
@@ -378,7 +378,7 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
         )
         sources.append(_with_pairs(found, source, alike, parts))
     notes = ("only sketches of Fourier and one-bit features are searched for shifts and units",)
-    return Comparison(design, tuple(sources), None, notes)
+    return Comparison(design, tuple(sources), None, notes, hidden)
 
 
 def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:

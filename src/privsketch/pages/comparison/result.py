@@ -187,13 +187,17 @@ class Comparison:
     clusters : ClusterShares or None
         Shares of common clusters at each source; None if the feature map finds no clusters.
     notes : tuple of str
-        Sources whose records count more often than once, and parts that were not compared.
+        Sources whose records count more often than once, what was not compared, and what noise
+        hides.
+    hidden : str
+        What noise hides, for `compare`, which makes it a note; empty if that is nothing.
     """
 
     design: Design
     sources: tuple[SourceComparison, ...]
     clusters: ClusterShares | None
     notes: tuple[str, ...] = ()
+    hidden: str = ""
 
     @property
     def alarms(self) -> tuple[SourceComparison, ...]:
