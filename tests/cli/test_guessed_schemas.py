@@ -155,6 +155,17 @@ def test_a_file_of_another_country_is_told_what_to_say(folder):
     ]
 
 
+def test_a_name_with_a_comma_does_not_hide_the_delimiter(folder):
+    """The header has two names by commas, and four by semicolons."""
+    rows = "".join(f"{20 + n % 60},5;1,{n % 9};170,5;{'fm'[n % 2]}\n" for n in range(50))
+    (folder / "t.csv").write_text("age;dose;height, cm;sex\n" + rows)
+    draft = ["schema", "draft", "t.csv", "-o", "s.json"]
+    line = refused(folder, *draft, "--look", code=DATA)
+    assert line.endswith("if semicolons separate its cells, say --delimiter ';'")
+    assert "--delimiter ';'" in succeeded(*draft).stdout
+    assert "careful" not in succeeded(*draft, "--delimiter", ";", "--force").stdout
+
+
 def test_what_a_look_says_is_marked_as_private(folder):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.uniform(20, 90, 100), "name": [f"n {i}" for i in range(100)]})

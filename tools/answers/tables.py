@@ -138,6 +138,8 @@ class CheckAnswer(CheckingAnswer):
     """Number of rows that name no person."""
     refusals: list[str]
     """Why a release would be refused."""
+    advice: list[str]
+    """What to say about how the table is written, if that seems to be something else."""
     columns: list[CheckedColumn]
     """Facts about each column."""
 

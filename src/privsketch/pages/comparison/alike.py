@@ -89,7 +89,7 @@ def too_alike(
     chances = chdtr(freedom, freedom * distances / expected)
     least = MAX_FALSE_ALIKE / len(first)
     independent = np.array(
-        [_are_independent(parts[a], parts[b]) for a, b in zip(first, second, strict=True)]
+        [_are_independent(parts[int(a)], parts[int(b)]) for a, b in zip(first, second, strict=True)]
     )
     alike = independent & (chances < least)
     pairs = [(int(a), int(b)) for a, b in zip(first[alike], second[alike], strict=True)]

@@ -16,10 +16,11 @@ from privsketch.tables.memory import plain_array, plain_kind
 from privsketch.tables.survey.counts import ValueCounts
 from privsketch.tables.untyped.conversion import Bits
 
+DECIMAL_COMMA = "numbers with a decimal comma"
 # What a text that is no number looks like, the first that fits.
 _TEXTS = (
     (r"^[+-]?\d{1,3}([ ',. ]\d{3})+([.,]\d+)?$", "numbers with marks between thousands"),
-    (r"^[+-]?\d+,\d+$", "numbers with a decimal comma"),
+    (r"^[+-]?\d+,\d+$", DECIMAL_COMMA),
     (r"^[<>≤≥~]=?\s*[+-]?[\d.,]+$", "limits such as < 5 in place of numbers"),
     (r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}", "dates in place of numbers"),
     (r"^[+-]?[\d.,]+\s*[^\d\s.,].*$", "numbers with a unit or a remark"),

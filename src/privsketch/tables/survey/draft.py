@@ -23,6 +23,7 @@ from privsketch.tables.memory import plain_kind
 from privsketch.tables.table import Table
 from privsketch.tables.untyped.format import FileFormat
 from privsketch.tables.untyped.lines import TextFile
+from privsketch.tables.untyped.text import delimiter_hint
 
 _PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
 _PERSON_WORDS = (
@@ -96,6 +97,23 @@ def drafted(data: Any, neighbours: Neighbours = "add-remove") -> dict[str, Any]:
         "person": None,
         "missing_person": rules["missing_person"],
     }
+
+
+def delimiter_advice(data: Any) -> str:
+    """Return what to say of text files whose first line seems to have another delimiter.
+
+    Only names are looked at. Parameters are marked; nothing is returned if nothing seems wrong.
+    """
+    table = Table.of(data)
+    files = [file for leaf in table.leaves for file in leaf.files if file_kind(file) == "csv"]
+    hints = (_delimiter_advice(file, table.format) for file in files)
+    return next((hint for hint in hints if hint), "")
+
+
+def _delimiter_advice(path: Path, format: FileFormat) -> str:
+    names = file_schema(path, format).names
+    hint = delimiter_hint(names, TextFile.of(path, format)).removeprefix("; ")
+    return f"{path}: {hint}" if "`" in hint else ""  # a single column may be all that there is
 
 
 def _column(name: str, kind: str | None) -> dict[str, Any]:
@@ -204,6 +222,8 @@ def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
         if names.count(name) != 1:
             state = "is there more than once" if name in names else "is not there"
             texts.append(f"{path}: column {name!r} {state}")
+    if texts and file_kind(path) == "csv" and (advice := _delimiter_advice(path, format)):
+        texts.append(advice)
     is_total = schema.unreadable == "missing"
     if file_kind(path) in UNTYPED:
         if is_total and file_kind(path) == "csv":
