@@ -122,6 +122,26 @@ def test_a_look_ends_with_how_the_file_may_be_written(folder):
     assert in_python.describe().endswith("say decimal=','")
 
 
+def test_what_spends_cautions_of_decimal_commas_by_what_was_stated(folder, spent):
+    """Cells decide nothing: a file with points gets the same words, before anything is spent."""
+    (folder / "t.csv").write_text("age;size, cm;sex\n1.5;2;f\n")
+    (folder / "s.json").write_text(json.dumps(FOREIGN))
+    budget = ("-k", 2, "--epsilon", 1, "--delta", 1e-6)
+    succeeded("design", "--schema", "s.json", *budget, "-o", "study.json")
+    written = ("--delimiter", ";", "--dry-run")
+    for command, described in (
+        (("cluster", "t.csv", "--schema", "s.json", *budget), "s.json"),
+        (("sketch", "study.json", "t.csv"), "study.json"),
+    ):
+        told = succeeded(*command, *written, "--json")
+        assert "--decimal is not stated" in told.stderr
+        assert f"`privsketch check {described} DATA` looks first" in told.stderr
+        assert any("decimal comma" in text for text in json.loads(told.stdout)["cautions"])
+        for mark in (".", ","):
+            assert "decimal comma" not in succeeded(*command, *written, "--decimal", mark).stderr
+    assert spent == []
+
+
 def test_a_schema_is_checked_against_the_delimiter_as_well(folder):
     (folder / "t.csv").write_text("age;size, cm;sex\n1;2;f\n")
     (folder / "s.json").write_text(json.dumps(FOREIGN))
