@@ -139,6 +139,19 @@ def test_schema_check_lists_guesses(guessed):
     result = run("schema", "check", "schema.json")
     assert result.exit_code == USAGE
     assert "column 'age': kind, low, high are guesses" in result.stdout
+    assert result.stdout.count("privsketch schema accept schema.json") > 1
+    assert "FILE" not in result.stdout
+
+
+def test_a_refusal_of_guesses_names_the_file(guessed):
+    """Whoever copies the advice should not have to fill in what the command knows."""
+    line = refused(
+        guessed,
+        *("design", "--schema", "schema.json", "-k", 2, "--epsilon", 1, "--delta", 1e-6),
+        *("-o", "study.json"),
+        code=INTEGRITY,
+    )
+    assert "privsketch schema accept schema.json shows every guess" in line
 
 
 def test_a_file_of_another_country_is_told_what_to_say(folder):

@@ -309,7 +309,7 @@ def check_schema(file: Path, stated: TableOptions) -> None:
     from privsketch.tables.survey.draft import misfits, open_places
 
     content = parse_json(read_file(file), str(file))
-    found = open_places(content)
+    found = open_places(content, str(file))
     failing: type[PrivsketchError] = ParameterError
     facts: dict[str, Any] = {"schema": None, "dim": None, "stops": []}
     if not found:

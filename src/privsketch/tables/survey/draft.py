@@ -157,14 +157,17 @@ def _kind(kind: Any) -> str | None:
     return "category" if is_text else None
 
 
-def open_places(value: Any) -> list[str]:
-    """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used."""
+def open_places(value: Any, file: str = "FILE") -> list[str]:
+    """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used.
+
+    `file` is what advice calls its file.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
         return ['a schema is an object with "columns", a list']
     texts = []
     for index, column in enumerate(value["columns"]):
-        texts += _open_fields(column, index)
-    texts += _refused(lambda: require_no_guess(value, "the table"))
+        texts += _open_fields(column, index, file)
+    texts += _refused(lambda: require_no_guess(value, "the table", file))
     if texts:
         return texts
     try:
@@ -174,12 +177,12 @@ def open_places(value: Any) -> list[str]:
     return []
 
 
-def _open_fields(column: Any, index: int) -> list[str]:
+def _open_fields(column: Any, index: int, file: str) -> list[str]:
     if not isinstance(column, dict):
         return [f"column number {index} (from 0): expected an object"]
     name = column.get("name")
     where = f"column {name!r}" if isinstance(name, str) else f"column number {index} (from 0)"
-    if guessed := _refused(lambda: require_no_guess(column, where)):
+    if guessed := _refused(lambda: require_no_guess(column, where, file)):
         return guessed
     if column.get("kind") is None:
         return [f"{where}: its kind is open; write one of {', '.join(COLUMN_KINDS)}"]
