@@ -16,15 +16,26 @@ from privsketch._base.errors import ParameterError
 GUESSED = "guessed"
 
 
-def require_no_guess(facts: dict[str, Any], where: str) -> None:
-    """Refuse a column or a schema, as JSON values, that has a mark; `where` names it in errors."""
+def require_no_guess(facts: dict[str, Any], where: str, file: str = "FILE") -> None:
+    """Refuse a column or a schema, as JSON values, that has a mark.
+
+    Errors call it `where`, and the schema's file `file`.
+    """
     marked = marked_fields(facts)
     if marked:
         raise ParameterError(
             f"{where}: {', '.join(marked)} {'is a guess' if len(marked) == 1 else 'are guesses'} "
-            "from a look at records; `privsketch schema accept FILE` shows every guess and removes "
-            "its mark"
+            f"from a look at records; `privsketch schema accept {file}` shows every guess and "
+            "removes its mark"
         )
+
+
+def require_no_guesses(content: Any, file: str) -> None:
+    """Refuse the content of a schema's file that has a mark anywhere."""
+    if isinstance(content, dict):
+        require_no_guess(content, "the table", file)
+        for column in _columns(content):
+            require_no_guess(column, f"column {str(column.get('name'))!r}", file)
 
 
 def marked_fields(facts: dict[str, Any]) -> tuple[str, ...]:

@@ -237,3 +237,10 @@ def test_no_type_of_a_column_stops_a_look(folder):
         "moments": "date", "flags": "flag",
     }  # fmt: skip
     ps.Schema.from_json(without_guesses(found.schema))
+
+
+def test_a_doubt_about_spellings_says_what_to_do(folder):
+    pd.DataFrame({"sex": ["F", "f", "M", "m"] * 20}).to_csv(folder / "t.csv", index=False)
+    doubt = propose(folder / "t.csv").doubts["sex"]
+    assert "'F', 'M', 'f', 'm'" in doubt
+    assert "spell them alike in the table" in doubt

@@ -78,9 +78,9 @@ def draft(
         content, left_out = drafted(stated.table, neighbours), {}
     write(lambda path: _save(path, content), output)
     n_columns = len(content["columns"])
-    if _is_undivided([column["name"] for column in content["columns"]]):
-        say(f"careful     {_UNDIVIDED}", output)
-        remark("cautions", _UNDIVIDED)
+    if advice := _delimiter_words(stated):
+        say(f"careful     {advice}", output)
+        remark("cautions", advice)
     if look:
         columns = count_text(n_columns, "column")
         say(f"private: {columns}, proposed from a look at the records", output)
@@ -103,6 +103,7 @@ def _proposed(
     """Return a proposed schema, and why columns are left out of it; show both as private."""
     from privsketch._base.errors import RecordError
     from privsketch.cli.shell.progress import record_bar
+    from privsketch.tables.survey.draft import delimiter_advice
     from privsketch.tables.survey.propose import proposed
     from privsketch.tables.survey.result import MARK
 
@@ -119,20 +120,18 @@ def _proposed(
     for name, doubt in found.doubts.items():
         say(f"{MARK}careful      {name}: {doubt}", output)
     if not found.schema["columns"]:
-        reason = f": {_UNDIVIDED}" if _is_undivided(list(found.left_out)) else ""
-        raise RecordError(f"no column could be proposed{reason}")
+        advice = delimiter_advice(stated.table)
+        raise RecordError(f"no column could be proposed{'; ' * bool(advice)}{advice}")
     return found.schema, found.left_out
 
 
-_UNDIVIDED = (
-    "one column with marks in its name: are cells separated by them? say --delimiter ';', for "
-    "instance"
-)
+def _delimiter_words(stated: TableOptions) -> str:
+    """Return a caution about a first line that seems to have another delimiter, or nothing."""
+    from privsketch._base.errors import RecordError
+    from privsketch.tables.survey.draft import delimiter_advice
 
-
-def _is_undivided(names: list[str]) -> bool:
-    """Return whether a table seems to have another delimiter."""
-    return len(names) == 1 and any(mark in names[0] for mark in ";\t|,")
+    words = shell_words(click.get_current_context().command)
+    return RecordError(delimiter_advice(stated.table)).rendered(words)
 
 
 def _save(path: Path, content: dict[str, Any]) -> None:
@@ -310,7 +309,7 @@ def check_schema(file: Path, stated: TableOptions) -> None:
     from privsketch.tables.survey.draft import misfits, open_places
 
     content = parse_json(read_file(file), str(file))
-    found = open_places(content)
+    found = open_places(content, str(file))
     failing: type[PrivsketchError] = ParameterError
     facts: dict[str, Any] = {"schema": None, "dim": None, "stops": []}
     if not found:
