@@ -24,7 +24,7 @@ class Visitor:
         for name, value in given.items():
             if value is not None:
                 connection.putheader(name, value)
-        if body is not None:
+        if body is not None and "Content-Length" not in given:
             connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body)
         answer = connection.getresponse()

@@ -60,6 +60,14 @@ def test_the_page_can_be_read_without_the_sources(folder):
     assert wheel["force-include"] == {"docs/epsilon.md": "privsketch/epsilon.md"}
 
 
+def test_delta_is_a_part_of_the_page():
+    words = " ".join(succeeded("--explain", "delta").stdout.split())
+    part = PAGE.split("## What delta is")[1].split("##")[0]
+    assert words.startswith("What delta is")
+    assert " ".join(part.replace("*", "").split()) in words
+    assert "What happens over a year" not in words
+
+
 ASKING = [
     ["cluster", "t.csv", "-k", 2],
     ["plan", "-k", 2],

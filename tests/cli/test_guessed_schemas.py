@@ -139,6 +139,19 @@ def test_schema_check_lists_guesses(guessed):
     result = run("schema", "check", "schema.json")
     assert result.exit_code == USAGE
     assert "column 'age': kind, low, high are guesses" in result.stdout
+    assert result.stdout.count("privsketch schema accept schema.json") > 1
+    assert "FILE" not in result.stdout
+
+
+def test_a_refusal_of_guesses_names_the_file(guessed):
+    """Whoever copies the advice should not have to fill in what the command knows."""
+    line = refused(
+        guessed,
+        *("design", "--schema", "schema.json", "-k", 2, "--epsilon", 1, "--delta", 1e-6),
+        *("-o", "study.json"),
+        code=INTEGRITY,
+    )
+    assert "privsketch schema accept schema.json shows every guess" in line
 
 
 def test_a_file_of_another_country_is_told_what_to_say(folder):
@@ -153,6 +166,17 @@ def test_a_file_of_another_country_is_told_what_to_say(folder):
         ("age", "number"),
         ("sex", "category"),
     ]
+
+
+def test_a_name_with_a_comma_does_not_hide_the_delimiter(folder):
+    """The header has two names by commas, and four by semicolons."""
+    rows = "".join(f"{20 + n % 60},5;1,{n % 9};170,5;{'fm'[n % 2]}\n" for n in range(50))
+    (folder / "t.csv").write_text("age;dose;height, cm;sex\n" + rows)
+    draft = ["schema", "draft", "t.csv", "-o", "s.json"]
+    line = refused(folder, *draft, "--look", code=DATA)
+    assert line.endswith("if semicolons separate its cells, say --delimiter ';'")
+    assert "--delimiter ';'" in succeeded(*draft).stdout
+    assert "careful" not in succeeded(*draft, "--delimiter", ";", "--force").stdout
 
 
 def test_what_a_look_says_is_marked_as_private(folder):

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 
@@ -269,3 +270,34 @@ def test_the_sheet_for_approval_spends_nothing(path, tmp_path, epsilon, allowed)
     assert f"{math.exp(epsilon):.3g} times as likely" in page
     assert ("The ledger will refuse this release" in page) is not allowed
     assert ("delta = 8e-07" in page) is allowed
+    # No result is promised to be as likely but for results of probability delta: that is not what
+    # a delta means. Of a person who is known to be there, the content costs twice.
+    assert "except" not in page
+    assert "plus 1e-07 in probability" in " ".join(page.split())
+    assert "may be squared" in page
+    assert "a noisy number of records" in page
+    assert Design.load(design).fingerprint in page
+
+
+def test_a_sheet_for_a_release_without_a_design(path, tmp_path):
+    sheet = tmp_path / "sheet.html"
+    asked = ("ledger", "approval", path, "visits", "-o", sheet, "--epsilon", 0.25)
+    before = path.read_bytes()
+    succeeded(*asked, "--delta", 1e-7, "--release", "6 clusters of <visits>")
+    page = sheet.read_text(encoding="utf-8")
+    assert "6 clusters of &lt;visits&gt;" in page
+    assert f"{math.exp(0.25):.3g} times as likely" in page
+    assert path.read_bytes() == before
+    assert "--release" in refused(tmp_path, *asked, "--force")
+    design = tmp_path / "study.json"
+    Design.plan(n_components=2, domain=Box(-1, 1, dim=2), budget=Budget(1.0, 1e-7)).save(design)
+    both = (*asked, "--release", "x", "--design", design, "--force")
+    assert "its own cost" in refused(tmp_path, *both)
+
+
+def test_an_altered_ledger_is_not_shown(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TRIGGER no_change")
+        connection.execute("UPDATE log SET epsilon = '1/100' WHERE kind = 'commit'")
+    for command in ("show", "export"):
+        assert "not a whole ledger" in refused(path.parent, "ledger", command, path, code=INTEGRITY)

@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -12,8 +14,10 @@ from contextlib import contextmanager
 import pytest
 
 import privsketch as ps
+from privsketch.cli.schema.editing import way_to
+from privsketch.facts import guesses_in
 from privsketch.pages import POLICY
-from tests.commands import DATA, INTEGRITY, contents, refused
+from tests.commands import DATA, INTEGRITY, contents, refused, succeeded
 from tests.html_page import Page
 from tests.schema_visitor import Visitor
 
@@ -191,3 +195,43 @@ def test_what_is_no_schema_is_refused_before_a_page_opens(folder):
     refused(folder, "schema", "edit", "no.json", code=INTEGRITY)
     refused(folder, "schema", "edit", "nothing.json", code=DATA)
     assert threading.active_count() < 50
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_a_browser_is_started_with_a_file_for_its_user_alone():
+    """Lists of processes show what a browser is started with; the code is not in it."""
+    with way_to("http://127.0.0.1:1/secret?a=1&b") as way:
+        assert "secret" not in str(way)
+        assert stat.S_IMODE(way.stat().st_mode) == 0o600
+        assert "url=http://127.0.0.1:1/secret?a=1&amp;b" in way.read_text()
+    assert not way.exists()
+
+
+def test_a_length_of_thousands_of_digits_is_refused(file):
+    with editing(file) as (process, visitor):
+        visitor.enter()
+        assert save(visitor, headers={"Content-Length": "1" * 5000}).status == 403
+        assert process.poll() is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_guesses_are_for_their_owner_alone(file):
+    """They were read off records; what was accepted is public, but a closed file stays closed."""
+
+    def mode():
+        return stat.S_IMODE(file.stat().st_mode)
+
+    file.chmod(0o644)
+    with editing(file) as (process, visitor):
+        visitor.enter()
+        save(visitor, save="keep", **{"0.number.low": "18"})
+        process.communicate(timeout=20)
+    assert ps_guesses(file)
+    assert mode() == 0o600
+    succeeded("schema", "accept", file, "--yes")
+    assert not ps_guesses(file)
+    assert mode() == 0o600
+
+
+def ps_guesses(file):
+    return guesses_in(json.loads(file.read_text()))

@@ -93,6 +93,62 @@ def test_a_look_ends_with_its_worst_news(folder, schema, words):
     assert found["error"]["kind"] == "data"
 
 
+FOREIGN = {
+    "columns": [
+        *({"kind": "number", "name": name, "low": 0, "high": 250} for name in ("age", "size, cm")),
+        {"kind": "category", "name": "sex", "values": ["f", "m"]},
+    ],
+    "missing": "drop",
+    "unreadable": "missing",
+}
+
+
+def test_a_look_ends_with_how_the_file_may_be_written(folder):
+    rows = "".join(f"{20 + n % 60},5;170,{n % 9};{'fm'[n % 2]}\n" for n in range(50))
+    (folder / "t.csv").write_text("age;size, cm;sex\n" + rows)
+    (folder / "s.json").write_text(json.dumps(FOREIGN))
+    look = ("check", "s.json", "t.csv")
+    lines = run(*look).stdout.splitlines()
+    assert sum("is not in the table" in line for line in lines) == 3
+    assert sum("--delimiter ';'" in line for line in lines) == 1
+    assert "--delimiter ';'" in lines[-1]
+    lines = run(*look, "--delimiter", ";").stdout.splitlines()
+    assert lines[-1] == "private: advice       numbers have a decimal comma; say --decimal ,"
+    assert "no record would count" in lines[-2]
+    found = json.loads(run(*look, "--delimiter", ";", "--json").stdout)
+    assert found["advice"] == ["numbers have a decimal comma; say --decimal ,"]
+    assert "advice" not in succeeded(*look, "--delimiter", ";", "--decimal", ",").stdout
+    in_python = ps.check(ps.Table("t.csv", delimiter=";"), ps.Schema.from_json(FOREIGN))
+    assert in_python.describe().endswith("say decimal=','")
+
+
+def test_what_spends_cautions_of_decimal_commas_by_what_was_stated(folder, spent):
+    """Cells decide nothing: a file with points gets the same words, before anything is spent."""
+    (folder / "t.csv").write_text("age;size, cm;sex\n1.5;2;f\n")
+    (folder / "s.json").write_text(json.dumps(FOREIGN))
+    budget = ("-k", 2, "--epsilon", 1, "--delta", 1e-6)
+    succeeded("design", "--schema", "s.json", *budget, "-o", "study.json")
+    written = ("--delimiter", ";", "--dry-run")
+    for command, described in (
+        (("cluster", "t.csv", "--schema", "s.json", *budget), "s.json"),
+        (("sketch", "study.json", "t.csv"), "study.json"),
+    ):
+        told = succeeded(*command, *written, "--json")
+        assert "--decimal is not stated" in told.stderr
+        assert f"`privsketch check {described} DATA` looks first" in told.stderr
+        assert any("decimal comma" in text for text in json.loads(told.stdout)["cautions"])
+        for mark in (".", ","):
+            assert "decimal comma" not in succeeded(*command, *written, "--decimal", mark).stderr
+    assert spent == []
+
+
+def test_a_schema_is_checked_against_the_delimiter_as_well(folder):
+    (folder / "t.csv").write_text("age;size, cm;sex\n1;2;f\n")
+    (folder / "s.json").write_text(json.dumps(FOREIGN))
+    lines = run("schema", "check", "s.json", "t.csv").stdout.splitlines()
+    assert "if semicolons separate its cells, say --delimiter ';'" in lines[-1]
+
+
 def test_a_look_shows_labels_that_are_not_listed(folder):
     texts = ["f"] * 90 + ["Female"] * 6 + ["F"] * 3 + ["x" * 500]
     pd.DataFrame({"sex": texts}).to_csv(folder / "t.csv", index=False)

@@ -71,9 +71,18 @@ def test_marks_are_taken_off_by_column():
     content = marked() | {"guessed": ["person"]}
     content["columns"][1]["guessed"] = ["kind"]
     assert guesses_in(content) == {
-        "": {"person": None}, "age": {"low": 0}, "smoker": {"kind": "flag"}
+        None: {"person": None}, "age": {"low": 0}, "smoker": {"kind": "flag"}
     }  # fmt: skip
-    assert list(guesses_in(without_guesses(content, ["age"]))) == ["", "smoker"]
-    assert list(guesses_in(without_guesses(content, [""]))) == ["age", "smoker"]
+    assert list(guesses_in(without_guesses(content, ["age"]))) == [None, "smoker"]
+    assert list(guesses_in(without_guesses(content, [None]))) == ["age", "smoker"]
     assert guesses_in(without_guesses(content)) == {}
-    assert list(guesses_in(content)) == ["", "age", "smoker"]  # which stays as it was
+    assert list(guesses_in(content)) == [None, "age", "smoker"]  # which stays as it was
+
+
+def test_a_column_without_a_name_hides_no_guess_about_the_table():
+    content = {
+        "columns": [{"kind": "flag", "name": "", "guessed": ["kind"]}],
+        "guessed": ["person"],
+    }
+    assert guesses_in(content).keys() == {None, ""}
+    assert guesses_in(without_guesses(content, [""])).keys() == {None}

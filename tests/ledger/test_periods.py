@@ -7,6 +7,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.ledger import Cost, Limit, Period, pace
+from privsketch.noise import rho_of_budget
 from tests import seams
 
 LIMIT = Limit(Fraction(3), Fraction(0))
@@ -67,12 +68,13 @@ def test_a_cheaper_commit_and_its_own_period_count(book, clock):
     assert book.total("labs").epsilon == Fraction(5, 4)
 
 
-def test_delta_and_rho_have_the_same_share(tmp_path, clock):
+def test_a_period_has_the_delta_of_the_limit(tmp_path, clock):
     book = ps.Ledger.create(tmp_path / "rho.ledger", "zcdp")
     book.add("labs", epsilon=3, delta=3e-6, period="year", period_epsilon=1)
     period = book.data_set("labs").period
-    assert period.limit.delta == Fraction(1, 10**6)
+    assert period.limit.delta == Fraction(3, 10**6)
     rho = period.limit.rho
+    assert float(rho) == pytest.approx(rho_of_budget(1.0, 3e-6))
     book.reserve("labs", Cost(0.9, 1e-6, float(rho) / 2), what="a sketch")
     with pytest.raises(ps.BudgetError, match="this year"):
         book.reserve("labs", Cost(0.9, 1e-6, float(rho) * 0.51), what="a sketch")
@@ -131,3 +133,25 @@ def test_the_pace_is_that_since_the_first_release():
     assert "more than 100 years" in pace(Fraction(1, 1000), [first], now)
     assert pace(Fraction(1, 4), [now - timedelta(days=3)], now) == ""  # too early
     assert pace(Fraction(0), [], now) == ""
+
+
+def test_the_pace_knows_what_periods_allow():
+    """One of three in the first year: the rest cannot be spent before the third year begins."""
+    limit, now = Limit(Fraction(3), Fraction(0)), datetime(2025, 7, 1, tzinfo=UTC)
+    first = now - timedelta(days=100)
+    of_a_year = {"period": Period("year", Limit(Fraction(1), Fraction(0))), "limit": limit}
+    assert pace(Fraction(1, 3), [first], now).endswith("January 2026")
+    assert pace(Fraction(1, 3), [first], now, **of_a_year).endswith("January 2026")
+    assert pace(Fraction(1, 10), [first], now, **of_a_year).endswith("December 2027")
+    half = {"period": Period("year", Limit(Fraction(1, 2), Fraction(0))), "limit": limit}
+    assert pace(Fraction(1, 3), [first], now, **half).endswith("January 2028")
+
+
+def test_a_delta_that_does_not_fit_is_told(book, clock):
+    book.add("labs", epsilon=3, delta=1e-6)
+    spend(book, 1, delta=1e-6)
+    with pytest.raises(ps.BudgetError, match="its delta does not fit: it may be 0 at most"):
+        spend(book, 1, delta=1e-6)
+    with pytest.raises(ps.BudgetError) as told:
+        spend(book, 5, delta=1e-6)
+    assert "delta does not fit" not in str(told.value)

@@ -4,6 +4,7 @@ import numpy as np
 
 import privsketch as ps
 from privsketch import Receipt
+from privsketch.facts import short_names
 from privsketch.models import MAX_LINE_LENGTH, MAX_TABLE_LINES, center_lines
 
 RECEIPT = Receipt("noise", 1.0, 0.0, "add-remove")
@@ -93,3 +94,27 @@ def test_components_move_columns_in_their_units():
     assert "+15.0 years" in text
     assert "+40.0 %" in text
     assert "variance    50.0% explained; 50.0% per direction left" in text
+
+
+WARDS = ("South, General Medicine", "Southeast, General Medicine", "South, General Medicine 2")
+
+
+def test_long_labels_of_a_column_stay_different():
+    """Neither their starts nor their ends may be all that is left of them."""
+    schema = ps.Schema([ps.Category("Department (2024)", WARDS), ps.Number("age", 0, 100)])
+    lines = model(schema, np.zeros((2, schema.dim))).describe().splitlines()
+    heads = [line[:30].split("  ")[0] for line in lines if line.startswith("Dep")]
+    assert len(set(heads)) == len(heads) == len(WARDS) + 1  # and all others
+    assert heads[:3] == [
+        "Dep..24)=South, ..dicine",
+        "Dep..24)=Southea..dicine",
+        "Dep..24)=South, ..cine 2",
+    ]
+
+
+def test_short_names():
+    assert short_names(["age", "a" * 30], 24) == ["age", f"{'a' * 11}..{'a' * 11}"]
+    assert short_names(["ward=Surgery in the south wing"], 24) == ["ward=Surgery i..uth wing"]
+    alike = [f"{'x' * 20}{j}{'y' * 20}" for j in range(3)]
+    assert len(set(short_names(alike, 24))) == 3
+    assert short_names(["n", "n"], 24) == ["n", "n"]

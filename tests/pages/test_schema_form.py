@@ -102,10 +102,30 @@ def test_guesses_stay_marked_where_nobody_changed_them():
     texts = texts_of(content) | {"0.number.low": "20", "1.number.high": "1000000"}
     kept, errors = content_of(content, texts, accepts=False)
     assert errors == {}
-    assert guesses_in(kept) == {"": {"person": "patient_id"}, "age": {"high": 100.0}}
+    assert guesses_in(kept) == {None: {"person": "patient_id"}, "age": {"high": 100.0}}
     accepted, _ = content_of(content, texts, accepts=True)
     assert guesses_in(accepted) == {}
     assert ps.Schema.from_json(accepted).columns[0].low == 20
+
+
+def test_a_list_stays_marked_while_a_guess_is_left_in_it():
+    content = {"columns": [{"kind": "category", "name": "who", "values": ["ann", "bob", "eve"],
+                            "guessed": ["values"]}]}  # fmt: skip
+    for lines, is_left in (("ann\nbob", True), ("ann\nbob\nnew", True), ("new\nold", False)):
+        texts = texts_of(content) | {"0.category.values": lines}
+        kept, errors = content_of(content, texts, accepts=False)
+        assert errors == {}
+        assert bool(guesses_in(kept)) == is_left
+        assert kept["columns"][0]["values"] == lines.split()
+
+
+def test_spaces_that_a_form_cannot_show_change_no_guess():
+    content = {"columns": [{"kind": "flag", "name": "x", "true": "ja ", "guessed": ["true"]}],
+               "person": " patient", "guessed": ["person"]}  # fmt: skip
+    kept, _ = content_of(content, texts_of(content), accepts=False)
+    assert (kept["person"], kept["guessed"]) == (" patient", ["person"])
+    assert kept["columns"][0]["true"] == "ja "
+    assert kept["columns"][0]["guessed"] == ["true"]
 
 
 def test_a_draft_with_open_places_can_be_filled_in():

@@ -138,6 +138,8 @@ class CheckAnswer(CheckingAnswer):
     """Number of rows that name no person."""
     refusals: list[str]
     """Why a release would be refused."""
+    advice: list[str]
+    """What to say about how the table is written, if that seems to be something else."""
     columns: list[CheckedColumn]
     """Facts about each column."""
 
@@ -264,6 +266,8 @@ class ColumnChange(TypedDict):
     """Value above which the source has none."""
     other_column: str
     """Column whose values the source has here; empty if it has those of the column."""
+    possible: list[str]
+    """Of a limit, mistakes of the unit that the schema states with this effect, in words."""
 
 
 class ComparedSource(TypedDict):

@@ -160,7 +160,13 @@ def unmarked_kind(kind: str) -> str:
 
 def is_insecure_file(data: bytes) -> bool:
     """Return whether a file of ours says that it has no privacy."""
-    return data.startswith(INSECURE_MAGIC) or f"{_OURS}{_INSECURE_KIND}".encode("ascii") in data
+    if data.startswith(INSECURE_MAGIC):
+        return True
+    try:
+        kind = document_kind(data, "file")
+    except FileError:
+        return False
+    return kind is not None and kind.startswith(_INSECURE_KIND)
 
 
 def document_kind(data: bytes, what: str) -> str | None:
@@ -318,13 +324,25 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write under a temporary name, then rename: a reader never sees half a file."""
+def write_file(path: str | os.PathLike[str], data: bytes, *, is_private: bool = False) -> None:
+    """Write under a temporary name, then rename: a reader never sees half a file.
+
+    With `is_private` nobody but the owner can read the file. A file that is replaced keeps its
+    permissions, or fewer.
+    """
     path = Path(path)
     temporary = temporary_beside(path)
     try:
         _require_place(path)
-        with open(temporary, "xb") as stream:
+        before, allowed = _permissions(path), 0o600 if is_private else 0o666
+        mode = allowed if before is None else before & allowed
+
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags, mode)  # the umask takes its part
+
+        with open(temporary, "xb", opener=opener) as stream:
+            if before is not None:
+                os.chmod(temporary, mode)
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -337,6 +355,14 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     finally:
         with suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
+
+
+def _permissions(path: Path) -> int | None:
+    """Return the permissions of a file that is there, else None."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return None
 
 
 def sync_folder(folder: Path) -> None:

@@ -34,6 +34,7 @@ from privsketch.cli.shell.options import (
     with_unreadable,
 )
 from privsketch.cli.shell.output import (
+    caution_decimals,
     note,
     require_available,
     require_distinct,
@@ -204,6 +205,7 @@ def cluster(
         )
         choice = _choice(method, loss, study)
         said = say_cautions(study.domain, study.budget, study.n_records, study.names)
+        caution_decimals(stated, schema_of(domain), schema)
         if dry_run:
             say(forecast_text(study, choice, files, n_threads, said), None)
             end_dry_run(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.answer import JSON, answer, remark, say, wants_json
 from privsketch.cli.shell.chart import chart
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import EPSILON, PATH, choice
@@ -42,7 +42,7 @@ def ledger() -> None:
 
     \b
     privsketch ledger create budget.ledger
-    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-5
     privsketch ledger show budget.ledger
     """
 
@@ -111,7 +111,7 @@ def create(file: Path, accounting: str) -> None:
     "--period-epsilon",
     type=float,
     metavar="EPSILON",
-    help="Largest epsilon within a period; delta is the same share of the total limit.",
+    help="Largest epsilon within a period; the total limit alone bounds delta.",
 )
 @click.option("--note", default="", help="A note for people.")
 @JSON
@@ -130,12 +130,16 @@ def add(
 ) -> None:
     """Add a data set with its limit, which cannot be changed later.
 
+    Deltas add up like epsilons: for ten releases with a delta of 1e-6 each, state 1e-5.
+
     \b
-    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
-    privsketch ledger add budget.ledger labs --epsilon 3 --delta 1e-6 \\
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-5
+    privsketch ledger add budget.ledger labs --epsilon 3 --delta 1e-5 \\
         --period year --period-epsilon 1
     privsketch ledger add budget.ledger stays --epsilon 1 --delta 0 --person id
     """
+    from privsketch.facts.budget import delta_caution, epsilon_caution
+
     book = _opened(file)
     book.add(
         name,
@@ -151,6 +155,9 @@ def add(
     )
     (data_set,) = (item for item in book.datasets() if item.name == name)
     say("\n".join(_description(data_set)))
+    for text in filter(None, (epsilon_caution(epsilon), delta_caution(delta, None))):
+        say(f"careful     {text}")
+        remark("cautions", text)
     answer(ledger=file, data_set=data_set.to_json())
 
 
@@ -177,6 +184,7 @@ def show(
         require_file(report, "a report is a page of its own")
         require_available(report, force, "it would be replaced")
     book = _opened(file)
+    book.require_intact()
     entries = book.entries(name)  # refuses an unknown name
     data_sets = [data_set for data_set in book.datasets() if name in (None, data_set.name)]
     if report is not None:
@@ -214,13 +222,29 @@ def show(
 @ledger.command()
 @click.argument("file", type=PATH)
 @click.argument("name")
-@click.option("--design", type=PATH, required=True, help="Design of the requested sketch.")
+@click.option("--design", type=PATH, help="Design of the requested sketch.")
+@click.option("--epsilon", type=EPSILON, help="Cost of a release without a design.")
+@click.option("--delta", type=float, help="Its delta; 0 if left out.")
+@click.option(
+    "--release",
+    metavar="TEXT",
+    help="What a release without a design publishes, in your words: for cluster, release, bounds.",
+)
 @click.option(
     "-o", "--output", type=PATH, required=True, metavar="FILE", help="HTML file to write."
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @JSON
-def approval(file: Path, name: str, design: Path, output: Path, force: bool) -> None:
+def approval(
+    file: Path,
+    name: str,
+    design: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    release: str | None,
+    output: Path,
+    force: bool,
+) -> None:
     """Write a sheet on which somebody approves a release.
 
     It says what would be released of the data set NAME, what that promises, and what would be left
@@ -229,17 +253,31 @@ def approval(file: Path, name: str, design: Path, output: Path, force: bool) -> 
     \b
     privsketch ledger approval budget.ledger visits \\
         --design study.json -o sheet.html
+    privsketch ledger approval budget.ledger visits --epsilon 1 --delta 1e-6 \\
+        --release "6 clusters of visits" -o sheet.html
     """
-    from privsketch._base.formats import write_file
+    from privsketch._base.formats import as_line, write_file
     from privsketch.cli.shell.signing import load_design
+    from privsketch.facts.budget import Budget
     from privsketch.ledger.entry import cost_of_budget
-    from privsketch.pages.report.approval import approval_page
+    from privsketch.pages.report.approval import approval_page, design_facts
 
     require_file(output, "the sheet is a page of its own")
     require_available(output, force, "it would be replaced")
-    book, recipe = _opened(file), load_design(design)
-    quote = book.quote(name, cost_of_budget(recipe.budget))
-    page = approval_page(file.name, book.data_set(name), recipe, quote)
+    if design is None and (epsilon is None or release is None):
+        raise click.UsageError("state --design, or --epsilon and --release")
+    if design is not None and (epsilon, delta, release) != (None, None, None):
+        raise click.UsageError("a design has its own cost: leave out --epsilon, --delta, --release")
+    book = _opened(file)
+    data_set = book.data_set(name)
+    if design is not None:
+        recipe = load_design(design)
+        budget, facts = recipe.budget, design_facts(recipe)
+    else:
+        budget = Budget(epsilon or 0.0, delta or 0.0, data_set.neighbours, unit=data_set.unit)
+        facts = [("what is released", as_line(str(release)))]
+    quote = book.quote(name, cost_of_budget(budget))
+    page = approval_page(file.name, data_set, facts, budget, quote)
     write(lambda path: write_file(path, page.encode()), output)
     say(f"release     {quote.words}")
     say_written(output)
@@ -307,7 +345,9 @@ def export(file: Path, output: Path | None, force: bool) -> None:
 
     if output is not None:
         require_available(output, force, "it would be replaced")
-    content = _opened(file).export()
+    book = _opened(file)
+    book.require_intact()
+    content = book.export()
     target = STANDARD_OUTPUT if output is None else output
     if output is not None or not wants_json():
         text = json.dumps(content, indent=2) + "\n"
@@ -420,7 +460,8 @@ def _spending(data_set: DataSet, entries: Sequence[Entry]) -> list[str]:
     if not steps:
         return lines
     begin, now = datetime.fromisoformat(data_set.time), datetime.now(UTC)
-    text = pace(used, (step.time for step in steps), now)
+    times = (step.time for step in steps)
+    text = pace(used, times, now, period=data_set.period, limit=data_set.limit)
     if text:
         lines.append(_line("pace", text))
     return [*lines, *chart(steps, begin, max(now, steps[-1].time), width=_WIDTH)]

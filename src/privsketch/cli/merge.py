@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.shell.options import PATH
-from privsketch.cli.shell.output import note, require_available, say, say_written, write
+from privsketch.cli.shell.output import caution, note, require_available, say, say_written, write
 from privsketch.cli.shell.signing import SIGNED_BY
+
+if TYPE_CHECKING:
+    from privsketch.pages.comparison.result import Comparison
+    from privsketch.sketching.sketch import Sketch
 
 _ALLOW_WEIGHTS = click.option(
     "--allow-weights",
@@ -35,7 +41,8 @@ _ALLOW_WEIGHTS = click.option(
 @click.option(
     "--refuse-alarms",
     is_flag=True,
-    help="Write nothing if a source looks wrong, for scripts. Any number of sketches is compared.",
+    help="Write nothing if a source looks wrong, or if nothing can be compared, for scripts. Any "
+    "number of sketches from two on is compared.",
 )
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing output.")
@@ -59,7 +66,6 @@ def merge(
     privsketch merge site-*.sketch -o all.sketch
     privsketch merge *.sketch -o all.sketch --signed-by a.pub --signed-by b.pub
     """
-    from privsketch._base.errors import MergeError
     from privsketch.cli.shell.signing import load_sketches
     from privsketch.pages.comparison.merge import merge_compared
     from privsketch.sketching.merge import weight_lines
@@ -79,14 +85,16 @@ def merge(
         allow_weights=allow_weights,
         compare=True if refuse_alarms else None,
     )
+    if refuse_alarms:
+        comparison = _require_no_alarm(parts, total, comparison, output)
     verdict = total.verdict
-    if refuse_alarms and verdict is not None and verdict.alarms:
-        raise MergeError(f"merge: a source looks wrong: {'; '.join(verdict.alarm_texts())}")
     write(total.save, output)
     say(total.receipt.describe(), output)
     for line in [*weight_lines(total), *(() if comparison is None else comparison.notes)]:
         note(line, output)
-    lines = [] if verdict is None else verdict.describe(total.sources)
+    for text in () if verdict is None else verdict.concerns():
+        caution(text, heading="ALARM")
+    lines = [] if verdict is None else [verdict.describe_compared(total.sources)]
     for line in [*lines, *([] if comparison is None else comparison.merge_lines())]:
         say(line, output)
     say_written(output)
@@ -94,6 +102,32 @@ def merge(
         from privsketch.cli.shell.facts import sketch_facts
 
         answer(written=[output], **sketch_facts(total))
+
+
+def _require_no_alarm(
+    parts: Sequence[Sketch], total: Sketch, comparison: Comparison | None, output: Path
+) -> Comparison | None:
+    """Refuse a total with an alarm, or without any comparison, and return the comparison.
+
+    Verdicts of totals are about three sources or more. Two sources are compared here: that one of
+    them looks wrong is enough to refuse, although nobody can say which.
+    """
+    from privsketch._base.errors import MergeError
+    from privsketch.pages.comparison.compare import compare_parts
+
+    alarms: Sequence[str] = () if total.verdict is None else total.verdict.alarm_texts()
+    if not alarms and comparison is None and len(parts) > 1:
+        comparison = compare_parts(list(parts))
+        alarms = comparison.alarm_lines()
+        if not alarms:
+            note(
+                "too few sources for a verdict; compared with each other, none looks wrong", output
+            )
+    if alarms:
+        raise MergeError(f"merge: a source looks wrong: {'; '.join(alarms)}")
+    if comparison is None and (total.verdict is None or not total.verdict.compared):
+        raise MergeError("merge: one sketch alone, of sources that nobody has compared")
+    return comparison
 
 
 @click.command()

@@ -24,6 +24,7 @@ from privsketch.cli.shell.options import (
     with_options,
 )
 from privsketch.cli.shell.output import (
+    caution_decimals,
     require_available,
     require_distinct,
     required_output,
@@ -133,6 +134,7 @@ def sketch(
         if sys.stderr is not None and sys.stderr.isatty():
             asks = recipe.budget.describe()
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
+        caution_decimals(stated, recipe.schema, design_file)
         if dry_run:
             cost = ps.estimate_cost(recipe, n_threads=getattr(engine, "n_threads", None))
             told = str(cost)

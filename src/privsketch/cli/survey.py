@@ -55,10 +55,12 @@ def check(
     """
     import privsketch as ps
     from privsketch._base.errors import RecordError
+    from privsketch.cli.shell.failure import shell_words
     from privsketch.cli.shell.progress import record_bar
 
     wanted = _design_or_schema(design_file)
-    stop = click.get_current_context().find_root().obj
+    context = click.get_current_context()
+    stop, words = context.find_root().obj, shell_words(context.command)
     with record_bar(stated.table, "looking") as advance:
 
         def progress(done: int) -> None:
@@ -66,9 +68,9 @@ def check(
             advance(done)
 
         found = ps.check(stated.table, wanted, progress=progress)
-    say(found.describe())
+    say(found.describe(words))
     if wants_json():
-        answer(**check_facts(found))
+        answer(**{**check_facts(found), "advice": found.advice_texts(words)})
     if not found.is_readable:
         raise RecordError("a release would refuse this table")
     if found.alarms:
@@ -89,6 +91,7 @@ def check_facts(found: Check) -> dict[str, Any]:
         "readable": found.is_readable,
         "alarms": found.alarms,
         **facts,
+        "advice": found.advice_texts(),
         "columns": columns,
     }
 

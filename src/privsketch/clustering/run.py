@@ -26,7 +26,7 @@ from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.concerns import RecordCount, noise_decided
+from privsketch.learning.concerns import RecordCount, noise_decided, unlisted_labels
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, open_entry
 from privsketch.models.base import Model
@@ -311,7 +311,8 @@ class Run:
             seen = seen or RecordCount(number)
             expected = float(forecast(PublicFacts(k, self.domain, self.budget, seen.sure)))
             by_noise = noise_decided(expected, seen, k, "cluster")
-            concerns = tuple(by_noise) or concerns
+            unlisted = unlisted_labels(centers, shares_of(counts), self.schema)
+            concerns = tuple(by_noise) or (*concerns, *unlisted)
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
         domain = self.domain if self.schema is None else self.schema.box

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privsketch._base.errors import PrivsketchWarning
-from privsketch._base.formats import INSECURE, as_line
+from privsketch._base.formats import INSECURE, as_line, count_text
 from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics
 from privsketch.design.mixed import mixed_space
 from privsketch.design.recipe import Design
@@ -195,7 +195,7 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
     lines = [f"{INSECURE}    {_FOR_RESEARCH}"] if design.insecure else []
     lines += [
         f"design      {design.fingerprint[:16]} for {design.task}, "
-        f"{design.n_components} components",
+        f"{count_text(design.n_components, 'component')}",
         *_record_lines(design),
         f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "

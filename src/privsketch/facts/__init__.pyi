@@ -19,4 +19,5 @@ from .units import field_covariance as field_covariance
 from .units import field_errors as field_errors
 from .units import field_names as field_names
 from .units import field_values as field_values
+from .units import short_names as short_names
 from .units import step_text as step_text

@@ -192,7 +192,8 @@ class Budget:
     epsilon : float
         Privacy loss, from 1e-30 to 100; useful values lie between 0.01 and 10.
     delta : float
-        Probability of a larger loss: 0 for pure differential privacy, else from 1e-100 to below 1.
+        What any probability may exceed that bound by: 0 for pure differential privacy, else from
+        1e-100 to below 1.
     neighbours : {"add-remove", "replace"}
         Change of a table that must stay hidden: adding or removing a record, or replacing one
         while the number of records is public.

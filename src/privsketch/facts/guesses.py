@@ -16,15 +16,26 @@ from privsketch._base.errors import ParameterError
 GUESSED = "guessed"
 
 
-def require_no_guess(facts: dict[str, Any], where: str) -> None:
-    """Refuse a column or a schema, as JSON values, that has a mark; `where` names it in errors."""
+def require_no_guess(facts: dict[str, Any], where: str, file: str = "FILE") -> None:
+    """Refuse a column or a schema, as JSON values, that has a mark.
+
+    Errors call it `where`, and the schema's file `file`.
+    """
     marked = marked_fields(facts)
     if marked:
         raise ParameterError(
             f"{where}: {', '.join(marked)} {'is a guess' if len(marked) == 1 else 'are guesses'} "
-            "from a look at records; `privsketch schema accept FILE` shows every guess and removes "
-            "its mark"
+            f"from a look at records; `privsketch schema accept {file}` shows every guess and "
+            "removes its mark"
         )
+
+
+def require_no_guesses(content: Any, file: str) -> None:
+    """Refuse the content of a schema's file that has a mark anywhere."""
+    if isinstance(content, dict):
+        require_no_guess(content, "the table", file)
+        for column in _columns(content):
+            require_no_guess(column, f"column {str(column.get('name'))!r}", file)
 
 
 def marked_fields(facts: dict[str, Any]) -> tuple[str, ...]:
@@ -35,13 +46,13 @@ def marked_fields(facts: dict[str, Any]) -> tuple[str, ...]:
     return tuple(marked)
 
 
-def guesses_in(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def guesses_in(content: dict[str, Any]) -> dict[str | None, dict[str, Any]]:
     """Return the guesses of a schema, as JSON values, by columns: fields with their values.
 
-    What is guessed about the whole table stands below "".
+    What is guessed about the whole table stands below None.
     """
-    found = {}
-    for name, facts in (("", content), *((str(c.get("name")), c) for c in _columns(content))):
+    found: dict[str | None, dict[str, Any]] = {}
+    for name, facts in ((None, content), *((str(c.get("name")), c) for c in _columns(content))):
         marked = {field: facts.get(field) for field in marked_fields(facts)}
         if marked:
             found[name] = marked
@@ -49,11 +60,14 @@ def guesses_in(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def without_guesses(
-    content: dict[str, Any], names: Collection[str] | None = None
+    content: dict[str, Any], names: Collection[str | None] | None = None
 ) -> dict[str, Any]:
-    """Return a schema, as JSON values, without the marks of some columns, or without any."""
+    """Return a schema, as JSON values, without the marks of some columns, or without any.
 
-    def without(name: str, facts: Any) -> Any:
+    None is the name of the whole table.
+    """
+
+    def without(name: str | None, facts: Any) -> Any:
         if not isinstance(facts, dict) or (names is not None and name not in names):
             return facts
         return {field: value for field, value in facts.items() if field != GUESSED}
@@ -62,7 +76,7 @@ def without_guesses(
     if isinstance(columns, list):
         columns = [without(str(c.get("name")) if isinstance(c, dict) else "", c) for c in columns]
         content = {**content, "columns": columns}
-    return dict(without("", content))
+    return dict(without(None, content))
 
 
 def _columns(content: dict[str, Any]) -> list[dict[str, Any]]:

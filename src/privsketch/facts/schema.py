@@ -23,10 +23,11 @@ from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget, Unit, is_name
 from privsketch.facts.columns import MISSING_WORDS, RULES, Column, Cycle, Date, Number, Rule
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.facts.guesses import GUESSED, require_no_guess
+from privsketch.facts.guesses import GUESSED, require_no_guess, require_no_guesses
 from privsketch.facts.labels import Category, Flag
 
 MAX_ROWS = 10_000  # of a person: sensitivities grow by the same factor
+_SCHEMA = "schema"  # what errors call a file whose name they do not know
 
 
 @dataclass(frozen=True)
@@ -323,10 +324,11 @@ class Schema:
         return cls.from_bytes(read_file(path), os.fspath(path))
 
     @classmethod
-    def from_bytes(cls, data: bytes, what: str = "schema") -> Schema:
+    def from_bytes(cls, data: bytes, what: str = _SCHEMA) -> Schema:
         """Read a schema from the bytes of its file; `what` names the file in errors."""
         content = parse_json(data, what)
         with reading(what):
+            require_no_guesses(content, "FILE" if what == _SCHEMA else what)
             return cls.from_json(content)
 
 

@@ -8,7 +8,7 @@ derivatives of fields by the coordinates, which is exact where a column is linea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -38,6 +38,40 @@ def has_no_phase(column: Cycle, coordinates: Floats, error: float | None) -> boo
 def field_names(schema: Schema) -> tuple[str, ...]:
     """Return the names of all fields: columns, and a share for each label of a category."""
     return tuple(name for column in schema.columns for name in column.fields)
+
+
+def short_names(names: Sequence[str], longest: int, mark: str = "..") -> list[str]:
+    """Shorten names to about `longest` characters: their starts and ends stay.
+
+    Of a share, such as `ward=Surgery, south`, the label stays longest. Different names stay
+    different, and become longer for it.
+    """
+    size, short = longest, [_short_name(name, longest, mark) for name in names]
+    while len(set(short)) < len(set(names)):
+        size += 4
+        short = [
+            _short_name(name, size, mark) if short.count(one) > 1 else one
+            for name, one in zip(names, short, strict=True)
+        ]
+    return short
+
+
+def _short_name(name: str, longest: int, mark: str) -> str:
+    if len(name) <= longest:
+        return name
+    column, is_share, label = name.partition("=")
+    if not (is_share and label):
+        return _middle_cut(name, longest, mark)
+    column = _middle_cut(column, max(longest // 3, longest - 1 - len(label)), mark)
+    return f"{column}={_middle_cut(label, longest - 1 - len(column), mark)}"
+
+
+def _middle_cut(text: str, longest: int, mark: str) -> str:
+    """Leave out the middle of a text that is longer."""
+    if len(text) <= longest:
+        return text
+    kept = max(longest - len(mark), 2)
+    return f"{text[: (kept + 1) // 2]}{mark}{text[len(text) - kept // 2 :]}"
 
 
 def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:

@@ -51,7 +51,8 @@ MIXED = "mixed"
 Columns = tuple[tuple[str, int], ...]  # kind of each column, and its number of coordinates
 KINDS = ("number", "labels", "cycle")
 READ_NONE, READ_ONE = 0.25, 0.5  # shares of features; the rest reads two or more
-MAX_LOSS = 6.0  # of energy, for each column that must be read
+# Of energy, by how many columns must be read: a factor of 6 for each.
+MAX_LOSSES = (1.0, 6.0, 36.0, 216.0)
 CYCLE_LOSS = 3.0  # for a cluster that takes about a third of the circle
 N_SAMPLED = 2000  # frequencies that stand for all: energies are known to some percent
 SHORTEST, LONGEST = 1.0, 8.0  # of a frequency of a cycle, in radians over the radius
@@ -108,7 +109,7 @@ def columns_read(columns: Columns, uniform: Floats) -> Bits:
     least = (uniform[:, 0] >= READ_NONE).astype(np.int64)
     least += uniform[:, 0] >= READ_NONE + READ_ONE
     least += not has_numbers
-    most = MAX_LOSS**least
+    most = np.array(MAX_LOSSES)[least]  # a power of NumPy's may be one bit off on another machine
     order = np.argsort(uniform[:, 1:], axis=1, kind="stable")
     loss, rows = np.ones(len(uniform)), np.arange(len(uniform))
     is_read = np.zeros(order.shape, dtype=bool)

@@ -151,6 +151,11 @@ def own_matrix(given: Any, n_features: int, domain: Domain, seed: int) -> OwnMat
             f"in this domain its entries may have up to {limit:.4g} radians per unit"
         )
     integers = np.rint(turns * 2.0 ** (turn_bits - RECORD_BITS)).astype("<i2")
+    if not integers.any():
+        raise ParameterError(
+            "frequencies: all entries are so small that they are 0 in the fixed-point format, and "
+            "no feature sees a record"
+        )
     return OwnMatrix(integers.tobytes(), tuple(domain.half_widths.tolist()), turn_bits)
 
 

@@ -14,6 +14,7 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
 from privsketch.facts.columns import Date, Number, plain
 from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.facts.labels import OTHER, Category
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import bound_text
 from privsketch.models.clusters import ClusterModel
@@ -27,6 +28,7 @@ PILE_DISTANCE = 0.1  # largest distance of a pile from the middle, relative to h
 PILE_WIDTH = 0.5  # largest width of a pile, relative to that of other components
 COUNT_DEVIATIONS = 3.0  # standard deviations by which noise may raise a number of records
 CELLS_PER_CLUSTER = 2  # least number of cells for a cluster
+MIN_UNLISTED_SHARE = 0.5  # share of the records with labels that no schema lists: most of them
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
@@ -149,10 +151,14 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
 
 @dataclass(frozen=True)
 class RecordCount:
-    """Number of records as a release tells it, and the variance of its noise."""
+    """Number of records as a release tells it, and the variance of its noise.
+
+    `doubt` is why there may be none, where no number was released.
+    """
 
     n_records: float
     variance: float = 0.0
+    doubt: str = ""
 
     @property
     def sure(self) -> float:
@@ -169,11 +175,14 @@ def noise_decided(ratio: float, count: RecordCount, size: int, part: str) -> lis
     if count.sure >= size and verdict_of(ratio) != "hopeless":
         return []
     about = f"about {max(count.n_records, 0.0):.0f} records"
-    reason = f"{about} for {size} {part}s may be there by noise alone"
+    reason = count.doubt or (
+        f"{about} for {size} {part}s may be there by noise alone. If there should be many, see "
+        "which ones count: `privsketch check SCHEMA DATA` costs nothing"
+    )
     if count.sure >= size:
         reason = (
-            f"for {about} and this budget, their cost is expected to be {ratio:.1f} times that "
-            "without privacy"
+            f"for {about}, of which noise leaves {count.sure:.0f} sure, and this budget, their "
+            f"cost is expected to be {ratio:.1f} times that without privacy"
         )
     return [
         f"noise decided where the {part}s lie: {reason}. More records, a larger epsilon or fewer "
@@ -190,13 +199,8 @@ HOPELESS_NOISE = 0.75
 def noise_decided_sketch(sketch: Sketch, size: int, n_records: float, part: str) -> list[str]:
     """Return the concern about `size` parts of a sketch, to which a fit gives `n_records`."""
     count = count_of(sketch, size, n_records)
-    if sketch.noise_variance == 0:
-        return noise_decided(1.0, count, size, part)
-    n = max(count.sure, 1.0)
-    design = replace(sketch.design, n_components=size, n_records=n)
-    noise_ratio = sketch.noise_variance / design.noise_std**2
-    ratio = expected_middle(design, n, noise_ratio=noise_ratio)
-    concern = noise_decided(ratio, count, size, part)
+    n, design = max(count.sure, 1.0), sketch.design
+    concern = noise_decided(_expected_ratio(sketch, size, n), count, size, part)
     if concern or design.schema is None or design.schema.is_smooth:
         return concern
     # Centers of a table with labels may cost little where the shares of labels are wrong.
@@ -207,6 +211,37 @@ def noise_decided_sketch(sketch: Sketch, size: int, n_records: float, part: str)
         f"noise decided the shares of labels: the noise per number is {noise:.0%} of a {part} of "
         f"average size. More records, a larger epsilon or fewer {part}s help"
     ]
+
+
+def hidden_clusters(sketch: Sketch, found: int, n_records: float) -> list[str]:
+    """Return a concern about a number of clusters that was read off a sketch.
+
+    It is the least number that explains the sketch: what noise hides, nothing has to explain. So
+    a sketch should have served twice as many, or a few more, as well.
+    """
+    count = count_of(sketch, found, n_records)
+    if noise_decided_sketch(sketch, found, n_records, "cluster"):
+        return []  # which says more
+    more = max(2 * found, found + 3)
+    expected = _expected_ratio(sketch, more, max(count.sure, 1.0))
+    if verdict_of(expected) == "good":
+        return []
+    explain = "1 cluster explains" if found == 1 else f"{found} clusters explain"
+    return [
+        f"noise may hide more clusters: {explain} the sketch, but with {more} of them, about "
+        f"{max(count.n_records, 0.0):.0f} records and this budget, the cost is expected to be "
+        f"{expected:.1f} times that without privacy. More records or a larger epsilon show more"
+    ]
+
+
+def _expected_ratio(sketch: Sketch, size: int, n_records: float) -> float:
+    """Return the cost ratio to expect of a sketch for a number of clusters and of records."""
+    if sketch.noise_variance == 0:
+        return 1.0
+    design = replace(sketch.design, n_components=size, n_records=n_records)
+    return expected_middle(
+        design, n_records, noise_ratio=sketch.noise_variance / design.noise_std**2
+    )
 
 
 def count_of(sketch: Sketch, size: int, n_records: float) -> RecordCount:
@@ -269,6 +304,22 @@ def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
     return texts
 
 
+def unlisted_labels(centers: Floats, weights: Floats, schema: Schema | None) -> list[str]:
+    """Return a concern for each category of which most records have a label that is not listed."""
+    texts = []
+    for column, coordinates in () if schema is None else schema.places():
+        if not isinstance(column, Category) or OTHER in column.values:
+            continue
+        shares = column.shares(centers[:, coordinates])[:, column.labels.index(OTHER)]
+        share = float(weights @ shares)
+        if share >= MIN_UNLISTED_SHARE:
+            texts.append(
+                f"about {share:.0%} of the records have a label of {column.name!r} that the schema "
+                "does not list: it may be spelled otherwise there"
+            )
+    return texts
+
+
 def unsupported_clusters(n_clusters: int, design: Design) -> list[str]:
     """Return a concern if `n_clusters` is more than the numbers of a sketch support."""
     if design.cells is None:
@@ -308,6 +359,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
         model.centers, model.weights, design.domain, design.schema, design.columns
     )
     texts += on_edge
+    texts += unlisted_labels(model.centers, model.weights, design.schema)
     texts += missing_records(model.n_records, sketch)
     texts += in_the_middle(model, sketch)
     if density is None:

@@ -164,7 +164,7 @@ class Ledger:
         period : {"year", "quarter", "month"}, optional
             Part of the calendar, in UTC, with a limit of its own beside the total one.
         period_epsilon : float or Fraction, optional
-            Largest cost within a period; its delta is the same share of the total limit.
+            Largest epsilon within a period; the total limit alone bounds delta.
         """
         limit = stated_limit(epsilon, delta, self._accounting, without_rho)
         require_one_of("neighbours", neighbours, NEIGHBOURS)
@@ -449,6 +449,11 @@ class Ledger:
                 "data_sets": [data_set.to_json() for data_set in self._data_sets(log)],
                 "entries": [entry.to_json() for entry in entries_of(log.lines())],
             }
+
+    def require_intact(self) -> None:
+        """Refuse a ledger whose lines were edited: what it says of costs may be false."""
+        with store.opened(self._path) as log:
+            self._require_intact(log)
 
     def _require_intact(self, log: store.Log) -> None:
         """Refuse a ledger that was edited: its remainder may be too large.

@@ -12,7 +12,7 @@ from privsketch._base.errors import ParameterError, require_one_of
 from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
-from privsketch.ledger.cost import Cost, texts_of
+from privsketch.ledger.cost import Cost, fraction_text, texts_of
 from privsketch.ledger.marks import Match
 from privsketch.ledger.periods import Period, period_from_json
 
@@ -299,6 +299,10 @@ def refusal_text(data_set: DataSet, cost: Cost, charged: Amount) -> str:
     if charged.epsilon != cost.epsilon:
         words += " (at least twice that under the data set's neighbours, replace)"
     words += f"; left are {limit.left_text(spent)}, of the {name or 'limit'} {limit.text}"
+    left = limit.left(spent)
+    if limit.accounting == "basic" and charged.epsilon <= left.epsilon:
+        fitting = fraction_text(left.delta, up=False)
+        words += f"; its delta does not fit: it may be {fitting} at most, or 0 for pure noise"
     if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
         words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
     return words

@@ -6,6 +6,7 @@ spending over time: its own limit holds for the releases that were reserved with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -51,7 +52,8 @@ class Period:
 def stated_period(every: object, epsilon: object, limit: Limit) -> Period | None:
     """Return the period of a new data set; None if neither is stated.
 
-    Its delta is the same share of the limit's delta as its epsilon is of the limit's epsilon.
+    Its delta is that of the limit: a delta says which noise may be taken, and most releases have
+    the same one.
     """
     if every is None and epsilon is None:
         return None
@@ -63,8 +65,7 @@ def stated_period(every: object, epsilon: object, limit: Limit) -> Period | None
     if not 0 < part <= limit.epsilon:
         expected = "expected a number above 0 and not above the limit of the data set"
         raise ParameterError("period_epsilon", epsilon, expected)
-    delta = limit.delta * part / limit.epsilon
-    own = stated_limit(part, delta, limit.accounting, limit.without_rho)
+    own = stated_limit(part, limit.delta, limit.accounting, limit.without_rho)
     return Period(every, own)  # type: ignore[arg-type]
 
 
@@ -75,8 +76,18 @@ def period_from_json(content: Any, limit: Limit) -> Period | None:
     return stated_period(content["every"], Fraction(content["epsilon"]), limit)
 
 
-def pace(used: Fraction, times: Iterable[datetime], now: datetime) -> str:
-    """Say how long a limit lasts if spending goes on as it did since the first release."""
+def pace(
+    used: Fraction,
+    times: Iterable[datetime],
+    now: datetime,
+    *,
+    period: Period | None = None,
+    limit: Limit | None = None,
+) -> str:
+    """Say how long a limit lasts if spending goes on as it did since the first release.
+
+    With a period, it lasts at least until as many periods have passed as the limit has room for.
+    """
     first = min(times, default=now)
     if not used or now - first < MIN_PACE:
         return ""
@@ -86,4 +97,17 @@ def pace(used: Fraction, times: Iterable[datetime], now: datetime) -> str:
     if days > 365 * MAX_PACE_YEARS:
         return f"at the pace so far the limit lasts for more than {MAX_PACE_YEARS} years"
     last = now + timedelta(days=days)
+    if period is not None and limit is not None:
+        last = max(last, _earliest_end(used, now, period, limit))
     return f"at the pace so far the limit lasts until about {last:%B %Y}"
+
+
+def _earliest_end(used: Fraction, now: datetime, period: Period, limit: Limit) -> datetime:
+    """Return the start of the first period in which a limit can be spent."""
+    share = min(period.limit.epsilon / limit.epsilon, Fraction(1))
+    # What is left needs this many full periods; the present one may be spent already.
+    n_full = max(math.ceil((1 - used) / share) - 1, 0)
+    months = _MONTHS[period.every] * n_full
+    start = period.start(now)
+    year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
+    return datetime(year, month + 1, 1, tzinfo=UTC)

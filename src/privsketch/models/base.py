@@ -40,6 +40,7 @@ from privsketch.facts.units import (
     field_values,
     frame,
     frame_of,
+    short_names,
 )
 
 
@@ -289,7 +290,8 @@ def _upright_lines(
 ) -> list[str]:
     """Return a line for each center, with as many columns as fit."""
     more = "  ..." if len(names) > SHOWN_COLUMNS else ""
-    shown = [[name[:14] for name in names[:SHOWN_COLUMNS]], *(r[:SHOWN_COLUMNS] for r in rows)]
+    heads = short_names(names[:SHOWN_COLUMNS], 14)
+    shown = [heads, *(row[:SHOWN_COLUMNS] for row in rows)]
     widths = [max(9, *(len(row[j]) for row in shown)) for j in range(len(shown[0]))]
     texts = [
         "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) + more
@@ -304,7 +306,7 @@ def turned_lines(
     title: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> list[str]:
     """Return a line for each column, with all centers or components side by side."""
-    shown = [name if len(name) <= 24 else f"{name[:11]}..{name[-11:]}" for name in names]
+    shown = short_names(names, 24)
     first = max(12, 1 + max(map(len, shown[:MAX_TABLE_LINES])))
     widths = [
         max(len(head), *(len(cell) for cell in row[:MAX_TABLE_LINES]))

@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.errors import FileError, ParameterError
-from privsketch._base.formats import as_line, document, document_content, read_file, write_file
+from privsketch._base.formats import (
+    as_line,
+    count_text,
+    document,
+    document_content,
+    read_file,
+    write_file,
+)
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.receipt import Receipt
 from privsketch.projection.calibration import CALIBRATIONS, ROW_NOISES
@@ -115,8 +122,9 @@ class ReleaseDescription:
         """Return a description of several lines."""
         matrix = "drawn without a seed" if self.seed is None else f"public, of seed {self.seed}"
         lines = [
-            f"released    {self.n_components} projections of {self.dim} columns of each record, "
-            f"{self.n_records} rows",
+            f"released    {count_text(self.n_components, 'projection')} of "
+            f"{count_text(self.dim, 'column')} of each record, "
+            f"{count_text(self.n_records, 'row')}",
             f"record      {self._record_text()}",
             f"domain      {self.domain.describe()}",
             f"noise       {self.noise}, standard deviation {self.noise_variance**0.5:.6g} of each "

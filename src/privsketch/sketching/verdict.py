@@ -99,14 +99,16 @@ class Verdict:
 
     def describe(self, sources: Sequence[str]) -> list[str]:
         """Return lines about a total of these sources: alarms first."""
-        lines = [f"ALARM       {text}" for text in self.alarm_texts()]
+        alarms = [f"ALARM       {text}" for text in self.alarm_texts()]
+        return [*alarms, self.describe_compared(sources)]
+
+    def describe_compared(self, sources: Sequence[str]) -> str:
+        """Return a line about how many of these sources were compared, and why not all."""
         n_sources = len(set(sources))
         if not self.reasons:
-            lines.append(f"compared    all {n_sources} sources")
-        else:
-            why = "; ".join(REASONS[reason] for reason in self.reasons)
-            lines.append(f"compared    {len(self.compared)} of {n_sources} sources: {why}")
-        return lines
+            return f"compared    all {n_sources} sources"
+        why = "; ".join(REASONS[reason] for reason in self.reasons)
+        return f"compared    {len(self.compared)} of {n_sources} sources: {why}"
 
     def alarm_texts(self) -> list[str]:
         """Return a line for each of the first alarms, and one for the number of the others."""

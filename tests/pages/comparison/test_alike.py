@@ -35,6 +35,19 @@ def test_sources_of_the_same_records_are_too_alike(share):
     assert [alarm.source for alarm in found.alarms] == (["a", "b"] if share else [])
 
 
+def test_noise_that_hides_shared_records_is_told_once():
+    """A site that was handed in again passes as like the others, so nobody may rely on that."""
+    found = ps.compare(shared_study(0, 1.0, n=4000, epsilon=1.0))
+    assert not found.alarms
+    assert sum("noise hides whether sources share records" in note for note in found.notes) == 1
+    assert found.describe().splitlines()[-1] == found.notes[-1]
+
+
+@pytest.mark.slow
+def test_nothing_is_hidden_where_a_copy_would_be_found():
+    assert ps.compare(shared_study(0, 0.0, n=20_000, epsilon=3.0)).notes == ()
+
+
 def test_sites_with_as_many_cases_as_controls_are_not_too_alike():
     """Fixed shares of tight clusters are alike by design; the records inside are not the same."""
     rng = np.random.default_rng(0)

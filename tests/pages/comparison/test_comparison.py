@@ -110,6 +110,73 @@ def test_own_shares_are_told_apart_from_what_nothing_explains():
     ]
 
 
+def labelled_site(design, name, *, shares=(1, 1, 1), seed=0, n=4000, change=None):
+    """A source with a ward and a flag whose shares depend on the cluster."""
+    import pandas as pd
+
+    rng = np.random.default_rng([seed, len(name), *map(ord, name)])
+    z = rng.choice(3, size=n, p=np.array(shares) / sum(shares))
+    table = pd.DataFrame(CENTERS[z] + WIDTHS * rng.normal(size=(n, 3)), columns=list(COLUMNS))
+    up_to = np.array([[0.6, 0.8, 1.0], [0.2, 0.7, 1.0], [0.3, 0.5, 1.0]])[z]
+    table["ward"] = np.array(list("ABC"), object)[(rng.random((n, 1)) > up_to).sum(axis=1)]
+    table["smoker"] = rng.random(n) < np.array([0.1, 0.5, 0.3])[z]
+    for column, value in (change or {}).items():
+        table[column] = value
+    return ps.sketch(table, design, source=name)
+
+
+def labelled_design():
+    numbers = [ps.Number(name, low, high) for name, low, high in zip(
+        COLUMNS, (0, 0, 30), (300, 250, 110), strict=True)]  # fmt: skip
+    return ps.Design.plan(
+        n_components=3,
+        domain=ps.Schema([*numbers, ps.Category("ward", ["A", "B", "C"]), ps.Flag("smoker")]),
+        budget=ps.Budget(epsilon=1.0, delta=1e-6),
+        n_records=4000,
+        random_state=5,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "column"), [({"ward": "A"}, "ward"), ({"smoker": True}, "smoker")]
+)
+@pytest.mark.parametrize("are_alike", [True, False], ids=["alike", "own-shares"])
+def test_a_constant_label_is_blamed_and_its_site_alone(change, column, are_alike):
+    """The odd site is part of what others are compared with, and yet only it is unlike them."""
+    shares = [(1, 1, 1), (3, 1, 1), (1, 2, 3), (2, 1, 2)]
+    design = labelled_design()
+    sites = [
+        labelled_site(design, name, shares=(1, 1, 1) if are_alike else share)
+        for name, share in zip(("north", "south", "east", "west"), shares, strict=True)
+    ]
+    found = ps.compare([*sites, labelled_site(design, "h_ward", change=change)])
+    assert found.sources[-1].columns[0] == column
+    assert "no shift or unit explains it" in found.sources[-1].words()
+    lines = found.merge_lines()
+    assert lines[0].startswith(f"sources     unlike the others: h_ward (mostly in {column}")
+    assert not found.alarms
+    if are_alike:
+        assert len(lines) == 1
+        assert not any(one.differs for one in found.sources[:-1])
+    else:
+        assert "north" in lines[1]
+
+
+def test_one_site_with_other_shares_is_named_alone():
+    design = planned()
+    sites = [site(design, name) for name in ("north", "south", "east", "west")]
+    found = ps.compare([*sites, site(design, "central", shares=(6, 1, 1))])
+    assert found.merge_lines() == ["sources     other shares of the same clusters: central"]
+    assert found.describe().count("like the others") == 4
+
+
+def test_two_sites_are_unlike_each_other():
+    one, other = (SourceComparison(name, 100.0, True, 0.1, 9.0, columns=("x",)) for name in "ab")
+    (line,) = Comparison(planned(), (one, other), None).merge_lines()
+    assert line == "sources     unlike each other: a, b; privsketch compare says more"
+
+
 @pytest.mark.slow
 def test_own_shares_are_no_alarm_and_alike_sources_are_alike():
     design = planned()
@@ -253,6 +320,7 @@ def test_second_moments_tell_who_differs():
     found = ps.compare([*sites[:3], sketched("odd", (1, 2.2, 1))])
     assert found.sources[3].differs
     assert found.sources[3].columns[0] == "column 2"
+    assert not any(one.differs for one in found.sources[:3])
     assert not found.alarms
 
 
@@ -271,7 +339,7 @@ def test_commands_say_it(tmp_path):
     validated(answer, "compare")
     assert answer["alarms"] == ["odd"]
     merged = succeeded("merge", *paths, "-o", str(tmp_path / "all.sketch"))
-    assert "ALARM       odd: weight: 2.205" in merged.stdout
+    assert "ALARM       a source looks wrong: odd: weight: 2.205" in merged.stderr
 
 
 @pytest.mark.slow

@@ -106,8 +106,29 @@ def test_commands_print_it_go_on_and_refuse_where_asked(files, tmp_path):
     answer = json.loads(told.stdout)
     validated(answer, "merge")
     assert [alarm["source"] for alarm in answer["verdict"]["alarms"]] == ["site-1"]
+    assert answer["cautions"][0].startswith("a source looks wrong: site-1: cholesterol")
+    assert "ALARM       a source looks wrong: site-1: cholesterol" in told.stderr
     assert "ALARM       site-1: cholesterol" in succeeded("inspect", output).stdout
     learned = succeeded("learn", output, "-k", "4", "--n-init", "1", "--json").stdout
     assert "site-1: cholesterol" in json.loads(learned)["concerns"][0]
     honest = succeeded("merge", files[0], *files[2:], "-o", tmp_path / "b", "--refuse-alarms")
     assert "compared    all 4 sources" in honest.stdout
+
+
+def test_two_sketches_are_refused_where_one_looks_wrong(files, tmp_path):
+    """A script that asks for it gets no total of two sites of which one is wrong."""
+    output = tmp_path / "two.sketch"
+    asked = ("-o", output, "--refuse-alarms")
+    said = refused(tmp_path, "merge", *files[:2], *asked, code=INTEGRITY)
+    assert "one of the two, site-1: cholesterol" in said
+    told = succeeded("merge", files[0], files[2], *asked).stdout
+    assert "compared with each other, none looks wrong" in told
+    assert "compared    0 of 2 sources" in told  # as without the option: which one nobody can say
+
+
+def test_a_sketch_alone_is_refused_where_alarms_are(files, tmp_path):
+    asked = ("-o", tmp_path / "one.sketch", "--refuse-alarms")
+    said = refused(tmp_path, "merge", files[0], *asked, code=INTEGRITY)
+    assert "nobody has compared" in said
+    succeeded("merge", files[0], *files[2:], "-o", tmp_path / "all.sketch")
+    succeeded("merge", tmp_path / "all.sketch", *asked)  # it was compared when it was made

@@ -6,7 +6,7 @@ import pytest
 
 import privsketch as ps
 from benchmarks.compare_sites import clinic_study
-from privsketch.pages import ColumnChange
+from privsketch.pages import ColumnChange, comparison_page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 
@@ -43,6 +43,22 @@ def test_the_least_factor_is_below_the_true_one():
         assert change.is_limit
         assert 2 < change.factor < factor
         assert change.unit == ""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("glucose-x18", "glucose in mg/dl instead of mmol/l would be 18.02 times"),
+        ("cholesterol-x38.67", "cholesterol in mg/dl instead of mmol/l would be 38.67 times"),
+    ],
+)
+def test_a_limit_names_the_unit_that_it_may_stand_for(mistake, words):
+    """The schema states mmol/l, so mg/dl is told as a possibility, and of this substance alone."""
+    found = ps.compare(clinic_study(1, mistake))
+    (alarm,) = found.alarms
+    assert alarm.changes[0].possible == (words,)
+    assert f"({words})" in alarm.words()
+    assert words in comparison_page(found)
 
 
 def test_limits_say_no_more_than_is_known():

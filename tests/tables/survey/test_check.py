@@ -507,3 +507,16 @@ def test_unlisted_labels_are_the_same_from_every_reader(tmp_path):
     for name, data in forms(pd.DataFrame({"region": texts}), tmp_path).items():
         found = ps.check(data() if callable(data) else data, schema)
         assert found.columns[0].unlisted == expected, name
+
+
+def test_listed_labels_that_differ_in_case_alone_are_told():
+    """The schema is public, and so is this caution; it says what to do."""
+    table = pd.DataFrame({"sex": ["F", "f", "M", "m"] * 5})
+    found = ps.check(table, ps.Schema([ps.Category("sex", ["F", "M", "f", "m"])]))
+    (remark,) = found.columns[0].remarks
+    assert remark.startswith("labels that differ in upper and lower case alone: 'F', 'M', 'f', 'm'")
+    assert "spell them alike in the table" in remark
+    assert (
+        ps.check(table, ps.Schema([ps.Category("sex", ["F", "M"])])).columns[0].remarks[-1]
+        != remark
+    )

@@ -132,6 +132,12 @@ def test_a_label_of_few_rows_is_not_proposed(folder):
     assert "Gaucher" not in json.dumps(found.schema)
 
 
+def test_a_code_of_few_rows_is_no_label(folder):
+    for rare, kind in ((MIN_LABEL, "category"), (MIN_LABEL - 1, "number")):
+        pd.DataFrame({"code": [5] * 99 + [37] * rare}).to_csv(folder / "t.csv", index=False)
+        assert columns_of(propose(folder / "t.csv"))["code"]["kind"] == kind
+
+
 def test_labels_that_differ_in_case_are_told(folder):
     pd.DataFrame({"sex": ["m", "M", "f"] * 20}).to_csv(folder / "t.csv", index=False)
     assert "'M', 'm'" in propose(folder / "t.csv").doubts["sex"]
@@ -153,7 +159,7 @@ def test_real_visits_are_proposed_nearly_as_people_wrote_them(folder):
     assert list(columns) == list(SCHEMA.names)
     assert [facts["kind"] for facts in columns.values()] == [one.KIND for one in SCHEMA.columns]
     assert found.schema["person"] == SCHEMA.person
-    assert guesses_in(found.schema).keys() == {"", *SCHEMA.names}
+    assert guesses_in(found.schema).keys() == {None, *SCHEMA.names}
 
 
 def test_a_table_without_names_or_rows(folder):
@@ -164,7 +170,7 @@ def test_a_table_without_names_or_rows(folder):
     (folder / "one.csv").write_text("a,b\n5,x\n")
     assert propose(folder / "one.csv").schema["columns"] == []
     (folder / "far.csv").write_text("a,b\n-1e308,1e-300\n1e308,2e-300\n")
-    assert propose(folder / "far.csv").left_out.keys() == {"b"}  # too near
+    assert propose(folder / "far.csv").left_out.keys() == {"a", "b"}  # too large, too near
 
 
 def test_more_rows_than_are_kept(folder, monkeypatch):
@@ -231,3 +237,10 @@ def test_no_type_of_a_column_stops_a_look(folder):
         "moments": "date", "flags": "flag",
     }  # fmt: skip
     ps.Schema.from_json(without_guesses(found.schema))
+
+
+def test_a_doubt_about_spellings_says_what_to_do(folder):
+    pd.DataFrame({"sex": ["F", "f", "M", "m"] * 20}).to_csv(folder / "t.csv", index=False)
+    doubt = propose(folder / "t.csv").doubts["sex"]
+    assert "'F', 'M', 'f', 'm'" in doubt
+    assert "spell them alike in the table" in doubt

@@ -78,9 +78,9 @@ def draft(
         content, left_out = drafted(stated.table, neighbours), {}
     write(lambda path: _save(path, content), output)
     n_columns = len(content["columns"])
-    if _is_undivided([column["name"] for column in content["columns"]]):
-        say(f"careful     {_UNDIVIDED}", output)
-        remark("cautions", _UNDIVIDED)
+    if advice := _delimiter_words(stated):
+        say(f"careful     {advice}", output)
+        remark("cautions", advice)
     if look:
         columns = count_text(n_columns, "column")
         say(f"private: {columns}, proposed from a look at the records", output)
@@ -103,6 +103,7 @@ def _proposed(
     """Return a proposed schema, and why columns are left out of it; show both as private."""
     from privsketch._base.errors import RecordError
     from privsketch.cli.shell.progress import record_bar
+    from privsketch.tables.survey.draft import delimiter_advice
     from privsketch.tables.survey.propose import proposed
     from privsketch.tables.survey.result import MARK
 
@@ -119,26 +120,27 @@ def _proposed(
     for name, doubt in found.doubts.items():
         say(f"{MARK}careful      {name}: {doubt}", output)
     if not found.schema["columns"]:
-        reason = f": {_UNDIVIDED}" if _is_undivided(list(found.left_out)) else ""
-        raise RecordError(f"no column could be proposed{reason}")
+        advice = delimiter_advice(stated.table)
+        raise RecordError(f"no column could be proposed{'; ' * bool(advice)}{advice}")
     return found.schema, found.left_out
 
 
-_UNDIVIDED = (
-    "one column with marks in its name: are cells separated by them? say --delimiter ';', for "
-    "instance"
-)
+def _delimiter_words(stated: TableOptions) -> str:
+    """Return a caution about a first line that seems to have another delimiter, or nothing."""
+    from privsketch._base.errors import RecordError
+    from privsketch.tables.survey.draft import delimiter_advice
 
-
-def _is_undivided(names: list[str]) -> bool:
-    """Return whether a table seems to have another delimiter."""
-    return len(names) == 1 and any(mark in names[0] for mark in ";\t|,")
+    words = shell_words(click.get_current_context().command)
+    return RecordError(delimiter_advice(stated.table)).rendered(words)
 
 
 def _save(path: Path, content: dict[str, Any]) -> None:
+    """Write a schema; guesses are private, and nobody else may read a file that has some."""
     from privsketch._base.formats import write_file
+    from privsketch.facts.guesses import guesses_in
 
-    write_file(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_file(path, text.encode(), is_private=bool(guesses_in(content)))
 
 
 def _load(file: Path) -> dict[str, Any]:
@@ -168,23 +170,16 @@ def accept(file: Path, columns: str | None, yes: bool) -> None:
     privsketch schema accept schema.json
     privsketch schema accept schema.json --columns age,sex --yes
     """
-    from privsketch._base.errors import ParameterError
     from privsketch.facts.guesses import guesses_in, without_guesses
     from privsketch.tables.survey.result import MARK
 
     content = _load(file)
     found = guesses_in(content)
-    names = list(found) if columns is None else listed_names(columns) or []
-    known = {"": _PERSONS} | {str(one.get("name")): "" for one in content["columns"]}
-    unknown = [name for name in names if name not in (*known, _PERSONS)]
-    if unknown:
-        raise ParameterError("columns", unknown[0], "is no column of the schema")
-    names = ["" if name == _PERSONS else name for name in names]
-    taken = {name: fields for name, fields in found.items() if name in names}
-    width = max(len(_PERSONS), *map(len, taken or [""]))
+    taken = found if columns is None else _named(content, listed_names(columns) or [], found)
+    width = max(len(_PERSONS), *(len(_label(name)) for name in taken or [None]))
     for name, fields in taken.items():
         texts = [f"{field} {_value_text(value)}" for field, value in fields.items()]
-        say(f"{MARK}guessed      {name or _PERSONS:<{width}}  {', '.join(texts)}", None)
+        say(f"{MARK}guessed      {_label(name):<{width}}  {', '.join(texts)}", None)
     if taken and not yes:
         if not _is_asked():
             raise click.UsageError("nobody can be asked here; --yes accepts without a question")
@@ -193,7 +188,7 @@ def accept(file: Path, columns: str | None, yes: bool) -> None:
     rest = without_guesses(content, taken)
     if taken:
         _save(file, rest)
-    left = [name or _PERSONS for name in guesses_in(rest)]
+    left = [_label(name) for name in guesses_in(rest)]
     n_taken = sum(map(len, taken.values()))
     say(f"accepted     {count_text(n_taken, 'guess', 'guesses')}", None)
     if left:
@@ -202,7 +197,7 @@ def accept(file: Path, columns: str | None, yes: bool) -> None:
         say(f"next         a look at the table, for nothing: `privsketch check {file} DATA`", None)
     answer(
         written=[file] if taken else [],
-        accepted={name or _PERSONS: list(fields) for name, fields in taken.items()},
+        accepted={_label(name): list(fields) for name, fields in taken.items()},
         left=left,
     )
 
@@ -247,7 +242,7 @@ def edit(file: Path, no_browser: bool) -> None:
         file.name, content, save,
         told=told, browser=not no_browser, raise_if_stopped=stop.raise_if_stopped,
     )  # fmt: skip
-    left = [name or _PERSONS for name in guesses_in(saved)]
+    left = [_label(name) for name in guesses_in(saved)]
     if left:
         say(f"left         {', '.join(left)}", None)
     say_written(file)
@@ -260,6 +255,26 @@ def _is_asked() -> bool:
 
 
 _PERSONS = "persons"  # what is guessed about the whole table
+
+
+def _label(name: str | None) -> str:
+    """Return the name of a column with guesses, or of the whole table."""
+    return _PERSONS if name is None else name
+
+
+def _named(
+    content: dict[str, Any], names: list[str], found: dict[str | None, dict[str, Any]]
+) -> dict[str | None, dict[str, Any]]:
+    """Return the guesses of these columns; "persons" is the table unless a column is called so."""
+    from privsketch._base.errors import ParameterError
+
+    known = {str(column.get("name")) for column in content["columns"]}
+    keys: dict[str, str | None] = {_PERSONS: None} | {name: name for name in known}
+    for name in names:
+        if name not in keys:
+            raise ParameterError("columns", name, "is no column of the schema")
+    wanted = {keys[name] for name in names}
+    return {name: fields for name, fields in found.items() if name in wanted}
 
 
 def _value_text(value: Any) -> str:
@@ -294,7 +309,7 @@ def check_schema(file: Path, stated: TableOptions) -> None:
     from privsketch.tables.survey.draft import misfits, open_places
 
     content = parse_json(read_file(file), str(file))
-    found = open_places(content)
+    found = open_places(content, str(file))
     failing: type[PrivsketchError] = ParameterError
     facts: dict[str, Any] = {"schema": None, "dim": None, "stops": []}
     if not found:

@@ -2,22 +2,29 @@
 
 The server listens on the loopback address alone, at a port of the system's choice. Its address has
 a code that works once: it gives the browser a cookie for a path that nobody can guess, because
-addresses show in lists of processes and in histories. What is sent back must come from that page
+addresses show in histories. They also show in lists of processes, so a browser is started with a
+file that only its user can read, and that file leads to the address. What is sent back must come
+from that page
 (the host, the origin, the cookie and a token in the form), so that neither another site nor a name
 that was bound to this address anew can reach it. Nothing is logged.
 """
 
 from __future__ import annotations
 
+import html
+import os
 import secrets
 import sys
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hmac import compare_digest
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -46,16 +53,34 @@ def edit(
     `save` writes the new schema, and raises an error of ours where it cannot, which the page shows.
     `told` gets the address.
     """
-    with _Server(name, content, save) as server:
+    with _Server(name, content, save) as server, way_to(server.address) as way:
         told(server.address)
         if browser:
-            threading.Thread(target=open_browser, args=(server.address,), daemon=True).start()
+            threading.Thread(target=open_browser, args=(way.as_uri(),), daemon=True).start()
         server.timeout = _POLL
         while not server.is_done:
             raise_if_stopped()
             server.handle_request()
             if server.failure is not None:
                 raise server.failure
+
+
+@contextmanager
+def way_to(address: str) -> Iterator[Path]:
+    """Make a file for its owner alone that leads a browser to an address; remove it afterwards."""
+    handle, name = tempfile.mkstemp(prefix="privsketch-", suffix=".html")  # mode 0600
+    path = Path(name)
+    try:
+        place = html.escape(address, quote=True)
+        page = (
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={place}"><title>.</title>'
+        )
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(page)
+        yield path
+    finally:
+        with suppress(OSError):
+            path.unlink()
 
 
 def open_browser(address: str) -> None:
@@ -175,7 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if kind != "application/x-www-form-urlencoded" or not length.isascii():
             return None
-        if not length.isdigit() or int(length) > _MAX_BYTES:
+        # Python refuses to read numbers of thousands of digits.
+        if not length.isdigit() or len(length) > 9 or int(length) > _MAX_BYTES:
             return None
         try:
             body = self.rfile.read(int(length)).decode("ascii")

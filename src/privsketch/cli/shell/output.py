@@ -62,9 +62,34 @@ def say_cautions(
     return cautions
 
 
-def caution(text: str, *, width: int | None = None) -> None:
+def caution_decimals(stated: TableOptions, schema: Schema | None, described: Path | None) -> None:
+    """Caution where public facts let numbers of text files count as missing, unseen.
+
+    Cells that are separated by semicolons often have decimal commas. Where unreadable cells are
+    missing values, no cell stops a release, so only what was stated can tell before it.
+    """
+    from click.core import ParameterSource
+
+    from privsketch.facts.columns import Cycle, Number
+    from privsketch.tables.files import suffix
+
+    context = click.get_current_context()
+    is_stated = context.get_parameter_source("decimal") is not ParameterSource.DEFAULT
+    if schema is None or schema.unreadable != "missing" or is_stated:
+        return
+    has_numbers = any(isinstance(column, Number | Cycle) for column in schema.columns)
+    is_text = any(suffix(path) in (".csv", ".tsv") for path in stated.table.all_files)
+    if stated.facts.get("delimiter") == ";" and has_numbers and is_text:
+        look = "" if described is None else f"; `privsketch check {described} DATA` looks first"
+        caution(
+            "cells are separated by semicolons, and --decimal is not stated: numbers with a "
+            f"decimal comma would count as missing, and the budget would be spent{look}"
+        )
+
+
+def caution(text: str, *, heading: str = "careful", width: int | None = None) -> None:
     """Print a caution to standard error, and add it to the answer."""
-    line = f"careful     {text}" if width is None else wrap_text(text, "careful", 12, width)
+    line = f"{heading:<12}{text}" if width is None else wrap_text(text, heading, 12, width)
     click.echo(answer.readable(line), err=True)
     answer.remark("cautions", text)
 

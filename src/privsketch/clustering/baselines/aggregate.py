@@ -82,6 +82,7 @@ def cluster(
     # Blocks without records have the references as their centers.
     facts = PublicFacts(n_clusters, run.domain, run.budget, number)
     variance = point_variance(facts, kind, n_clusters, float(n_blocks))
+    doubt = "every center is where noise and the public references alone would put it"
     away = (noisy / n_blocks - reference) * passes.unit
     return run.model(
         noisy / n_blocks * passes.unit + domain.center_vector,
@@ -91,7 +92,9 @@ def cluster(
         n_records=number,
         count=run.count,
         forecast=partial(point_forecast, variance=variance),
-        seen=RecordCount(0.0 if np.abs(away).max() <= MAX_ERRORS * math.sqrt(variance) else number),
+        seen=RecordCount(0.0, doubt=doubt)
+        if np.abs(away).max() <= MAX_ERRORS * math.sqrt(variance)
+        else RecordCount(number),
     )
 
 

@@ -39,6 +39,7 @@ from privsketch._base.errors import (
     require_one_of,
     require_records,
 )
+from privsketch._base.formats import count_text
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import Start, start_centers
@@ -226,7 +227,7 @@ def _cube(account: Account, name: str, passes: Passes, sums: Integers, counts: I
     account.charge(
         replace(
             receipt,
-            mechanism=f"{receipt.mechanism}, for each of {len(sums)} clusters",
+            mechanism=f"{receipt.mechanism}, for each of {count_text(len(sums), 'cluster')}",
             norm="largest components, added up over clusters",
         ),
         0.0,

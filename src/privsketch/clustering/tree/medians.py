@@ -21,6 +21,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from privsketch._base.formats import count_text
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.tree.cubes import Projected
 from privsketch.clustering.tree.swap import (
@@ -164,6 +165,6 @@ def release_indices(losses: Integers, account: Account, name: str) -> list[int]:
     law = choice_law(WIDTH, losses.shape[1], budget.epsilon, budget.neighbours)
     choices = [choose(row, law, source=None) for row in losses]
     receipt = choices[0][1]
-    mechanism = f"{name}: {receipt.mechanism}, for each of {len(losses)} clusters"
+    mechanism = f"{name}: {receipt.mechanism}, for each of {count_text(len(losses), 'cluster')}"
     account.charge(replace(receipt, mechanism=mechanism), 0.0)
     return [int(index[0]) for index, _ in choices]

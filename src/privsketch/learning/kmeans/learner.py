@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from privsketch.design.validity import require_features
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.decoder import kmeans_of_cells
-from privsketch.learning.concerns import unsupported_clusters
+from privsketch.learning.concerns import hidden_clusters, unsupported_clusters
 from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, cluster_density
 from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
 from privsketch.learning.kmeans.model import model_of
@@ -98,6 +99,24 @@ def learn_kmeans(
     if n_clusters is None:
         n_clusters = design.n_components
     check_choices(n_clusters, max_clusters, decoder, n_init)
+    if n_clusters == "auto":
+        model = _learned(sketch, "auto", max_clusters, decoder, n_init, random_state, options)
+        hidden = hidden_clusters(sketch, model.n_clusters, model.n_records)
+        return replace(model, concerns=(*hidden, *model.concerns))
+    return _learned(sketch, n_clusters, max_clusters, decoder, n_init, random_state, options)
+
+
+def _learned(
+    sketch: Sketch,
+    n_clusters: int | str,
+    max_clusters: int | None,
+    decoder: str | Decoder,
+    n_init: int | None,
+    random_state: int | None,
+    options: Mapping[str, Any] | None,
+) -> ClusterModel:
+    """Learn clusters after the parameters were checked."""
+    design = sketch.design
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = public_generator(seed, Purpose.KMEANS_DECODER)
     if design.cells is not None:

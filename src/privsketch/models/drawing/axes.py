@@ -13,6 +13,7 @@ import numpy as np
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Date, Number
+from privsketch.facts.units import short_names
 
 PALETTE = (
     "#3366cc",
@@ -48,8 +49,12 @@ _MAX_UNIT_TICKS = 5  # labels of years or thousands that fit beside each other o
 
 def label(name: str) -> str:
     """Return a column's name as plot text: shortened, and without formulas."""
-    short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
-    return short.replace("$", r"\$")
+    return labels([name])[0]
+
+
+def labels(names: Sequence[str]) -> list[str]:
+    """Return names of columns as plot texts, which stay different."""
+    return [name.replace("$", r"\$") for name in short_names(names, 18, "…")]
 
 
 def cluster_colors(n_clusters: int) -> list[str]:
@@ -157,8 +162,8 @@ def draw_heat(
     for down, row in enumerate(texts):
         for across, text in enumerate(row):
             axis.text(across, down, label(text), ha="center", va="center", color=INK, fontsize=8)
-    axis.set_yticks(range(len(names)), [label(name) for name in names])
-    axis.set_xticks(range(len(heads)), [label(head) for head in heads])
+    axis.set_yticks(range(len(names)), labels(names))
+    axis.set_xticks(range(len(heads)), labels(heads))
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     for spine in axis.spines.values():
         spine.set_visible(False)

@@ -22,6 +22,7 @@ from privsketch.models.drawing.axes import (
     draw_heat,
     heat_size,
     label,
+    labels,
     plot_axis,
     set_axis,
 )
@@ -83,7 +84,7 @@ def draw_profiles(axis: Any, model: Model, centers: Floats, domain: Domain | Non
     for tone, color in zip(tones[:, fields], cluster_colors(len(centers)), strict=True):
         axis.plot(tone, rows, color=color, alpha=0.35, linewidth=1.2)
         axis.scatter(tone, rows, color=color, s=26, linewidths=0, zorder=3)
-    axis.set_yticks(rows, [label(names[int(j)]) for j in fields])
+    axis.set_yticks(rows, labels([names[int(j)] for j in fields]))
     axis.set_xticks([0, 0.5, 1], ["lowest", "middle", "highest"])
     axis.set_xlim(-0.02, 1.02)
     return len(fields)

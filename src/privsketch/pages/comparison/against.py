@@ -20,7 +20,7 @@ from privsketch.noise.mechanism import saturating_add
 from privsketch.pages.comparison.explain import Explanation, explain, fit_shares
 from privsketch.pages.comparison.observation import Fit, Observation, as_complex
 from privsketch.pages.comparison.reference import Change, Features, Reference
-from privsketch.pages.comparison.result import ClusterShares
+from privsketch.pages.comparison.result import MAX_EXPLAINED_MISFIT, ClusterShares
 from privsketch.sketching.sketch import Sketch
 
 MAX_COMPARED_FEATURES = 1500  # features that are compared; more add little
@@ -77,8 +77,11 @@ class SourceFit:
 
 def fit_sources(
     parts: Sequence[Sketch], features: Features, observations: Sequence[Observation]
-) -> tuple[dict[int, SourceFit], list[str]]:
+) -> tuple[dict[int, SourceFit], int | None, list[str]]:
     """Fit sources by mixtures of the others, and return notes on what was left out.
+
+    The number between them is that of the source without which the others fit each other, if only
+    one is like that.
 
     Each source has a mixture of all others. In larger studies groups of sources share one, and only
     those that it fits worst have one of their own. A source with an alarm is left out of later
@@ -87,7 +90,7 @@ def fit_sources(
     design = parts[0].design
     work = n_components(design) * design.n_features * design.dim
     if work > MAX_WORK:
-        return {}, ["the study is too large to search for clusters and units here"]
+        return {}, None, ["the study is too large to search for clusters and units here"]
     order = [1] if len(parts) == 2 else by_distance(observations)
     n_fits = max(2, MAX_WORK // work)
     notes = []
@@ -107,7 +110,8 @@ def fit_sources(
     if n_far > MAX_SEARCHED:
         notes.append(f"mistakes were searched at the {MAX_SEARCHED} sources that fit worst only")
     search.fit_alarms_again()
-    return search.fits, notes
+    odd = search.fit_without_odd()
+    return search.fits, odd, notes
 
 
 class _Search:
@@ -163,6 +167,38 @@ class _Search:
             for source in sorted(self.alarms):
                 reference = self.reference_without(self.alarms)
                 self.fits[source] = fit_source(self.observations[source], reference)
+
+    def fit_without_odd(self) -> int | None:
+        """Return the source without which all others fit, if there is one, and fit them anew.
+
+        A source that no shares explain spoils the mixtures of all others. Only fits without an
+        alarm change, and none gets one.
+        """
+        unclear = [s for s, fit in self.fits.items() if not (fit.is_alarm or fit.is_close)]
+        unclear.sort(key=lambda source: -self.fits[source].misfit)
+        unclear = unclear[: MAX_OWN_REFERENCES + 1]
+        n_compared = len(self.parts) - len(self.alarms)
+        if n_compared < 3 or not unclear or _is_explained(self.fits[unclear[0]]):
+            return None
+        odd, *others = unclear
+        again = {
+            source: fit_source(
+                self.observations[source], self.reference_without(self.alarms | {odd, source})
+            )
+            for source in others
+        }
+        fits = {**self.fits, **again}
+        if any(fit.is_alarm for fit in again.values()):
+            return None
+        if not all(_is_explained(fit) for source, fit in fits.items() if source != odd):
+            return None
+        self.fits = fits
+        return odd
+
+
+def _is_explained(fit: SourceFit) -> bool:
+    """Return whether an alarm, or else other shares of the same clusters, explains a source."""
+    return fit.is_alarm or fit.misfit <= MAX_EXPLAINED_MISFIT
 
 
 def compared_features(design: Design) -> npt.NDArray[np.intp]:

@@ -4,6 +4,9 @@ Means per record of independent sources differ by their noises and by the choice
 The sum of squared differences has a known expectation from below, and a pair far below it is not
 independent. Shares of clusters may be the same by design, such as as many cases as controls, so
 only the scatter of records inside of clusters counts. Satterthwaite's method approximates the tail.
+
+Noise may be larger than that scatter. Then a source that is handed in again with fresh noise is
+like any other, and the comparison says that it cannot tell.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ from privsketch.sketching.sketch import Sketch
 
 MAX_FALSE_ALIKE = 1e-6  # probability that any pair of independent sources counts as too alike
 N_SCATTER_DRAWS = 300  # records drawn for the covariance of features inside of clusters
+HIDDEN = (
+    "noise hides whether {} share records: one that was handed in again under another name would "
+    "not be seen"
+)
 # The square of a number's noise varies at most this much more than that of Gaussian noise: 2.5 for
 # Laplace noise, 2.4 for the common radius of K-norm noise in a cube.
 _NOISE_TAIL = 2.5
@@ -31,8 +38,11 @@ def alike_by_features(
     observations: Sequence[Observation],
     reference: Reference | None,
     rng: np.random.Generator,
-) -> list[tuple[int, int]]:
-    """Return pairs of sources that are too alike; without a reference noise alone counts."""
+) -> tuple[list[tuple[int, int]], str]:
+    """Return pairs of sources that are too alike, and a note if noise hides some.
+
+    Without a reference noise alone counts.
+    """
     means = np.array([each.sums / each.n_records for each in observations])
     noise = np.array([each.noise_variance / each.n_records**2 for each in observations])
     if reference is None:
@@ -48,8 +58,11 @@ def too_alike(
     noise: Floats,
     sampling: Floats,
     concentration: float,
-) -> list[tuple[int, int]]:
+) -> tuple[list[tuple[int, int]], str]:
     """Return pairs of sources whose means differ less than noise and sampling make them.
+
+    The text beside them says that noise would hide the same records of two sources; it is empty
+    where such a pair would be found.
 
     Parameters
     ----------
@@ -74,12 +87,16 @@ def too_alike(
     norm = (_NOISE_TAIL * noises**2 + 2 * noises * choices) / n + concentration * choices**2
     freedom = expected**2 / np.maximum(norm, 1e-300)
     chances = chdtr(freedom, freedom * distances / expected)
-    pairs = zip(first.tolist(), second.tolist(), chances.tolist(), strict=True)
-    return [
-        (a, b)
-        for a, b, chance in pairs
-        if chance < MAX_FALSE_ALIKE / len(first) and _are_independent(parts[a], parts[b])
-    ]
+    least = MAX_FALSE_ALIKE / len(first)
+    independent = np.array(
+        [_are_independent(parts[int(a)], parts[int(b)]) for a, b in zip(first, second, strict=True)]
+    )
+    alike = independent & (chances < least)
+    pairs = [(int(a), int(b)) for a, b in zip(first[alike], second[alike], strict=True)]
+    # The same records leave the noises alone between two sources.
+    hidden = independent & ~alike & (chdtr(freedom, freedom * noises / expected) >= least)
+    who = "sources" if hidden.sum() == independent.sum() else "some of the sources"
+    return pairs, HIDDEN.format(who) if hidden.any() else ""
 
 
 def _are_independent(one: Sketch, other: Sketch) -> bool:
@@ -101,7 +118,7 @@ def _scatter(
     phases = records @ reference.features.frequencies.T
     values = np.hstack([np.cos(phases), np.sin(phases)]) - vectors[label]
     gram = values @ values.T / N_SCATTER_DRAWS
-    trace = max(float(np.trace(gram)), 1e-300)
+    trace = max(float(np.trace(gram)), 1e-150)  # its square is not 0
     # A finite number of draws inflates the norm of a covariance; subtract what it adds.
     norm = max(float(np.sum(gram**2)) - trace**2 / N_SCATTER_DRAWS, trace**2 / values.shape[1])
     return scatter, norm / trace**2

@@ -9,7 +9,7 @@ is an alarm; so are sources that are too alike. Other differences are reported w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +46,10 @@ from privsketch.sketching.sketch import Sketch
 
 MAX_FALSE_ALARM = 1e-4  # probability that any of several equal sources counts as different
 MIN_MEANS = 0.25  # difference of means from which a column is named, in standard deviations
+MIN_LABEL_VARIANCE = 0.01  # of a label that a record has: that of a share of 1 %
 MIN_SINGLE = 0.05  # share of the excess misfit from which a column is named
+MIN_OF_LARGEST = 0.25  # share of what the first named column explains, for a further one
+MAX_TRIED = 3  # sources of which each is left out, where several differ
 MAX_NAMED_COLUMNS = 3  # columns in a verdict, which is one line
 N_COVARIANCE_DRAWS = 300  # records drawn for the covariance of features
 
@@ -85,7 +88,8 @@ def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Compa
     parts = _checked(sketches, allow_weights)
     comparison = compare_parts(parts)
     weighted = [line for part in parts for line in weight_lines(part)]
-    return replace(comparison, notes=(*weighted, *comparison.notes))
+    hidden = [comparison.hidden] if comparison.hidden else []
+    return replace(comparison, notes=(*weighted, *comparison.notes, *hidden))
 
 
 def compare_parts(parts: list[Sketch]) -> Comparison:
@@ -104,24 +108,25 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
     observations = [observe(part, rows) for part in parts]
     rng = public_rng(design)
     with one_thread():
-        fits, notes = fit_sources(parts, features, observations)
+        fits, odd, notes = fit_sources(parts, features, observations)
         alarms = {source: fit for source, fit in fits.items() if fit.is_alarm}
         any_reference = next((fit.reference for fit in fits.values()), None)
-        alike = alike_by_features(parts, observations, any_reference, rng)
-        sources = []
-        for source, part in enumerate(parts):
-            # A source with an alarm among the others would make all of them differ from it.
-            other_parts = [
-                other
-                for s, other in enumerate(parts)
-                if s != source and (s not in alarms or len(parts) == 2)
-            ]
-            total = observe(total_of(other_parts or parts), rows)
-            fit = fits.get(source)
-            reference = None if fit is None else fit.reference
+        alike, hidden = alike_by_features(parts, observations, any_reference, rng)
+
+        def difference(source: int, left_out: set[int]) -> tuple[bool, float]:
+            others = [p for s, p in enumerate(parts) if s != source and s not in left_out]
+            total = observe(total_of(others or parts), rows)
+            reference = fits[source].reference if source in fits else None
             p_value, size = _difference(observations[source], total, reference, rng)
-            found = _source_comparison(part, fit, size, p_value < MAX_FALSE_ALARM / len(parts))
-            sources.append(_with_pairs(found, source, alike, parts))
+            return p_value < MAX_FALSE_ALARM / len(parts), size
+
+        # A source with an alarm among the others would make all of them differ from it.
+        left_out = set(alarms) if len(parts) > 2 else set()
+        differences = _differences(len(parts), left_out, odd, difference)
+        sources = [
+            _with_pairs(_source_comparison(part, fits.get(s), *differences[s]), s, alike, parts)
+            for s, part in enumerate(parts)
+        ]
         clusters: ClusterShares | None = None
         if fits:
             honest = [part for source, part in enumerate(parts) if source not in alarms]
@@ -132,7 +137,33 @@ def _compare_features(parts: list[Sketch]) -> Comparison:
                 if fit.has_mistake and fit.explanation is not None
             }
             clusters = cluster_shares(reference, observations, changes)
-    return Comparison(design, tuple(sources), clusters, tuple(notes))
+    return Comparison(design, tuple(sources), clusters, tuple(notes), hidden)
+
+
+def _differences(
+    n_sources: int,
+    left_out: set[int],
+    odd: int | None,
+    difference: Callable[[int, set[int]], tuple[bool, float]],
+) -> list[tuple[bool, float]]:
+    """Return for each source whether it differs from the sum of the others, and by how much.
+
+    `difference` compares a source with the sum of all others but those that are left out. Where
+    several differ, one of them may be the reason: if the others are alike without it, or fit each
+    other (`odd`), they are compared without it.
+    """
+    found = [difference(source, left_out) for source in range(n_sources)]
+    rest = [source for source in range(n_sources) if source not in left_out]
+    differing = [source for source in rest if found[source][0]]
+    if len(differing) < 2 or len(rest) < 3:
+        return found
+    by_size = sorted(differing, key=lambda source: -found[source][1])[:MAX_TRIED]
+    for tried in by_size if odd is None else [odd]:
+        others = [source for source in rest if source != tried]
+        without = {source: difference(source, left_out | {tried}) for source in others}
+        if tried == odd or not any(differs for differs, _ in without.values()):
+            return [without.get(source, found[source]) for source in range(n_sources)]
+    return found
 
 
 def _with_pairs(
@@ -160,7 +191,7 @@ def _checked(sketches: Iterable[Sketch], allow_weights: bool) -> list[Sketch]:
 
 
 def _source_comparison(
-    part: Sketch, fit: SourceFit | None, size: float, differs: bool
+    part: Sketch, fit: SourceFit | None, differs: bool, size: float
 ) -> SourceComparison:
     """Return the verdict on one source, whose difference has this size."""
     changes: tuple[ColumnChange, ...] = ()
@@ -175,8 +206,9 @@ def _source_comparison(
             for coordinate in sorted(explanation.changes)
             if coordinate in major or mistakes[coordinate] is not None
         )
-        gains = {lines[coordinate].name: gain for coordinate, gain in explanation.singles.items()}
-        columns = _largest(gains, MIN_SINGLE * explanation.excess)
+        gains = explanation.singles
+        least = MIN_OF_LARGEST * max(gains.values(), default=0.0)
+        columns = _largest(gains, max(MIN_SINGLE * explanation.excess, least))
     elif fit is not None and differs:
         columns = _largest(_mean_differences(fit), MIN_MEANS)
     return SourceComparison(
@@ -215,6 +247,7 @@ def _column_change(
         low=change.low if math.isfinite(change.low) else None,
         high=change.high if math.isfinite(change.high) else None,
         other_column="" if change.origin is None else lines[change.origin].name,
+        possible=tuple(one.describe() for one in explanation.possible.get(coordinate, ())),
     )
 
 
@@ -225,14 +258,25 @@ def _largest(sizes: dict[str, float], smallest: float) -> tuple[str, ...]:
 
 
 def _mean_differences(fit: SourceFit) -> dict[str, float]:
-    """Return differences of the means of columns, in standard deviations."""
+    """Return differences of the means of columns, in standard deviations.
+
+    A column of labels has the largest difference of a label's share.
+    """
     reference = fit.reference
     shares = fit.weights / max(float(fit.weights.sum()), 1e-300)
     steps = shares - reference.shares
-    return {
+    found = {
         line.name: abs(float(steps @ reference.means[:, j])) / max(reference.spread(j), 1e-300)
         for j, line in reference.features.lines.items()
     }
+    layout, labels = reference.features.layout, reference.atoms.shares
+    for name, (_, corners) in zip(
+        reference.features.block_names, () if layout is None else layout.parts, strict=True
+    ):
+        usual = np.clip(reference.shares @ labels[:, corners], 0.0, 1.0)
+        spreads = np.sqrt(np.maximum(usual * (1 - usual), MIN_LABEL_VARIANCE))
+        found[name] = float(np.max(np.abs(steps @ labels[:, corners]) / spreads))
+    return found
 
 
 # ---------------------------------------------------------------- sums against sums
@@ -303,27 +347,38 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     design = parts[0].design
     sources: list[SourceComparison] = []
     level = -float(ndtri(MAX_FALSE_ALARM / (2 * len(parts) * design.n_values)))
-    numbers = np.array([_mean_moments(part)[0] for part in parts])
+    means, variances = (
+        np.array(values) for values in zip(*(_mean_moments(part) for part in parts), strict=True)
+    )
     noise = np.array([_moment_noise(part) for part in parts])
-    alike = too_alike(parts, numbers, noise, np.zeros(len(parts)), 0.0)
+    alike, hidden = too_alike(parts, means, noise, np.zeros(len(parts)), 0.0)
+
+    def steps(source: int, left_out: set[int]) -> tuple[Floats, Floats, float]:
+        """Return differences (n_values,), their standard deviations, and a size."""
+        others = [p for s, p in enumerate(parts) if s != source and s not in left_out]
+        usual, spread = _mean_moments(total_of(others))
+        step, deviation = means[source] - usual, np.sqrt(variances[source] + spread)
+        excess = max(float(np.sum(step**2 - deviation**2)), 0.0)
+        return step, deviation, math.sqrt(excess / max(float(np.sum(usual**2)), 1e-300))
+
+    def difference(source: int, left_out: set[int]) -> tuple[bool, float]:
+        step, deviation, size = steps(source, left_out)
+        return bool((np.abs(step) > level * deviation).any()), min(size, 2.0)
+
+    differences = _differences(len(parts), set(), None, difference)
     for source, part in enumerate(parts):
-        total = total_of([other for other in parts if other is not part])
-        means, variances = zip(_mean_moments(part), _mean_moments(total), strict=True)
-        difference = means[0] - means[1]
-        deviation = np.sqrt(variances[0] + variances[1])
-        excess = max(float(np.sum(difference**2 - deviation**2)), 0.0)
-        size = float(np.sqrt(excess / max(float(np.sum(means[1] ** 2)), 1e-300)))
-        differs = bool((np.abs(difference) > level * deviation).any())
+        differs, size = differences[source]
+        step, deviation, _ = steps(source, set())
         found = SourceComparison(
             source=", ".join(part.sources),
             n_records=part.n_records,
             differs=differs,
-            difference=min(size, 2.0),
-            columns=_moment_columns(part, difference, level * deviation) if differs else (),
+            difference=size,
+            columns=_moment_columns(part, step, level * deviation) if differs else (),
         )
         sources.append(_with_pairs(found, source, alike, parts))
     notes = ("only sketches of Fourier and one-bit features are searched for shifts and units",)
-    return Comparison(design, tuple(sources), None, notes)
+    return Comparison(design, tuple(sources), None, notes, hidden)
 
 
 def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:

@@ -10,7 +10,8 @@ as well, then another column, as long as that helps (docs/comparing.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -41,6 +42,7 @@ N_HALVINGS = 8  # of the range of such a limit
 N_CUTS = 25  # values at which cuts are tried
 CUT_RANGE = 2.0  # largest distance of a cut from a component's mean, in its widths
 MIN_CUT_SHARE = 0.05  # share of a source's records that a cut must move
+MAX_LABEL_ATOMS = 400  # pairs of a component and a label; lighter components keep their shares
 MIN_GAIN = 40.0  # gain of chi-square for a column: far beyond the best of a few hundred trials
 
 
@@ -56,6 +58,22 @@ class UnitMistake:
     def is_for(self, unit: str) -> bool:
         """Return whether a schema's unit is the one that was meant."""
         return unit.strip().lower() in MEASURES[self.meant].symbols
+
+    def may_be_for(self, unit: str) -> bool:
+        """Return whether it is, or is the same unit of what a laboratory measures."""
+        name = unit.strip().lower()
+        return self.is_for(unit) or (bool(name) and self.meant.endswith(f" in {name}"))
+
+    @property
+    def substance(self) -> str:
+        """What a laboratory measures in these units, in lower case; empty for other units."""
+        found = re.search(r"(\w+) in ", self.words)
+        return "" if found is None else found[1].lower()
+
+    def describe(self) -> str:
+        """Return the mistake with its numbers, as a possibility."""
+        shift = f" and {'plus' if self.shift > 0 else 'minus'} {abs(self.shift):.4g}"
+        return f"{self.words} would be {self.factor:.4g} times{shift * (self.shift != 0)}"
 
 
 def _mistake(used: str, meant: str) -> UnitMistake:
@@ -98,7 +116,22 @@ _PAIRS = (
     ("thousandths (g for kg, mm for m)", "wholes"),
     ("millionths", "wholes"),
 )
-MISTAKES = tuple(_mistake(*units) for pair in _PAIRS for units in (pair, pair[::-1]))
+# Units of which the search has the powers of ten. They are named where the schema states the unit.
+_TENS = (
+    ("grams", "kilograms"),
+    ("centimetres", "metres"),
+    ("millimetres", "metres"),
+    ("millimetres", "centimetres"),
+    ("metres", "kilometres"),
+)
+
+
+def _both_ways(pairs: Sequence[tuple[str, str]]) -> tuple[UnitMistake, ...]:
+    return tuple(_mistake(*units) for pair in pairs for units in (pair, pair[::-1]))
+
+
+MISTAKES = _both_ways(_PAIRS)
+_POSSIBLE = (*MISTAKES, *_both_ways(_TENS))  # mistakes that a limit may stand for
 UNIT_CHANGES = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
 
 
@@ -114,13 +147,17 @@ class Explanation:
         Number of fitted numbers, which is chi-square's expectation under noise and sampling.
     changes, mistakes : dict
         Change of each coordinate, and the mistake of units that would cause it, if any.
-    gains, singles : dict
-        By coordinate, the part of chi-square that its change explains: given the other changes,
-        and alone.
+    gains : dict
+        By coordinate, the part of chi-square that its change explains, given the other changes.
+    singles : dict
+        By name of a column, the part of chi-square that its best change explains alone. A column of
+        labels, or a cycle, changes by shares of labels in each component.
     weights : (K,) float64
         Weights of the components, in records.
     limits : dict
         By coordinate, the least change that explains as much, where any larger one does so too.
+    possible : dict
+        By coordinate of a limit, mistakes of the stated unit that explain as much.
     """
 
     baseline_chi2: float
@@ -129,9 +166,10 @@ class Explanation:
     changes: dict[int, Change] = field(default_factory=dict)
     mistakes: dict[int, UnitMistake | None] = field(default_factory=dict)
     gains: dict[int, float] = field(default_factory=dict)
-    singles: dict[int, float] = field(default_factory=dict)
+    singles: dict[str, float] = field(default_factory=dict)
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     limits: dict[int, Change] = field(default_factory=dict)
+    possible: dict[int, tuple[UnitMistake, ...]] = field(default_factory=dict)
 
     @property
     def excess(self) -> float:
@@ -192,13 +230,44 @@ def explain(observation: Observation, reference: Reference) -> Explanation:
         if cost < chi2 - MARGIN - share * (baseline_chi2 - cost):
             changes, chi2, mistakes = other, cost, dict.fromkeys(other)
     chi2, weights = fit.solve(reference.vectors(changes)[0])
-    limits = search.limits(changes, baseline_chi2)
+    lines = reference.features.lines
+    named = {lines[coordinate].name: gain for coordinate, gain in singles.items()}
+    named |= _label_gains(fit, reference, baseline_chi2)
+    limits, possible = search.limits(changes, baseline_chi2)
     gains = {
         coordinate: search.cost(_without(changes, coordinate)) - chi2 for coordinate in changes
     }
     return Explanation(
-        baseline_chi2, chi2, fit.n_numbers, changes, mistakes, gains, singles, weights, limits
+        baseline_chi2,
+        chi2,
+        fit.n_numbers,
+        changes,
+        mistakes,
+        gains,
+        named,
+        weights,
+        limits,
+        possible,
     )
+
+
+def _label_gains(fit: Fit, reference: Reference, baseline_chi2: float) -> dict[str, float]:
+    """Return what other shares of the labels of a column explain, by its name.
+
+    A change moves the records of all components. Labels have no such change, so each component has
+    shares of its own. What as many free numbers explain by chance is subtracted.
+    """
+    vectors = reference.vectors({})[0]
+    heaviest = np.argsort(-fit.solve(vectors)[1])
+    gains = {}
+    for block, name in enumerate(reference.features.block_names):
+        corners = reference.corner_vectors(block)
+        free = heaviest[: max(MAX_LABEL_ATOMS // corners.shape[1], 1)]
+        rest = np.delete(vectors, free, axis=0)
+        atoms = np.concatenate([rest, corners[free].reshape(-1, vectors.shape[1])])
+        n_free = len(free) * (corners.shape[1] - 1)
+        gains[name] = max(baseline_chi2 - fit.solve(atoms)[0] - n_free, 0.0)
+    return gains
 
 
 def _cut(value: float, is_low: bool) -> Change:
@@ -392,14 +461,17 @@ class _Search:
         ]
         return min(pairs, key=self.cost, default={})
 
-    def limits(self, changes: dict[int, Change], baseline_chi2: float) -> dict[int, Change]:
+    def limits(
+        self, changes: dict[int, Change], baseline_chi2: float
+    ) -> tuple[dict[int, Change], dict[int, tuple[UnitMistake, ...]]]:
         """Return the least changes that explain as much, where any larger ones do so too.
 
-        Values that a change moves to the edge of the domain do not tell how far it would go.
+        Values that a change moves to the edge of the domain do not tell how far it would go. Where
+        the schema states a unit, its mistakes that explain as much are returned as well.
         """
         chi2 = self.cost(changes)
         allowed = chi2 + MARGIN + MARGIN_SHARE / 2 * max(baseline_chi2 - chi2, 0.0)
-        found = {}
+        found, possible = {}, {}
         for coordinate, change in changes.items():
             if not change.is_linear:
                 continue
@@ -420,7 +492,24 @@ class _Search:
                 explains = self.cost({**others, coordinate: scaled(middle)}) <= allowed
                 low, high = (low, middle) if explains else (middle, high)
             found[coordinate] = scaled(high)
-        return found
+            possible[coordinate] = tuple(
+                mistake
+                for mistake in self._mistakes_of(coordinate)
+                if self.cost({**others, coordinate: Change(mistake.factor, mistake.shift)})
+                <= allowed
+            )
+        return found, possible
+
+    def _mistakes_of(self, coordinate: int) -> list[UnitMistake]:
+        """Return mistakes of the unit that the schema states for a coordinate.
+
+        What a laboratory measures has factors of its own; the name of the column may tell them.
+        """
+        unit = self._unit(coordinate)
+        stated = [mistake for mistake in _POSSIBLE if mistake.may_be_for(unit)]
+        name = self.reference.features.lines[coordinate].name.lower()
+        named = [one for one in stated if one.substance and one.substance in name]
+        return named or stated
 
     def are_stated(self, mistakes: Mapping[int, UnitMistake | None]) -> bool:
         """Return whether all mistakes are about units that the schema states."""

@@ -21,9 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
-from privsketch.facts.columns import Number
+from privsketch.facts.columns import Cycle, Number
+from privsketch.facts.labels import Labelled
 from privsketch.facts.layout import layout_of
 from privsketch.learning.blocks import factors
 from privsketch.learning.problem import Atoms, dither_of, in_all_coordinates
@@ -136,6 +138,11 @@ class Features:
         numbers = range(design.dim) if self.layout is None else self.layout.numbers.tolist()
         self.dates = [coordinate for coordinate in numbers if coordinate not in self.lines]
         self.n_columns = design.dim if design.schema is None else len(design.schema.columns)
+        self.block_names = [
+            column.name
+            for column in (() if design.schema is None else design.schema.columns)
+            if isinstance(column, Labelled | Cycle)
+        ]
         self._waves: dict[tuple[int, int], Complex] = {}
 
     def _grid_waves(self, coordinate: int, order: int) -> Complex:
@@ -181,15 +188,22 @@ class Features:
         factors = mass @ waves.real + 1j * (mass @ waves.imag)
         return factors.reshape(len(changes), len(means), len(self.frequencies))
 
-    def unitless_factor(self, order: int, means: Floats, widths: Floats, shares: Floats) -> Complex:
-        """Return the factor (K, m) of dates, and of labels and cycles by their shares."""
+    def unitless_factor(
+        self, order: int, means: Floats, widths: Floats, shares: Floats, left_out: int | None = None
+    ) -> Complex:
+        """Return the factor (K, m) of dates, and of labels and cycles by their shares.
+
+        `left_out` is the number of a block of labels or a cycle that has no part in it.
+        """
         frequencies = order * self.frequencies
         dates = frequencies[:, self.dates]
         phases = means[:, self.dates] @ dates.T
         product = np.exp(1j * phases - np.square(widths[:, self.dates]) @ np.square(dates).T / 2)
         if self.layout is not None:
-            for factor in factors(self.layout.waves(frequencies), self.layout.ends, shares):
-                product *= factor
+            parts = factors(self.layout.waves(frequencies), self.layout.ends, shares)
+            for block, factor in enumerate(parts):
+                if block != left_out:
+                    product *= factor
         return np.asarray(product)
 
 
@@ -274,6 +288,28 @@ class Reference:
             if coordinate is not None and len(trials):
                 waves = waves * self._line(coordinate, order, trials)
             parts.append(self._sign_part(order, waves))
+        total = reduce(np.add, parts)
+        return np.concatenate([total.real, total.imag], axis=-1)
+
+    def corner_vectors(self, block: int) -> Floats:
+        """Return real features (K, n_corners, 2 m) of records at each corner of a block.
+
+        They are those of the records of a component that have one label. Non-negative weights of
+        them give each component any shares of labels.
+        """
+        layout = self.features.layout
+        if layout is None:
+            raise ParameterError("block", block, "there are no labels")
+        place, means, widths = layout.blocks[block].place, self.means, self.widths
+        parts = []
+        for order in self.features.orders:
+            product = self.features.unitless_factor(
+                order, means, widths, self.atoms.shares, left_out=block
+            )
+            for line in self.features.lines:
+                product = product * self._factors[line, order]
+            corners = layout.blocks[block].waves(order * self.features.frequencies[:, place])
+            parts.append(self._sign_part(order, product[:, np.newaxis] * corners))
         total = reduce(np.add, parts)
         return np.concatenate([total.real, total.imag], axis=-1)
 

@@ -38,6 +38,8 @@ class ColumnChange:
         Values at which the source's values are cut.
     other_column : str
         Column whose values the source has here; empty if it has those of the column.
+    possible : tuple of str
+        Of a limit, mistakes of the unit that the schema states with this effect, in words.
     """
 
     column: str
@@ -48,6 +50,7 @@ class ColumnChange:
     low: float | None = None
     high: float | None = None
     other_column: str = ""
+    possible: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return the change in words."""
@@ -57,7 +60,8 @@ class ColumnChange:
             if cut is not None:
                 return f"{self.column}: no values {name} {cut:.4g}, which the others have"
         if self.is_limit:
-            return f"{self._limit_words()}: the values end at the edge of the domain"
+            possible = f" ({', or '.join(self.possible)})" if self.possible else ""
+            return f"{self._limit_words()}: the values end at the edge of the domain{possible}"
         parts = []
         if self.factor != 1.0:
             parts.append(f"{self.factor:.4g} times")
@@ -144,7 +148,9 @@ class SourceComparison:
         facts = dict(vars(self))
         facts["alarms"] = list(self.alarms)
         facts["columns"] = list(self.columns)
-        facts["changes"] = [dict(vars(change)) for change in self.changes]
+        facts["changes"] = [
+            {**vars(change), "possible": list(change.possible)} for change in self.changes
+        ]
         return {**facts, "alarm": self.is_alarm, "words": self.words()}
 
 
@@ -181,13 +187,17 @@ class Comparison:
     clusters : ClusterShares or None
         Shares of common clusters at each source; None if the feature map finds no clusters.
     notes : tuple of str
-        Sources whose records count more often than once, and parts that were not compared.
+        Sources whose records count more often than once, what was not compared, and what noise
+        hides.
+    hidden : str
+        What noise hides, for `compare`, which makes it a note; empty if that is nothing.
     """
 
     design: Design
     sources: tuple[SourceComparison, ...]
     clusters: ClusterShares | None
     notes: tuple[str, ...] = ()
+    hidden: str = ""
 
     @property
     def alarms(self) -> tuple[SourceComparison, ...]:
@@ -217,14 +227,22 @@ class Comparison:
         """Return lines beside a total's verdict: clusters of one source, differences."""
         lines = [f"clusters    {line}" for line in self.cluster_lines()]
         differing = [item for item in self.sources if item.differs and not item.is_alarm]
-        unlike = [item.source for item in differing if not item.has_own_shares]
+        shares = [item for item in differing if item.has_own_shares]
+        unlike = [item for item in differing if not item.has_own_shares]
+        is_pair = len(self.sources) == 2
+        if is_pair and shares:  # one of the two has no fit of its own
+            unlike, shares = [], differing
         if unlike:
+            others = "each other" if is_pair else "the others"
+            columns = f" (mostly in {', '.join(unlike[0].columns)})" if unlike[0].columns else ""
+            along = columns if len(unlike) == 1 else ""
+            names = _names([item.source for item in unlike])
             lines.append(
-                f"sources     unlike the others: {_names(unlike)}; privsketch compare says more"
+                f"sources     unlike {others}: {names}{along}; privsketch compare says more"
             )
-        shares = [item.source for item in differing if item.has_own_shares]
         if shares:
-            lines.append(f"sources     other shares of the same clusters: {_names(shares)}")
+            names = _names([item.source for item in shares])
+            lines.append(f"sources     other shares of the same clusters: {names}")
         if not lines and not self.alarms:
             lines = ["sources     no differences beyond noise and sampling"]
         return lines

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from privsketch.design.recipe import Design
-from privsketch.facts.budget import cost_text, meaning_of
+from privsketch.facts.budget import Budget, cost_text, meaning_of
 from privsketch.ledger.accounting import Limit, Total
 from privsketch.ledger.contents import DataSet, Quote
 from privsketch.pages.report.rendering import count_text, render
@@ -18,12 +19,36 @@ _PARTS = {
 }
 
 
+def design_facts(design: Design) -> list[tuple[str, str]]:
+    """Return what a sketch of a design releases and reads, as rows of the sheet."""
+    count = " and a noisy number of records" if design.count == "released" else ""
+    facts = [
+        (
+            "what is released",
+            f"a sketch of {count_text(design.n_values, 'noisy number')}{count}",
+        ),
+        ("to learn", count_text(design.n_components, _PARTS[design.task])),
+        ("design", design.fingerprint),
+    ]
+    if design.schema is not None:
+        facts.insert(2, ("columns read", ", ".join(design.schema.names)))
+    return facts
+
+
 def approval_page(
-    name: str, data_set: DataSet, design: Design, quote: Quote, *, now: datetime | None = None
+    name: str,
+    data_set: DataSet,
+    facts: Sequence[tuple[str, str]],
+    budget: Budget,
+    quote: Quote,
+    *,
+    now: datetime | None = None,
 ) -> str:
-    """Return the sheet as HTML text; `now` is its time, now by default."""
+    """Return the sheet as HTML text; `now` is its time, now by default.
+
+    `facts` say what is released, and `budget` what it costs.
+    """
     now = datetime.now(UTC) if now is None else now
-    budget = design.budget
     rows = [("in all", *_amounts(data_set.limit, data_set.spent, quote))]
     if data_set.period is not None:
         limit, spent = data_set.period.limit, data_set.period_spent
@@ -36,9 +61,7 @@ def approval_page(
         noun="person" if budget.unit.text.startswith("one person") else "record",
         facts=[
             ("data set", data_set.name),
-            ("what is released", f"a sketch of {count_text(design.n_values, 'noisy number')}"),
-            ("to learn", count_text(design.n_components, _PARTS[design.task])),
-            ("design", design.fingerprint[:32]),
+            *facts,
             ("protects", meaning_of(budget.neighbours, budget.unit.text)),
             ("cost", cost_text(budget.epsilon, budget.delta)),
         ],

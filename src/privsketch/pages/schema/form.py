@@ -210,14 +210,27 @@ def _column(
 
 
 def _keep_marks(facts: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Mark guesses that were left as they were."""
-    marked = [
-        name
-        for name in marked_fields(dict(before))
-        if _text(facts.get(name)) == _text(before.get(name))
-    ]
+    """Mark guesses that were left as they were, and lists that still have a guessed item.
+
+    Spaces around a text do not count: a form cannot show them.
+    """
+    marked = []
+    for name in marked_fields(dict(before)):
+        old, new = before.get(name), facts.get(name)
+        if _stripped(_text(new)) == _stripped(_text(old)):
+            if old is not None:
+                facts[name] = old
+            marked.append(name)
+        elif isinstance(old, list) and isinstance(new, list):
+            left = {str(item).strip() for item in old}
+            if any(str(item).strip() in left for item in new):
+                marked.append(name)
     if marked:
         facts[GUESSED] = marked
+
+
+def _stripped(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
 
 
 def _value(field: Field, place: str, texts: Texts, errors: dict[str, str]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +16,11 @@ from privsketch.tables.memory import plain_array, plain_kind
 from privsketch.tables.survey.counts import ValueCounts
 from privsketch.tables.untyped.conversion import Bits
 
+DECIMAL_COMMA = "numbers with a decimal comma"
 # What a text that is no number looks like, the first that fits.
 _TEXTS = (
     (r"^[+-]?\d{1,3}([ ',. ]\d{3})+([.,]\d+)?$", "numbers with marks between thousands"),
-    (r"^[+-]?\d+,\d+$", "numbers with a decimal comma"),
+    (r"^[+-]?\d+,\d+$", DECIMAL_COMMA),
     (r"^[<>≤≥~]=?\s*[+-]?[\d.,]+$", "limits such as < 5 in place of numbers"),
     (r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}", "dates in place of numbers"),
     (r"^[+-]?[\d.,]+\s*[^\d\s.,].*$", "numbers with a unit or a remark"),
@@ -152,12 +153,27 @@ class CellCounts:
             yield f"{self._n_near:,} labels are listed in other letters or with other blanks"
         if isinstance(column, Category) and self._labels:
             unseen = [v for index, v in enumerate(column.values) if index not in self._labels]
+            if doubt := case_doubt(column.values):
+                yield doubt
             if unseen:
                 shown = ", ".join(repr(value) for value in unseen[:6])
                 more = ", ..." if len(unseen) > 6 else ""
                 yield f"{len(unseen)} listed values do not occur: {shown}{more}"
         if len(self._labels) == 1 and not self.n_other:
             yield "all cells say the same"
+
+
+def case_doubt(labels: Sequence[str]) -> str:
+    """Return what to do about labels that differ in case alone; nothing if there are none."""
+    folded = [label.lower() for label in labels]
+    twice = [label for label in labels if folded.count(label.lower()) > 1]
+    if not twice:
+        return ""
+    shown = ", ".join(map(repr, twice[:6]))
+    return (
+        f"labels that differ in upper and lower case alone: {shown}; each counts by itself, so "
+        "spell them alike in the table, and list one spelling"
+    )
 
 
 _PLURALS = {

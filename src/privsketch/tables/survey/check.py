@@ -25,12 +25,14 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.tables.cells import Raw
 from privsketch.tables.encoding import filtered, guarded, persons_of
+from privsketch.tables.files import file_kind
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import column_names, read_cells
-from privsketch.tables.survey.cells import CellCounts
+from privsketch.tables.survey.cells import DECIMAL_COMMA, CellCounts
 from privsketch.tables.survey.conversions import NARROW, looks_like
 from privsketch.tables.survey.counts import PersonCounts, quantile
-from privsketch.tables.survey.result import MAX_SHOWN, Check, ColumnCheck
+from privsketch.tables.survey.draft import delimiter_advice
+from privsketch.tables.survey.result import MAX_SHOWN, MOST, Check, ColumnCheck
 from privsketch.tables.table import Table, checked_missing
 from privsketch.tables.untyped.conversion import Bits
 from privsketch.tables.untyped.format import FileFormat
@@ -102,7 +104,16 @@ def check(
             refusals.append(f"reading stopped after {look.n_rows:,} rows: {error}")
     if table.n_records is not None and look.n_rows > table.n_records:
         refusals.append(f"more rows than the stated number of records, {table.n_records:,}")
-    return look.result(refusals)
+    return replace(look.result(refusals), advice=_advice(table, look))
+
+
+def _advice(table: Table, look: _Look) -> tuple[str, ...]:
+    """Return what to say about how text files are written, if a statement seems to be wrong."""
+    texts = [delimiter_advice(table)] if look.absent else []
+    is_text = any(file_kind(file) == "csv" for leaf in table.leaves for file in leaf.files)
+    if is_text and table.format.decimal == "." and look.has_commas:
+        texts.append("numbers have a decimal comma; say `decimal=','`")
+    return tuple(text for text in texts if text)
 
 
 def _wanted(
@@ -241,6 +252,12 @@ class _Look:
         elif known.any():
             self._persons.add(filtered(persons, known), kept[known])
         return kept
+
+    @property
+    def has_commas(self) -> bool:
+        """Whether most cells of a column are numbers with a decimal comma."""
+        most = MOST * self.n_rows
+        return any(cells.faults[DECIMAL_COMMA] > most for cells in self._cells.values())
 
     def result(self, refusals: list[str]) -> Check:
         """Return all that was counted."""

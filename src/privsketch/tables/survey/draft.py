@@ -23,6 +23,7 @@ from privsketch.tables.memory import plain_kind
 from privsketch.tables.table import Table
 from privsketch.tables.untyped.format import FileFormat
 from privsketch.tables.untyped.lines import TextFile
+from privsketch.tables.untyped.text import delimiter_hint
 
 _PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
 _PERSON_WORDS = (
@@ -98,6 +99,23 @@ def drafted(data: Any, neighbours: Neighbours = "add-remove") -> dict[str, Any]:
     }
 
 
+def delimiter_advice(data: Any) -> str:
+    """Return what to say of text files whose first line seems to have another delimiter.
+
+    Only names are looked at. Parameters are marked; nothing is returned if nothing seems wrong.
+    """
+    table = Table.of(data)
+    files = [file for leaf in table.leaves for file in leaf.files if file_kind(file) == "csv"]
+    hints = (_delimiter_advice(file, table.format) for file in files)
+    return next((hint for hint in hints if hint), "")
+
+
+def _delimiter_advice(path: Path, format: FileFormat) -> str:
+    names = file_schema(path, format).names
+    hint = delimiter_hint(names, TextFile.of(path, format)).removeprefix("; ")
+    return f"{path}: {hint}" if "`" in hint else ""  # a single column may be all that there is
+
+
 def _column(name: str, kind: str | None) -> dict[str, Any]:
     note = _OPEN if kind is None else NOTES[kind]
     if names_a_person(name):
@@ -139,14 +157,17 @@ def _kind(kind: Any) -> str | None:
     return "category" if is_text else None
 
 
-def open_places(value: Any) -> list[str]:
-    """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used."""
+def open_places(value: Any, file: str = "FILE") -> list[str]:
+    """Return all that is open or wrong in a schema, as JSON values; nothing if it can be used.
+
+    `file` is what advice calls its file.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
         return ['a schema is an object with "columns", a list']
     texts = []
     for index, column in enumerate(value["columns"]):
-        texts += _open_fields(column, index)
-    texts += _refused(lambda: require_no_guess(value, "the table"))
+        texts += _open_fields(column, index, file)
+    texts += _refused(lambda: require_no_guess(value, "the table", file))
     if texts:
         return texts
     try:
@@ -156,12 +177,12 @@ def open_places(value: Any) -> list[str]:
     return []
 
 
-def _open_fields(column: Any, index: int) -> list[str]:
+def _open_fields(column: Any, index: int, file: str) -> list[str]:
     if not isinstance(column, dict):
         return [f"column number {index} (from 0): expected an object"]
     name = column.get("name")
     where = f"column {name!r}" if isinstance(name, str) else f"column number {index} (from 0)"
-    if guessed := _refused(lambda: require_no_guess(column, where)):
+    if guessed := _refused(lambda: require_no_guess(column, where, file)):
         return guessed
     if column.get("kind") is None:
         return [f"{where}: its kind is open; write one of {', '.join(COLUMN_KINDS)}"]
@@ -204,6 +225,8 @@ def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
         if names.count(name) != 1:
             state = "is there more than once" if name in names else "is not there"
             texts.append(f"{path}: column {name!r} {state}")
+    if texts and file_kind(path) == "csv" and (advice := _delimiter_advice(path, format)):
+        texts.append(advice)
     is_total = schema.unreadable == "missing"
     if file_kind(path) in UNTYPED:
         if is_total and file_kind(path) == "csv":

@@ -31,7 +31,7 @@ from privsketch.tables.encoding import guarded
 from privsketch.tables.files import file_kind
 from privsketch.tables.memory import Selection, plain_array, plain_kind
 from privsketch.tables.reading import read_cells
-from privsketch.tables.survey.cells import DATE_FORMATS
+from privsketch.tables.survey.cells import DATE_FORMATS, case_doubt
 from privsketch.tables.survey.draft import NOTES, drafted, has_id_name, names_a_person, names_people
 from privsketch.tables.table import Table
 
@@ -104,7 +104,7 @@ def proposed(
             marked.insert(0, "kind")
         note = NOTES[facts["kind"]]
         columns.append({"name": name, **facts, **known, "note": note, GUESSED: marked})
-        if doubt := _doubt(facts.get("values", [])):
+        if doubt := case_doubt(facts.get("values", [])):
             doubts[name] = doubt
     about = f"{draft['note']} {_ABOUT}"
     schema = {**draft, "note": about, "columns": columns, "person": person, GUESSED: ["person"]}
@@ -221,13 +221,14 @@ class _Look:
 
     def _number(self) -> dict[str, Any] | str:
         values = self._numbers
-        distinct = np.unique(values)
+        distinct, counts = np.unique(values, return_counts=True)
         if len(distinct) == 1:
             return _CONSTANT
         whole = bool((distinct == np.floor(distinct)).all())
         if whole and set(distinct.tolist()) == {0.0, 1.0}:
             return {"kind": "flag"}
-        if whole and len(distinct) == 2:  # codes rather than amounts
+        # Codes rather than amounts; a label stands for several rows.
+        if whole and len(distinct) == 2 and counts.min() >= MIN_LABEL:
             return {"kind": "category", "values": [str(int(value)) for value in distinct]}
         if whole and len(values) > 20 and len(set(np.diff(values).tolist())) == 1:
             return "it numbers the rows"
@@ -289,15 +290,6 @@ class _Look:
         if sum(self._labels[label] for label in usual) < self._n_known / 2:
             return "it has too many different texts, or all of them are rare"
         return {"kind": "category", "values": sorted(usual)}
-
-
-def _doubt(labels: list[str]) -> str:
-    """Return what to look at in the labels of a column; nothing if nothing stands out."""
-    folded = [label.lower() for label in labels]
-    twice = [label for label in labels if folded.count(label.lower()) > 1]
-    if not twice:
-        return ""
-    return f"labels that differ in upper and lower case alone: {', '.join(map(repr, twice[:6]))}"
 
 
 def _may_be_label(text: str) -> bool:

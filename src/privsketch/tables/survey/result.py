@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import PrivsketchError
 from privsketch.facts.units import as_dates, digits, frame
 
 MARK = "private: "
 _FEW = 0.0005  # a share that would be shown as nothing
 MOST = 0.5  # of the values of a column, or of the rows: to lose or to move more is an alarm
+Words = Callable[[str, str | None], str]  # how an interface writes a parameter and its value
 MAX_SHOWN = 12  # labels of a column that are not listed
 
 
@@ -77,6 +79,9 @@ class Check:
         What was found in each of them.
     refusals : tuple of str
         Why a release of this table would be refused, if it would.
+    advice : tuple of str
+        What to say about how the table is written, if that seems to be something else. Parameters
+        are marked by backquotes, as in errors.
     """
 
     n_rows: int
@@ -91,6 +96,7 @@ class Check:
     n_without_person: int | None
     columns: tuple[ColumnCheck, ...]
     refusals: tuple[str, ...]
+    advice: tuple[str, ...] = ()
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -116,8 +122,16 @@ class Check:
     def __repr__(self) -> str:
         return f"<{MARK}a check of {len(self.columns)} columns; describe() tells it>"
 
-    def describe(self) -> str:
-        """Describe all that was found in several lines, each of them marked as private."""
+    def advice_texts(self, words: Words | None = None) -> list[str]:
+        """Return the advice with parameters as `words(name, value)` writes them."""
+        errors = [PrivsketchError(text) for text in self.advice]
+        return [str(error) if words is None else error.rendered(words) for error in errors]
+
+    def describe(self, words: Words | None = None) -> str:
+        """Describe all that was found in several lines, each of them marked as private.
+
+        `words(name, value)` writes a parameter; as in Python if left out.
+        """
         lines = [
             "for the holder of these records alone: exact numbers, not to be published or kept",
             *self._row_lines(),
@@ -127,6 +141,7 @@ class Check:
             lines.append("readable     a release would read this table")
         lines += [f"alarm        {text}" for text in self.alarms]
         lines += [f"refused      {text}" for text in self.refusals]
+        lines += [f"advice       {text}" for text in self.advice_texts(words)]
         return "\n".join((MARK + line).rstrip() for line in lines)
 
     def _row_lines(self) -> list[str]:
