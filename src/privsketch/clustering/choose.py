@@ -54,8 +54,9 @@ _FORECASTS: dict[str, dict[str, Forecast]] = {
 # Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
 # benchmarks/regret). The factors are average errors over those of the best method of each study.
 CELL_COLUMNS = 2  # up to which cells have a factor of 1.03, sketches and pipelines 1.6
-FORECAST_COLUMNS = 8  # up to which: cells 1.12, pipelines 1.2, the better forecast 1.02
-FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # limits of cells if the number of records is unknown
+# Up to which cells are compared with pipelines by forecast, and taken if the number of records is
+# unknown. In more columns pipelines lose less, whatever their forecast, and are ten times as fast.
+FEW_COLUMNS = 4
 # A search for k clusters in cells takes time that grows with k^2, half a minute for 300 of them;
 # rounds around the mean take a second for 1,000.
 MANY_CLUSTERS = 200
@@ -167,9 +168,9 @@ def choose_method(
         return Choice("pipeline", f"{n_clusters} clusters are many for a search in counts of cells")
     if dim <= CELL_COLUMNS:
         return Choice("cells", f"the table has {columns}, few enough for counts on a grid")
-    if n_records is None and dim <= (FEW_COLUMNS if budget.delta > 0 else PURE_FEW_COLUMNS):
+    if n_records is None and dim <= FEW_COLUMNS:
         return Choice("cells", f"the table has {columns}, and the number of records is not stated")
-    if n_records is not None and dim <= FORECAST_COLUMNS:
+    if n_records is not None and dim <= FEW_COLUMNS:
         cell_excess = expected_cell_excess(n_clusters, domain, budget, n_records)
         pipeline_excess = plan_pipeline(n_clusters, dim, budget, n_records).excess
         if cell_excess < _CELLS_ADVANTAGE * pipeline_excess:

@@ -91,6 +91,8 @@ MIDDLE_SHARE = Fraction(1, 4)
 PROBED_ERROR, PROBED_POWER = 1.5, 0.7
 # Up to this noise they are better than the start alone, however many clusters there are.
 MAX_PROBED_NOISE, PROBED_GAIN = 1.5, 0.99
+# Clusters in few columns are many widths apart, and no start around the mean is near all of them.
+MIN_PROBED_COLUMNS = 5
 # Shares of the mean, of probe rounds and of the last round, in percent, by the number of probe
 # rounds, which falls with the logarithm of nu. benchmarks constants clustering PROBE_SHARES
 PROBE_SHARES = {
@@ -170,7 +172,8 @@ def plan_pipeline(
     facts = Facts(n_clusters, dim, budget, max(n_records, 1.0))
     plans = list(_mean_plans(facts))
     if n_clusters > 1:
-        plans.append(probe_plan(facts))
+        if dim >= MIN_PROBED_COLUMNS:
+            plans.append(probe_plan(facts))
         max_columns = MAX_SKETCH_COLUMNS if budget.delta > 0 else MAX_PURE_SKETCH_COLUMNS
         plans += _column_plans(facts) if dim <= max_columns else _direction_plans(facts)
         if dim <= max_columns and min(plan.excess for plan in plans) > ROUGH_EXCESS:
