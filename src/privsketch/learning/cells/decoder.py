@@ -214,15 +214,17 @@ def without_background(boxes: Boxes, expected: Floats, background: float) -> Flo
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
     """Return estimated records of each box, (n_boxes,): expected ones, corrected by the counts.
 
-    Records that the fits miss in all go where the fits have records. A tree would spread them by
-    volume, and most of the volume has none.
+    Records that the fits miss in all go where the fits have records, as far as the counts do not
+    say otherwise. A tree would spread them by volume, and most of the volume has none.
     """
-    misses = boxes.counts - expected
     variance = boxes.variance + expected
-    total = float(misses.sum())
-    clear = significant_estimate(boxes, misses, variance, rng, FALSE_SHARE) - total * boxes.shares
-    if total**2 > 2 * MIN_LOG_CHANCE * variance.sum() and expected.sum() > 0:
-        expected = expected * (1 + total / expected.sum())
+    missed = float((boxes.counts - expected).sum())
+    if missed**2 > 2 * MIN_LOG_CHANCE * variance.sum() and expected.sum() > 0:
+        expected = expected * max(1 + missed / expected.sum(), 0.0)
+        variance = boxes.variance + expected
+    misses = boxes.counts - expected
+    clear = significant_estimate(boxes, misses, variance, rng, FALSE_SHARE)
+    clear -= float(misses.sum()) * boxes.shares
     mean = np.maximum(expected + clear, 0.0)
     trust = mean / np.maximum(mean + boxes.variance, np.finfo(float).tiny)
     return np.maximum(mean + trust * (boxes.counts - mean), 0.0)
