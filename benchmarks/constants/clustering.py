@@ -189,6 +189,46 @@ def mean_share_losses() -> Mapping[str, float]:
     }
 
 
+def probed_losses(make_plan: Callable[[planner.Facts], planner.PipelinePlan]) -> dict[str, float]:
+    """Return mean logarithms of costs over those without privacy, for plans of 12 studies."""
+    logs: dict[str, list[float]] = {"pure": [], "with a delta": []}
+    for n_clusters, dim in ((4, 6), (8, 6), (30, 8), (12, 15)):
+        for name, budget in (
+            ("pure", ps.Budget(1.0)),
+            ("pure", ps.Budget(0.3)),
+            ("with a delta", ps.Budget(0.1, 1e-6)),
+        ):
+            plan = make_plan(planner.Facts(n_clusters, dim, budget, float(N_RECORDS)))
+            found = loss(
+                pipeline.cluster,
+                budget,
+                n_clusters=n_clusters,
+                dim=dim,
+                repetitions=4,
+                plan=plan,
+            )
+            logs[name].append(math.log1p(found))
+    return {name: float(np.mean(values)) for name, values in logs.items()}
+
+
+def chosen_probe_losses() -> Mapping[str, float]:
+    """Return the losses of the plans that the forecast chooses, and how many look for clusters."""
+    chosen = []
+
+    def make_plan(facts: planner.Facts) -> planner.PipelinePlan:
+        plan = planner.plan_pipeline(facts.n_clusters, facts.dim, facts.budget, facts.n_records)
+        chosen.append("probe" in plan.rounds)
+        return plan
+
+    losses = probed_losses(make_plan)
+    return {**losses, "of 12 look for clusters": float(sum(chosen))}
+
+
+def probe_share_losses() -> Mapping[str, float]:
+    """Return the losses of plans that look for clusters, whatever their forecast."""
+    return probed_losses(planner.probe_plan)
+
+
 def em_losses() -> Mapping[str, float]:
     """Return the log-likelihood per record that noisy EM loses against EM without privacy."""
     from sklearn.mixture import GaussianMixture
@@ -336,6 +376,20 @@ CURVES = (
         ),
         mean_share_losses,
         "Measured loss of starts around the mean, by the shares of the mean and the numbers of "
+        "rounds to choose from.",
+    ),
+    Curve(
+        f"{PLAN}.PROBED_ERROR",
+        (0.2, 0.5, 1.0, 1.5, 2.5, 5.0, 20.0),
+        chosen_probe_losses,
+        "Mean logarithm of the cost ratio of the chosen plan in 12 studies, by the error that is "
+        "assumed of rounds that look for clusters.",
+    ),
+    Curve(
+        f"{PLAN}.PROBE_SHARES",
+        tuple(planner.PROBE_SHARES[:most] for most in (1, 2, 3, 4)),
+        probe_share_losses,
+        "Mean logarithm of the cost ratio of plans that look for clusters, by the numbers of such "
         "rounds to choose from.",
     ),
     Curve(

@@ -86,21 +86,21 @@ MAX_START_EXCESS = 3.0  # error of centers around the center of the domain, with
 # A mean is measured in two steps, from the middle of the domain and from where the first one was,
 # if the noise of the first step is below the distance that it saves, in squared widths.
 MIDDLE_SHARE = Fraction(1, 4)
-# Error that probe rounds leave: PROBED_ERROR nu^PROBED_POWER (1 + nu), nu being the noise of a round
-# with a fifth of the budget. benchmarks constants clustering PROBED_ERROR
-PROBED_ERROR, PROBED_POWER = 1.5, 0.7
+# Error that probe rounds leave: PROBED_ERROR nu^PROBED_POWER (1 + nu), if nu is the noise of a
+# round with a fifth of the budget. benchmarks constants clustering PROBED_ERROR
+PROBED_ERROR, PROBED_POWER = 1.0, 0.7
 # Up to this noise they are better than the start alone, however many clusters there are.
 MAX_PROBED_NOISE, PROBED_GAIN = 1.5, 0.99
 # Clusters in few columns are many widths apart, and no start around the mean is near all of them.
 MIN_PROBED_COLUMNS = 5
 # Shares of the mean, of probe rounds and of the last round, in percent, by the number of probe
 # rounds, which falls with the logarithm of nu. benchmarks constants clustering PROBE_SHARES
-PROBE_SHARES = {
-    1: (20, 40, 40),
-    2: (15, 25, 25, 35),
-    3: (10, 15, 20, 25, 30),
-    4: (10, 12, 15, 18, 20, 25),
-}
+PROBE_SHARES = (
+    (20, 40, 40),
+    (15, 25, 25, 35),
+    (10, 15, 20, 25, 30),
+    (10, 12, 15, 18, 20, 25),
+)
 # Shares of a round for radii of its places: the smallest with little noise, none if all have much.
 OWN_SHARES = tuple(Fraction(i, 100) for i in (2, 5, 10, 15, 20))
 MAX_OWN_NOISE = 0.35  # little noise: of a whole histogram, over the records of an average place
@@ -195,9 +195,9 @@ def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:
     lost = MEAN_ERROR_PER_CLUSTER * k if k > 1 else 0.0
     for mean_share, n_rounds in MEAN_SHARES:
         weights = mean_weights(facts, mean_share)
+        # As in one step: a forecast for two made this start too good beside sketches.
         measured = round_noise(replace(facts, n_clusters=1), weights["round mean"])
-        if "round middle" not in weights:
-            measured *= 1 + MEAN_OFFSET
+        measured *= 1 + MEAN_OFFSET
         last = MEAN_START_ERROR
         if n_rounds > 0:
             rounds = share_weights(None, mean_share, n_rounds, budget, n_records)
@@ -229,8 +229,8 @@ def probe_plan(facts: Facts) -> PipelinePlan:
     """Return the plan that starts around the mean and looks for clusters by probe rounds."""
     k = facts.n_clusters
     noise = round_noise(replace(facts, n_clusters=2 * k), Fraction(1, 5))
-    n_probes = min(max(round(1.2 - 1.1 * math.log10(noise)), 1), max(PROBE_SHARES))
-    mean, *shares = (Fraction(percent, 100) for percent in PROBE_SHARES[n_probes])
+    n_probes = min(max(round(1.2 - 1.1 * math.log10(noise)), 1), len(PROBE_SHARES))
+    mean, *shares = (Fraction(percent, 100) for percent in PROBE_SHARES[n_probes - 1])
     weights = mean_weights(facts, mean)
     # Probes stand one width from the start; their own rounds know it from the one before.
     common = radius_share(facts.budget, shares[0], facts.n_records)
