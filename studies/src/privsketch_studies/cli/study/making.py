@@ -272,7 +272,9 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     for name in files["unfit"]:
         caution(f"the ballot of {name}: {UNFIT}; privsketch study close leaves it out")
     for ballot in files["unopened"]:
-        caution(f"the ballot of {ballot['holder']}: {unopened_words(ballot['tellers'])}")
+        caution(f"the ballot of {ballot['holder']}: {unopened_words(study, ballot['tellers'])}")
+    for name in files["not_listed"]:
+        caution(f"the ballot of {name} is not on the closed list and counts nowhere")
     for text in steps:
         say(f"next        {text}")
     answer(**study.facts(), mailbox=files, next=steps)
