@@ -1,5 +1,8 @@
 """Sealed studies at a collector: it keeps files in their turn, and sees nothing."""
 
+import html
+import re
+
 import numpy as np
 import pytest
 
@@ -157,6 +160,64 @@ def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed
     assert olga.get(f"{page}/total.sketch").content == sealed.total(study="lungs").to_bytes()
 
 
+def part(text, name):
+    """The words of a section of a page, on one line."""
+    section = text.partition(f'aria-labelledby="{name}"')[2].partition("</section>")[0]
+    return " ".join(html.unescape(re.sub("<[^<>]*>", " ", section)).split())
+
+
+def test_a_ballot_after_the_checks_is_checked_before_the_list_is_closed(sealed, people):
+    """Tellers are asked again, the owner waits, and a site that is left out reads why."""
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    page = "/studies/lungs"
+    olga, teller, last = (
+        Browser(sealed, name) for name in ("olga", "teller 0", people.holders[3].name)
+    )
+    for key, ballot in zip(people.holders[:3], ballots[:3], strict=True):
+        assert "check which ballots" not in teller.text(page)
+        assert "wait for ballots: 3 or more" in olga.text(page).lower()
+        assert put(sealed, key.name, ballot) == 201
+    assert "Check which ballots you can open" in part(teller.text(page), "expected")
+    assert "the ballot of site 003 is not in yet" in part(teller.text(page), "expected")
+    for key, one in zip(people.tellers, people.checked(study, ballots[:3]), strict=True):
+        assert put(sealed, key.name, one) == 201
+    assert "nothing for you to do now" in part(teller.text(page), "expected")
+    assert "Close the list" in part(olga.text(page), "expected")
+    assert "study close" in part(olga.text(page), "expected")
+
+    assert put(sealed, people.holders[3].name, ballots[3]) == 201
+    told = part(teller.text(page), "expected")
+    assert "Check again" in told
+    assert "does not have the ballot of site 003" in told
+    assert "privsketch study check lungs/lungs.study" in told
+    told = part(olga.text(page), "expected")
+    assert "Wait for teller 0 and teller 1 to check the ballot of site 003" in told
+    assert "privsketch study close lungs/lungs.study" not in told
+    assert "teller 0 and teller 1 did not check it yet" in part(last.text(page), "expected")
+    assert "Reported, not checked yet" in part(last.text(page), "reported")
+
+    closed = people.closed(study, ballots[:3])
+    assert put(sealed, "olga", closed) == 201
+    text = last.text(page)
+    assert "Your ballot does not count: the list was closed without it, because" in part(
+        text, "expected"
+    )
+    assert "4 of 4 sites; 1 ballot does not count" in part(text, "reported")
+    for key, tally in zip(people.tellers, people.tallies(study, ballots, closed), strict=True):
+        assert put(sealed, key.name, tally) == 201
+    assert "study settle --tally" in part(last.text(page), "expected")
+    assert "study settle --tally" not in part(olga.text(page), "expected")
+
+
+def test_a_check_of_no_ballots_is_refused(sealed, people):
+    study = opened(sealed, people)
+    empty = check_ballots(study, [], key=people.study_keys[0])[0]
+    answer = sealed.push("teller 0", empty.to_bytes(), study="lungs")
+    assert answer.status_code == 422
+    assert "it has no ballot, and says nothing" in answer.text
+
+
 def test_a_list_with_a_ballot_that_does_not_add_up_is_refused(sealed, people):
     """There is one list at a collector: tellers would refuse this one, and nothing else came."""
     study = opened(sealed, people)
@@ -171,6 +232,8 @@ def test_a_list_with_a_ballot_that_does_not_add_up_is_refused(sealed, people):
     closed = people.closed(study, ballots)
     assert list(closed.ballots) == [ballot.holder for ballot in ballots[1:]]
     assert put(sealed, "olga", closed) == 201
+    told = part(Browser(sealed, people.holders[0].name).text("/studies/lungs"), "expected")
+    assert "what all tellers published of it does not add up" in told
     for key, tally in zip(people.tellers, people.tallies(study, ballots, closed), strict=True):
         assert put(sealed, key.name, tally) == 201
     assert state(sealed) == "tallied"

@@ -12,6 +12,7 @@ teller), or void.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +30,7 @@ from privsketch_studies.sealing.ballots import Ballot, shape_of
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.files import signer_of_json
 from privsketch_studies.sealing.lists import (
+    UNFIT,
     CheckedBallots,
     ClosedList,
     published_shares,
@@ -96,6 +98,48 @@ def state_of(files: Sequence[File]) -> str:
     if "closed" in kinds:
         return "tallied" if kinds.count("tally") == len(study.tellers) else "closed"
     return "open" if study.is_open else "frozen"
+
+
+def unchecked_ballots(files: Sequence[File]) -> dict[str, tuple[str, ...]]:
+    """Return the ballots that not all tellers have checked, by digest, with these members."""
+    sealed = sealed_study(files)
+    if sealed is None:
+        return {}
+    members = {file.signer: file.member for file in files if file.kind == "card"}
+    stated = {file.signer: _checked_of(file.content) for file in files if file.kind == "checked"}
+    unchecked = {}
+    for ballot in files:
+        if ballot.kind == "ballot":
+            keys = [card.key.fingerprint for card in sealed.tellers]
+            missing = [key for key in keys if ballot.digest not in stated.get(key, ())]
+            if missing:
+                names = (members.get(key, key[:16]) for key in missing)
+                unchecked[ballot.digest] = tuple(dict.fromkeys(names))
+    return unchecked
+
+
+def left_out_ballots(files: Sequence[File]) -> dict[str, str]:
+    """Return why ballots are not on the closed list, by digest; none while there is no list."""
+    closed, sealed = closed_list(files), sealed_study(files)
+    if closed is None or sealed is None:
+        return {}
+    unchecked, listed = unchecked_ballots(files), set(closed.ballots.values())
+    unfit: frozenset[str] = frozenset()
+    with suppress(StudyError):  # a list that tellers made elsewhere
+        checked = [CheckedBallots(content) for content in _content(files, "checked")]
+        unfit = verdict_of(sealed, checked).unfit
+    reasons = {}
+    for ballot in files:
+        if ballot.kind != "ballot" or ballot.digest in listed:
+            continue
+        reason = "the list was closed without it"
+        if ballot.digest in unchecked:
+            names = " and ".join(unchecked[ballot.digest])
+            reason += f", because {names} did not state that it can be opened"
+        elif ballot.digest in unfit:
+            reason += f": {UNFIT}"
+        reasons[ballot.digest] = reason
+    return reasons
 
 
 def require_state(study: Study, files: Sequence[File], kind: str) -> None:
@@ -190,6 +234,11 @@ def _check_checked(study: Study, files: Sequence[File], member: Member, data: by
     checked, sealed = CheckedBallots(data), _required(files)
     card = sealed.tellers[checked.require_of(sealed)]
     signer = card.key.fingerprint
+    if not checked.shares:
+        raise StudyError(
+            "checked ballots: it has no ballot, and says nothing; check when ballots are in the "
+            "mailbox"
+        )
     # A teller checks again when more ballots have come. A new file must repeat the earlier one:
     # files that are set aside are hidden, and could be the proof that this teller is wrong.
     earlier = [file for file in files if (file.kind, file.signer) == ("checked", signer)]
@@ -281,6 +330,12 @@ def _required(files: Sequence[File]) -> SealedStudy:
 
 def _content(files: Sequence[File], kind: str) -> list[bytes]:
     return [file.content for file in files if file.kind == kind and file.content is not None]
+
+
+@lru_cache(maxsize=64)
+def _checked_of(data: bytes | None) -> frozenset[str]:
+    """Return the digests of the ballots that a teller has stated it can open."""
+    return frozenset() if data is None else frozenset(CheckedBallots(data).shares)
 
 
 @lru_cache(maxsize=16)

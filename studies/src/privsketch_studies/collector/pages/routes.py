@@ -117,7 +117,7 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
     name, member = visit.member.name, visit.member
     compared = views.compare_sites(visit.collector, queue, head)
     kinds = views.uploadable(head, member)
-    wanted, signer = views.wanted_files(visit.collector, head, member, kinds)
+    wanted, signer = views.wanted_files(visit.collector, head, member)
     return page(
         request,
         "overview.html",

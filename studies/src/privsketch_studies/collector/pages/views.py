@@ -133,17 +133,15 @@ def uploadable(head: Head, member: Member) -> tuple[str, ...]:
     return kinds_taken(head.progress.state, head.roles, is_sealed=head.study.is_sealed)
 
 
-def wanted_files(
-    collector: Collector, head: Head, member: Member, kinds: tuple[str, ...]
-) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of files that are still missing of a member, and the key on the card.
+def wanted_files(collector: Collector, head: Head, member: Member) -> tuple[tuple[str, ...], str]:
+    """Return the kinds of files that a member's next steps end with, and the key on the card.
 
     The key is that of the member's card in a sealed study; it is an empty text without one.
     """
     files = uploads.list_uploads(collector.store, head.study.name)
-    own = {file.kind: file.signer or "" for file in files if file.member == member.name}
-    wanted = tuple(kind for kind in kinds if kind not in own and kind != "void")
-    return wanted, own.get("card", "")
+    own = [file for file in files if (file.kind, file.member) == ("card", member.name)]
+    kinds = (step.kind for step in head.progress.steps_of(member.name))
+    return tuple(kind for kind in kinds if kind is not None), (own[-1].signer or "") if own else ""
 
 
 @dataclass(frozen=True)
