@@ -12,10 +12,27 @@ from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.studies import Study
 from privsketch_studies.collector.uploads import files_in, list_uploads
 
-CLOSE = "close the study: all sites have reported, and the comparison of them has no alarm"
 COMPARE_AND_CLOSE = (
     "compare the sites (privsketch compare), and close the study if there is no alarm: all sites "
     "have reported"
+)
+# What the step above is on a page without an alarm, by what is known of the comparison there.
+CLOSING = {
+    "none": "close the study: all sites have reported",
+    "unknown": "see on the page of the study whether its sites differ: all have reported",
+    "waiting": "wait for the comparison of the sites, which is being computed: all have reported",
+    "failed": COMPARE_AND_CLOSE,
+    "done": "close the study: all sites have reported, and the comparison of them has no alarm",
+}
+SETTLE_ALARM = (
+    "settle the alarm: ask the site for its units, set its sketch aside, and let it upload another "
+    "one, which spends its budget again"
+)
+CHECK_UNITS = (
+    "check the units of your table, because the comparison of the sites has an alarm about your "
+    "sketch (privsketch check DESIGN TABLE); if the alarm is right, ask the owner to set your "
+    "sketch aside, and hand in another one, which spends the budget again; if it is wrong, tell "
+    "the owner so"
 )
 _MAX_NAMES = 5  # of members in one step
 _MIN_TELLERS = 2  # of a study

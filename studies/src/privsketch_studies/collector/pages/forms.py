@@ -179,12 +179,24 @@ async def compare(request: Request, study: StudyName, visit: CurrentVisit) -> Re
 
 @forms.post("/studies/{study}/close")
 async def close(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
-    """Close an open study."""
+    """Close an open study, unless the sites are being compared or the comparison has an alarm.
+
+    The form of a page that was loaded before may not know of the alarm.
+    """
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit)
     if text_of(form, "sure") != "yes":
         raise ParameterError("tick the box to confirm; this cannot be undone")
-    await run_in_threadpool(studies.close_study, visit.store, study, by=visit.member)
+    in_spite, jobs = text_of(form, "in_spite") == "yes", jobs_of(request)
+
+    def close_compared() -> None:
+        head = views.head_of(visit.collector, visit.member, study)
+        if head.progress.state == studies.OPEN:
+            compared = views.compare_sites(visit.collector, jobs, head)
+            views.require_closable(compared, in_spite=in_spite)
+        studies.close_study(visit.store, study, by=visit.member)
+
+    await run_in_threadpool(close_compared)
     return _redirect(f"/studies/{study}", "closed")
 
 

@@ -86,9 +86,7 @@ def _row(
     progress = progress_of(collector.store, study)
     head = views.Head(study, progress, visit.member.roles_in(study.name), None)
     parts = collector.totals.parts(study)
-    compared = views.SitesCompared("none")
-    if not study.is_sealed:
-        compared = views.sites_compared(queue, study.name, parts)
+    compared = views.sites_compared(collector, queue, study, parts)
     name = visit.member.name
     jobs = [job for _, job in queue.of_total(study.name, parts) if job.answer is not None]
     steps = [step for step in views.own_steps(head, visit.member, compared) if step.member == name]

@@ -19,8 +19,10 @@ from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest
 from privsketch_studies.collector.progress import (
-    CLOSE,
+    CHECK_UNITS,
+    CLOSING,
     COMPARE_AND_CLOSE,
+    SETTLE_ALARM,
     Progress,
     Step,
     progress_of,
@@ -148,24 +150,34 @@ def wanted_files(collector: Collector, head: Head, member: Member) -> tuple[tupl
 class SitesCompared:
     """Comparison of the sites of an open study.
 
-    `state` is "none" (there is nothing to compare), "waiting", "failed" or "done". `alarms` are
-    lines about sites in other units or with a shift.
+    `state` is "none" (there is nothing to compare), "unknown" (nobody asked for it), "waiting",
+    "failed" or "done". `alarms` are lines about sites in other units or with a shift, and `alarmed`
+    are the members who sent them.
     """
 
     state: str
     alarms: tuple[str, ...] = ()
+    alarmed: tuple[str, ...] = ()
 
 
-def sites_compared(jobs: JobQueue, study: str, parts: tuple[str, ...]) -> SitesCompared:
+def sites_compared(
+    collector: Collector, jobs: JobQueue, study: Study, parts: tuple[str, ...]
+) -> SitesCompared:
     """Return the comparison of these uploads of an open study, as far as it is known."""
-    if len(parts) < MIN_COMPARED:
+    if study.is_sealed or len(parts) < MIN_COMPARED:
         return SitesCompared("none")
-    job = jobs.find(JobRequest(study, parts, COMPARE))
-    if job is None or not job.is_over:
+    job = jobs.find(JobRequest(study.name, parts, COMPARE))
+    if job is None:
+        return SitesCompared("unknown")
+    if not job.is_over:
         return SitesCompared("waiting")
     if job.answer is None:
         return SitesCompared("failed")
-    return SitesCompared("done", tuple(job.answer["facts"]["alarms"]))
+    facts = job.answer["facts"]
+    sources = set(facts.get("sources", ()))
+    files = uploads.list_uploads(collector.store, study.name) if sources else []
+    alarmed = tuple(file.member for file in files if file.whose in sources)
+    return SitesCompared("done", tuple(facts["alarms"]), alarmed)
 
 
 def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> SitesCompared:
@@ -177,32 +189,57 @@ def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> SitesComp
     if head.study.is_sealed or head.total is None:
         return SitesCompared("none")
     name, parts = head.study.name, head.total.parts
-    compared = sites_compared(jobs, name, parts)
-    request = JobRequest(name, parts, COMPARE)
-    if compared.state == "waiting" and jobs.find(request) is None:
-        try:
-            jobs.require_size(uploads.total_bytes(collector.store, name))
-            sketches = [sketch.to_bytes() for sketch in collector.totals.sketches(head.study)]
-            jobs.submit(request, head.study.title, sketches)
-        except CollectorError:  # too large to compare here, or too much to do at the moment
+    compared = sites_compared(collector, jobs, head.study, parts)
+    if compared.state != "unknown":
+        return compared
+    try:
+        jobs.require_size(uploads.total_bytes(collector.store, name))
+        sketches = [sketch.to_bytes() for sketch in collector.totals.sketches(head.study)]
+        jobs.submit(JobRequest(name, parts, COMPARE), head.study.title, sketches)
+    except CollectorError as error:
+        if error.refusal != "often":  # too much to do at the moment, not too large for ever
             return SitesCompared("failed")
-    return compared
+    return SitesCompared("waiting")
+
+
+def require_closable(compared: SitesCompared, *, in_spite: bool) -> None:
+    """Refuse to close a study beside an alarm, or before it is known whether there is one.
+
+    An owner who has asked the site may close `in_spite` of that. A comparison that failed, or that
+    needs more sketches, stops nobody.
+    """
+    if in_spite:
+        return
+    if compared.alarms:
+        raise CollectorError(
+            f"the comparison of the sites has an alarm: {'; '.join(compared.alarms)}; ask the "
+            "site, set its sketch aside, or close the study in spite of the alarm, at the end of "
+            "its page",
+            "closed",
+        )
+    if compared.state in ("unknown", "waiting"):
+        raise CollectorError(
+            "the sites are being compared, and there may be an alarm; load the page of the study "
+            "again in some seconds",
+            "closed",
+        )
 
 
 def own_steps(head: Head, member: Member, compared: SitesCompared) -> list[Step]:
     """Return the next steps of a member; none proposes to close a study beside an alarm."""
     steps = list(head.progress.steps_of(member.name))
+    is_closing = head.is_owner and head.progress.state == "open"
     if not compared.alarms:
-        is_checked = compared.state == "done"
-        return [replace(step, text=CLOSE) if is_checked and step.text == COMPARE_AND_CLOSE else step
-                for step in steps]  # fmt: skip
+        closing = CLOSING[compared.state]
+        return [
+            replace(step, text=closing) if step.text == COMPARE_AND_CLOSE else step
+            for step in steps
+        ]
     steps = [step for step in steps if step.text != COMPARE_AND_CLOSE]
-    if head.is_owner and head.progress.state == "open":
-        text = (
-            "settle the alarm: ask the site for its units, set its sketch aside, and let it "
-            "upload another one, which spends its budget again"
-        )
-        steps.insert(0, Step(member.name, text))
+    if is_closing:
+        steps.insert(0, Step(member.name, SETTLE_ALARM))
+    if member.name in compared.alarmed and head.progress.state == "open":
+        steps.insert(0, Step(member.name, CHECK_UNITS))
     return steps
 
 
