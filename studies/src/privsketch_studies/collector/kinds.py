@@ -21,12 +21,14 @@ from privsketch.sketching.sketch import Sketch
 from privsketch_studies.errors import CollectorError, StudyError
 from privsketch_studies.sealing.ballots import Ballot
 from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import MAGIC, SealedFile, kind_of_bytes
+from privsketch_studies.sealing.files import MAGIC, N_TRAILER, SealedFile, kind_of_bytes
 from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
 SKETCH = "sketch"
+_DIGEST_BYTES = 32  # at the end of a sketch
+_SKETCH_HEADER = ("design", "receipt", "ids", "sources", "exact_count")  # of one release
 MAX_SOURCE = 200  # characters
 # Kinds of files in JSON by the format that the file states.
 _KINDS_BY_FORMAT = {
@@ -94,6 +96,20 @@ def starts_of(kinds: Iterable[str]) -> tuple[bytes, ...]:
     documents = {kind: json_start(name) for name, kind in _KINDS_BY_FORMAT.items()}
     starts = {**documents, **MAGIC, SKETCH: SKETCH_MAGIC}
     return tuple(starts[kind] for kind in kinds)
+
+
+def binary_shape(start: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the bytes at the end of a binary file, by its first bytes, and names in its header."""
+    if start == SKETCH_MAGIC:
+        return _DIGEST_BYTES, _SKETCH_HEADER
+    kind = next(kind for kind, magic in MAGIC.items() if magic == start)
+    return N_TRAILER, tuple(_CLASSES[kind].FIELDS)
+
+
+def n_sketch_bytes(design: Design) -> int:
+    """Return the bytes of the values in a sketch of a design."""
+    n_means = design.dim if design.mean == "released" else 0
+    return 8 * (design.n_values + n_means + (design.count == "released"))
 
 
 def json_start(name: str) -> bytes:

@@ -154,6 +154,14 @@ def require_state(study: Study, files: Sequence[File], kind: str) -> None:
         raise CollectorError("a tally was published: the study can no longer be void", "closed")
 
 
+def n_content_bytes(sealed: SealedStudy) -> dict[str, int]:
+    """Return the bytes between header and end of the binary files of a study, by their kind."""
+    last = len(sealed.tellers) - 1
+    shares = [content_bytes(shape_of(sealed), is_last=n == last) for n in range(last + 1)]
+    ballot = sum(OVERHEAD + share for share in shares)
+    return {"ballot": ballot, "tally": WORD_BYTES * sealed.n_words}
+
+
 def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> int:
     """Return an upper bound on the bytes of a file that the study takes now."""
     sealed = sealed_study(files)
@@ -167,12 +175,10 @@ def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> in
         )
     state = state_of(files)
     if state == "closed":
-        return WORD_BYTES * sealed.n_words + _HOLDER_BYTES * len(sealed.holders) + _SMALL_BYTES
+        return n_content_bytes(sealed)["tally"] + _HOLDER_BYTES * len(sealed.holders) + _SMALL_BYTES
     if state != "open":
         return _SMALL_BYTES
-    numbers = range(len(sealed.tellers))
-    shares = [content_bytes(shape_of(sealed), is_last=n == numbers[-1]) for n in numbers]
-    ballot = sum(OVERHEAD + share for share in shares)
+    ballot = n_content_bytes(sealed)["ballot"]
     checks = 2 * N_CHECKS * WORD_BYTES * sealed.n_levels  # in hex digits
     return max(ballot, (_HOLDER_BYTES + checks) * len(sealed.holders)) + _SMALL_BYTES
 

@@ -28,6 +28,7 @@ from privsketch_studies.collector.kinds import (
     MAX_SOURCE,
     SEALED_KINDS,
     SKETCH,
+    n_sketch_bytes,
     read_sketch,
     starts_of,
 )
@@ -37,6 +38,7 @@ from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import claims, events, members, roles, uploads
 from privsketch_studies.collector.studies import Study, study_in
 from privsketch_studies.errors import CollectorError, StudyError
+from privsketch_studies.sealing.files import MAGIC
 
 _FACT_COLUMNS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
 _FILE_COLUMNS = ("digest", "kind", "member", "whose", "signer", "n_bytes")
@@ -113,6 +115,19 @@ def limits(store: Store, member: Member, name: str) -> tuple[int, tuple[bytes, .
     n_values = design.n_values + design.dim + 1
     n_bytes = 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
     return n_bytes, starts_of([SKETCH])
+
+
+def content_sizes(store: Store, study: Study) -> dict[bytes, int]:
+    """Return the bytes between header and end of the binary files that a study takes.
+
+    They are known beforehand; the keys are the first bytes of the files.
+    """
+    if not study.is_sealed:
+        return {SKETCH_MAGIC: n_sketch_bytes(study.design)}
+    with store.reading() as connection:
+        sealed = mailbox.sealed_study(files_in(connection, study.name))
+    sizes = {} if sealed is None else mailbox.n_content_bytes(sealed)
+    return {MAGIC[kind]: n_bytes for kind, n_bytes in sizes.items()}
 
 
 def submit(

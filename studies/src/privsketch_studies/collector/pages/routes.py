@@ -21,7 +21,7 @@ from privsketch_studies.collector.pages.access import (
     local_address,
 )
 from privsketch_studies.collector.pages.commands import commands_of
-from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD, upload_fields
+from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
@@ -114,7 +114,6 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
     """Show a study: its state, next steps, alarms, results, forecast and cost."""
     name, member = visit.member.name, visit.member
     compared = views.compare_sites(visit.collector, queue, head)
-    kinds = views.uploadable(head, member)
     wanted, signer = views.wanted_files(visit.collector, head, member)
     return page(
         request,
@@ -125,7 +124,7 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
         jobs=_jobs_of(queue, head),
         own_steps=views.own_steps(head, member, compared),
         other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
-        fields=upload_fields(kinds, is_signed=member.key is not None),
+        fields=views.fields_of(visit.collector, head, member),
         commands=commands_of(head, member, str(request.base_url), wanted, signer),
         outlooks=views.outlooks(head),
         cost=views.cost_of(head),

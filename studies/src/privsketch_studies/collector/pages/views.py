@@ -17,6 +17,7 @@ from privsketch_studies.collector.events import events_of, require_unbroken
 from privsketch_studies.collector.kinds import kinds_taken
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
+from privsketch_studies.collector.pages.fields import FileField, upload_fields
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest
 from privsketch_studies.collector.progress import (
     CHECK_UNITS,
@@ -133,6 +134,14 @@ def uploadable(head: Head, member: Member) -> tuple[str, ...]:
     if not head.study.is_sealed and all(site.at for site in sites if site.member == member.name):
         return ()
     return kinds_taken(head.progress.state, head.roles, is_sealed=head.study.is_sealed)
+
+
+def fields_of(collector: Collector, head: Head, member: Member) -> list[FileField]:
+    """Return the fields for the files that the study takes of this member now."""
+    kinds = uploadable(head, member)
+    max_bytes, _ = uploads.limits(collector.store, member, head.study.name)
+    n_content = uploads.content_sizes(collector.store, head.study)
+    return upload_fields(kinds, n_content, max_bytes, is_signed=member.key is not None)
 
 
 def wanted_files(collector: Collector, head: Head, member: Member) -> tuple[tuple[str, ...], str]:

@@ -44,6 +44,18 @@ KIND_NAMES = {
     "tally": "Tally",
     "void": "Void statement",
 }
+# The same in a sentence.
+KIND_PHRASES = {
+    "sketch": "a sketch",
+    "card": "a card",
+    "study": "a study file",
+    "accept": "an acceptance",
+    "ballot": "a ballot",
+    "checked": "a list of checked ballots",
+    "closed": "a closed list",
+    "tally": "a tally",
+    "void": "a void statement",
+}
 DONE = {
     "handed-in": "Your file is uploaded and stored on the collector's disk.",
     "duplicate": "The collector already has this file; nothing has changed.",
@@ -84,9 +96,9 @@ def event_text(event: Event) -> str:
     facts: dict[str, Any] = event.facts
     roles = " and ".join(map(str, facts.get("roles", ())))
     if event.act == "uploaded":
-        kind = KIND_NAMES.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
+        kind = str(facts.get("kind"))
         signed = ", signed" if facts.get("signer") else ""
-        return f"uploaded a {kind} of {facts.get('whose')}{signed}"
+        return f"uploaded {KIND_PHRASES.get(kind, kind)} of {facts.get('whose')}{signed}"
     if event.act == "gave roles":
         return f"made {facts.get('member')} {roles}"
     if event.act == "took roles":
