@@ -368,6 +368,30 @@ def test_random_files_change_nothing(sealed, people):
     assert verify_store(sealed.store) == before
 
 
+def test_keys_of_tellers_are_pulled_with_their_cards_and_go_with_them(tmp_path, people):
+    """Holders pin them from there; a key whose card was set aside is no teller's."""
+    place = str(tmp_path / "collector.db")
+    world = World(place)
+    make_study(world.store, "lungs", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
+    for card in (people.cards[0], people.cards[-1]):
+        role = "site" if card.role == "holder" else "teller"
+        world.add(card.name, role, study="lungs")
+        assert put(world, card.name, card) == 201
+    with serving(place) as address:
+        client = Client(f"{address}/studies/lungs", world.tokens["olga"])
+        pull(client, tmp_path / "box")
+        (file,) = (tmp_path / "box").glob("*.pub")  # holders have none here
+        assert file.name == "teller-1.pub"
+        assert ps.PublicKey.load(file) == people.tellers[1].public
+        for upload in world.ask("olga", "GET", "/studies/lungs/uploads").json():
+            path = f"/studies/lungs/uploads/{upload['digest']}/set-aside"
+            assert world.ask("olga", "POST", path, json={"because": "x"}).status_code == 204
+        pull(client, tmp_path / "box")
+        assert not list((tmp_path / "box").glob("*.pub"))
+        assert (tmp_path / "box" / "set-aside" / "teller-1.pub").exists()
+    world.store.close()
+
+
 def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):
     """Each of them in a folder of its own, with the collector between them."""
     place = str(tmp_path / "collector.db")

@@ -122,6 +122,11 @@ def endings_of(kinds: Iterable[str]) -> tuple[str, ...]:
     return tuple(".sig" if kind == "accept" else f".{kind}" for kind in kinds)
 
 
+def file_stem(name: str) -> str:
+    """Return the name that a pulled file has without its ending, with safe characters only."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-")[:60] or "unnamed"
+
+
 def kind_of(data: bytes) -> str:
     """Return the kind that a file of a sealed study states; refuse a file of any other format."""
     kind = kind_of_bytes(data)

@@ -39,6 +39,7 @@ from privsketch_studies.collector.store.tables import claims, events, members, r
 from privsketch_studies.collector.studies import Study, study_in
 from privsketch_studies.errors import CollectorError, StudyError
 from privsketch_studies.sealing.files import MAGIC
+from privsketch_studies.sealing.study import SealedStudy
 
 _FACT_COLUMNS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
 _FILE_COLUMNS = ("digest", "kind", "member", "whose", "signer", "n_bytes")
@@ -117,6 +118,14 @@ def limits(store: Store, member: Member, name: str) -> tuple[int, tuple[bytes, .
     return n_bytes, starts_of([SKETCH])
 
 
+def sealed_study(store: Store, study: Study) -> SealedStudy | None:
+    """Return the sealed study that was made of the cards in a mailbox; None if there is none."""
+    if not study.is_sealed:
+        return None
+    with store.reading() as connection:
+        return mailbox.sealed_study(files_in(connection, study.name))
+
+
 def content_sizes(store: Store, study: Study) -> dict[bytes, int]:
     """Return the bytes between header and end of the binary files that a study takes.
 
@@ -124,8 +133,7 @@ def content_sizes(store: Store, study: Study) -> dict[bytes, int]:
     """
     if not study.is_sealed:
         return {SKETCH_MAGIC: n_sketch_bytes(study.design)}
-    with store.reading() as connection:
-        sealed = mailbox.sealed_study(files_in(connection, study.name))
+    sealed = sealed_study(store, study)
     sizes = {} if sealed is None else mailbox.n_content_bytes(sealed)
     return {MAGIC[kind]: n_bytes for kind, n_bytes in sizes.items()}
 

@@ -114,7 +114,7 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
     """Show a study: its state, next steps, alarms, results, forecast and cost."""
     name, member = visit.member.name, visit.member
     compared = views.compare_sites(visit.collector, queue, head)
-    wanted, signer = views.wanted_files(visit.collector, head, member)
+    own = views.own_files(visit.collector, head, member, compared)
     return page(
         request,
         "overview.html",
@@ -125,7 +125,8 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
         own_steps=views.own_steps(head, member, compared),
         other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
         fields=views.fields_of(visit.collector, head, member),
-        commands=commands_of(head, member, str(request.base_url), wanted, signer),
+        own=own,
+        commands=commands_of(head, member, str(request.base_url), own),
         outlooks=views.outlooks(head),
         cost=views.cost_of(head),
     )

@@ -14,7 +14,7 @@ from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
 from privsketch_studies.collector.events import events_of, require_unbroken
-from privsketch_studies.collector.kinds import kinds_taken
+from privsketch_studies.collector.kinds import file_stem, kinds_taken
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.pages.fields import FileField, upload_fields
@@ -144,15 +144,65 @@ def fields_of(collector: Collector, head: Head, member: Member) -> list[FileFiel
     return upload_fields(kinds, n_content, max_bytes, is_signed=member.key is not None)
 
 
-def wanted_files(collector: Collector, head: Head, member: Member) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of files that a member's next steps end with, and the key on the card.
+@dataclass(frozen=True)
+class OwnFiles:
+    """What a member has uploaded to a study, and uploads next.
 
-    The key is that of the member's card in a sealed study; it is an empty text without one.
+    Attributes
+    ----------
+    kinds : tuple of str
+        Kinds of the files that the next steps end with.
+    signer : str
+        Fingerprint of the key on the member's card; an empty text without one.
+    aside : tuple of Upload
+        Uploads that an owner has set aside, oldest first.
+    tellers : tuple of (str, str)
+        Tellers of a sealed study: names of their files, and fingerprints.
+    is_alarmed : bool
+        Whether the comparison of the sites has an alarm about this member.
     """
-    files = uploads.list_uploads(collector.store, head.study.name)
-    own = [file for file in files if (file.kind, file.member) == ("card", member.name)]
+
+    kinds: tuple[str, ...]
+    signer: str
+    aside: tuple[uploads.Upload, ...]
+    tellers: tuple[tuple[str, str], ...]
+    is_alarmed: bool
+
+    def n_aside(self, kind: str) -> int:
+        """Return the number of files of a kind that were set aside."""
+        return sum(upload.kind == kind for upload in self.aside)
+
+    @property
+    def is_teller(self) -> bool:
+        """Whether the key on the member's card is that of a teller."""
+        return self.signer in {fingerprint for _, fingerprint in self.tellers}
+
+    @property
+    def missing(self) -> uploads.Upload | None:
+        """The last upload that was set aside and has no other in its place."""
+        return self.aside[-1] if self.aside and self.aside[-1].kind in self.kinds else None
+
+
+def own_files(
+    collector: Collector, head: Head, member: Member, compared: SitesCompared
+) -> OwnFiles:
+    """Return what a member has uploaded, and uploads next."""
+    store, name = collector.store, head.study.name
+    files = uploads.list_uploads(store, name, with_set_aside=True)
+    own = [file for file in files if file.member == member.name]
+    cards = [file.signer or "" for file in own if file.kind == "card" and not file.aside_because]
+    replaced = uploads.REPLACED_BY_NEWER
+    aside = tuple(file for file in own if file.aside_because not in (None, replaced))
     kinds = (step.kind for step in head.progress.steps_of(member.name))
-    return tuple(kind for kind in kinds if kind is not None), (own[-1].signer or "") if own else ""
+    sealed = uploads.sealed_study(store, head.study)
+    tellers = () if sealed is None else sealed.tellers
+    return OwnFiles(
+        tuple(kind for kind in kinds if kind is not None),
+        cards[-1] if cards else "",
+        aside,
+        tuple((file_stem(card.name), card.key.fingerprint) for card in tellers),
+        member.name in compared.alarmed and head.progress.state == "open",
+    )
 
 
 @dataclass(frozen=True)
