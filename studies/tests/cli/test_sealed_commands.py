@@ -1,6 +1,7 @@
 """A sealed study from the shell: everybody's part, and what each of them may not do."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -309,6 +310,28 @@ def test_a_dry_run_shows_the_holder_its_records_and_makes_nothing(study):
     assert sorted(study.iterdir()) == before
 
 
+def test_a_dry_run_has_the_exit_code_of_a_check(study):
+    """Planted: records of which most lie beyond the bounds, and a cell that is no number."""
+    table = np.random.default_rng(0).uniform(-1, 1, size=(500, 2))
+    np.save("far.npy", table * [1, 100])
+    np.savetxt("bad.csv", [["x", "y"], ["0.5", "oops"]], fmt="%s", delimiter=",")
+    arguments = ["--key", "h0.key", *COST, "--dry-run"]
+    for name in ("far.npy", "bad.csv"):
+        checked = run("check", "design.json", name)
+        for more in ([], ["--json"]):
+            told = run("study", "seal", "s.study", name, *arguments, *more)
+            assert told.exit_code == checked.exit_code == 3
+            assert "nothing was spent" in told.stderr
+    assert not list(study.glob("*.ballot"))
+
+
+def test_a_study_asks_for_a_rounded_number_that_is_enough(study):
+    seal_h0 = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", "--dry-run"]
+    told = refused(study, *seal_h0, "--accept-alone", 0.51, code=BUDGET)
+    (asked,) = re.findall(r"accept alone = (\d\.\d{1,3}), for", told)
+    succeeded(*seal_h0, "--accept-alone", asked)
+
+
 def test_no_ballot_without_a_pinned_teller_or_above_what_is_accepted(study):
     seal_h0 = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", "-o", "h0.ballot"]
     low = refused(study, *seal_h0, "--accept-alone", 0.51, code=BUDGET)
@@ -340,8 +363,20 @@ def test_a_late_ballot_is_refused_where_a_closed_list_lies(study):
             accept_alone=5,
             mailbox=".",
         )
-    again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "again.ballot"]
-    assert json.loads(succeeded(*again, "--json").stdout)["was_cast"]
+    again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o"]
+    assert json.loads(succeeded(*again, "again.ballot", "--json").stdout)["was_cast"]
+    assert "s.closed has this ballot, and it counts" in succeeded(*again, "more.ballot").output
+
+
+def test_a_ballot_that_the_closed_list_left_out_counts_nowhere(study):
+    for name in HOLDERS:
+        seal(name)
+    check(*HOLDERS[:3])
+    succeeded(*close(), "--leave-out", "h3")
+    again = ["study", "seal", "s.study", "h3.npy", "--key", "h3.key", *COST, "-o", "again.ballot"]
+    told = succeeded(*again).output
+    assert "s.closed is closed without this ballot, and it counts nowhere" in told
+    assert "put it into the mailbox" not in told
 
 
 def test_a_ballot_that_came_after_the_checks_is_not_denied(study):

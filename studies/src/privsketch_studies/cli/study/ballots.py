@@ -41,6 +41,8 @@ from privsketch_studies.cli.study.making import (
 )
 
 if TYPE_CHECKING:
+    from privsketch.tables.survey.result import Check
+    from privsketch_studies.sealing.ballots import Ballot
     from privsketch_studies.sealing.lists import CheckedBallots, Unchecked
     from privsketch_studies.sealing.study import SealedStudy
 
@@ -102,7 +104,8 @@ def seal(
     A closed list in the folder of the study ends it: a late ballot is refused, and nothing is read.
     A holder casts one ballot in a study: a second run returns the first ballot and costs nothing,
     even if another machine made it and it lies in the mailbox. The cost and the cost "alone" count
-    from now on. A sealed sum hides wrong units: check the records with --dry-run first.
+    from now on. A sealed sum hides wrong units: check the records with --dry-run first, which has
+    the exit code 3 where `privsketch check` has it.
 
     \b
     privsketch study seal s.study data.csv --key h3.key --accept-alone 0.25 \\
@@ -136,11 +139,13 @@ def seal(
         _say_risks(study)
         table = stated.table
         if dry_run:
+            found = ps.check(table, study.design)
             if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
-                say(ps.check(table, study.design).describe())
+                say(found.describe())
             say("no ballot was made; nothing was spent")
             facts = {"holder": holder, "was_cast": is_repeat, **_cost_facts(study)}
             end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
+            _require_unspoiled(found)
             return
         output = required_output(output)
         require_available(output, None, "a ballot is never replaced")
@@ -173,7 +178,7 @@ def seal(
         say_written(output)
         if not is_repeat:
             say_remaining(ledger, output)
-        say("next        put it into the mailbox; nothing in it is secret")
+        say(f"next        {_next_of(study, ballot, folder)}")
         answer(
             dry_run=False,
             written=[output],
@@ -181,6 +186,34 @@ def seal(
             was_cast=is_repeat,
             digest=ballot.digest,
             **_cost_facts(study),
+        )
+
+
+def _next_of(study: SealedStudy, ballot: Ballot, folder: Path) -> str:
+    """Return what a holder does with a ballot, which a closed list may have or not."""
+    from privsketch_studies.sealing.lists import ClosedList, closed_list_in
+
+    file = closed_list_in(study, folder)
+    if file is None:
+        return "put it into the mailbox; nothing in it is secret"
+    if ballot.digest in ClosedList.load(file).ballots.values():
+        return f"nothing: {file} has this ballot, and it counts"
+    return (
+        f"nothing: {file} is closed without this ballot, and it counts nowhere; when all tellers "
+        "have tallied, end its entry in your ledger (privsketch study settle --tally)"
+    )
+
+
+def _require_unspoiled(found: Check) -> None:
+    """Refuse records that would spoil a ballot, as `privsketch check` does."""
+    from privsketch._base.errors import RecordError
+
+    if not found.is_readable:
+        raise RecordError("`privsketch study seal` would refuse this table")
+    if found.alarms:
+        raise RecordError(
+            "a ballot of this table would be spoiled; `privsketch study seal --dry-run` says by "
+            "what, in its last lines"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,9 +130,9 @@ def _asked_words(asked: float | None) -> str:
             "the design does not state the number of holders, on which it depends what a holder "
             "has to accept; `privsketch design --holders` states it"
         )
-    from privsketch.facts.budget import number_text
+    from privsketch_studies.sealing.cards import alone_text
 
-    least = number_text(math.ceil(asked * 1000) / 1000)
+    least = alone_text(asked)
     return f"a study of this design with the usual settings asks for --accept-alone {least} or more"
 
 
