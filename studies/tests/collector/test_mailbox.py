@@ -132,7 +132,11 @@ def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed
     olga = Browser(sealed, "olga")
     page = "/studies/lungs"
     assert "Enrol (privsketch study enrol --accept-alone)" in olga.text(page)
+    assert ">Study file</label>" in olga.text(page)
     study = opened(sealed, people)
+    assert "uploaded an acceptance of teller 0" in part(olga.text(f"{page}/history"), "events")
+    text = Browser(sealed, "teller 0").text(page)
+    assert "takes a list of checked ballots, a closed list or a void statement of you now" in text
     text = olga.text(page)
     assert "0 of 4 sites" in text
     assert text.count("Seal your records") == 4
@@ -215,6 +219,9 @@ def test_a_check_of_no_ballots_is_refused(sealed, people):
     empty = check_ballots(study, [], key=people.study_keys[0])[0]
     answer = sealed.push("teller 0", empty.to_bytes(), study="lungs")
     assert answer.status_code == 422
+    card = studies.Card.holder(GAUSSIAN, key=people.holders[0], accept_alone=9.0)
+    late = sealed.push(people.holders[0].name, card.to_bytes(), study="lungs")
+    assert "the study is open and does not take a card now" in late.text
     assert "it has no ballot, and says nothing" in answer.text
 
 

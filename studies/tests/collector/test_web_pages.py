@@ -390,6 +390,12 @@ def test_an_alarm_that_came_after_the_page_stops_its_form(world):
     assert answer.status_code == 423
     assert "The comparison of the sites has an alarm: south: x" in answer.text
     assert world.ask("olga", "GET", "/studies/heart").json()["state"] == "open"
+    assert '<a href="/studies/heart/files#aside">Set its sketch aside</a>' in text
+    assert 'id="aside"' in olga.text("/studies/heart/files")
+    expected = text.partition("What to expect of the total")[2].partition("</section>")[0]
+    assert "In doubt" in expected
+    assert not re.search("Good|Rough|Hopeless", expected)
+    assert "south: x" in olga.text("/studies/heart/models")
     assert olga.post("/studies/heart/close", sure="yes", in_spite="yes").status_code == 303
 
 

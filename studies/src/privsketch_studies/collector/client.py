@@ -70,6 +70,7 @@ class Pulled:
     state: str
     n_events: int
     head: str
+    alarms: tuple[str, ...] = ()  # of the comparison of the sites, which the total keeps
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
@@ -201,9 +202,12 @@ def pull(client: Client, folder: Path) -> Pulled:
             _keep_key(target, name, data, entry.digest)
         if _SIGNATURE in headers and entry.kind == "sketch":
             target.keep(f"{name}.sig", _signature(headers[_SIGNATURE]).to_bytes())
+    alarms: tuple[str, ...] = ()
     if facts.get("is_sealed") is False:
         try:
-            target.replace("total.sketch", client.call("GET", "/total")[2])
+            total = client.call("GET", "/total")[2]
+            target.replace("total.sketch", total)
+            alarms = _alarms_of(total)
         except CollectorError as error:
             if error.refusal != "unknown":  # no site has reported yet
                 raise
@@ -211,7 +215,18 @@ def pull(client: Client, folder: Path) -> Pulled:
     text = json.dumps([asdict(event) for event in chain], indent=1).encode("ascii")
     target.replace(_EVENTS_FILE, text + b"\n")
     state = as_line(str(facts.get("state")))[:20]
-    return Pulled(tuple(target.written), tuple(target.unchanged), state, len(chain), head)
+    files = tuple(target.written), tuple(target.unchanged)
+    return Pulled(*files, state, len(chain), head, alarms)
+
+
+def _alarms_of(total: bytes) -> tuple[str, ...]:
+    """Return the alarms of the comparison that a total keeps; none if it cannot be read."""
+    from privsketch.sketching.sketch import Sketch
+
+    with suppress(PrivsketchError):
+        verdict = Sketch.from_bytes(total, "total").verdict
+        return () if verdict is None else tuple(verdict.alarm_texts())
+    return ()
 
 
 def _keep_key(target: _Folder, name: str, data: bytes, digest: str) -> None:

@@ -64,6 +64,13 @@ ROLES_BY_KIND = {  # that may upload a kind
     "tally": ("teller",),
     "void": ("teller",),
 }
+_PHRASES = {
+    "study": "a study file",
+    "accept": "an acceptance",
+    "checked": "a list of checked ballots",
+    "closed": "a closed list",
+    "void": "a void statement",
+}
 SEALED_KINDS = tuple(kind for kind in ROLES_BY_KIND if kind != SKETCH)
 
 
@@ -89,6 +96,11 @@ def kinds_taken(state: str, roles: Collection[str], *, is_sealed: bool) -> tuple
     else:
         kinds = (SKETCH,) if state == "open" else ()
     return tuple(kind for kind in kinds if set(ROLES_BY_KIND[kind]) & set(roles))
+
+
+def phrase_of(kind: str) -> str:
+    """Return a kind of file in words, with an article."""
+    return _PHRASES.get(kind, f"a {kind}")
 
 
 def starts_of(kinds: Iterable[str]) -> tuple[bytes, ...]:

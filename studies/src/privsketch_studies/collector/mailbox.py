@@ -22,7 +22,7 @@ from privsketch.noise.mechanism import REPLACED
 from privsketch.signing.documents import alike
 from privsketch.signing.encryption import OVERHEAD
 from privsketch.signing.signature import Signature, key_fingerprint
-from privsketch_studies.collector.kinds import ACCEPTED_KINDS, ROLES_BY_KIND, kind_of
+from privsketch_studies.collector.kinds import ACCEPTED_KINDS, ROLES_BY_KIND, kind_of, phrase_of
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.studies import Study
 from privsketch_studies.errors import CollectorError, StudyError
@@ -146,7 +146,9 @@ def require_state(study: Study, files: Sequence[File], kind: str) -> None:
     """Refuse a file that does not belong to the current state of the study."""
     state = state_of(files)
     if kind not in ACCEPTED_KINDS[state]:
-        raise CollectorError(f"the study is {state} and takes no {kind} now", "closed")
+        raise CollectorError(
+            f"the study is {state} and does not take {phrase_of(kind)} now", "closed"
+        )
     sealed = sealed_study(files)
     if kind == "ballot" and sealed is not None and sealed.is_late():
         raise CollectorError("the last day of ballots is over", "closed")

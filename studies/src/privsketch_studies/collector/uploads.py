@@ -29,6 +29,7 @@ from privsketch_studies.collector.kinds import (
     SEALED_KINDS,
     SKETCH,
     n_sketch_bytes,
+    phrase_of,
     read_sketch,
     starts_of,
 )
@@ -249,8 +250,8 @@ def closed_error() -> CollectorError:
 
 def _conflict_error(checked: CheckedFile) -> CollectorError:
     return CollectorError(
-        f"a different upload exists: a {checked.kind} of yours, or one with the same source, "
-        "release or values",
+        f"a different upload exists: {phrase_of(checked.kind)} of yours, or one with the same "
+        "source, release or values",
         "conflict",
     )
 

@@ -17,9 +17,10 @@ from privsketch_studies.collector.kinds import (
     binary_shape,
     endings_of,
     json_start,
+    phrase_of,
     starts_of,
 )
-from privsketch_studies.collector.pages.words import KIND_NAMES, KIND_PHRASES
+from privsketch_studies.collector.pages.words import KIND_NAMES
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def upload_fields(
     """Return the fields to upload files of these kinds; sketches may need a signature."""
     if not kinds:
         return []
-    what = " or ".join(KIND_PHRASES[kind] for kind in kinds)
+    *first, last = map(phrase_of, kinds)
+    what = " or ".join([", ".join(first), last] if first else [last])
     private = "A sketch is private before it leaves your machine." if SKETCH in kinds else ""
     hint = f"The study takes {what} of you now. {_SENT} {private}".strip()
     endings, starts = endings_of(kinds), starts_of(kinds)

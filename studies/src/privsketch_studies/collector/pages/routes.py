@@ -25,7 +25,7 @@ from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
-from privsketch_studies.collector.progress import progress_of
+from privsketch_studies.collector.progress import SETTLE_ALARM, progress_of
 from privsketch_studies.collector.web.access import CurrentCollector, Digest, StudyName
 from privsketch_studies.errors import CollectorError
 
@@ -127,7 +127,8 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
         fields=views.fields_of(visit.collector, head, member),
         own=own,
         commands=commands_of(head, member, str(request.base_url), own),
-        outlooks=views.outlooks(head),
+        outlooks=views.outlooks(head, compared),
+        settle_alarm=SETTLE_ALARM,
         cost=views.cost_of(head),
     )
 
@@ -185,6 +186,7 @@ def models(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Re
         "models.html",
         visit,
         head=head,
+        compared=views.compare_sites(visit.collector, queue, head),
         jobs=jobs,
         refresh=_REFRESH_SECONDS if is_waiting else None,
         tasks=_tasks(head),

@@ -83,7 +83,17 @@ def head_of(collector: Collector, member: Member, name: str) -> Head:
     return Head(study, progress_of(collector.store, study), member.roles_in(name), total)
 
 
-def outlooks(head: Head) -> list[Outlook]:
+def outlooks(head: Head, compared: SitesCompared) -> list[Outlook]:
+    """Return forecasts of the total, now and later; none is good beside an alarm."""
+    forecasts = _forecasts(head)
+    if not compared.alarms:
+        return forecasts
+    text = "there is an alarm, and the forecast holds without it: {}"
+    tone = words.VERDICTS["hopeless"]
+    return [Outlook(one.label, tone, "in doubt", text.format(one.text)) for one in forecasts]
+
+
+def _forecasts(head: Head) -> list[Outlook]:
     """Return forecasts of the total: now, and when all sites have reported."""
     design, n_sites, n_now = head.study.design, len(head.progress.sites), head.progress.n_reported
     if head.study.is_sealed:

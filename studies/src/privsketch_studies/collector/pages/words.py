@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from privsketch_studies.collector.chain import Event
+from privsketch_studies.collector.kinds import phrase_of
 from privsketch_studies.collector.studies import Study
 
 TASK_NAMES = {
@@ -43,18 +44,6 @@ KIND_NAMES = {
     "closed": "Closed list",
     "tally": "Tally",
     "void": "Void statement",
-}
-# The same in a sentence.
-KIND_PHRASES = {
-    "sketch": "a sketch",
-    "card": "a card",
-    "study": "a study file",
-    "accept": "an acceptance",
-    "ballot": "a ballot",
-    "checked": "a list of checked ballots",
-    "closed": "a closed list",
-    "tally": "a tally",
-    "void": "a void statement",
 }
 DONE = {
     "handed-in": "Your file is uploaded and stored on the collector's disk.",
@@ -98,7 +87,7 @@ def event_text(event: Event) -> str:
     if event.act == "uploaded":
         kind = str(facts.get("kind"))
         signed = ", signed" if facts.get("signer") else ""
-        return f"uploaded {KIND_PHRASES.get(kind, kind)} of {facts.get('whose')}{signed}"
+        return f"uploaded {phrase_of(kind)} of {facts.get('whose')}{signed}"
     if event.act == "gave roles":
         return f"made {facts.get('member')} {roles}"
     if event.act == "took roles":
