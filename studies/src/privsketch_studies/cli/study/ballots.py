@@ -291,7 +291,7 @@ def close(
     never = [name for name in missing if name not in owners.values()]
     say(f"closed      {count_text(len(counted), 'ballot')} of {len(study.holders)} holders")
     if never:
-        say(f"no ballot   of {', '.join(never)}")
+        say(f"no ballot   of {', '.join(never)} among these files")
     _caution_of(study, unopened, left_out)
     say(f"digest      {closed.digest}")
     say_written(output)

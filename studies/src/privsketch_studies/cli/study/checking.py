@@ -212,9 +212,9 @@ def check(
 
     FILES are ballots, a closed list, tallies and statements of tellers. Each must be signed by a
     participant of the study, and a tally must be of the closed list. If a file is refused, the exit
-    code is 5. With a teller's study key, the command checks which ballots the key can open. Check
-    again when more ballots have come: the output may be your earlier result, if the new one has all
-    of its ballots.
+    code is 5. With the study key of a teller, who trusts itself, the command checks which ballots
+    the key can open. Check again when more ballots have come: the output may be your earlier
+    result, if the new one has all of its ballots.
 
     \b
     privsketch study check s.study *.ballot --key a.study.key -o a.checked
