@@ -41,7 +41,7 @@ from privsketch_studies.cli.study.making import (
 )
 
 if TYPE_CHECKING:
-    from privsketch.tables.survey.result import Check
+    from privsketch.tables.table import Table
     from privsketch_studies.sealing.ballots import Ballot
     from privsketch_studies.sealing.lists import CheckedBallots, Unchecked
     from privsketch_studies.sealing.study import SealedStudy
@@ -114,12 +114,10 @@ def seal(
                -o h3.ballot
     """
     with track_spending() as spending:
-        import privsketch as ps
         import privsketch_studies as studies
         from privsketch.cli.shell.progress import record_bar
         from privsketch.ledger.entry import writing_to
         from privsketch.signing.signature import digit_groups
-        from privsketch.sketching.build import cost_of_design
         from privsketch_studies.sealing.seal import (
             earlier_ballot,
             require_in_time,
@@ -139,13 +137,8 @@ def seal(
         _say_risks(study)
         table = stated.table
         if dry_run:
-            found = ps.check(table, study.design)
-            if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
-                say(found.describe())
-            say("no ballot was made; nothing was spent")
             facts = {"holder": holder, "was_cast": is_repeat, **_cost_facts(study)}
-            end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
-            _require_unspoiled(found)
+            _try_out(study, table, ledger, facts)
             return
         output = required_output(output)
         require_available(output, None, "a ballot is never replaced")
@@ -204,10 +197,17 @@ def _next_of(study: SealedStudy, ballot: Ballot, folder: Path) -> str:
     )
 
 
-def _require_unspoiled(found: Check) -> None:
-    """Refuse records that would spoil a ballot, as `privsketch check` does."""
+def _try_out(study: SealedStudy, table: Table, ledger: Any, facts: dict[str, Any]) -> None:
+    """End a dry run; refuse records that would spoil a ballot, as `privsketch check` does."""
+    import privsketch as ps
     from privsketch._base.errors import RecordError
+    from privsketch.sketching.build import cost_of_design
 
+    found = ps.check(table, study.design)
+    if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
+        say(found.describe())
+    say("no ballot was made; nothing was spent")
+    end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
     if not found.is_readable:
         raise RecordError("`privsketch study seal` would refuse this table")
     if found.alarms:
