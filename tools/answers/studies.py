@@ -60,7 +60,7 @@ class Risk(TypedDict):
 
 
 class UnopenedBallot(TypedDict):
-    """Ballot that some tellers can open and others have not checked."""
+    """Ballot that some tellers have not checked."""
 
     holder: str
     """Name of the ballot's holder."""
@@ -79,6 +79,10 @@ class Mailbox(TypedDict):
     """Holders whose ballots do not add up: the holder or a teller is wrong."""
     unopened: list[UnopenedBallot]
     """Ballots that only some tellers can open: a holder or a teller is wrong, or late."""
+    unchecked: list[UnopenedBallot]
+    """Ballots that some or all tellers have not checked, and that no list counts until then."""
+    not_listed: list[str]
+    """Holders whose ballots are not on the closed list; empty while there is no list."""
     is_closed: bool
     """Whether there is a closed list."""
     tallies: list[str]
@@ -217,7 +221,7 @@ class StudyCloseAnswer(StudyAnswer, WrittenFacts):
     left_out: list[str]
     """Of these, holders whose ballots do not add up: the holder or a teller is wrong."""
     unopened: list[UnopenedBallot]
-    """Ballots that only some tellers can open: a holder or a teller is wrong, or late."""
+    """Of these, ballots that not all tellers have checked, left out with --leave-out."""
 
 
 class StudyTallyAnswer(StudyAnswer, WrittenFacts):

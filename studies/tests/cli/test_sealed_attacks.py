@@ -268,7 +268,8 @@ def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
     check_again = ["study", "check", "s.study", "--trust", "a.pub", "--key", "a.study.key"]
     ballots = [f"{name}.ballot" for name in HOLDERS]
     succeeded(*check_again, *ballots, "-o", "a.checked")
-    done = succeeded(*close(), "--json")
+    assert "the ballot of h2 is not checked by b" in refused(study, *close(), code=INTEGRITY)
+    done = succeeded(*close(), "--leave-out", "h2", "--json")
     facts = json.loads(done.stdout)
     assert (facts["left_out"], facts["unopened"]) == ([], expected)
     assert f"the ballot of h2 is left out: {words}" in done.stderr

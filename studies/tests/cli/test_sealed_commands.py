@@ -1,6 +1,7 @@
 """A sealed study from the shell: everybody's part, and what each of them may not do."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -309,6 +310,28 @@ def test_a_dry_run_shows_the_holder_its_records_and_makes_nothing(study):
     assert sorted(study.iterdir()) == before
 
 
+def test_a_dry_run_has_the_exit_code_of_a_check(study):
+    """Planted: records of which most lie beyond the bounds, and a cell that is no number."""
+    table = np.random.default_rng(0).uniform(-1, 1, size=(500, 2))
+    np.save("far.npy", table * [1, 100])
+    np.savetxt("bad.csv", [["x", "y"], ["0.5", "oops"]], fmt="%s", delimiter=",")
+    arguments = ["--key", "h0.key", *COST, "--dry-run"]
+    for name in ("far.npy", "bad.csv"):
+        checked = run("check", "design.json", name)
+        for more in ([], ["--json"]):
+            told = run("study", "seal", "s.study", name, *arguments, *more)
+            assert told.exit_code == checked.exit_code == 3
+            assert "nothing was spent" in told.stderr
+    assert not list(study.glob("*.ballot"))
+
+
+def test_a_study_asks_for_a_rounded_number_that_is_enough(study):
+    seal_h0 = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", "--dry-run"]
+    told = refused(study, *seal_h0, "--accept-alone", 0.51, code=BUDGET)
+    (asked,) = re.findall(r"accept alone = (\d\.\d{1,3}), for", told)
+    succeeded(*seal_h0, "--accept-alone", asked)
+
+
 def test_no_ballot_without_a_pinned_teller_or_above_what_is_accepted(study):
     seal_h0 = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", "-o", "h0.ballot"]
     low = refused(study, *seal_h0, "--accept-alone", 0.51, code=BUDGET)
@@ -340,8 +363,104 @@ def test_a_late_ballot_is_refused_where_a_closed_list_lies(study):
             accept_alone=5,
             mailbox=".",
         )
-    again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "again.ballot"]
-    assert json.loads(succeeded(*again, "--json").stdout)["was_cast"]
+    again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o"]
+    assert json.loads(succeeded(*again, "again.ballot", "--json").stdout)["was_cast"]
+    assert "s.closed has this ballot, and it counts" in succeeded(*again, "more.ballot").output
+
+
+def test_a_ballot_that_the_closed_list_left_out_counts_nowhere(study):
+    for name in HOLDERS:
+        seal(name)
+    check(*HOLDERS[:3])
+    succeeded(*close(), "--leave-out", "h3")
+    again = ["study", "seal", "s.study", "h3.npy", "--key", "h3.key", *COST, "-o", "again.ballot"]
+    told = succeeded(*again).output
+    assert "s.closed is closed without this ballot, and it counts nowhere" in told
+    assert "put it into the mailbox" not in told
+
+
+def test_a_ballot_that_came_after_the_checks_is_not_denied(study):
+    """The list is not closed without it, unless the owner says so; its holder waits for checks."""
+    for name in HOLDERS[:3]:
+        seal(name)
+    check(*HOLDERS[:3])
+    seal("h3")
+    steps = json.loads(succeeded("study", "show", "s.study", "--me", "h3.pub", "--json").stdout)
+    assert steps["next"] == [
+        "h3: wait for a and b to check your ballot (privsketch study check --key); without that it "
+        "does not count"
+    ]
+    assert steps["mailbox"]["unchecked"] == [{"holder": "h3", "tellers": ["a", "b"]}]
+    told = refused(study, *close(), code=INTEGRITY)
+    assert "h3.ballot: the ballot of h3 is not checked by a and b" in told
+    assert "--leave-out h3" in told
+    assert not Path("s.closed").exists()
+    assert run(*close(), "--leave-out", "h2").exit_code == USAGE  # it was checked, and counts
+    left = succeeded(*close(), "--leave-out", "h3")
+    assert "closed      3 ballots of 4 holders" in left.output
+    assert "no ballot   of" not in left.output
+    assert "the ballot of h3 is left out" in left.stderr
+    shown = succeeded("study", "show", "s.study", "--me", "h3.pub")
+    assert "the ballot of h3 is not on the closed list" in shown.stderr
+    assert "h3: your ballot is not on the closed list and counts nowhere" in shown.output
+
+    # The command that the refusal names runs as it stands, in the place of the earlier file.
+    Path("s.closed").unlink()
+    line = told.partition("Next, each of these tellers: privsketch ")[2].partition(";")[0]
+    for name in TELLERS:
+        words = line.replace("STUDY-KEY", f"{name}.study.key").replace("NAME", name).split()
+        files = [sorted(map(str, Path().glob(word))) if "*" in word else [word] for word in words]
+        succeeded(*(file for group in files for file in group))
+    steps = json.loads(succeeded("study", "show", "s.study", "--me", "h3.pub", "--json").stdout)
+    assert steps["next"] == ["h3: wait for owner to close the list"]
+    assert "closed      4 ballots of 4 holders" in succeeded(*close()).output
+
+
+def test_a_check_replaces_an_earlier_one_with_fewer_ballots_and_nothing_else(study):
+    for name in HOLDERS[:3]:
+        seal(name)
+    check("h0", "h1")
+    again = ["study", "check", "s.study", "--key", "a.study.key", "-o"]
+    succeeded(*again, "a.checked", *(f"{name}.ballot" for name in HOLDERS[:3]))
+    assert len(studies.CheckedBallots.load("a.checked").ballots) == 3
+    before = Path("a.checked").read_bytes()
+    told = refused(study, *again, "a.checked", "h0.ballot", code=3)
+    assert "has ballots that this check does not have" in told
+    ballots = [f"{name}.ballot" for name in HOLDERS[:3]]
+    refused(study, *again, "b.checked", *ballots, code=3)  # of the other teller
+    refused(study, *again, "h0.ballot", *ballots, code=3)
+    assert Path("a.checked").read_bytes() == before
+
+
+def test_a_check_of_no_ballots_is_not_written(study):
+    told = refused(
+        study, "study", "check", "s.study", "--key", "a.study.key", "-o", "a.checked",
+        code=INTEGRITY,
+    )  # fmt: skip
+    assert "a check of no ballots says nothing" in told
+    assert not Path("a.checked").exists()
+    assert run("study", "check", "s.study", "-o", "a.checked").exit_code == USAGE
+
+
+def test_a_teller_trusts_itself_and_needs_no_other_key(study):
+    seal("h0")
+    succeeded("key", "trust", "--forget", "a")
+    check = ["study", "check", "s.study", "h0.ballot"]
+    assert "pin it (privsketch key trust FILE.pub)" in run(*check).output
+    succeeded(*check, "--key", "b.study.key", "-o", "b.checked")
+    Path("home").rename("elsewhere")  # where no study was accepted
+    told = run(*check, "--key", "a.study.key", "-o", "a.checked")
+    assert told.exit_code == INTEGRITY
+    assert not Path("a.checked").exists()
+
+
+def test_a_list_without_enough_ballots_does_not_end_the_study(study):
+    for name in HOLDERS[:2]:
+        seal(name)
+    check("h0", "h1")
+    told = refused(study, *close(), code=INTEGRITY)
+    assert "2 ballots count, but 3 or more are needed: a list waits" in told
+    assert "is void" not in told
 
 
 def test_a_second_seal_gives_the_first_ballot(study):
@@ -368,7 +487,8 @@ def test_a_bad_ballot_spoils_nothing(study):
     assert "not checked by 'b'" in refused(study, *close(), code=INTEGRITY)
     one = ["--checked", "a.checked"]
     assert "not checked by 'b'" in refused(study, *close(), *one, code=INTEGRITY)
-    run("study", "check", "s.study", *ballots, "--key", "b.study.key", "-o", "b.checked")
+    told = run("study", "check", "s.study", *ballots, "--key", "b.study.key", "-o", "b.checked")
+    assert "b.checked names the ballots that can be opened: send it" in told.stderr
     both = ["--checked", "a.checked", "--checked", "b.checked"]
     told = json.loads(succeeded(*close(), *both, "--json").stdout)
     assert (told["holders"], told["missing"]) == (["h0", "h1", "h2"], ["h3"])

@@ -6,13 +6,15 @@ with a keyboard or a screen reader needs is there. Skipped where Chromium or pla
 
 import os
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import privsketch as ps
 from privsketch_studies.collector import Store, add_member, find_member, make_study, submit
+from studies.tests.sealed import GAUSSIAN, People, cast, integers
 from studies.tests.server import serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -89,8 +91,6 @@ CHECK = """() => {
 
 
 def records(site):
-    import numpy as np
-
     rng = np.random.default_rng(site)
     centers = np.array([[25, 110], [50, 150], [80, 130]])[rng.integers(3, size=2000)]
     return centers + rng.normal(size=(2000, 2)) * [5, 8]
@@ -234,8 +234,7 @@ def test_every_page_is_good_on_a_desk_on_a_phone_and_in_the_dark(chromium, site)
         page.get_by_label("Model", exact=True).select_option("gaussian-mixture")
         page.get_by_role("button", name="Learn", exact=True).click()
         page.get_by_role("heading", name="What it cost").wait_for(timeout=120_000)
-        seen.go("/studies/heart/sources")
-        page.get_by_role("button", name="Compare the sites").click()
+        seen.go("/studies/heart/sources")  # which the results have begun to compare
         page.get_by_role("heading", name="Clusters of all sources").wait_for(timeout=120_000)
     ends = ("", "/models", "/models/kmeans/3", "/models/gaussian-mixture/3", "/sources")
     ends += ("/files", "/people", "/history")
@@ -292,45 +291,168 @@ def test_a_page_of_somebody_else_cannot_send_forms(chromium, site):
         seen.page.get_by_role("button", name="Go").click()
         seen.page.wait_for_load_state()
         seen.go("/studies/heart")
-        assert seen.page.get_by_role("heading", name="Close the study").is_visible()
+        assert seen.page.get_by_text("Open", exact=True).is_visible()
+        assert seen.page.get_by_role("heading", name="can be closed once").is_visible()
 
 
 CSV = b"name,age\n" + b"PRIVATE,3\n" * 50_000  # longer than a browser sends at once
 
 
-@pytest.mark.parametrize("has_script", [True, False])
-def test_a_wrong_file_is_not_uploaded(chromium, site, tmp_path, has_script):
-    """With the script no byte leaves the browser; without it the collector stops reading."""
-    address, tokens, file = site
-    (tmp_path / "patients.csv").write_bytes(CSV)
+@contextmanager
+def visit(chromium, address, token, *, has_script=True):
+    """The page of a study after signing in, and the posts that its browser sends from then on."""
     context = chromium.new_context(java_script_enabled=has_script)
     page, sent = context.new_page(), []
     page.on("request", lambda request: sent.append(request) if request.method == "POST" else None)
     page.goto(f"{address}/studies/heart")
-    page.get_by_label("Your token").fill(tokens["north"])
+    page.get_by_label("Your token").fill(token)
     page.get_by_role("button", name="Sign in").click()
-    field = page.get_by_label("Sketch file")
-    assert field.get_attribute("accept") == ".sketch"
-    assert page.get_by_text("sends this file and its name to this collector").is_visible()
+    page.get_by_role("heading", level=1).wait_for()
     sent.clear()
-    field.set_input_files(tmp_path / "patients.csv")
-    if has_script:
-        said = page.get_by_role("alert")
-        assert "patients.csv is not a sketch. No byte of it left this machine." in said.inner_text()
+    try:
+        yield page, sent
+    finally:
+        context.close()
+
+
+def wrong_files(good):
+    """Files that are not wholly a good one, whatever they begin or end with, by a name."""
+    n_header = int.from_bytes(good[12:16], "little")
+    longer = good[:12] + (n_header + 1).to_bytes(4, "little") + good[16:]
+    return {
+        "patients.csv": CSV,
+        "appended.bin": good + CSV,
+        "one-byte.bin": good + b"\n",
+        "inserted.bin": good[: 16 + n_header] + CSV[:80] + good[16 + n_header :],
+        "magic.bin": good[:16] + CSV,
+        "short.bin": good[:-8],
+        "length.bin": longer,
+        "empty.bin": b"",
+    }
+
+
+def require_refused(page, sent, label, files, tmp_path):
+    """No byte of these files leaves the browser."""
+    field = page.get_by_label(label)
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+        field.set_input_files(tmp_path / name)
+        said = page.get_by_role("alert").filter(has_text="left this machine")
+        said.filter(has_text=name).wait_for()
+        assert "No byte of it left this machine." in said.inner_text()
         assert field.input_value() == ""
         page.get_by_role("button", name="Upload").click()  # a file is required
+    assert sent == []
+
+
+def test_a_file_that_is_not_wholly_a_sketch_stays_in_the_browser(chromium, site, tmp_path):
+    address, tokens, file = site
+    with visit(chromium, address, tokens["north"]) as (page, sent):
+        assert page.get_by_label("Sketch file").get_attribute("accept") == ".sketch"
+        assert page.get_by_text("sends this file and its name to this collector").is_visible()
+        require_refused(page, sent, "Sketch file", wrong_files(file.read_bytes()), tmp_path)
+        key = ps.Key.generate("north")
+        signature = key.signature(file.read_bytes(), "sketch").to_bytes()
+        page.get_by_label("Sketch file").set_input_files(file)
+        field = page.get_by_label("Signature")
+        faults = {"csv": CSV, "more": signature + CSV[:99], "two": signature + b"{}\n"}
+        for name, data in (faults | {"cut": signature[:-2]}).items():
+            (tmp_path / name).write_bytes(data)
+            field.set_input_files(tmp_path / name)
+            page.get_by_text(f"{name} is not a signature").wait_for()
         assert sent == []
-    else:
-        with suppress(Exception):  # the collector may close before the browser has sent all
+        (tmp_path / "north.sig").write_bytes(signature)
+        field.set_input_files(tmp_path / "north.sig")
+        page.get_by_role("button", name="Upload").click()
+        page.get_by_role("status").wait_for()
+        assert page.get_by_text("3 of 3 sites").is_visible()
+
+
+def test_a_file_that_is_not_wholly_a_design_or_a_key_stays_in_the_browser(chromium, site, tmp_path):
+    address, tokens, _ = site
+    with visit(chromium, address, tokens["olga"]) as (page, sent):
+        for path, label, good, button in (
+            ("/new", "Design file", DESIGN.to_bytes(), "Create the study"),
+            ("/studies/heart/people", "Public key", ps.Key.generate("x").public.to_bytes(), "Add"),
+        ):
+            page.goto(address + path)
+            assert page.get_by_text("sends no file without scripts").count() == 0
+            page.get_by_label("Name").first.fill("newcomer")
+            for name, data in (("table.csv", CSV), ("more.json", good + CSV[:90])):
+                (tmp_path / name).write_bytes(data)
+                page.get_by_label(label).set_input_files(tmp_path / name)
+                page.get_by_text(f"{name} is not a").wait_for()
+            assert sent == []
+            (tmp_path / "good.json").write_bytes(good)
+            page.get_by_label(label).set_input_files(tmp_path / "good.json")
+            page.get_by_role("button", name=button).click()
+            page.get_by_text("newcomer").first.wait_for()
+            assert len(sent) == 1
+            sent.clear()
+
+
+def test_a_browser_without_scripts_sends_no_file(chromium, site):
+    address, tokens, _ = site
+    with visit(chromium, address, tokens["north"], has_script=False) as (page, sent):
+        for label in ("Sketch file", "Signature"):
+            assert page.get_by_label(label).is_disabled()
+        button = page.get_by_role("button", name="Upload")
+        assert button.is_disabled()
+        button.click(force=True)
+        page.get_by_label("Signature").press("Enter", timeout=1000)
+        assert page.get_by_text("sends no file without scripts").is_visible()
+        assert page.get_by_text("privsketch collector push", exact=True).is_visible()
+        assert sent == []
+
+
+@pytest.fixture
+def sealed_site(place, tmp_path, monkeypatch):
+    """A sealed study that takes ballots; its tokens, and the people with their keys."""
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
+    people, store = People(), Store(place)
+    tokens = {"olga": add_member(store, "olga", makes_studies=True)}
+    make_study(store, "heart", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
+    study = people.made()
+    for key, role in [(key, "site") for key in people.holders] + [
+        (key, "teller") for key in people.tellers
+    ]:
+        tokens[key.name] = add_member(store, key.name, study="heart", as_roles=[role])
+    for card in people.cards:
+        submit(store, find_member(store, card.name), "heart", card.to_bytes())
+    submit(store, find_member(store, "olga"), "heart", study.to_bytes())
+    for key in people.tellers:
+        submit(store, find_member(store, key.name), "heart", study.accept(key).to_bytes())
+    with serving(place) as address:
+        yield address, tokens, people, study, store
+    store.close()
+
+
+def test_files_of_sealed_studies_are_wholly_read_before_they_leave(chromium, sealed_site, tmp_path):
+    address, tokens, people, study, store = sealed_site
+    rng = np.random.default_rng(0)
+    ballots = [cast(study, integers(rng, study) // 2**30, key) for key in people.holders]
+    for key, ballot in zip(people.holders[1:], ballots[1:], strict=True):
+        submit(store, find_member(store, key.name), "heart", ballot.to_bytes())
+
+    def upload(who, label, thing):
+        with visit(chromium, address, tokens[who]) as (page, sent):
+            good = thing.to_bytes()
+            files = {"patients.csv": CSV, "appended.bin": good + CSV, "cut.bin": good[:-1]}
+            if not good.startswith(b"{"):
+                files = wrong_files(good)
+            require_refused(page, sent, label, files, tmp_path)
+            (tmp_path / "good").write_bytes(good)
+            page.get_by_label(label).set_input_files(tmp_path / "good")
             page.get_by_role("button", name="Upload").click()
-            page.wait_for_load_state()
-        page.goto(f"{address}/studies/heart")
-    assert page.get_by_text("2 of 3 sites").is_visible()
-    page.get_by_label("Sketch file").set_input_files(file)
-    page.get_by_role("button", name="Upload").click()
-    page.get_by_role("status").wait_for()
-    assert page.get_by_text("3 of 3 sites").is_visible()
-    context.close()
+            page.get_by_text("Your file is uploaded").wait_for()
+
+    upload(people.holders[0].name, "Ballot file", ballots[0])
+    for key, checked in zip(people.tellers, people.checked(study, ballots), strict=True):
+        upload(key.name, "File", checked)
+    closed = people.closed(study, ballots)
+    upload("olga", "Closed list file", closed)
+    for key, tally in zip(people.tellers, people.tallies(study, ballots, closed), strict=True):
+        upload(key.name, "File", tally)
 
 
 @pytest.fixture

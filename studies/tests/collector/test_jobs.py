@@ -7,6 +7,7 @@ import re
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import privsketch as ps
@@ -121,6 +122,27 @@ def test_the_same_model_as_on_ones_own_machine():
     assert " style=" not in told["body"]
     assert "<h1" not in told["body"]
     assert "<b> title" not in told["page"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "wrong"), [("ab", ["a", "b"]), ("abc", ["c"])])
+def test_a_comparison_names_the_sources_of_its_alarms(names, wrong):
+    """Of two sources, either may be the wrong one. The last one here has other units."""
+    domain = ps.Box([0, 0], [100, 200], columns=["age", "systolic"])
+    budget = ps.Budget(1.0, 1e-6)
+    design = ps.Design.plan(
+        n_components=3, domain=domain, n_records=2000, budget=budget, random_state=0
+    )
+    sites = []
+    for number, name in enumerate(names):
+        rng = np.random.default_rng(number)
+        centers = np.array([[25, 110], [50, 150], [80, 130]])[rng.integers(3, size=2000)]
+        records = centers + rng.normal(size=(2000, 2)) * [5, 8]
+        units = [1, 0.1333 if name == names[-1] else 1]
+        sites.append(ps.sketch(records * units, design, source=name))
+    facts = answer_to({"task": "compare", "number": None, "title": "t"}, sites)["facts"]
+    assert len(facts["alarms"]) == 1
+    assert facts["sources"] == wrong
 
 
 class Canned(JobQueue):

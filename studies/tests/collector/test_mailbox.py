@@ -1,5 +1,8 @@
 """Sealed studies at a collector: it keeps files in their turn, and sees nothing."""
 
+import html
+import re
+
 import numpy as np
 import pytest
 
@@ -129,7 +132,11 @@ def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed
     olga = Browser(sealed, "olga")
     page = "/studies/lungs"
     assert "Enrol (privsketch study enrol --accept-alone)" in olga.text(page)
+    assert ">Study file</label>" in olga.text(page)
     study = opened(sealed, people)
+    assert "uploaded an acceptance of teller 0" in part(olga.text(f"{page}/history"), "events")
+    text = Browser(sealed, "teller 0").text(page)
+    assert "takes a list of checked ballots, a closed list or a void statement of you now" in text
     text = olga.text(page)
     assert "0 of 4 sites" in text
     assert text.count("Seal your records") == 4
@@ -157,6 +164,67 @@ def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed
     assert olga.get(f"{page}/total.sketch").content == sealed.total(study="lungs").to_bytes()
 
 
+def part(text, name):
+    """The words of a section of a page, on one line."""
+    section = text.partition(f'aria-labelledby="{name}"')[2].partition("</section>")[0]
+    return " ".join(html.unescape(re.sub("<[^<>]*>", " ", section)).split())
+
+
+def test_a_ballot_after_the_checks_is_checked_before_the_list_is_closed(sealed, people):
+    """Tellers are asked again, the owner waits, and a site that is left out reads why."""
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    page = "/studies/lungs"
+    olga, teller, last = (
+        Browser(sealed, name) for name in ("olga", "teller 0", people.holders[3].name)
+    )
+    for key, ballot in zip(people.holders[:3], ballots[:3], strict=True):
+        assert "check which ballots" not in teller.text(page)
+        assert "wait for ballots: 3 or more" in olga.text(page).lower()
+        assert put(sealed, key.name, ballot) == 201
+    assert "Check which ballots you can open" in part(teller.text(page), "expected")
+    assert "the ballot of site 003 is not in yet" in part(teller.text(page), "expected")
+    for key, one in zip(people.tellers, people.checked(study, ballots[:3]), strict=True):
+        assert put(sealed, key.name, one) == 201
+    assert "nothing for you to do now" in part(teller.text(page), "expected")
+    assert "Close the list" in part(olga.text(page), "expected")
+    assert "study close" in part(olga.text(page), "expected")
+
+    assert put(sealed, people.holders[3].name, ballots[3]) == 201
+    told = part(teller.text(page), "expected")
+    assert "Check again" in told
+    assert "does not have the ballot of site 003" in told
+    assert "privsketch study check lungs/lungs.study" in told
+    told = part(olga.text(page), "expected")
+    assert "Wait for teller 0 and teller 1 to check the ballot of site 003" in told
+    assert "privsketch study close lungs/lungs.study" not in told
+    assert "teller 0 and teller 1 did not check it yet" in part(last.text(page), "expected")
+    assert "Reported, not checked yet" in part(last.text(page), "reported")
+
+    closed = people.closed(study, ballots[:3])
+    assert put(sealed, "olga", closed) == 201
+    text = last.text(page)
+    assert "Your ballot does not count: the list was closed without it, because" in part(
+        text, "expected"
+    )
+    assert "4 of 4 sites; 1 ballot does not count" in part(text, "reported")
+    for key, tally in zip(people.tellers, people.tallies(study, ballots, closed), strict=True):
+        assert put(sealed, key.name, tally) == 201
+    assert "study settle --tally" in part(last.text(page), "expected")
+    assert "study settle --tally" not in part(olga.text(page), "expected")
+
+
+def test_a_check_of_no_ballots_is_refused(sealed, people):
+    study = opened(sealed, people)
+    empty = check_ballots(study, [], key=people.study_keys[0])[0]
+    answer = sealed.push("teller 0", empty.to_bytes(), study="lungs")
+    assert answer.status_code == 422
+    card = studies.Card.holder(GAUSSIAN, key=people.holders[0], accept_alone=9.0)
+    late = sealed.push(people.holders[0].name, card.to_bytes(), study="lungs")
+    assert "the study is open and does not take a card now" in late.text
+    assert "it has no ballot, and says nothing" in answer.text
+
+
 def test_a_list_with_a_ballot_that_does_not_add_up_is_refused(sealed, people):
     """There is one list at a collector: tellers would refuse this one, and nothing else came."""
     study = opened(sealed, people)
@@ -171,6 +239,8 @@ def test_a_list_with_a_ballot_that_does_not_add_up_is_refused(sealed, people):
     closed = people.closed(study, ballots)
     assert list(closed.ballots) == [ballot.holder for ballot in ballots[1:]]
     assert put(sealed, "olga", closed) == 201
+    told = part(Browser(sealed, people.holders[0].name).text("/studies/lungs"), "expected")
+    assert "what all tellers published of it does not add up" in told
     for key, tally in zip(people.tellers, people.tallies(study, ballots, closed), strict=True):
         assert put(sealed, key.name, tally) == 201
     assert state(sealed) == "tallied"
@@ -303,6 +373,30 @@ def test_random_files_change_nothing(sealed, people):
                 )
                 assert put(sealed, who, bytes(data)) in (403, 413, 415, 422, 423)
     assert verify_store(sealed.store) == before
+
+
+def test_keys_of_tellers_are_pulled_with_their_cards_and_go_with_them(tmp_path, people):
+    """Holders pin them from there; a key whose card was set aside is no teller's."""
+    place = str(tmp_path / "collector.db")
+    world = World(place)
+    make_study(world.store, "lungs", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
+    for card in (people.cards[0], people.cards[-1]):
+        role = "site" if card.role == "holder" else "teller"
+        world.add(card.name, role, study="lungs")
+        assert put(world, card.name, card) == 201
+    with serving(place) as address:
+        client = Client(f"{address}/studies/lungs", world.tokens["olga"])
+        pull(client, tmp_path / "box")
+        (file,) = (tmp_path / "box").glob("*.pub")  # holders have none here
+        assert file.name == "teller-1.pub"
+        assert ps.PublicKey.load(file) == people.tellers[1].public
+        for upload in world.ask("olga", "GET", "/studies/lungs/uploads").json():
+            path = f"/studies/lungs/uploads/{upload['digest']}/set-aside"
+            assert world.ask("olga", "POST", path, json={"because": "x"}).status_code == 204
+        pull(client, tmp_path / "box")
+        assert not list((tmp_path / "box").glob("*.pub"))
+        assert (tmp_path / "box" / "set-aside" / "teller-1.pub").exists()
+    world.store.close()
 
 
 def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):

@@ -4,13 +4,15 @@ import glob
 import html
 import re
 import shlex
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import privsketch as ps
 from privsketch_studies.collector import make_study
-from studies.tests.collector.test_web_pages import Browser
+from studies.tests.collector.test_web_pages import Browser, answering, both_report
 from studies.tests.server import DESIGN, World, serving
 from tests.commands import succeeded
 
@@ -64,6 +66,43 @@ def test_a_site_that_copies_every_command_has_reported(tmp_path, monkeypatch):
     world.store.close()
 
 
+def set_aside(world, study, digest, because):
+    path = f"/studies/{study}/uploads/{digest}/set-aside"
+    assert world.ask("olga", "POST", path, json={"because": because}).is_success
+
+
+def test_commands_run_again_after_a_sketch_was_set_aside(tmp_path, monkeypatch):
+    """In the same folder, where the first sketch lies; the page has the reason."""
+    world = World(str(tmp_path / "c.db"))
+    token = world.add("central", "site")
+    in_folder(tmp_path / "central", monkeypatch, token, "central.token")
+    with serving(str(tmp_path / "c.db")) as address:
+        for n_aside in range(3):
+            text = Browser(world, "central").text("/studies/heart")
+            assert ("was set aside and does not count:</b> in pounds" in text) == (n_aside > 0)
+            lines = [line.replace("http://testserver", address) for line in commands_on(text)]
+            for line in lines[1:]:
+                succeeded(*shlex.split(line)[1:])
+            (upload,) = world.ask("olga", "GET", "/studies/heart/uploads").json()
+            assert "was set aside" not in Browser(world, "central").text("/studies/heart")
+            set_aside(world, "heart", upload["digest"], "in pounds")
+    names = ["central-2.sketch", "central-3.sketch", "central.sketch"]
+    assert sorted(file.name for file in Path().glob("*.sketch")) == names
+    world.store.close()
+
+
+def test_the_site_of_an_alarm_gets_the_command_that_checks_its_units(world, tmp_path, monkeypatch):
+    world.client.app.state.jobs = answering({"alarms": ["south: x"], "sources": ["south"]})
+    both_report(world)
+    while "being compared" in (text := Browser(world, "south").text("/studies/heart")):
+        time.sleep(0.05)
+    assert [line.split()[:3] for line in commands_on(text)[1:]] == [
+        ["privsketch", "collector", "pull"],
+        ["privsketch", "check", "heart/design.json"],
+    ]
+    assert commands_on(Browser(world, "north").text("/studies/heart")) == []
+
+
 def test_a_site_with_a_key_gets_the_command_that_signs(world):
     world.add("east", "site", key=ps.Key.generate("east").public)
     lines = commands_on(Browser(world, "east").text("/studies/heart"))
@@ -90,8 +129,7 @@ def test_a_sealed_study_by_commands_from_its_pages_alone(tmp_path, monkeypatch):
         """Run the commands on the page of a member, and say what the last one printed."""
         monkeypatch.chdir(tmp_path / name)
         monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / name / "home"))
-        other = "tim" if name == "tom" else "tom"
-        fill_in["TELLER.pub"] = str(tmp_path / other / f"{other}.pub")
+        fill_in["lungs/TELLER.pub"] = "lungs/tom.pub"  # from a folder that was pulled
         lines = commands_on(Browser(world, name).text("/studies/lungs"))
         assert len(lines) >= 3
         assert len(set(lines)) == len(lines)
@@ -104,7 +142,21 @@ def test_a_sealed_study_by_commands_from_its_pages_alone(tmp_path, monkeypatch):
         return said.output
 
     with serving(str(tmp_path / "c.db")) as address:
-        for name in (*people, "olga", "tom", "tim", "ann", "bob", "tom", "tim", "olga"):
+        text = Browser(world, "olga").text("/studies/lungs")
+        assert "Wait for ann, bob, tim and tom to enrol" in text
+        assert commands_on(text) == []
+        # Ann's first card is set aside, and so is Tom's: their commands run all the same.
+        for name in ("ann", "tom"):
+            assert copied(name).startswith("uploaded"), name
+            (card,) = world.ask(name, "GET", "/studies/lungs/uploads").json()
+            set_aside(world, "lungs", card["digest"], "EPSILON <too> small")
+            text = Browser(world, name).text("/studies/lungs")
+            assert "Your card was set aside and does not count:</b> EPSILON &lt;too" in text
+        fill_in["EPSILON"] = "8"  # the same card would be refused
+        for name in (*people, "olga", "tom", "tim", "ann"):
+            assert copied(name).startswith("uploaded"), name
+        assert "or <code>tom</code> with the key" in Browser(world, "bob").text("/studies/lungs")
+        for name in ("bob", "tom", "tim", "olga"):
             assert copied(name).startswith("uploaded"), name
         assert [copied(name)[:8] for name in ("tom", "tim")] == ["uploaded"] * 2
     assert world.ask("ann", "GET", "/studies/lungs").json()["state"] == "tallied"

@@ -339,9 +339,7 @@ def test_a_study_is_closed_after_a_comparison_and_never_beside_an_alarm(world, a
     world.push("north", sketch_of("north").to_bytes())
     assert "being compared" not in olga.text("/studies/heart")  # there is one sketch
     world.push("south", sketch_of("south", n_records=60).to_bytes())
-    assert "ompare the sites (privsketch compare), and close" in olga.text(
-        "/"
-    )  # before it is known
+    assert "see on the page of the study whether its sites differ" in olga.text("/")
     while "being compared" in (text := olga.text("/studies/heart")):
         assert proposal not in text.lower()
         time.sleep(0.05)
@@ -356,6 +354,74 @@ def test_a_study_is_closed_after_a_comparison_and_never_beside_an_alarm(world, a
     assert [step["text"].split(" (")[0] for step in steps] == ["compare the sites"]
 
 
+SLEEPS = (sys.executable, "-c", "import time; time.sleep(60)")
+
+
+def both_report(world):
+    world.push("north", sketch_of("north").to_bytes())
+    world.push("south", sketch_of("south", n_records=60).to_bytes())
+
+
+def test_no_study_is_closed_while_its_sites_are_compared(world):
+    """The form of an earlier page is refused, too, whether the comparison was begun or not."""
+    world.client.app.state.jobs = jobs = JobQueue(command=SLEEPS)
+    olga = Browser(world, "olga")
+    assert "Close the study" in olga.text("/studies/heart")
+    both_report(world)
+    answer = olga.post("/studies/heart/close", sure="yes")
+    assert answer.status_code == 423
+    assert "there may be an alarm" in answer.text
+    text = olga.text("/studies/heart")
+    assert 'action="/studies/heart/close"' not in text
+    assert "can be closed once its sites are compared" in text
+    assert "lose the study" not in text
+    assert world.ask("olga", "GET", "/studies/heart").json()["state"] == "open"
+    jobs.close()
+
+
+def test_an_alarm_that_came_after_the_page_stops_its_form(world):
+    world.client.app.state.jobs = answering({"alarms": ["south: x"], "sources": ["south"]})
+    olga = Browser(world, "olga")
+    both_report(world)
+    while "being compared" in (text := olga.text("/studies/heart")):
+        time.sleep(0.05)
+    assert 'name="in_spite" value="yes"' in text
+    answer = olga.post("/studies/heart/close", sure="yes")
+    assert answer.status_code == 423
+    assert "The comparison of the sites has an alarm: south: x" in answer.text
+    assert world.ask("olga", "GET", "/studies/heart").json()["state"] == "open"
+    assert '<a href="/studies/heart/files#aside">Set its sketch aside</a>' in text
+    assert 'id="aside"' in olga.text("/studies/heart/files")
+    expected = text.partition("What to expect of the total")[2].partition("</section>")[0]
+    assert "In doubt" in expected
+    assert not re.search("Good|Rough|Hopeless", expected)
+    assert "south: x" in olga.text("/studies/heart/models")
+    assert olga.post("/studies/heart/close", sure="yes", in_spite="yes").status_code == 303
+
+
+def test_many_waiting_jobs_are_no_reason_to_close_without_a_comparison(world, monkeypatch):
+    def full(*arguments):
+        raise CollectorError("many models wait to be learned; try again later", "often")
+
+    monkeypatch.setattr(world.client.app.state.jobs, "submit", full)
+    olga = Browser(world, "olga")
+    both_report(world)
+    assert "being compared" in olga.text("/studies/heart")
+    assert olga.post("/studies/heart/close", sure="yes").status_code == 423
+
+
+def test_the_site_of_an_alarm_is_told_what_to_do(world):
+    world.client.app.state.jobs = answering({"alarms": ["south: x"], "sources": ["south"]})
+    north, south = Browser(world, "north"), Browser(world, "south")
+    both_report(world)
+    while "being compared" in (text := south.text("/studies/heart")):
+        time.sleep(0.05)
+    assert "Check the units of your table" in text
+    assert "There is nothing for you to do now" not in text
+    assert "check the units of your table" in south.text("/")
+    assert "There is nothing for you to do now" in north.text("/studies/heart")
+
+
 def test_a_comparison_that_fails_proposes_to_compare_elsewhere(world):
     world.client.app.state.jobs = JobQueue(command=(sys.executable, "-c", "raise SystemExit(1)"))
     olga = Browser(world, "olga")
@@ -365,6 +431,7 @@ def test_a_comparison_that_fails_proposes_to_compare_elsewhere(world):
         time.sleep(0.05)
     assert "could not be compared here" in text
     assert "Compare the sites (privsketch compare), and close" in text
+    assert olga.post("/studies/heart/close", sure="yes").status_code == 303
 
 
 def test_who_may_make_studies_makes_one(world, olga, north):

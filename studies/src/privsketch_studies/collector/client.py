@@ -18,13 +18,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from privsketch._base.errors import AccessError, FileError, ParameterError
+from privsketch._base.errors import AccessError, FileError, ParameterError, PrivsketchError
 from privsketch._base.formats import (
     MAX_JSON_BYTES,
     MAX_SKETCH_VALUES,
@@ -37,8 +38,9 @@ from privsketch._base.formats import (
 )
 from privsketch.signing.signature import Signature
 from privsketch_studies.collector.chain import START, Event, require_chain
-from privsketch_studies.collector.kinds import OfferedFile
+from privsketch_studies.collector.kinds import OfferedFile, file_stem
 from privsketch_studies.errors import CollectorError
+from privsketch_studies.sealing.cards import Card
 
 TOKEN_VARIABLE = "PRIVSKETCH_TOKEN"  # noqa: S105 - name of the variable, not the token
 _SIGNATURE = "Privsketch-Signature"
@@ -68,6 +70,7 @@ class Pulled:
     state: str
     n_events: int
     head: str
+    alarms: tuple[str, ...] = ()  # of the comparison of the sites, which the total keeps
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
@@ -166,7 +169,8 @@ def pull(client: Client, folder: Path) -> Pulled:
     """Download all files of a study that the member may see into a folder.
 
     A sealed study becomes a mailbox: a folder that `study tally`, `study join` and `study show`
-    read. An open study has its design, the total, and in `sketches` those that the member may see.
+    read, with the public keys of tellers, which are part of their cards. An open study has its
+    design, the total, and in `sketches` those that the member may see.
     Existing files with other bytes are never replaced. Files that were set aside at the collector
     are moved to `set-aside`.
     """
@@ -194,11 +198,16 @@ def pull(client: Client, folder: Path) -> Pulled:
         if hashlib.sha256(data).hexdigest() != entry.digest:
             raise FileError(f"{name}: the bytes do not match their digest")
         name = target.keep(name, data, entry.digest)
+        if entry.kind == "card":
+            _keep_key(target, name, data, entry.digest)
         if _SIGNATURE in headers and entry.kind == "sketch":
             target.keep(f"{name}.sig", _signature(headers[_SIGNATURE]).to_bytes())
+    alarms: tuple[str, ...] = ()
     if facts.get("is_sealed") is False:
         try:
-            target.replace("total.sketch", client.call("GET", "/total")[2])
+            total = client.call("GET", "/total")[2]
+            target.replace("total.sketch", total)
+            alarms = _alarms_of(total)
         except CollectorError as error:
             if error.refusal != "unknown":  # no site has reported yet
                 raise
@@ -206,7 +215,26 @@ def pull(client: Client, folder: Path) -> Pulled:
     text = json.dumps([asdict(event) for event in chain], indent=1).encode("ascii")
     target.replace(_EVENTS_FILE, text + b"\n")
     state = as_line(str(facts.get("state")))[:20]
-    return Pulled(tuple(target.written), tuple(target.unchanged), state, len(chain), head)
+    files = tuple(target.written), tuple(target.unchanged)
+    return Pulled(*files, state, len(chain), head, alarms)
+
+
+def _alarms_of(total: bytes) -> tuple[str, ...]:
+    """Return the alarms of the comparison that a total keeps; none if it cannot be read."""
+    from privsketch.sketching.sketch import Sketch
+
+    with suppress(PrivsketchError):
+        verdict = Sketch.from_bytes(total, "total").verdict
+        return () if verdict is None else tuple(verdict.alarm_texts())
+    return ()
+
+
+def _keep_key(target: _Folder, name: str, data: bytes, digest: str) -> None:
+    """Write the public key of a teller beside its card, for holders who pin it."""
+    with suppress(PrivsketchError):  # commands refuse a card that cannot be read
+        card = Card.from_bytes(data, name)
+        if card.role == "teller":
+            target.keep(f"{name.removesuffix('.card')}.pub", card.key.to_bytes(), digest)
 
 
 class _Folder:
@@ -298,7 +326,9 @@ def _put_aside(folder: Path, chain: Iterable[Event]) -> None:
         except FileError:  # a folder or a pipe, which was not pulled
             continue
         if digest in aside:
-            for path in (file, file.with_name(f"{file.name}.sig")):
+            beside = [file.with_name(f"{file.name}.sig")]
+            beside += [file.with_suffix(".pub")] if file.suffix == ".card" else []
+            for path in (file, *beside):
                 try:
                     (folder / _ASIDE).mkdir(exist_ok=True)
                     if path.exists():
@@ -374,7 +404,7 @@ def _file_name(study: str, entry: _Entry) -> str:
         return f"{study}.study.{signer[:16]}.sig"
     if kind not in _FILE_KINDS:
         raise CollectorError("the collector lists a file of an unknown kind", "answer")
-    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", entry.whose).strip(".-")[:60] or "unnamed"
+    safe = file_stem(entry.whose)
     return f"sketches/{safe}.sketch" if kind == "sketch" else f"{safe}.{kind}"
 
 

@@ -21,12 +21,14 @@ from privsketch.sketching.sketch import Sketch
 from privsketch_studies.errors import CollectorError, StudyError
 from privsketch_studies.sealing.ballots import Ballot
 from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import MAGIC, SealedFile, kind_of_bytes
+from privsketch_studies.sealing.files import MAGIC, N_TRAILER, SealedFile, kind_of_bytes
 from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
 
 SKETCH = "sketch"
+_DIGEST_BYTES = 32  # at the end of a sketch
+_SKETCH_HEADER = ("design", "receipt", "ids", "sources", "exact_count")  # of one release
 MAX_SOURCE = 200  # characters
 # Kinds of files in JSON by the format that the file states.
 _KINDS_BY_FORMAT = {
@@ -62,6 +64,13 @@ ROLES_BY_KIND = {  # that may upload a kind
     "tally": ("teller",),
     "void": ("teller",),
 }
+_PHRASES = {
+    "study": "a study file",
+    "accept": "an acceptance",
+    "checked": "a list of checked ballots",
+    "closed": "a closed list",
+    "void": "a void statement",
+}
 SEALED_KINDS = tuple(kind for kind in ROLES_BY_KIND if kind != SKETCH)
 
 
@@ -89,11 +98,30 @@ def kinds_taken(state: str, roles: Collection[str], *, is_sealed: bool) -> tuple
     return tuple(kind for kind in kinds if set(ROLES_BY_KIND[kind]) & set(roles))
 
 
+def phrase_of(kind: str) -> str:
+    """Return a kind of file in words, with an article."""
+    return _PHRASES.get(kind, f"a {kind}")
+
+
 def starts_of(kinds: Iterable[str]) -> tuple[bytes, ...]:
     """Return the first bytes of files of these kinds."""
     documents = {kind: json_start(name) for name, kind in _KINDS_BY_FORMAT.items()}
     starts = {**documents, **MAGIC, SKETCH: SKETCH_MAGIC}
     return tuple(starts[kind] for kind in kinds)
+
+
+def binary_shape(start: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the bytes at the end of a binary file, by its first bytes, and names in its header."""
+    if start == SKETCH_MAGIC:
+        return _DIGEST_BYTES, _SKETCH_HEADER
+    kind = next(kind for kind, magic in MAGIC.items() if magic == start)
+    return N_TRAILER, tuple(_CLASSES[kind].FIELDS)
+
+
+def n_sketch_bytes(design: Design) -> int:
+    """Return the bytes of the values in a sketch of a design."""
+    n_means = design.dim if design.mean == "released" else 0
+    return 8 * (design.n_values + n_means + (design.count == "released"))
 
 
 def json_start(name: str) -> bytes:
@@ -104,6 +132,11 @@ def json_start(name: str) -> bytes:
 def endings_of(kinds: Iterable[str]) -> tuple[str, ...]:
     """Return the endings of the names of files of these kinds."""
     return tuple(".sig" if kind == "accept" else f".{kind}" for kind in kinds)
+
+
+def file_stem(name: str) -> str:
+    """Return the name that a pulled file has without its ending, with safe characters only."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-")[:60] or "unnamed"
 
 
 def kind_of(data: bytes) -> str:

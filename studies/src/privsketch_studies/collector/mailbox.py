@@ -12,6 +12,7 @@ teller), or void.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,7 +22,7 @@ from privsketch.noise.mechanism import REPLACED
 from privsketch.signing.documents import alike
 from privsketch.signing.encryption import OVERHEAD
 from privsketch.signing.signature import Signature, key_fingerprint
-from privsketch_studies.collector.kinds import ACCEPTED_KINDS, ROLES_BY_KIND, kind_of
+from privsketch_studies.collector.kinds import ACCEPTED_KINDS, ROLES_BY_KIND, kind_of, phrase_of
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.studies import Study
 from privsketch_studies.errors import CollectorError, StudyError
@@ -29,6 +30,7 @@ from privsketch_studies.sealing.ballots import Ballot, shape_of
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.files import signer_of_json
 from privsketch_studies.sealing.lists import (
+    UNFIT,
     CheckedBallots,
     ClosedList,
     published_shares,
@@ -98,16 +100,68 @@ def state_of(files: Sequence[File]) -> str:
     return "open" if study.is_open else "frozen"
 
 
+def unchecked_ballots(files: Sequence[File]) -> dict[str, tuple[str, ...]]:
+    """Return the ballots that not all tellers have checked, by digest, with these members."""
+    sealed = sealed_study(files)
+    if sealed is None:
+        return {}
+    members = {file.signer: file.member for file in files if file.kind == "card"}
+    stated = {file.signer: _checked_of(file.content) for file in files if file.kind == "checked"}
+    unchecked = {}
+    for ballot in files:
+        if ballot.kind == "ballot":
+            keys = [card.key.fingerprint for card in sealed.tellers]
+            missing = [key for key in keys if ballot.digest not in stated.get(key, ())]
+            if missing:
+                names = (members.get(key, key[:16]) for key in missing)
+                unchecked[ballot.digest] = tuple(dict.fromkeys(names))
+    return unchecked
+
+
+def left_out_ballots(files: Sequence[File]) -> dict[str, str]:
+    """Return why ballots are not on the closed list, by digest; none while there is no list."""
+    closed, sealed = closed_list(files), sealed_study(files)
+    if closed is None or sealed is None:
+        return {}
+    unchecked, listed = unchecked_ballots(files), set(closed.ballots.values())
+    unfit: frozenset[str] = frozenset()
+    with suppress(StudyError):  # a list that tellers made elsewhere
+        checked = [CheckedBallots(content) for content in _content(files, "checked")]
+        unfit = verdict_of(sealed, checked).unfit
+    reasons = {}
+    for ballot in files:
+        if ballot.kind != "ballot" or ballot.digest in listed:
+            continue
+        reason = "the list was closed without it"
+        if ballot.digest in unchecked:
+            names = " and ".join(unchecked[ballot.digest])
+            reason += f", because {names} did not state that it can be opened"
+        elif ballot.digest in unfit:
+            reason += f": {UNFIT}"
+        reasons[ballot.digest] = reason
+    return reasons
+
+
 def require_state(study: Study, files: Sequence[File], kind: str) -> None:
     """Refuse a file that does not belong to the current state of the study."""
     state = state_of(files)
     if kind not in ACCEPTED_KINDS[state]:
-        raise CollectorError(f"the study is {state} and takes no {kind} now", "closed")
+        raise CollectorError(
+            f"the study is {state} and does not take {phrase_of(kind)} now", "closed"
+        )
     sealed = sealed_study(files)
     if kind == "ballot" and sealed is not None and sealed.is_late():
         raise CollectorError("the last day of ballots is over", "closed")
     if kind == "void" and any(file.kind == "tally" for file in files):
         raise CollectorError("a tally was published: the study can no longer be void", "closed")
+
+
+def n_content_bytes(sealed: SealedStudy) -> dict[str, int]:
+    """Return the bytes between header and end of the binary files of a study, by their kind."""
+    last = len(sealed.tellers) - 1
+    shares = [content_bytes(shape_of(sealed), is_last=n == last) for n in range(last + 1)]
+    ballot = sum(OVERHEAD + share for share in shares)
+    return {"ballot": ballot, "tally": WORD_BYTES * sealed.n_words}
 
 
 def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> int:
@@ -123,12 +177,10 @@ def max_bytes(study: Study, files: Sequence[File], roles: Collection[str]) -> in
         )
     state = state_of(files)
     if state == "closed":
-        return WORD_BYTES * sealed.n_words + _HOLDER_BYTES * len(sealed.holders) + _SMALL_BYTES
+        return n_content_bytes(sealed)["tally"] + _HOLDER_BYTES * len(sealed.holders) + _SMALL_BYTES
     if state != "open":
         return _SMALL_BYTES
-    numbers = range(len(sealed.tellers))
-    shares = [content_bytes(shape_of(sealed), is_last=n == numbers[-1]) for n in numbers]
-    ballot = sum(OVERHEAD + share for share in shares)
+    ballot = n_content_bytes(sealed)["ballot"]
     checks = 2 * N_CHECKS * WORD_BYTES * sealed.n_levels  # in hex digits
     return max(ballot, (_HOLDER_BYTES + checks) * len(sealed.holders)) + _SMALL_BYTES
 
@@ -190,6 +242,11 @@ def _check_checked(study: Study, files: Sequence[File], member: Member, data: by
     checked, sealed = CheckedBallots(data), _required(files)
     card = sealed.tellers[checked.require_of(sealed)]
     signer = card.key.fingerprint
+    if not checked.shares:
+        raise StudyError(
+            "checked ballots: it has no ballot, and says nothing; check when ballots are in the "
+            "mailbox"
+        )
     # A teller checks again when more ballots have come. A new file must repeat the earlier one:
     # files that are set aside are hidden, and could be the proof that this teller is wrong.
     earlier = [file for file in files if (file.kind, file.signer) == ("checked", signer)]
@@ -281,6 +338,12 @@ def _required(files: Sequence[File]) -> SealedStudy:
 
 def _content(files: Sequence[File], kind: str) -> list[bytes]:
     return [file.content for file in files if file.kind == kind and file.content is not None]
+
+
+@lru_cache(maxsize=64)
+def _checked_of(data: bytes | None) -> frozenset[str]:
+    """Return the digests of the ballots that a teller has stated it can open."""
+    return frozenset() if data is None else frozenset(CheckedBallots(data).shares)
 
 
 @lru_cache(maxsize=16)

@@ -19,7 +19,13 @@ from privsketch._base.errors import AccessError, FileError, PrivsketchError
 from privsketch._base.formats import as_line, parse_json, read_file
 from privsketch.signing.signature import Signature
 from privsketch_studies.collector.client import DIGEST, Client
-from privsketch_studies.collector.kinds import SKETCH, OfferedFile, kinds_taken, read_offered
+from privsketch_studies.collector.kinds import (
+    SKETCH,
+    OfferedFile,
+    kinds_taken,
+    phrase_of,
+    read_offered,
+)
 from privsketch_studies.errors import CollectorError
 from privsketch_studies.sealing.study import NAME_DIGITS
 
@@ -120,7 +126,7 @@ class _Place:
         """Refuse a file of another design or of another sealed study."""
         if not self.is_sealed and content.kind != SKETCH:
             raise CollectorError(
-                f"a {content.kind}; the study {self.name} takes only sketches", "kind"
+                f"{phrase_of(content.kind)}; the study {self.name} takes only sketches", "kind"
             )
         if self.is_sealed and content.kind == SKETCH:
             raise CollectorError(
@@ -138,9 +144,10 @@ class _Place:
             return  # the collector has it, and a repeated upload gets the first answer
         kinds = kinds_taken(self.state, self.roles, is_sealed=self.is_sealed)
         if content.kind not in kinds:
-            now = f"it takes a {' or a '.join(kinds)}" if kinds else "it takes nothing"
+            now = f"it takes {' or '.join(map(phrase_of, kinds)) or 'nothing'}"
             raise CollectorError(
-                f"a {content.kind}; the study {self.name} is {self.state}, and {now} of you now",
+                f"{phrase_of(content.kind)}; the study {self.name} is {self.state}, and {now} of "
+                "you now",
                 "closed",
             )
 

@@ -28,6 +28,8 @@ from privsketch_studies.collector.kinds import (
     MAX_SOURCE,
     SEALED_KINDS,
     SKETCH,
+    n_sketch_bytes,
+    phrase_of,
     read_sketch,
     starts_of,
 )
@@ -37,6 +39,8 @@ from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import claims, events, members, roles, uploads
 from privsketch_studies.collector.studies import Study, study_in
 from privsketch_studies.errors import CollectorError, StudyError
+from privsketch_studies.sealing.files import MAGIC
+from privsketch_studies.sealing.study import SealedStudy
 
 _FACT_COLUMNS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
 _FILE_COLUMNS = ("digest", "kind", "member", "whose", "signer", "n_bytes")
@@ -113,6 +117,26 @@ def limits(store: Store, member: Member, name: str) -> tuple[int, tuple[bytes, .
     n_values = design.n_values + design.dim + 1
     n_bytes = 8 * n_values + len(study.design_bytes) + _MAX_SKETCH_HEADER
     return n_bytes, starts_of([SKETCH])
+
+
+def sealed_study(store: Store, study: Study) -> SealedStudy | None:
+    """Return the sealed study that was made of the cards in a mailbox; None if there is none."""
+    if not study.is_sealed:
+        return None
+    with store.reading() as connection:
+        return mailbox.sealed_study(files_in(connection, study.name))
+
+
+def content_sizes(store: Store, study: Study) -> dict[bytes, int]:
+    """Return the bytes between header and end of the binary files that a study takes.
+
+    They are known beforehand; the keys are the first bytes of the files.
+    """
+    if not study.is_sealed:
+        return {SKETCH_MAGIC: n_sketch_bytes(study.design)}
+    sealed = sealed_study(store, study)
+    sizes = {} if sealed is None else mailbox.n_content_bytes(sealed)
+    return {MAGIC[kind]: n_bytes for kind, n_bytes in sizes.items()}
 
 
 def submit(
@@ -226,8 +250,8 @@ def closed_error() -> CollectorError:
 
 def _conflict_error(checked: CheckedFile) -> CollectorError:
     return CollectorError(
-        f"a different upload exists: a {checked.kind} of yours, or one with the same source, "
-        "release or values",
+        f"a different upload exists: {phrase_of(checked.kind)} of yours, or one with the same "
+        "source, release or values",
         "conflict",
     )
 

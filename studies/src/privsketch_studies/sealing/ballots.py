@@ -199,6 +199,22 @@ def each_ballot(
             yield what, Ballot._verified(data, what) if is_verified else Ballot(data, what)
 
 
+def own_ballots(
+    study: SealedStudy, sources: Iterable[BallotSource]
+) -> Iterator[tuple[str, Ballot, Card]]:
+    """Yield the ballots of a study one at a time, with names for errors and their holders' cards.
+
+    Other files are ignored, because a mailbox may have any files.
+    """
+    for what, source in each_source(sources):
+        try:
+            ballot = source if isinstance(source, Ballot) else Ballot.load(source)
+            card = ballot.require_of(study, what)
+        except PrivsketchError:
+            continue
+        yield what, ballot, card
+
+
 def shape_of(study: SealedStudy) -> tuple[int, int]:
     """Return the numbers of levels and words of a ballot."""
     return study.n_levels, study.n_words

@@ -7,6 +7,7 @@ and destroyed, while the key that signs the card stays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -217,6 +218,11 @@ def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
     """Return the card of a teller with this study key, wherever the key was made."""
     _require_study_key(study_key, key.public)
     return Card._sign("teller", design, key, study_key=study_key)
+
+
+def alone_text(alone: float) -> str:
+    """Return what a study asks holders to accept, rounded up to a number that is enough."""
+    return number_text(math.ceil(alone * 1000) / 1000)
 
 
 def usual_alone(design: Design) -> float | None:

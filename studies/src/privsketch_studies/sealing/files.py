@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
 N_MAGIC = 8
 _PREAMBLE = struct.Struct("<8sII")
-_TRAILER = KEY_BYTES + SIGNATURE_BYTES
+N_TRAILER = KEY_BYTES + SIGNATURE_BYTES  # at the end of a binary file
 _SIGNATURE_FIELDS = ("signer", "signature")
 _JSON_END = re.compile(
     rb'"signer": "([0-9a-f]{64})",\n  "signature": "([0-9a-f]{128})"\n}\n\Z', re.ASCII
@@ -265,9 +265,9 @@ def unpacked(
     view = memoryview(data)
     if not data.startswith(MAGIC[kind]):
         raise FileError(f"{what}: not a privsketch {kind} file")
-    if len(data) < _PREAMBLE.size + _TRAILER:
+    if len(data) < _PREAMBLE.size + N_TRAILER:
         raise FileError(f"{what}: truncated")
-    signer = bytes(view[-_TRAILER:-SIGNATURE_BYTES])
+    signer = bytes(view[-N_TRAILER:-SIGNATURE_BYTES])
     if not is_verified and not is_valid_signature(
         signer, data[-SIGNATURE_BYTES:], signed_message(kind, data[:-SIGNATURE_BYTES])
     ):
@@ -277,7 +277,7 @@ def unpacked(
         raise FileError(
             f"{what}: of version {version}; this privsketch reads version {DOCUMENT_VERSION}"
         )
-    if n_bytes > min(len(data) - _PREAMBLE.size - _TRAILER, MAX_JSON_BYTES):
+    if n_bytes > min(len(data) - _PREAMBLE.size - N_TRAILER, MAX_JSON_BYTES):
         raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
     text = bytes(view[_PREAMBLE.size : _PREAMBLE.size + n_bytes])
     header = parse_json(text, what)
@@ -285,7 +285,7 @@ def unpacked(
         raise FileError(f"{what}: unknown or missing fields")
     if canonical_json(header) != text:
         raise altered(what)
-    return Signed(signer, header, view[_PREAMBLE.size + n_bytes : -_TRAILER])
+    return Signed(signer, header, view[_PREAMBLE.size + n_bytes : -N_TRAILER])
 
 
 def kind_of_bytes(data: bytes) -> str | None:

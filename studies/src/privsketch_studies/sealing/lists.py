@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from privsketch._base.errors import FileError, PrivsketchError
-from privsketch._base.formats import canonical_json
+from privsketch._base.formats import canonical_json, count_text
 from privsketch.noise.mechanism import REPLACED, is_replaced
 from privsketch.signing.documents import hex_bytes
 from privsketch.signing.keys import Key, PublicKey
@@ -29,6 +29,7 @@ from privsketch_studies.sealing.ballots import (
     ballot_checks,
     each_ballot,
     each_source,
+    own_ballots,
 )
 from privsketch_studies.sealing.cards import MAX_HOLDERS
 from privsketch_studies.sealing.files import Fields, JsonFile, altered, digits, pairs
@@ -230,16 +231,57 @@ def verdict_of(study: SealedStudy, checked: Iterable[CheckedSource]) -> Verdict:
     return Verdict(frozenset(good), frozenset(common - good), unopened)
 
 
+class Unchecked(NamedTuple):
+    """Ballot that some tellers have not stated they can open, with its file and its holder."""
+
+    digest: str
+    what: str
+    holder: str
+    tellers: tuple[str, ...]
+
+
+def unchecked_ballots(
+    study: SealedStudy,
+    ballots: Iterable[BallotSource],
+    checked: Iterable[CheckedSource],
+) -> list[Unchecked]:
+    """Return the ballots that are not checked by all tellers, so that a list would drop them.
+
+    A holder's second ballot does not matter if all tellers can open the first one. Files that are
+    no ballots of this study are ignored.
+    """
+    published = published_shares(study, checked)
+    unchecked: list[Unchecked] = []
+    settled = set()  # holders with a ballot that all tellers have checked
+    for what, ballot, card in own_ballots(study, ballots):
+        tellers = tuple(
+            teller.name
+            for number, teller in enumerate(study.tellers)
+            if ballot.digest not in published.get(number, {})
+        )
+        if tellers:
+            unchecked.append(Unchecked(ballot.digest, what, card.name, tellers))
+        else:
+            settled.add(card.name)
+    return [item for item in unchecked if item.holder not in settled]
+
+
 UNFIT = (
     "what all tellers published of it does not add up, so this ballot or a teller is wrong, and it "
     "is not possible to tell which"
 )
 
 
-def unopened_words(tellers: Iterable[str]) -> str:
+def unopened_words(study: SealedStudy, tellers: Sequence[str]) -> str:
     """Return the text for a ballot that these tellers have not stated they can open."""
+    names = " and ".join(tellers)
+    if len(tellers) == len(study.tellers):
+        return (
+            f"{names} did not state that it can be opened: it may be newer than their checks, so "
+            "have it checked again"
+        )
     return (
-        f"{' and '.join(tellers)} did not state that it can be opened, and another teller did: "
+        f"{names} did not state that it can be opened, and another teller did: "
         "have it checked again. If that does not help, this ballot or a teller is wrong, and it is "
         "not possible to tell which"
     )
@@ -347,6 +389,8 @@ def _require_closer(study: SealedStudy, identity: bytes, what: str) -> PublicKey
 def _require_turnout(study: SealedStudy, n_ballots: int) -> None:
     if n_ballots < study.min_holders:
         raise StudyError(
-            f"{n_ballots} ballots count, but {study.min_holders} or more are needed; nothing is "
-            "tallied, and the study is void"
+            f"{count_text(n_ballots, 'ballot')} {'counts' if n_ballots == 1 else 'count'}, but "
+            f"{study.min_holders} or more are needed: a list waits until so many are cast and "
+            "checked. If they never are, tellers end the study without a total (privsketch study "
+            "void)"
         )

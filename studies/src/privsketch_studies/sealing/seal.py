@@ -31,7 +31,7 @@ from privsketch.tables.marks import noter_of
 from privsketch.tables.table import Table, checked_missing
 from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import Ballot, combined_sampler, make_ballot, samplers_of
-from privsketch_studies.sealing.cards import checked_alone
+from privsketch_studies.sealing.cards import alone_text, checked_alone
 from privsketch_studies.sealing.lists import closed_list_in
 from privsketch_studies.sealing.once import (
     ballot_file,
@@ -178,7 +178,7 @@ def require_sealable(
         )
     if not study.is_accepted_by(alone):
         raise BudgetError(
-            f"the study asks you to accept alone = {number_text(study.alone)}, for the case that "
+            f"the study asks you to accept alone = {alone_text(study.alone)}, for the case that "
             f"all others collude, which is above `accept_alone={number_text(alone)}`; no record "
             "was read"
         )

@@ -20,14 +20,19 @@ from privsketch._base.errors import ParameterError, PrivsketchError, SignatureEr
 from privsketch._base.formats import MAX_JSON_BYTES, reading
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
-from privsketch.facts.budget import number_text
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
 from privsketch.signing.documents import document_bytes, read_small
 from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, digit_groups, signed_message
 from privsketch_studies.errors import StudyError
-from privsketch_studies.sealing.cards import MAX_HOLDERS, Card, require_roster, roster_order
+from privsketch_studies.sealing.cards import (
+    MAX_HOLDERS,
+    Card,
+    alone_text,
+    require_roster,
+    roster_order,
+)
 from privsketch_studies.sealing.files import Fields, SealedFile, altered, digits, items, read_json
 from privsketch_studies.sealing.once import read_state, require_made_here, teller_file, write_once
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
@@ -163,10 +168,10 @@ class SealedStudy(SealedFile):
         if short:
             more = f" and {len(short) - 3} more" if len(short) > 3 else ""
             raise StudyError(
-                f"this study asks holders to accept alone = {number_text(self.alone)}, which is "
+                f"this study asks holders to accept alone = {alone_text(self.alone)}, which is "
                 f"more than {', '.join(map(repr, short[:3]))}{more} accepted; use fewer holders, a "
                 "smaller epsilon or more `colluding`, or ask them for another card: "
-                f"`privsketch study enrol --accept-alone {number_text(self.alone)}`"
+                f"`privsketch study enrol --accept-alone {alone_text(self.alone)}`"
             )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from privsketch.cli.shell.output import caution, count_text, require_available, 
 
 if TYPE_CHECKING:
     from privsketch_studies.collector.store.engine import Store
+    from privsketch_studies.collector.studies import Study
 
 STORE = click.option(
     "--store",
@@ -254,6 +255,8 @@ def add_study(
 def show(store: str) -> None:
     """List studies with their progress, and members with their roles.
 
+    The sites of open studies are compared, and alarms are shown.
+
     \b
     privsketch collector show
     """
@@ -277,6 +280,8 @@ def show(store: str) -> None:
             n_sites, n_reported = len(progress.sites), progress.n_reported
             reported = f"{n_reported} of {count_text(n_sites, 'site')} reported"
             say(f"study       {study.name}: {progress.state}, {reported}")
+            for text in _alarms_of(database, study):
+                caution(alarm_text(study.name, text))
             row = {"name": study.name, "title": study.title, "is_sealed": study.is_sealed}
             counts = {"n_sites": n_sites, "n_reported": n_reported}
             rows.append({**row, "state": progress.state, **counts})
@@ -286,6 +291,23 @@ def show(store: str) -> None:
         facts += [f"{', '.join(roles)} in {study}" for study, roles in person["roles"].items()]
         say(f"member      {person['name']}: {'; '.join(facts) or 'no role'}")
     answer(studies=rows, members=people)
+
+
+def alarm_text(study: str, alarm: str) -> str:
+    """Return the text for an alarm of the comparison of a study's sites."""
+    return f"alarm in {study}: {alarm}; until it is settled, the total is probably wrong"
+
+
+def _alarms_of(database: Store, study: Study) -> list[str]:
+    """Return the alarms of the comparison of the sites of an open study."""
+    from privsketch_studies.collector.collector import Collector
+    from privsketch_studies.errors import CollectorError
+
+    if not study.is_sealed:
+        with suppress(CollectorError):  # no site has reported
+            verdict = Collector(database).totals.compute(study.name, compare=True).sketch.verdict
+            return [] if verdict is None else verdict.alarm_texts()
+    return []
 
 
 @click.command("check")

@@ -11,10 +11,11 @@ import click
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.group import Group
 from privsketch.cli.shell.options import PATH, demo_options
-from privsketch.cli.shell.output import say_written
+from privsketch.cli.shell.output import caution, say_written
 from privsketch_studies.cli.collector.admin import (
     add_member,
     add_study,
+    alarm_text,
     backup_store,
     check_store,
     renew_token,
@@ -77,13 +78,15 @@ def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http:
     privsketch collector push https://example.org/studies/heart site-3.sketch \\
                --token-file my.token
     """
+    from privsketch_studies.collector.kinds import phrase_of
     from privsketch_studies.collector.sending import push
 
     client = _client(url, token_file, allow_http)
     pushed = push(client, files)
     for file in pushed:
         state = "uploaded" if file.is_new else "known"
-        say(f"{state:<11} {file.file}, a {file.kind}: event {file.event} {file.event_digest[:16]}")
+        event = f"event {file.event} {file.event_digest[:16]}"
+        say(f"{state:<11} {file.file}, {phrase_of(file.kind)}: {event}")
     answer(study=client.study, pushed=[{**vars(file), "file": str(file.file)} for file in pushed])
 
 
@@ -104,7 +107,8 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
 
     A sealed study becomes a mailbox for `study show`, `study check`, `study close`, `study tally`
     and `study join`. An open study gives its design, the total, and the sketches that you may see.
-    The chain of events is checked, and must continue the one in the folder.
+    The chain of events is checked, and must continue the one in the folder. An alarm of the
+    comparison of the sites, which the total keeps, is repeated.
 
     \b
     privsketch collector pull https://example.org/studies/heart -o heart/ \\
@@ -118,6 +122,8 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
         say_written(file)
     say(f"study       {client.study} is {result.state}")
     say(f"events      {result.n_events}, unbroken, up to {result.head[:16]}")
+    for text in result.alarms:
+        caution(alarm_text(client.study, text))
     answer(
         written=list(result.written),
         unchanged=list(result.unchanged),

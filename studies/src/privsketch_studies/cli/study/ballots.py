@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,7 +41,9 @@ from privsketch_studies.cli.study.making import (
 )
 
 if TYPE_CHECKING:
-    from privsketch_studies.sealing.lists import CheckedBallots
+    from privsketch.tables.table import Table
+    from privsketch_studies.sealing.ballots import Ballot
+    from privsketch_studies.sealing.lists import CheckedBallots, Unchecked
     from privsketch_studies.sealing.study import SealedStudy
 
 _CHECKED_HELP = (
@@ -103,7 +104,8 @@ def seal(
     A closed list in the folder of the study ends it: a late ballot is refused, and nothing is read.
     A holder casts one ballot in a study: a second run returns the first ballot and costs nothing,
     even if another machine made it and it lies in the mailbox. The cost and the cost "alone" count
-    from now on. A sealed sum hides wrong units: check the records with --dry-run first.
+    from now on. A sealed sum hides wrong units: check the records with --dry-run first, which has
+    the exit code 3 where `privsketch check` has it.
 
     \b
     privsketch study seal s.study data.csv --key h3.key --accept-alone 0.25 \\
@@ -112,12 +114,10 @@ def seal(
                -o h3.ballot
     """
     with track_spending() as spending:
-        import privsketch as ps
         import privsketch_studies as studies
         from privsketch.cli.shell.progress import record_bar
         from privsketch.ledger.entry import writing_to
         from privsketch.signing.signature import digit_groups
-        from privsketch.sketching.build import cost_of_design
         from privsketch_studies.sealing.seal import (
             earlier_ballot,
             require_in_time,
@@ -137,11 +137,8 @@ def seal(
         _say_risks(study)
         table = stated.table
         if dry_run:
-            if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
-                say(ps.check(table, study.design).describe())
-            say("no ballot was made; nothing was spent")
             facts = {"holder": holder, "was_cast": is_repeat, **_cost_facts(study)}
-            end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
+            _try_out(study, table, ledger, facts)
             return
         output = required_output(output)
         require_available(output, None, "a ballot is never replaced")
@@ -174,7 +171,7 @@ def seal(
         say_written(output)
         if not is_repeat:
             say_remaining(ledger, output)
-        say("next        put it into the mailbox; nothing in it is secret")
+        say(f"next        {_next_of(study, ballot, folder)}")
         answer(
             dry_run=False,
             written=[output],
@@ -182,6 +179,41 @@ def seal(
             was_cast=is_repeat,
             digest=ballot.digest,
             **_cost_facts(study),
+        )
+
+
+def _next_of(study: SealedStudy, ballot: Ballot, folder: Path) -> str:
+    """Return what a holder does with a ballot, which a closed list may have or not."""
+    from privsketch_studies.sealing.lists import ClosedList, closed_list_in
+
+    file = closed_list_in(study, folder)
+    if file is None:
+        return "put it into the mailbox; nothing in it is secret"
+    if ballot.digest in ClosedList.load(file).ballots.values():
+        return f"nothing: {file} has this ballot, and it counts"
+    return (
+        f"nothing: {file} is closed without this ballot, and it counts nowhere; when all tellers "
+        "have tallied, end its entry in your ledger (privsketch study settle --tally)"
+    )
+
+
+def _try_out(study: SealedStudy, table: Table, ledger: Any, facts: dict[str, Any]) -> None:
+    """End a dry run; refuse records that would spoil a ballot, as `privsketch check` does."""
+    import privsketch as ps
+    from privsketch._base.errors import RecordError
+    from privsketch.sketching.build import cost_of_design
+
+    found = ps.check(table, study.design)
+    if not wants_json():  # exact numbers are for the holder's eyes, and not for logs
+        say(found.describe())
+    say("no ballot was made; nothing was spent")
+    end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
+    if not found.is_readable:
+        raise RecordError("`privsketch study seal` would refuse this table")
+    if found.alarms:
+        raise RecordError(
+            "a ballot of this table would be spoiled; `privsketch study seal --dry-run` says by "
+            "what, in its last lines"
         )
 
 
@@ -201,6 +233,14 @@ def _cost_facts(study: SealedStudy) -> dict[str, Any]:
 @click.argument("ballots", nargs=-1, required=True, type=PATH)
 @key_option("The owner's private key; a teller's where the study has no owner.")
 @files_option("--checked", "checked_files", _CHECKED_HELP)
+@click.option(
+    "--leave-out",
+    "leave_out",
+    multiple=True,
+    metavar="HOLDER",
+    help="Leave out the ballot of this holder, which not all tellers have checked; repeat it for "
+    "others. Without it such a ballot stops the command.",
+)
 @output_option("File of the closed list.")
 @PASSPHRASE_FILE
 @JSON
@@ -209,52 +249,50 @@ def close(
     ballots: tuple[Path, ...],
     key_file: Path,
     checked_files: tuple[Path, ...],
+    leave_out: tuple[str, ...],
     output: Path,
     passphrase_file: Path | None,
 ) -> None:
     """Close the list of ballots that count. All tellers must tally the same list.
 
-    BALLOTS are files or folders. The list leaves out ballots that a teller cannot open, and ballots
-    whose check words do not add up over all tellers. In that case the ballot or a teller is wrong,
-    and it is not possible to tell which.
+    BALLOTS are files or folders. A ballot that not all tellers have checked stops the command: have
+    it checked again, or leave it out with --leave-out. The list leaves out ballots whose check
+    words do not add up over all tellers. In that case the ballot or a teller is wrong, and it is
+    not possible to tell which.
 
     \b
     privsketch study close s.study mailbox/ --key owner.key \\
                --checked a.checked --checked b.checked -o s.closed
     """
     import privsketch_studies as studies
-    from privsketch_studies.cli.study.checking import unopened_facts
-    from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, unopened_words, verdict_of
+    from privsketch_studies.sealing.ballots import own_ballots
+    from privsketch_studies.sealing.lists import CheckedBallots, unchecked_ballots, verdict_of
 
     study = studies.SealedStudy.load(study_file)
     require_available(output, None, "tellers may have tallied it")
     checked = [CheckedBallots.load(file) for file in checked_files]
     checked = checked or _checked_beside(study, ballots)
+    verdict = verdict_of(study, checked)
+    unchecked = unchecked_ballots(study, ballots, checked)
+    _require_left_out(study_file, ballots, unchecked, leave_out)
     key = opened_key(key_file, passphrase_file)
     closed = studies.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
+    owners = {ballot.digest: card.name for _, ballot, card in own_ballots(study, ballots)}
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
-    verdict = verdict_of(study, checked)
-    owners = _holders_of(study, ballots, verdict.unfit | set(verdict.unopened))
+    missing = [card.name for card in study.holders if card.name not in counted]
     unfit = {owners[digest] for digest in verdict.unfit if digest in owners}
     left_out = sorted(unfit - set(counted))
-    unopened = unopened_facts(verdict, owners, but={*counted, *left_out})
-    missing = [card.name for card in study.holders if card.name not in counted]
+    unopened = [
+        {"holder": ballot.holder, "tellers": list(ballot.tellers)}
+        for ballot in unchecked
+        if ballot.holder not in left_out
+    ]
     never = [name for name in missing if name not in owners.values()]
     say(f"closed      {count_text(len(counted), 'ballot')} of {len(study.holders)} holders")
     if never:
-        say(f"no ballot   of {', '.join(never)}")
-    for ballot in unopened:
-        caution(
-            f"the ballot of {ballot['holder']} is left out: {unopened_words(ballot['tellers'])}. "
-            "Before you publish this list, you may close another one with the ballot"
-        )
-    for name in left_out:
-        caution(
-            f"the ballot of {name} is left out: {UNFIT}. {name} must not seal again, which would "
-            "cost alone a second time; the tallies end the entry in its ledger (privsketch study "
-            "settle --tally)"
-        )
+        say(f"no ballot   of {', '.join(never)} among these files")
+    _caution_of(study, unopened, left_out)
     say(f"digest      {closed.digest}")
     say_written(output)
     say("next        send it to all tellers: each of them tallies once")
@@ -269,19 +307,59 @@ def close(
     )
 
 
-def _holders_of(
-    study: SealedStudy, ballots: tuple[Path, ...], digests: Container[str]
-) -> dict[str, str]:
-    """Return the holders of ballots by digest; digests that are no ballot are ignored."""
-    from privsketch._base.errors import PrivsketchError
-    from privsketch_studies.sealing.ballots import each_ballot, each_source
+def _require_left_out(
+    study_file: Path,
+    ballots: tuple[Path, ...],
+    unchecked: list[Unchecked],
+    leave_out: tuple[str, ...],
+) -> None:
+    """Refuse to close without ballots that lie there, unless their holders are named."""
+    from privsketch_studies.errors import StudyError
 
-    names = {}
-    for _, file in each_source(ballots):
-        with suppress(PrivsketchError):
-            for what, ballot in each_ballot([file], digests):
-                names[ballot.digest] = ballot.require_of(study, what).name
-    return names
+    holders = {ballot.holder for ballot in unchecked}
+    for name in leave_out:
+        if name not in holders:
+            raise click.UsageError(
+                f"--leave-out {name}: no ballot of {name} waits for a check; to leave out another "
+                "ballot, name the files of those that count instead of their folder"
+            )
+    waiting = [ballot for ballot in unchecked if ballot.holder not in leave_out]
+    if not waiting:
+        return
+    texts = [
+        f"{ballot.what}: the ballot of {ballot.holder} is not checked by "
+        f"{' and '.join(ballot.tellers)}"
+        for ballot in waiting
+    ]
+    folders = dict.fromkeys(path if path.is_dir() else path.parent for path in ballots)
+    files = " ".join(quote(str(folder)) + "/*.ballot" for folder in folders)
+    names = " ".join(
+        f"--leave-out {quote(name)}" for name in dict.fromkeys(ballot.holder for ballot in waiting)
+    )
+    raise StudyError(
+        f"{'; '.join(texts)}. No list was closed. Next, each of these tellers: privsketch study "
+        f"check {quote(str(study_file))} {files} --key STUDY-KEY -o NAME.checked; then close "
+        f"again. A ballot that a teller cannot open stays unchecked: {names} closes the list "
+        "without it, and it counts nowhere"
+    )
+
+
+def _caution_of(study: SealedStudy, unopened: list[dict[str, Any]], left_out: list[str]) -> None:
+    """Say which ballots the list leaves out, and what follows from that."""
+    from privsketch_studies.sealing.lists import UNFIT, unopened_words
+
+    for ballot in unopened:
+        caution(
+            f"the ballot of {ballot['holder']} is left out: "
+            f"{unopened_words(study, ballot['tellers'])}. Before you publish this list, you may "
+            "close another one with the ballot"
+        )
+    for name in left_out:
+        caution(
+            f"the ballot of {name} is left out: {UNFIT}. {name} must not seal again, which would "
+            "cost alone a second time; the tallies end the entry in its ledger (privsketch study "
+            "settle --tally)"
+        )
 
 
 def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privsketch._base.errors import PrivsketchError
 from privsketch.cli.shell.answer import JSON, answer, say
 from privsketch.cli.shell.options import PATH
 from privsketch.cli.shell.output import note, require_available, say_written
@@ -56,27 +57,37 @@ class Checker:
 
     def check_study(self, file: Path, trusted: tuple[str, ...]) -> None:
         """Check that all tellers have signed the study, and that one of them is trusted."""
-        from privsketch._base.errors import PrivsketchError
         from privsketch.signing.signature import digit_groups
         from privsketch.signing.trusted import pinned_keys, resolve_key
         from privsketch_studies.errors import StudyError
 
         keys = [resolve_key(text) for text in trusted] or pinned_keys()
-        identities = {key.identity for key in keys}
+        identities = {key.identity for key in keys} | self._own_identities()
         tellers = [card.key for card in self.study.tellers if card.key.identity in identities]
         try:
             self.study.require_open()
             if not tellers:
-                raise StudyError(f"{file}: none of its tellers is trusted here")
+                raise StudyError(
+                    f"{file}: none of its tellers is trusted here; compare the fingerprint of one "
+                    "with its holder, by phone, and pin it (privsketch key trust FILE.pub)"
+                )
         except PrivsketchError as error:
             self.refuse(file, error)
         else:
             name = digit_groups(self.study.fingerprint)
             self.accept(file, "study", tellers[0], f"a study: {name}")
 
+    def _own_identities(self) -> set[bytes]:
+        """Return the identity of the teller who accepted the study here, and trusts itself."""
+        from privsketch_studies.sealing.once import require_teller
+
+        with suppress(PrivsketchError):
+            if self.key is not None:
+                return {self.study.tellers[require_teller(self.study, self.key)].key.identity}
+        return set()
+
     def check(self, file: Path) -> None:
         """Check that a file belongs to the study, and compare it with the others."""
-        from privsketch._base.errors import PrivsketchError
         from privsketch_studies.sealing.ballots import Ballot
         from privsketch_studies.sealing.lists import CheckedBallots, ClosedList, published_shares
         from privsketch_studies.sealing.tally import Tally
@@ -201,19 +212,21 @@ def check(
 
     FILES are ballots, a closed list, tallies and statements of tellers. Each must be signed by a
     participant of the study, and a tally must be of the closed list. If a file is refused, the exit
-    code is 5. With a teller's study key, the command checks which ballots the key can open.
+    code is 5. With the study key of a teller, who trusts itself, the command checks which ballots
+    the key can open. Check again when more ballots have come: the output may be your earlier
+    result, if the new one has all of its ballots.
 
     \b
     privsketch study check s.study *.ballot --key a.study.key -o a.checked
     privsketch study check s.study s.closed *.ballot *.tally
     """
     from privsketch._base.errors import SignatureError
-    from privsketch_studies.sealing.lists import check_ballots
     from privsketch_studies.sealing.study import SealedStudy
 
-    if output is not None:
-        require_available(output, None, "it would be replaced")
+    if output is not None and key_file is None:
+        raise click.UsageError("-o goes with --key")
     study = SealedStudy.load(study_file)
+    earlier = None if output is None else _earlier_result(output, study)
     key = None if key_file is None else opened_key(key_file, passphrase_file)
     checker = Checker(study, key)
     checker.check_study(study_file, trusted)
@@ -222,14 +235,50 @@ def check(
         checker.check(file)
     order = {str(file): number for number, file in enumerate((study_file, *files))}
     checker.results.sort(key=lambda fact: order[fact["file"]])
-    if key is not None and output is not None:
-        checked, _ = check_ballots(study, checker.ballots, key=key)
-        checked.save(output)
-        say_written(output)
-        say("next        send it to the person who closes the list, and to all other tellers")
     answer(is_valid=not checker.refusals, files=checker.results)
+    rest = ""
+    if key is not None and output is not None:
+        _write_result(checker, key, output, earlier)
+        rest = f"; {output} names the ballots that can be opened: send it, and ask for the others"
     if checker.refusals:
-        raise SignatureError("not all files are trusted files of this study")
+        raise SignatureError(f"not all files are trusted files of this study{rest}")
+
+
+def _earlier_result(output: Path, study: SealedStudy) -> CheckedBallots | None:
+    """Return an earlier result, which a later one may replace; refuse any other existing file."""
+    from privsketch_studies.sealing.lists import CheckedBallots
+
+    if output.exists():
+        with suppress(PrivsketchError):
+            earlier = CheckedBallots.load(output)
+            earlier.require_of(study)
+            return earlier
+    require_available(output, None, "it would be replaced")
+    return None
+
+
+def _write_result(checker: Checker, key: Key, output: Path, earlier: CheckedBallots | None) -> None:
+    """Write which ballots a teller can open; refuse to write nothing, or less than before."""
+    from privsketch._base.errors import AccessError
+    from privsketch_studies.errors import StudyError
+    from privsketch_studies.sealing.lists import check_ballots
+
+    checked, _ = check_ballots(checker.study, checker.ballots, key=key)
+    if not checked.shares:
+        raise StudyError(
+            f"{output} was not written: none of these files is a ballot that this key can open, "
+            "and a check of no ballots says nothing; check when ballots are in the mailbox"
+        )
+    if earlier is not None and (
+        earlier.teller != checked.teller or not set(earlier.shares) <= set(checked.shares)
+    ):
+        raise AccessError(
+            f"{output} exists, and has ballots that this check does not have; check all of them "
+            "again, or name another file"
+        )
+    checked.save(output)
+    say_written(output)
+    say("next        send it to the person who closes the list, and to all other tellers")
 
 
 def _is_list(file: Path) -> bool:
@@ -273,9 +322,14 @@ def _load(file: Path) -> Ballot | ClosedList | Tally | CheckedBallots | VoidStud
 
 def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     """Return which files of this study are in a folder, and of whom; other files are ignored."""
-    from privsketch._base.errors import PrivsketchError
     from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.lists import ClosedList, Verdict, checked_files_in, verdict_of
+    from privsketch_studies.sealing.lists import (
+        ClosedList,
+        Verdict,
+        checked_files_in,
+        unchecked_ballots,
+        verdict_of,
+    )
     from privsketch_studies.sealing.tally import Tally
     from privsketch_studies.sealing.void import VoidStudy
 
@@ -299,6 +353,8 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     except PrivsketchError:  # not all tellers have checked, or one contradicts itself
         verdict = Verdict(frozenset(), frozenset(), {})
     good = {digests[digest] for digest in verdict.good if digest in digests}
+    lists = [closed for closed, _ in valid(ClosedList)]
+    listed = {digest for closed in lists for digest in closed.ballots.values()}
     return {
         "ballots": sorted(set(digests.values())),
         "checked": [
@@ -308,7 +364,16 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
         ],
         "unfit": sorted({digests[digest] for digest in verdict.unfit if digest in digests}),
         "unopened": unopened_facts(verdict, digests, but=good),
-        "is_closed": any(True for _ in valid(ClosedList)),
+        "unchecked": [
+            {"holder": ballot.holder, "tellers": list(ballot.tellers)}
+            for ballot in unchecked_ballots(study, [folder], checked)
+        ],
+        "not_listed": sorted(
+            set(digests.values()) - {digests[digest] for digest in listed if digest in digests}
+            if lists
+            else ()
+        ),
+        "is_closed": bool(lists),
         "tallies": sorted({study.tellers[number].name for _, number in valid(Tally)}),
         "voids": sorted({study.tellers[number].name for _, number in valid(VoidStudy)}),
     }
@@ -365,6 +430,8 @@ def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) 
             ]
             text = "close the list when all are cast and checked (privsketch study close)"
             steps.append((owner, f"{closer}: {text}"))
+        if me is not None:
+            steps += _waiting_steps(study, files, closer)
     elif len(files["tallies"]) < len(study.tellers):
         steps += [
             (identity, f"{name}: tally, with your study key (privsketch study tally)")
@@ -374,7 +441,37 @@ def next_steps(study: SealedStudy, files: dict[str, Any], me: PublicKey | None) 
     else:
         steps.append((None, "anyone: join the tallies (privsketch study join)"))
         steps += _last_steps(study)
+    if me is not None:
+        text = (
+            "your ballot is not on the closed list and counts nowhere: when all tellers have "
+            "tallied, end its entry in your ledger (privsketch study settle --tally)"
+        )
+        steps += [
+            (identity, f"{name}: {text}")
+            for identity, name in holders.items()
+            if name in files["not_listed"]
+        ]
     return [text for identity, text in steps if me is None or identity in (None, me.identity)]
+
+
+def _waiting_steps(
+    study: SealedStudy, files: dict[str, Any], closer: str
+) -> list[tuple[bytes | None, str]]:
+    """Return what holders wait for who have cast a ballot."""
+    unchecked = {ballot["holder"]: ballot["tellers"] for ballot in files["unchecked"]}
+    steps: list[tuple[bytes | None, str]] = []
+    for card in study.holders:
+        if card.name in unchecked:
+            text = (
+                f"wait for {' and '.join(unchecked[card.name])} to check your ballot (privsketch "
+                "study check --key); without that it does not count"
+            )
+        elif card.name in files["ballots"]:
+            text = f"wait for {closer} to close the list"
+        else:
+            continue
+        steps.append((card.key.identity, f"{card.name}: {text}"))
+    return steps
 
 
 def _last_steps(study: SealedStudy) -> list[tuple[bytes | None, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,9 +130,9 @@ def _asked_words(asked: float | None) -> str:
             "the design does not state the number of holders, on which it depends what a holder "
             "has to accept; `privsketch design --holders` states it"
         )
-    from privsketch.facts.budget import number_text
+    from privsketch_studies.sealing.cards import alone_text
 
-    least = number_text(math.ceil(asked * 1000) / 1000)
+    least = alone_text(asked)
     return f"a study of this design with the usual settings asks for --accept-alone {least} or more"
 
 
@@ -272,7 +271,9 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     for name in files["unfit"]:
         caution(f"the ballot of {name}: {UNFIT}; privsketch study close leaves it out")
     for ballot in files["unopened"]:
-        caution(f"the ballot of {ballot['holder']}: {unopened_words(ballot['tellers'])}")
+        caution(f"the ballot of {ballot['holder']}: {unopened_words(study, ballot['tellers'])}")
+    for name in files["not_listed"]:
+        caution(f"the ballot of {name} is not on the closed list and counts nowhere")
     for text in steps:
         say(f"next        {text}")
     answer(**study.facts(), mailbox=files, next=steps)

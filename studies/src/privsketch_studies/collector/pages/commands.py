@@ -9,36 +9,37 @@ import re
 from shlex import quote
 
 from privsketch_studies.collector.members import Member
-from privsketch_studies.collector.pages.views import Head
+from privsketch_studies.collector.pages.views import Head, OwnFiles
 
-TABLE, ALONE, TELLER = "TABLE.csv", "EPSILON", "TELLER.pub"
+TABLE, ALONE, TELLER = "TABLE.csv", "EPSILON", "TELLER"
 _STUDY = "{box}/{box}.study"
-_TRUST = "privsketch key trust {teller}"
+_TRUST = "privsketch key trust {box}/{teller}.pub"
 _SEAL = f"privsketch study seal {_STUDY} {{table}} --key {{me}}.key --accept-alone {{alone}}"
 _KEY = "privsketch key make {me}.key"
+_CHECK = "privsketch check {box}/design.json {table}"
 # By the kind of file that the member uploads next: its name, and the commands that make it.
 _STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sketch": (
-        "{me}.sketch",
+        "{me}{nth}.sketch",
         (
-            "privsketch check {box}/design.json {table}",
-            "privsketch sketch {box}/design.json {table} --source {source} -o {me}.sketch",
+            _CHECK,
+            "privsketch sketch {box}/design.json {table} --source {source} -o {me}{nth}.sketch",
         ),
     ),
     "site card": (
-        "{me}.card",
+        "{me}{nth}.card",
         (
             _KEY,
             "privsketch study enrol {box}/design.json --key {me}.key --accept-alone {alone} "
-            "-o {me}.card",
+            "-o {me}{nth}.card",
         ),
     ),
     "teller card": (
-        "{me}-teller.card",
+        "{me}-teller{nth}.card",
         (
             _KEY,
             "privsketch study enrol {box}/design.json --key {me}.key --teller "
-            "--study-key {me}.study.key -o {me}-teller.card",
+            "--study-key {study_key} -o {me}-teller{nth}.card",
         ),
     ),
     "study": (
@@ -66,8 +67,7 @@ _STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "checked": (
         "{me}.checked",
         (
-            _TRUST,
-            f"privsketch study check {_STUDY} {{box}}/*.ballot --key {{me}}.study.key "
+            f"privsketch study check {_STUDY} {{box}}/*.ballot --key {{study_key}} "
             "-o {me}.checked",
         ),
     ),
@@ -79,16 +79,14 @@ _STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "{me}.tally",
         (
             f"privsketch study tally {_STUDY} {{box}} --list {{box}}/{{box}}.closed "
-            "--key {me}.study.key -o {me}.tally",
+            "--key {study_key} -o {me}.tally",
         ),
     ),
 }
 
 
-def commands_of(
-    head: Head, member: Member, address: str, kinds: tuple[str, ...], signer: str
-) -> list[str]:
-    """Return the commands that lead to a member's next uploads; none if nothing is to be uploaded.
+def commands_of(head: Head, member: Member, address: str, own: OwnFiles) -> list[str]:
+    """Return the commands of a member's next steps; none if there is nothing to be done.
 
     Parameters
     ----------
@@ -96,28 +94,37 @@ def commands_of(
     member : Member
     address : str
         Address of the collector.
-    kinds : tuple of str
-        Kinds of files that the member uploads next.
-    signer : str
-        Fingerprint of the key on the member's card, or an empty text.
+    own : OwnFiles
+        What the member uploads next, and what it uploaded before.
     """
     me = re.sub(r"[^A-Za-z0-9_.-]+", "-", member.name).strip(".-") or "member"
-    values = {"box": head.study.name, "me": me, "source": quote(member.name)}
-    values |= {"table": TABLE, "alone": ALONE, "teller": TELLER, "signer": signer[:16]}
-    url = quote(f"{address.rstrip('/')}/studies/{head.study.name}")
+    box = head.study.name
+    values = {"box": box, "me": me, "source": quote(member.name), "table": TABLE, "alone": ALONE}
+    values |= {"teller": TELLER, "signer": own.signer[:16]}
+    values["study_key"] = f"{me}{_suffix(own.n_aside('card'))}.study.key"
+    url = quote(f"{address.rstrip('/')}/studies/{box}")
     token = f"--token-file {me}.token"
-    made = []
-    for step in _steps_of(kinds, head.roles):
+    has_key = member.key is not None or own.n_aside("card") > 0
+    made = [_CHECK.format(**values)] if own.is_alarmed else []
+    for step in _steps_of(own.kinds, head.roles):
+        # What was set aside lies there still, and no command replaces it.
+        values["nth"] = _suffix(own.n_aside(step.split()[-1]))
         file, commands = _STEPS[step]
-        lines = [line.format(**values) for line in commands if line != _KEY or member.key is None]
+        unneeded = {_KEY: has_key, _TRUST: own.is_teller}
+        lines = [line.format(**values) for line in commands if not unneeded.get(line)]
         if step == "sketch" and member.key is not None:
-            lines.append(f"privsketch key sign {me}.sketch --key {me}.key")
+            lines.append(f"privsketch key sign {file.format(**values)} --key {me}.key")
         lines.append(f"privsketch collector push {url} {file.format(**values)} {token}")
         made += [line for line in lines if line not in made]
     if not made:
         return []
     start = ["pip install privsketch-studies"]
-    return [*start, f"privsketch collector pull {url} -o {head.study.name} {token}", *made]
+    return [*start, f"privsketch collector pull {url} -o {box} {token}", *made]
+
+
+def _suffix(n_aside: int) -> str:
+    """Return the end of the name of a file that takes the place of others."""
+    return f"-{n_aside + 1}" if n_aside else ""
 
 
 def _steps_of(kinds: tuple[str, ...], roles: tuple[str, ...]) -> list[str]:

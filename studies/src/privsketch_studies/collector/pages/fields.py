@@ -1,14 +1,25 @@
-"""Fields for files: which files each takes, what is sent, and the first bytes that are allowed.
+"""Fields for files: which files each takes, what is sent, and the bytes that are allowed.
 
-A script looks at the first bytes before a file is sent (upload.js). Without it the collector stops
-reading at the first bytes that no such file has.
+A script reads a file from its first byte to its last before it is sent (upload.js), and a field
+stays disabled without it: no file leaves a browser that nothing has looked at. For other programs
+the collector stops reading at the first bytes that no such file has.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from privsketch_studies.collector.kinds import SKETCH, endings_of, json_start, starts_of
+from privsketch._base.formats import MAX_JSON_BYTES
+from privsketch_studies.collector.kinds import (
+    SKETCH,
+    binary_shape,
+    endings_of,
+    json_start,
+    phrase_of,
+    starts_of,
+)
 from privsketch_studies.collector.pages.words import KIND_NAMES
 
 
@@ -27,6 +38,10 @@ class FileField:
         Endings of file names that a browser offers.
     starts : tuple of bytes
         First bytes that the file may have.
+    max_bytes : int
+        Upper bound on its bytes.
+    n_content : dict of bytes to int
+        Of binary files, by their first bytes: bytes between header and end. Other files are JSON.
     """
 
     name: str
@@ -35,6 +50,8 @@ class FileField:
     hint: str
     endings: tuple[str, ...]
     starts: tuple[bytes, ...]
+    max_bytes: int
+    n_content: Mapping[bytes, int] = field(default_factory=dict)
     is_required: bool = True
 
     @property
@@ -43,11 +60,19 @@ class FileField:
         return ",".join(self.endings)
 
     @property
-    def digits(self) -> str:
-        """First bytes in hex digits, for the script."""
-        return " ".join(start.hex() for start in self.starts)
+    def shapes(self) -> str:
+        """Shapes of the files that the field takes, in JSON, for the script."""
+        return json.dumps([self._shape(start) for start in self.starts])
+
+    def _shape(self, start: bytes) -> dict[str, object]:
+        shape: dict[str, object] = {"start": start.hex()}
+        if start in self.n_content:
+            n_end, names = binary_shape(start)
+            shape |= {"content": self.n_content[start], "end": n_end, "header": names}
+        return shape
 
 
+MAX_SIGNATURE = 8 * 1024  # bytes of a signature or of a public key
 _SENT = "Your browser sends this file and its name to this collector, and no other file."
 DESIGN_FIELD = FileField(
     "design",
@@ -56,6 +81,7 @@ DESIGN_FIELD = FileField(
     f"privsketch design makes this file. It is public, and cannot be changed afterwards. {_SENT}",
     (".json",),
     (json_start("design"),),
+    MAX_JSON_BYTES,
 )
 KEY_FIELD = FileField(
     "key",
@@ -64,20 +90,23 @@ KEY_FIELD = FileField(
     "Their uploads must then be signed with it. A private key is not taken.",
     (".pub",),
     (json_start("public-key"),),
+    MAX_SIGNATURE,
     is_required=False,
 )
 
 
-def upload_fields(kinds: tuple[str, ...], *, is_signed: bool) -> list[FileField]:
+def upload_fields(
+    kinds: tuple[str, ...], n_content: Mapping[bytes, int], max_bytes: int, *, is_signed: bool
+) -> list[FileField]:
     """Return the fields to upload files of these kinds; sketches may need a signature."""
     if not kinds:
         return []
-    names = [KIND_NAMES[kind].lower() for kind in kinds]
-    what = " or ".join(f"an {name}" if name[0] == "a" else f"a {name}" for name in names)
+    *first, last = map(phrase_of, kinds)
+    what = " or ".join([", ".join(first), last] if first else [last])
     private = "A sketch is private before it leaves your machine." if SKETCH in kinds else ""
-    label = f"{names[0][:1].upper()}{names[0][1:]} file" if len(names) == 1 else "File"
     hint = f"The study takes {what} of you now. {_SENT} {private}".strip()
-    fields = [FileField("file", label, what, hint, endings_of(kinds), starts_of(kinds))]
+    endings, starts = endings_of(kinds), starts_of(kinds)
+    fields = [FileField("file", _label(kinds), what, hint, endings, starts, max_bytes, n_content)]
     if kinds == (SKETCH,):
         fields.append(
             FileField(
@@ -87,7 +116,16 @@ def upload_fields(kinds: tuple[str, ...], *, is_signed: bool) -> list[FileField]
                 "privsketch key sign writes it beside the sketch.",
                 (".sig",),
                 (json_start("signature"),),
+                MAX_SIGNATURE,
                 is_required=is_signed,
             )
         )
     return fields
+
+
+def _label(kinds: tuple[str, ...]) -> str:
+    """Return the label of a field for files of these kinds."""
+    if len(kinds) > 1:
+        return "File"
+    name = KIND_NAMES[kinds[0]]
+    return name if name.endswith("file") else f"{name} file"

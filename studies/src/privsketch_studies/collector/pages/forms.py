@@ -26,7 +26,7 @@ from privsketch_studies.collector.pages.access import (
     set_cookie,
     text_of,
 )
-from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD
+from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD, MAX_SIGNATURE
 from privsketch_studies.collector.pages.jobs import (
     COMPARE,
     MAX_AT_ONCE,
@@ -40,7 +40,6 @@ from privsketch_studies.collector.web.access import CurrentCollector, Digest, Ra
 from privsketch_studies.errors import CollectorError
 
 forms = APIRouter(include_in_schema=False)
-_MAX_SIGNATURE = 8 * 1024  # bytes of a signature or of a public key
 
 
 def _redirect(address: str, done: str | None = None) -> Response:
@@ -91,7 +90,7 @@ async def upload_file(request: Request, study: StudyName, visit: CurrentVisit) -
     """Upload a sketch, or a file of a sealed study."""
     n_bytes, starts = await run_in_threadpool(uploads.limits, visit.store, visit.member, study)
     fields = {"file": starts, "signature": (json_start("signature"),)}
-    form = await read_form(request, visit, n_bytes + _MAX_SIGNATURE, fields)
+    form = await read_form(request, visit, n_bytes + MAX_SIGNATURE, fields)
     data, signature = await file_of(form, "file"), await file_of(form, "signature")
     if not data:
         raise ParameterError("no file was chosen, or the file is empty")
@@ -179,12 +178,24 @@ async def compare(request: Request, study: StudyName, visit: CurrentVisit) -> Re
 
 @forms.post("/studies/{study}/close")
 async def close(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
-    """Close an open study."""
+    """Close an open study, unless the sites are being compared or the comparison has an alarm.
+
+    The form of a page that was loaded before may not know of the alarm.
+    """
     visit.member.require_role(study, "owner")
     form = await read_form(request, visit)
     if text_of(form, "sure") != "yes":
         raise ParameterError("tick the box to confirm; this cannot be undone")
-    await run_in_threadpool(studies.close_study, visit.store, study, by=visit.member)
+    in_spite, jobs = text_of(form, "in_spite") == "yes", jobs_of(request)
+
+    def close_compared() -> None:
+        head = views.head_of(visit.collector, visit.member, study)
+        if head.progress.state == studies.OPEN:
+            compared = views.compare_sites(visit.collector, jobs, head)
+            views.require_closable(compared, in_spite=in_spite)
+        studies.close_study(visit.store, study, by=visit.member)
+
+    await run_in_threadpool(close_compared)
     return _redirect(f"/studies/{study}", "closed")
 
 
@@ -192,7 +203,7 @@ async def close(request: Request, study: StudyName, visit: CurrentVisit) -> Resp
 async def add_member(request: Request, study: StudyName, visit: CurrentVisit) -> Response:
     """Add a member; the answer shows the token, which cannot be shown again."""
     visit.member.require_role(study, "owner")
-    form = await read_form(request, visit, _MAX_SIGNATURE, {"key": KEY_FIELD.starts})
+    form = await read_form(request, visit, MAX_SIGNATURE, {"key": KEY_FIELD.starts})
     name, key_file = text_of(form, "name"), await file_of(form, "key")
     roles = [str(value) for value in form.getlist("role")]
     key = PublicKey.from_bytes(key_file) if key_file else None

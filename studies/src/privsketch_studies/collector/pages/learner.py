@@ -37,7 +37,10 @@ def answer_to(request: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]
 
         comparison = compare(sketches)
         page, model = comparison_page(comparison), None
-        facts: dict[str, Any] = {"alarms": comparison.alarm_lines()}
+        alarms = comparison.alarm_lines()
+        # Of two sources, either may be the wrong one.
+        sources = comparison.sources if alarms and len(sketches) == 2 else comparison.alarms
+        facts: dict[str, Any] = {"alarms": alarms, "sources": [one.source for one in sources]}
     else:
         from privsketch.pages.report.html import report_page
 

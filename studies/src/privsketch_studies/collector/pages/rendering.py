@@ -2,8 +2,8 @@
 
 The policy of every page allows the style sheet of the package, pictures within the page, and forms
 that go to this collector. The styles of a report are one more sheet, which the policy names by its
-digest. So is the only script, on pages with a field for files: it looks at the first bytes of a
-file before the browser sends it.
+digest. So is the only script, on pages with a field for files: it reads a file before the browser
+sends it.
 """
 
 from __future__ import annotations

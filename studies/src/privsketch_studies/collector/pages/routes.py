@@ -21,11 +21,11 @@ from privsketch_studies.collector.pages.access import (
     local_address,
 )
 from privsketch_studies.collector.pages.commands import commands_of
-from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD, upload_fields
+from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
-from privsketch_studies.collector.progress import progress_of
+from privsketch_studies.collector.progress import SETTLE_ALARM, progress_of
 from privsketch_studies.collector.web.access import CurrentCollector, Digest, StudyName
 from privsketch_studies.errors import CollectorError
 
@@ -86,9 +86,7 @@ def _row(
     progress = progress_of(collector.store, study)
     head = views.Head(study, progress, visit.member.roles_in(study.name), None)
     parts = collector.totals.parts(study)
-    compared = views.SitesCompared("none")
-    if not study.is_sealed:
-        compared = views.sites_compared(queue, study.name, parts)
+    compared = views.sites_compared(collector, queue, study, parts)
     name = visit.member.name
     jobs = [job for _, job in queue.of_total(study.name, parts) if job.answer is not None]
     steps = [step for step in views.own_steps(head, visit.member, compared) if step.member == name]
@@ -116,8 +114,7 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
     """Show a study: its state, next steps, alarms, results, forecast and cost."""
     name, member = visit.member.name, visit.member
     compared = views.compare_sites(visit.collector, queue, head)
-    kinds = views.uploadable(head, member)
-    wanted, signer = views.wanted_files(visit.collector, head, member, kinds)
+    own = views.own_files(visit.collector, head, member, compared)
     return page(
         request,
         "overview.html",
@@ -127,9 +124,11 @@ def overview(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> 
         jobs=_jobs_of(queue, head),
         own_steps=views.own_steps(head, member, compared),
         other_steps=[step for step in head.progress.steps if step.member not in (None, name)],
-        fields=upload_fields(kinds, is_signed=member.key is not None),
-        commands=commands_of(head, member, str(request.base_url), wanted, signer),
-        outlooks=views.outlooks(head),
+        fields=views.fields_of(visit.collector, head, member),
+        own=own,
+        commands=commands_of(head, member, str(request.base_url), own),
+        outlooks=views.outlooks(head, compared),
+        settle_alarm=SETTLE_ALARM,
         cost=views.cost_of(head),
     )
 
@@ -187,6 +186,7 @@ def models(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Re
         "models.html",
         visit,
         head=head,
+        compared=views.compare_sites(visit.collector, queue, head),
         jobs=jobs,
         refresh=_REFRESH_SECONDS if is_waiting else None,
         tasks=_tasks(head),

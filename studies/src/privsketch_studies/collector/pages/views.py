@@ -14,13 +14,16 @@ from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.collector import Collector, Total
 from privsketch_studies.collector.events import events_of, require_unbroken
-from privsketch_studies.collector.kinds import kinds_taken
+from privsketch_studies.collector.kinds import file_stem, kinds_taken
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.pages import words
+from privsketch_studies.collector.pages.fields import FileField, upload_fields
 from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest
 from privsketch_studies.collector.progress import (
-    CLOSE,
+    CHECK_UNITS,
+    CLOSING,
     COMPARE_AND_CLOSE,
+    SETTLE_ALARM,
     Progress,
     Step,
     progress_of,
@@ -80,7 +83,17 @@ def head_of(collector: Collector, member: Member, name: str) -> Head:
     return Head(study, progress_of(collector.store, study), member.roles_in(name), total)
 
 
-def outlooks(head: Head) -> list[Outlook]:
+def outlooks(head: Head, compared: SitesCompared) -> list[Outlook]:
+    """Return forecasts of the total, now and later; none is good beside an alarm."""
+    forecasts = _forecasts(head)
+    if not compared.alarms:
+        return forecasts
+    text = "there is an alarm, and the forecast holds without it: {}"
+    tone = words.VERDICTS["hopeless"]
+    return [Outlook(one.label, tone, "in doubt", text.format(one.text)) for one in forecasts]
+
+
+def _forecasts(head: Head) -> list[Outlook]:
     """Return forecasts of the total: now, and when all sites have reported."""
     design, n_sites, n_now = head.study.design, len(head.progress.sites), head.progress.n_reported
     if head.study.is_sealed:
@@ -133,41 +146,107 @@ def uploadable(head: Head, member: Member) -> tuple[str, ...]:
     return kinds_taken(head.progress.state, head.roles, is_sealed=head.study.is_sealed)
 
 
-def wanted_files(
-    collector: Collector, head: Head, member: Member, kinds: tuple[str, ...]
-) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of files that are still missing of a member, and the key on the card.
+def fields_of(collector: Collector, head: Head, member: Member) -> list[FileField]:
+    """Return the fields for the files that the study takes of this member now."""
+    kinds = uploadable(head, member)
+    max_bytes, _ = uploads.limits(collector.store, member, head.study.name)
+    n_content = uploads.content_sizes(collector.store, head.study)
+    return upload_fields(kinds, n_content, max_bytes, is_signed=member.key is not None)
 
-    The key is that of the member's card in a sealed study; it is an empty text without one.
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """What a member has uploaded to a study, and uploads next.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        Kinds of the files that the next steps end with.
+    signer : str
+        Fingerprint of the key on the member's card; an empty text without one.
+    aside : tuple of Upload
+        Uploads that an owner has set aside, oldest first.
+    tellers : tuple of (str, str)
+        Tellers of a sealed study: names of their files, and fingerprints.
+    is_alarmed : bool
+        Whether the comparison of the sites has an alarm about this member.
     """
-    files = uploads.list_uploads(collector.store, head.study.name)
-    own = {file.kind: file.signer or "" for file in files if file.member == member.name}
-    wanted = tuple(kind for kind in kinds if kind not in own and kind != "void")
-    return wanted, own.get("card", "")
+
+    kinds: tuple[str, ...]
+    signer: str
+    aside: tuple[uploads.Upload, ...]
+    tellers: tuple[tuple[str, str], ...]
+    is_alarmed: bool
+
+    def n_aside(self, kind: str) -> int:
+        """Return the number of files of a kind that were set aside."""
+        return sum(upload.kind == kind for upload in self.aside)
+
+    @property
+    def is_teller(self) -> bool:
+        """Whether the key on the member's card is that of a teller."""
+        return self.signer in {fingerprint for _, fingerprint in self.tellers}
+
+    @property
+    def missing(self) -> uploads.Upload | None:
+        """The last upload that was set aside and has no other in its place."""
+        return self.aside[-1] if self.aside and self.aside[-1].kind in self.kinds else None
+
+
+def own_files(
+    collector: Collector, head: Head, member: Member, compared: SitesCompared
+) -> OwnFiles:
+    """Return what a member has uploaded, and uploads next."""
+    store, name = collector.store, head.study.name
+    files = uploads.list_uploads(store, name, with_set_aside=True)
+    own = [file for file in files if file.member == member.name]
+    cards = [file.signer or "" for file in own if file.kind == "card" and not file.aside_because]
+    replaced = uploads.REPLACED_BY_NEWER
+    aside = tuple(file for file in own if file.aside_because not in (None, replaced))
+    kinds = (step.kind for step in head.progress.steps_of(member.name))
+    sealed = uploads.sealed_study(store, head.study)
+    tellers = () if sealed is None else sealed.tellers
+    return OwnFiles(
+        tuple(kind for kind in kinds if kind is not None),
+        cards[-1] if cards else "",
+        aside,
+        tuple((file_stem(card.name), card.key.fingerprint) for card in tellers),
+        member.name in compared.alarmed and head.progress.state == "open",
+    )
 
 
 @dataclass(frozen=True)
 class SitesCompared:
     """Comparison of the sites of an open study.
 
-    `state` is "none" (there is nothing to compare), "waiting", "failed" or "done". `alarms` are
-    lines about sites in other units or with a shift.
+    `state` is "none" (there is nothing to compare), "unknown" (nobody asked for it), "waiting",
+    "failed" or "done". `alarms` are lines about sites in other units or with a shift, and `alarmed`
+    are the members who sent them.
     """
 
     state: str
     alarms: tuple[str, ...] = ()
+    alarmed: tuple[str, ...] = ()
 
 
-def sites_compared(jobs: JobQueue, study: str, parts: tuple[str, ...]) -> SitesCompared:
+def sites_compared(
+    collector: Collector, jobs: JobQueue, study: Study, parts: tuple[str, ...]
+) -> SitesCompared:
     """Return the comparison of these uploads of an open study, as far as it is known."""
-    if len(parts) < MIN_COMPARED:
+    if study.is_sealed or len(parts) < MIN_COMPARED:
         return SitesCompared("none")
-    job = jobs.find(JobRequest(study, parts, COMPARE))
-    if job is None or not job.is_over:
+    job = jobs.find(JobRequest(study.name, parts, COMPARE))
+    if job is None:
+        return SitesCompared("unknown")
+    if not job.is_over:
         return SitesCompared("waiting")
     if job.answer is None:
         return SitesCompared("failed")
-    return SitesCompared("done", tuple(job.answer["facts"]["alarms"]))
+    facts = job.answer["facts"]
+    sources = set(facts.get("sources", ()))
+    files = uploads.list_uploads(collector.store, study.name) if sources else []
+    alarmed = tuple(file.member for file in files if file.whose in sources)
+    return SitesCompared("done", tuple(facts["alarms"]), alarmed)
 
 
 def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> SitesCompared:
@@ -179,32 +258,57 @@ def compare_sites(collector: Collector, jobs: JobQueue, head: Head) -> SitesComp
     if head.study.is_sealed or head.total is None:
         return SitesCompared("none")
     name, parts = head.study.name, head.total.parts
-    compared = sites_compared(jobs, name, parts)
-    request = JobRequest(name, parts, COMPARE)
-    if compared.state == "waiting" and jobs.find(request) is None:
-        try:
-            jobs.require_size(uploads.total_bytes(collector.store, name))
-            sketches = [sketch.to_bytes() for sketch in collector.totals.sketches(head.study)]
-            jobs.submit(request, head.study.title, sketches)
-        except CollectorError:  # too large to compare here, or too much to do at the moment
+    compared = sites_compared(collector, jobs, head.study, parts)
+    if compared.state != "unknown":
+        return compared
+    try:
+        jobs.require_size(uploads.total_bytes(collector.store, name))
+        sketches = [sketch.to_bytes() for sketch in collector.totals.sketches(head.study)]
+        jobs.submit(JobRequest(name, parts, COMPARE), head.study.title, sketches)
+    except CollectorError as error:
+        if error.refusal != "often":  # too much to do at the moment, not too large for ever
             return SitesCompared("failed")
-    return compared
+    return SitesCompared("waiting")
+
+
+def require_closable(compared: SitesCompared, *, in_spite: bool) -> None:
+    """Refuse to close a study beside an alarm, or before it is known whether there is one.
+
+    An owner who has asked the site may close `in_spite` of that. A comparison that failed, or that
+    needs more sketches, stops nobody.
+    """
+    if in_spite:
+        return
+    if compared.alarms:
+        raise CollectorError(
+            f"the comparison of the sites has an alarm: {'; '.join(compared.alarms)}; ask the "
+            "site, set its sketch aside, or close the study in spite of the alarm, at the end of "
+            "its page",
+            "closed",
+        )
+    if compared.state in ("unknown", "waiting"):
+        raise CollectorError(
+            "the sites are being compared, and there may be an alarm; load the page of the study "
+            "again in some seconds",
+            "closed",
+        )
 
 
 def own_steps(head: Head, member: Member, compared: SitesCompared) -> list[Step]:
     """Return the next steps of a member; none proposes to close a study beside an alarm."""
     steps = list(head.progress.steps_of(member.name))
+    is_closing = head.is_owner and head.progress.state == "open"
     if not compared.alarms:
-        is_checked = compared.state == "done"
-        return [replace(step, text=CLOSE) if is_checked and step.text == COMPARE_AND_CLOSE else step
-                for step in steps]  # fmt: skip
+        closing = CLOSING[compared.state]
+        return [
+            replace(step, text=closing) if step.text == COMPARE_AND_CLOSE else step
+            for step in steps
+        ]
     steps = [step for step in steps if step.text != COMPARE_AND_CLOSE]
-    if head.is_owner and head.progress.state == "open":
-        text = (
-            "settle the alarm: ask the site for its units, set its sketch aside, and let it "
-            "upload another one, which spends its budget again"
-        )
-        steps.insert(0, Step(member.name, text))
+    if is_closing:
+        steps.insert(0, Step(member.name, SETTLE_ALARM))
+    if member.name in compared.alarmed and head.progress.state == "open":
+        steps.insert(0, Step(member.name, CHECK_UNITS))
     return steps
 
 

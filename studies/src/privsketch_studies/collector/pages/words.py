@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from privsketch_studies.collector.chain import Event
+from privsketch_studies.collector.kinds import phrase_of
 from privsketch_studies.collector.studies import Study
 
 TASK_NAMES = {
@@ -84,9 +85,9 @@ def event_text(event: Event) -> str:
     facts: dict[str, Any] = event.facts
     roles = " and ".join(map(str, facts.get("roles", ())))
     if event.act == "uploaded":
-        kind = KIND_NAMES.get(str(facts.get("kind")), str(facts.get("kind"))).lower()
+        kind = str(facts.get("kind"))
         signed = ", signed" if facts.get("signer") else ""
-        return f"uploaded a {kind} of {facts.get('whose')}{signed}"
+        return f"uploaded {phrase_of(kind)} of {facts.get('whose')}{signed}"
     if event.act == "gave roles":
         return f"made {facts.get('member')} {roles}"
     if event.act == "took roles":
