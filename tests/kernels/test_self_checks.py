@@ -369,10 +369,8 @@ def every_cluster_sum_is_refused(modes=nearest.MODES, norms=(1, 2)):
 
 
 def test_of_centers_as_near_the_last_one(monkeypatch):
-    # All modes that know which cluster it is; lengths are the same.
     seams.set(monkeypatch, "nearest.Group.is_nearer", lambda self, score, best: score <= best)
-    every_cluster_sum_is_refused(("sums", "residuals"))
-    compile_clusters("lengths", 2)
+    every_cluster_sum_is_refused(("sums", "residuals", "lengths"))
 
 
 def test_residuals_that_are_rounded_to_the_nearest(monkeypatch):
@@ -383,8 +381,8 @@ def test_residuals_that_are_rounded_to_the_nearest(monkeypatch):
 def test_residuals_that_are_not_cut(monkeypatch):
     seams.set(
         monkeypatch,
-        "nearest.Group.factors",
-        lambda self, length: [each.constant(1.0) for each in length],
+        "nearest.Group.longest",
+        lambda self, length, radius: radius,
     )
     every_cluster_sum_is_refused(("residuals",))
 

@@ -86,7 +86,7 @@ MAX_START_EXCESS = 3.0  # error of centers around the center of the domain, with
 # A mean is measured in two steps, from the middle of the domain and from where the first one was,
 # if the noise of the first step is below the distance that it saves, in squared widths.
 MIDDLE_SHARE = Fraction(1, 4)
-# Error that probe rounds leave: PROBED_ERROR nu^PROBED_POWER (1 + nu), if nu is the noise of a
+# Error that probe rounds leave: PROBED_ERROR nu^PROBED_POWER (1 + nu)^2, if nu is the noise of a
 # round with a fifth of the budget. benchmarks constants clustering PROBED_ERROR
 PROBED_ERROR, PROBED_POWER = 1.0, 0.7
 # Up to this noise they are better than the start alone, however many clusters there are.
@@ -241,7 +241,7 @@ def probe_plan(facts: Facts) -> PipelinePlan:
     for number, (kind, share) in enumerate(zip(kinds, shares, strict=True)):
         n_places = k if kind == "plain" else 2 * k
         weights |= round_weights(facts, share, str(number), n_places)
-    error = PROBED_ERROR * noise**PROBED_POWER * (1 + noise)
+    error = PROBED_ERROR * noise**PROBED_POWER * (1 + noise) ** 2
     if noise <= MAX_PROBED_NOISE:
         error = min(error, PROBED_GAIN * MAX_START_EXCESS)
     return PipelinePlan("mean", 0, kinds, tuple(weights.items()), error)
