@@ -58,8 +58,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     noise = cell_noise_std(run.left, "laplace")
     grid = Grid(passes, plan_cells(box.half_widths, n_clusters, n_records, noise))
     account = run.share({"cells": Fraction(1)})
-    # The scale of discrete Laplace noise, whose variance is 1 / (cosh(1 / scale) - 1).
-    rule = HeavyCells(grid.n_cells, passes.dim, 1 / math.acosh(1 + 1 / noise**2))
+    rule = HeavyCells(grid.n_cells, passes.dim, laplace_scale(noise))
     first, second, law = account.zoom("cells", grid.counts(), rule)
     per_axis = rule.parts_per_axis(first)
     low, high = grid.edges()
@@ -102,6 +101,14 @@ def cells_forecast(facts: PublicFacts, cells: tuple[int, ...] | None = None) -> 
         half_widths = enclosing_box(facts.domain).half_widths
         cells = plan_cells(half_widths, facts.n_clusters, max(facts.n_records, 1.0), noise)
     return forecast_ratio(facts, counted_cells(facts, cells, noise**2))
+
+
+def laplace_scale(noise_std: float) -> float:
+    """Return the scale of discrete Laplace noise of a standard deviation, however large.
+
+    The variance is 1 / (cosh(1 / scale) - 1) = 1 / (2 sinh(1 / (2 scale))^2).
+    """
+    return 0.5 / math.asinh(1 / (math.sqrt(2) * noise_std))
 
 
 def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from privsketch._base.plugins import find_plugin, plugin_names
 from privsketch._base.settings import Setting, settings_of
 from privsketch.clustering import cells
 from privsketch.clustering.forecast import Forecast, PublicFacts, RunForecast
+from privsketch.clustering.limits import require_searchable
 from privsketch.clustering.medians import rounds_forecast
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import pipeline_forecast, plan_pipeline
@@ -157,6 +158,8 @@ def choose_method(
     if method not in ("auto", "sketch"):
         Method.find(method)  # raises an error before anything is spent
     if method != "auto":
+        if n_nonzero is None:
+            require_searchable(method, n_clusters)
         return Choice(method)
     dim = len(domain.half_widths)
     if n_nonzero is not None:

@@ -31,6 +31,7 @@ from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.forecast import PublicFacts
+from privsketch.clustering.limits import require_searchable
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.method import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.plan import (
@@ -78,7 +79,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
     Charges: the budget, once; with "partition-tree" no delta.
     """
     checked_method(method)
-    require_count("n_clusters", n_clusters)
+    require_searchable(method, require_count("n_clusters", n_clusters), "distances")
     if method == "partition-tree":
         return cluster_by_tree(run, n_clusters, loss="distances")
     run.require_one_record("rounds")

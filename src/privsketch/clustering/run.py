@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_records
+from privsketch._base.errors import MANY, ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.forecast import Forecast, PublicFacts
 from privsketch.clustering.passes import Passes, Progress
@@ -222,7 +222,7 @@ class Run:
         self.count = "released"
         account = self.share({COUNT: COUNT_SHARE, REST: 1 - COUNT_SHARE})
         noisy, _ = account.counts(COUNT, exact)
-        return max(float(noisy[0]), 1.0)
+        return min(max(float(noisy[0]), 1.0), MANY)  # noise may be larger than any table
 
     @property
     def left(self) -> Budget:

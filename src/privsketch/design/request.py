@@ -27,6 +27,7 @@ from privsketch.design.size import (
     checked_covariance_type,
     default_covariance_type,
     largest_size,
+    require_searchable_mixture,
 )
 from privsketch.design.validity import TASKS, maps_for, require_sharing
 from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget, checked_budget
@@ -131,6 +132,8 @@ class Request:
         checked_budget(self.budget)
         self._settle_domain(settle)
         settle("n_components", require_count("n_components", self.n_components))
+        if self.task == "gaussian-mixture":
+            require_searchable_mixture(self.n_components)
         if self.n_features is not None:
             settle("n_features", require_count("n_features", self.n_features))
         settle("covariance_type", checked_covariance_type(self.covariance_type))

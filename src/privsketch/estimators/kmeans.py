@@ -21,6 +21,7 @@ from privsketch.clustering.choose import (
     method_names,
     method_of,
 )
+from privsketch.clustering.limits import require_searchable
 from privsketch.estimators.base import (
     MeasuresDistances,
     PredictsLabels,
@@ -332,6 +333,8 @@ class PrivateKMeans(
         """Release a sketch and learn the clusters from it."""
         options = KMeansOptions.of(self.options)
         number: Any = self.n_clusters if largest is None else largest
+        name = "n_clusters" if largest is None else "max_clusters"
+        require_searchable("sketch", number, name=name)
         choices = {name: getattr(options, name) for name in OF_DESIGNS}
         design = self._planned("kmeans", number, domain, budget, n_records=n_records, **choices)
         released = self._released(table, design)

@@ -25,14 +25,15 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import require_count, require_one_of
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.forecast import PublicFacts, forecast_ratio, noisy_means
+from privsketch.clustering.limits import MAX_EM_COMPONENTS
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
-from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
+from privsketch.design.size import COVARIANCE_TYPES, MANY_COMPONENTS_ADVICE, CovarianceType
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.receipt import Receipt
 from privsketch.learning.concerns import RecordCount, noise_decided
@@ -67,7 +68,9 @@ def learn(
 
     Charges: the budget, once.
     """
-    require_count("n_components", n_components)
+    if require_count("n_components", n_components) > MAX_EM_COMPONENTS:
+        expected = f"expected at most {MAX_EM_COMPONENTS}, because rounds for more take minutes"
+        raise ParameterError("n_components", n_components, expected, MANY_COMPONENTS_ADVICE)
     require_count("n_rounds", n_rounds)
     require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
     passes = run.read(max_bits=_bits(run.domain))
