@@ -21,6 +21,7 @@ and no weight is far below another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -30,6 +31,7 @@ import numpy as np
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
+from privsketch.clustering.extent import crowded
 from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.limits import require_searchable
 from privsketch.clustering.passes import Passes
@@ -101,6 +103,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
         loss="distances",
         forecast=rounds_forecast,
         seen=RecordCount(float(counts.sum()), n_clusters * count_variance),
+        too_wide=crowded(centers * passes.unit, counts, math.sqrt(count_variance), run.domain),
     )
 
 

@@ -294,6 +294,7 @@ class Run:
         count: str = "released",
         forecast: Forecast | None = None,
         seen: RecordCount | None = None,
+        too_wide: tuple[str, ...] = (),
     ) -> ClusterModel:
         """Return the model of the clusters, with the receipt of the run.
 
@@ -302,6 +303,7 @@ class Run:
         `count` says what that number is: "released" unless it comes from `number`.
         `forecast` gives the cost ratio to expect. It is asked for the records that were `seen` for
         sure, by default those of the model: if noise decided, the model says that, not `concerns`.
+        If the domain is `too_wide` for the records, the forecast does not hold, and there is none.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
@@ -311,7 +313,9 @@ class Run:
             seen = seen or RecordCount(number)
             expected = float(forecast(PublicFacts(k, self.domain, self.budget, seen.sure)))
             by_noise = noise_decided(expected, seen, k, "cluster")
-            concerns = tuple(by_noise) or concerns
+            concerns = tuple(by_noise) or (*too_wide, *concerns)
+            if too_wide and not by_noise:
+                expected = None
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
         domain = self.domain if self.schema is None else self.schema.box

@@ -17,6 +17,7 @@ from fractions import Fraction
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import WholeFloats
+from privsketch.clustering.extent import crowded
 from privsketch.clustering.forecast import (
     PublicFacts,
     forecast_ratio,
@@ -175,6 +176,9 @@ def cluster_by_tree(
         loss=loss,
         forecast=forecast,
         seen=best.seen,
+        too_wide=crowded(
+            best.centers * passes.unit, best.counts, math.sqrt(best.count_variance), run.domain
+        ),
     )
 
 
