@@ -1,4 +1,4 @@
-"""The concern of a domain that is far too wide: there where a method lost clusters, with no forecast.
+"""The concern of a domain that is far too wide: where a method lost clusters, with no forecast.
 
 Three blobs of 20,000 records lie within 1 of the origin. In the widest of these domains every one
 of the methods put all of them around one or two centers, at 10 times the cost of k-means or more,

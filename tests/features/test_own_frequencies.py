@@ -186,3 +186,9 @@ def test_estimators_take_them():
             2, epsilon=1.0, delta=1e-6, domain=BOX, method="em", frequencies=OMEGA
         ).fit(X)
     assert ps.Sketch.from_bytes(model.sketch_.to_bytes()).design == model.sketch_.design
+
+
+@pytest.mark.parametrize("law", [lambda n_features, domain: OMEGA, dict, lambda: OMEGA])
+def test_a_law_that_cannot_be_called_as_one_is_refused(law):
+    with pytest.raises(ps.ParameterError, match="frequencies: your law: "):
+        plan(law)

@@ -13,12 +13,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from typing import Any
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch._base.plugins import find_plugin, plugin_names
-from privsketch._base.settings import Setting, settings_of
+from privsketch._base.settings import Setting, settings_of, signature_of
 from privsketch.clustering import cells
 from privsketch.clustering.forecast import Forecast, PublicFacts, RunForecast
 from privsketch.clustering.limits import require_searchable
@@ -105,7 +104,7 @@ class Method:
     @property
     def takes_noise(self) -> bool:
         """Whether the function has a parameter `noise`, which selects the kind of noise."""
-        return "noise" in signature(self.cluster).parameters
+        return "noise" in signature_of(self.cluster, f"method {self.name!r}").parameters
 
     @property
     def settings(self) -> dict[str, Setting]:

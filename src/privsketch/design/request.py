@@ -44,7 +44,7 @@ from privsketch.features.maps import FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.mixed import MIXED, Columns, columns_of
-from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own
+from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own, require_law
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -216,7 +216,9 @@ class Request:
             raise ParameterError(
                 "frequency_scale: frequencies of one's own have their scale; leave it out"
             )
-        if not callable(given):
+        if callable(given):
+            require_law(given)
+        else:
             given = checked_array(given, self.dim)
             if self.n_features not in (None, len(given)):
                 raise ParameterError(

@@ -116,6 +116,11 @@ class KMeansOptions:
     n_swaps: int | None = None
     own: Mapping[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        if self.own is not None and not isinstance(self.own, Mapping):
+            expected = "expected a mapping of settings by name, such as {'n_points': 31}"
+            raise ParameterError("own", self.own, expected)
+
     @classmethod
     def of(cls, options: KMeansOptions | Mapping[str, Any] | None) -> KMeansOptions:
         """Return options that are given as such, as a mapping, or not at all."""

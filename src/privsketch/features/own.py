@@ -21,6 +21,7 @@ import numpy.typing as npt
 from privsketch._base.elementary import TWO_PI
 from privsketch._base.errors import ParameterError
 from privsketch._base.plugins import find_plugin
+from privsketch._base.settings import require_call
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Domain
 from privsketch.features.fixedpoint import (
@@ -113,6 +114,11 @@ def is_own(frequencies: Any) -> bool:
     return frequencies is not None and not isinstance(frequencies, str)
 
 
+def require_law(law: FrequencyLaw) -> None:
+    """Raise a ParameterError for a callable that is no law."""
+    require_call(law, "frequencies: your law", "n_features", "domain", "rng")
+
+
 def frequency_law(name: str) -> FrequencyLaw | None:
     """Return the law that an installed package registers in `privsketch.frequency_laws`, or None.
 
@@ -127,6 +133,8 @@ def frequency_law(name: str) -> FrequencyLaw | None:
             f"`frequencies={name!r}`: {plugin.origin} registers an object that is not callable; "
             "expected a function law(n_features, domain, rng)"
         )
+    what = f"`frequencies={name!r}` of {plugin.origin}"
+    require_call(plugin.part, what, "n_features", "domain", "rng")
     return plugin.part  # type: ignore[no-any-return]
 
 
