@@ -35,6 +35,7 @@ from privsketch.features.stream import Purpose, public_generator
 
 OWN_LAW = "own"  # the law's name in design files
 MAX_OWN_ENTRIES = 2**21  # 4 MB of a design, which is part of every sketch
+MIN_SEEN = 1e-3  # singular value, over the largest, from which on a direction is seen
 FrequencyLaw = Callable[[int, Domain, np.random.Generator], Any]
 
 
@@ -48,6 +49,15 @@ class OwnMatrix:
     integers: bytes
     half_widths: tuple[float, ...]
     turn_bits: int
+
+    @cached_property
+    def n_directions(self) -> int:
+        """Number of directions of a record that the frequencies see, in units of the domain.
+
+        Rounding leaves a little of every direction, which is less than MIN_SEEN of the largest.
+        """
+        sizes = np.linalg.svd(self.matrix.astype(np.float64), compute_uv=False)
+        return int((sizes > MIN_SEEN * sizes.max()).sum())
 
     @cached_property
     def matrix(self) -> npt.NDArray[np.int16]:

@@ -16,6 +16,7 @@ from privsketch._base.settings import Setting, keywords, require_call, settings_
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
+from privsketch.design.forecast import missed_directions
 from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
 from privsketch.design.validity import require_features
@@ -129,6 +130,9 @@ def learn_kmeans(
         if origin is not None:
             solution = _checked_solution(problem, number, solution, whose, rng)
         model = _as_model(sketch, problem, solution, decoder, origin, rng)
+    missed = missed_directions(design)
+    if missed is not None:  # the sketch fits well, whatever lies along them
+        model = replace(model, concerns=(missed, *model.concerns), cost_ratio=None)
     if origin is not None and not solution.atoms.weights.any():
         no_records = f"{whose} gave no cluster any records: weights are equal shares"
         model = replace(model, concerns=(*model.concerns, no_records))

@@ -9,6 +9,7 @@ from scipy.special import ndtr
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
+from privsketch.design.forecast import missed_directions
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
     COVARIANCE_TYPES,
@@ -186,7 +187,10 @@ def _as_model(
         model = replace(model, covariances=gaussians.covariances[0])
     elif covariance_type == "spherical":
         model = replace(model, covariances=gaussians.covariances[:, 0])
-    return replace(model, concerns=(*source_concerns(sketch), *_concerns(model, sketch, solution)))
+    missed = missed_directions(design)
+    blind = () if missed is None else (missed,)
+    texts = (*source_concerns(sketch), *blind, *_concerns(model, sketch, solution))
+    return replace(model, concerns=texts)
 
 
 def _with_blocks(
