@@ -50,6 +50,10 @@ def decode_wrong(problem, n_clusters, rng, *, n_init):
     return SimpleNamespace(centers=-CENTERS + [0.5, 0.0], weights=[2500, 2500])
 
 
+def decode_failing(problem, n_clusters, rng, *, n_init):
+    raise RuntimeError("no luck")
+
+
 NOT_CALLABLE = 3
 
 
@@ -232,3 +236,11 @@ def test_authors_can_check_functions():
     check_decoder(decode_known_in_problem)
     with pytest.raises(AssertionError, match="give other centers"):
         check_decoder(decode_at_random)
+
+
+def test_a_decoder_that_fails_is_named_with_its_package(registered, sketch):
+    registered(failing="decode_failing")
+    with pytest.raises(ps.PrivsketchError, match=r"strange-decoders 1.2 failed with RuntimeError"):
+        ps.learn_kmeans(sketch, 2, decoder="failing")
+    with pytest.raises(RuntimeError, match="no luck"):  # of the caller
+        ps.learn_kmeans(sketch, 2, decoder=decode_failing)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, PrivsketchError, require_count
 from privsketch._base.formats import as_line
-from privsketch._base.plugins import find_plugin, plugin_names
+from privsketch._base.plugins import failure_of, find_plugin, plugin_names
 from privsketch._base.settings import Setting, keywords, require_call, settings_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
@@ -126,7 +126,12 @@ def learn_kmeans(
         if decoder != "joint":  # others take coordinates of labels for numbers
             problem = problem.without_blocks()
         whose = f"decoder {decoder!r} of {origin}" if is_named else "your decoder"
-        solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
+        try:
+            solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
+        except Exception as error:  # it may show: decoders see released numbers only
+            if origin is None or not is_named or isinstance(error, PrivsketchError):
+                raise
+            raise failure_of(f"decoder {decoder!r}", origin, decode, error) from error
         if origin is not None:
             solution = _checked_solution(problem, number, solution, whose, rng)
         model = _as_model(sketch, problem, solution, decoder, origin, rng)
