@@ -2,7 +2,8 @@
 
 Refused before a record is read: a run of many minutes has spent its budget when somebody gives up.
 Each limit is where a search takes about half a minute in two columns, on two cores in 2026. Methods
-that are not in the table take seconds for a thousand clusters.
+that are not in the table take seconds for a thousand clusters, but for a pipeline of millions of
+records, which begins with a sketch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ _LARGEST = {
 }
 MAX_EM_COMPONENTS = 300
 _INSTEAD = {
-    "squares": "use `method='pipeline'`, which takes seconds",
-    "distances": "ask for fewer, or for k-means with `method='pipeline'`, which takes seconds",
+    "squares": "use `method='pipeline'` or `method='lloyd'`",
+    "distances": "ask for fewer, or for k-means with `method='pipeline'`",
 }
 
 

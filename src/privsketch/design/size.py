@@ -69,10 +69,7 @@ COVARIANCE_TYPES: tuple[CovarianceType, ...] = get_args(CovarianceType)
 MIN_PER_UNKNOWN = 2  # features: one per unknown fails, two suffice
 # A search for more takes minutes even in two columns, and its memory grows with their cube.
 MAX_MIXTURE_COMPONENTS = 200
-MANY_COMPONENTS_ADVICE = (
-    "ask for fewer, or for k-means with `method='pipeline'`, which takes seconds for a thousand "
-    "clusters"
-)
+MANY_COMPONENTS_ADVICE = "ask for fewer, or for k-means with `method='pipeline'`"
 
 
 @dataclass(frozen=True)

@@ -360,10 +360,8 @@ class PrivateKMeans(
         out have the label -1.
         """
         check_is_fitted(self, "model_")
-        points = self._points(X)
-        if points is not None:
-            labels = self.model_.predict(np.where(points[1][:, np.newaxis], points[0], 0.0))
-            return np.where(points[1], labels, -1)
+        if schema_of(self._fitted_domain) is not None:
+            return super().predict(X)
         return np.concatenate([self.model_.predict(block) for block in self._blocks(X)])
 
     def score(self, X: Any, y: object = None) -> float:

@@ -28,6 +28,7 @@ from privsketch.pages.report.cost import (
     steps_of,
 )
 from privsketch.pages.report.rendering import Content, render
+from privsketch.projection.rows import Projection
 from privsketch.sketching.sketch import Sketch
 
 PAGE_VERSION = 2  # version of the content and layout of pages, in their footer
@@ -69,6 +70,11 @@ def report(
     report.html True
     """
     learned = getattr(model, "model_", model)
+    if isinstance(model, Projection) or hasattr(model, "projection_"):
+        raise ParameterError(
+            "report: released rows have no report; `description_` of the estimator, or the file "
+            "beside the rows, says what was released"
+        )
     if not isinstance(learned, Model):
         raise ParameterError("model", model, "expected a model or a fitted estimator")
     save_report(learned, getattr(model, "sketch_", None) if sketch is None else sketch, path)
