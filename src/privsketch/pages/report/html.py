@@ -28,7 +28,6 @@ from privsketch.pages.report.cost import (
     steps_of,
 )
 from privsketch.pages.report.rendering import Content, render
-from privsketch.projection.rows import Projection
 from privsketch.sketching.sketch import Sketch
 
 PAGE_VERSION = 2  # version of the content and layout of pages, in their footer
@@ -70,7 +69,8 @@ def report(
     report.html True
     """
     learned = getattr(model, "model_", model)
-    if isinstance(model, Projection) or hasattr(model, "projection_"):
+    is_of_rows = type(model).__module__.startswith("privsketch.projection.")
+    if is_of_rows or hasattr(model, "projection_"):  # a page imports nothing that reads records
         raise ParameterError(
             "report: released rows have no report; `description_` of the estimator, or the file "
             "beside the rows, says what was released"
