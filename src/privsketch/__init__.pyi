@@ -7,6 +7,7 @@ from ._base.errors import KernelError as KernelError
 from ._base.errors import MergeError as MergeError
 from ._base.errors import MissingError as MissingError
 from ._base.errors import MovedError as MovedError
+from ._base.errors import NumberTypeError as NumberTypeError
 from ._base.errors import ParameterError as ParameterError
 from ._base.errors import PrivsketchError as PrivsketchError
 from ._base.errors import PrivsketchWarning as PrivsketchWarning

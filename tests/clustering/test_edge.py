@@ -8,19 +8,34 @@ their noise is fixed.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import EDGE_FALSE_ALARM, Means, clustered, edge_concerns
+from privsketch.clustering import (
+    EDGE_FALSE_ALARM,
+    Means,
+    cluster_by_tree,
+    cluster_medians,
+    clustered,
+    edge_concerns,
+)
+from privsketch.clustering.baselines.em import learn as learn_by_em
 from privsketch.clustering.baselines.grid import cluster as grid
 from privsketch.clustering.baselines.lloyd import cluster as lloyd
 from privsketch.clustering.pipeline import cluster as pipeline
 from privsketch.learning import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
+OTHERS = {
+    "rounds": cluster_medians,
+    "median trees": partial(cluster_medians, method="partition-tree"),
+    "partition-tree": cluster_by_tree,
+    "em": learn_by_em,
+}
 # Runs, and how many must raise a concern.
 RUNS = {"lloyd": 5, "pipeline": 5, "grid": 10}
 LEAST = {"lloyd": 4, "pipeline": 4, "grid": 6}
@@ -72,6 +87,18 @@ def test_records_inside_raise_no_concern(method, delta, domain):
 @pytest.mark.parametrize("kind", ["one outside", "other units"])
 def test_a_box_that_cuts_is_noticed(method, delta, kind):
     assert alarms(method, kind, BOX, seeds=RUNS[method], delta=delta) >= LEAST[method]
+
+
+@pytest.mark.parametrize("method", OTHERS)
+@pytest.mark.parametrize("domain", [ps.Box(-0.2, 0.2, dim=2), ps.Box(1, 2, dim=2)])
+def test_a_box_that_holds_no_record_is_noticed_by_every_method(method, domain):
+    """Records are far outside, so that every cluster is cut whole, in a corner or at a side."""
+    facts = {"domain": domain, "budget": ps.Budget(1.0, 1e-6), "random_state": 0}
+    options = {} if method == "em" else {"n_records": 20_000}
+    model = clustered(OTHERS[method], records(0, "inside"), 3, **facts, **options)
+    assert any("edge of the domain" in text for text in model.concerns)
+    model = clustered(OTHERS[method], records(0, "inside"), 3, **{**facts, "domain": BOX})
+    assert not any("edge of the domain" in text for text in model.concerns)
 
 
 @pytest.mark.slow

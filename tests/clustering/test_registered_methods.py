@@ -32,6 +32,15 @@ def leaking(run, n_clusters):
     return lloyd.cluster(run, n_clusters, n_rounds=int(count[0]) % 2 + 1)
 
 
+def failing(run, n_clusters):
+    """A method whose error quotes a record."""
+    raise RuntimeError(f"cannot cluster {np.vstack(list(run.read().blocks('all')))[0]}")
+
+
+def empty(run, n_clusters):
+    """A method that forgets to return its model."""
+
+
 no_function = "not a method"
 
 
@@ -57,6 +66,8 @@ def registered(monkeypatch):
         for name, value in {
             "quick": "quick",
             "leaking": "leaking",
+            "failing": "failing",
+            "empty": "empty",
             "broken": "no_function",
             "missing": "nothing_of_this_name",
             "pipeline": "quick",
@@ -172,6 +183,28 @@ def test_the_command_knows_registered_methods(tmp_path):
     refused = CliRunner().invoke(main, [*command, "unknown"])
     assert refused.exit_code != 0
     assert "'quick'" in refused.output
+
+
+def test_a_failure_names_the_package_and_quotes_nothing(tmp_path, monkeypatch):
+    with pytest.raises(ps.PrivsketchError) as raised:
+        kmeans("failing").fit(records())
+    text = str(raised.value)
+    assert f"method='failing': {ORIGIN} failed with RuntimeError at {__name__}, line " in text
+    assert "0.5" not in text.replace(ORIGIN, "")
+    assert raised.value.__context__ is None
+    with pytest.raises(ParameterError, match=f"{ORIGIN} returned NoneType"):
+        kmeans("empty").fit(records())
+    np.save(tmp_path / "data.npy", records())
+    stated = ["-k", "2", "--epsilon", "2", "--delta", "0", "--box", "-1", "1"]
+    command = ["cluster", str(tmp_path / "data.npy"), *stated, "-o", str(tmp_path / "m.json")]
+    failed = CliRunner().invoke(main, [*command, "--method", "failing"])
+    assert failed.exit_code == 70
+    assert ORIGIN in failed.stderr
+    assert "please report it with this line" not in failed.stderr
+    assert "nothing was spent" in failed.stderr
+    monkeypatch.setenv("PRIVSKETCH_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="cannot cluster"):
+        kmeans("failing").fit(records())
 
 
 @pytest.mark.slow

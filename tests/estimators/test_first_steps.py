@@ -119,3 +119,29 @@ def test_a_thousand_clusters_are_no_search_in_cells():
 @pytest.mark.parametrize("method", ["cells", "sketch", "pipeline"])
 def test_next_to_no_noise_overflows_nothing(method):
     kmeans(epsilon=100.0, method=method).fit(X)  # a RuntimeWarning would be an error
+
+
+def test_a_number_given_as_text_is_an_error_that_can_be_named():
+    with pytest.raises(
+        ps.NumberTypeError, match="epsilon='1': expected a number, not text"
+    ) as told:
+        ps.Budget("1", 0.0)
+    assert isinstance(told.value, ps.ParameterError)
+    assert isinstance(told.value, TypeError)
+    assert f"{type(told.value).__module__}.{type(told.value).__name__}" == (
+        "privsketch.NumberTypeError"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::privsketch.PrivsketchWarning")
+def test_released_rows_have_no_report_and_say_so(tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    fitted = ps.PrivateProjection(2, epsilon=1.0, delta=0.0, domain=ps.Box(-1, 1)).fit(X)
+    for thing in (fitted, fitted.projection_):
+        with pytest.raises(ps.ParameterError, match="released rows have no report"):
+            ps.report(thing, tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("kind", [ps.PrivatePCA, ps.PrivateProjection])
+def test_help_says_that_a_schema_is_a_domain(kind):
+    assert "domain : Schema" in kind.__doc__

@@ -199,3 +199,11 @@ def test_decoders_of_others_declare_theirs(registered, tmp_path):
             "learn", tmp_path / "a.sketch", "--task", "gaussian-mixture", "--option", "step=1"
         ).output
     )
+
+
+def test_own_settings_are_a_mapping():
+    for own in (3, "n_points"):
+        with pytest.raises(ps.ParameterError, match=r"own=.*expected a mapping of settings"):
+            ps.KMeansOptions(own=own)
+    with pytest.raises(ps.ParameterError, match=r"n_rounds=2\.5: expected a whole number or auto"):
+        fit("lloyd", n_rounds=2.5)

@@ -63,8 +63,10 @@ def test_mixtures_and_components_of_a_table(frame):
     assert mixture.model_.table()["age"].between(18, 100).all()
     complete = frame.dropna()
     assert mixture.predict(complete).shape == (len(complete),)
+    is_whole = frame.drop(columns="patient_id").notna().all(axis=1)
+    assert ((mixture.predict(frame) >= 0) == is_whole).all()
     with pytest.raises(ps.PrivsketchError, match="leave those rows out of X"):
-        mixture.predict(frame)
+        mixture.predict_proba(frame)
     pca = fit(ps.PrivatePCA, frame, 2).set_output(transform="pandas")
     scores = pca.transform(complete)
     assert list(scores.columns) == list(pca.get_feature_names_out())
@@ -149,3 +151,35 @@ def test_objects_in_a_frame_are_read_one_by_one():
     table = pd.DataFrame({"age": pd.Series([20, 30.5, None, True], dtype=object)})
     schema = ps.Schema([ps.Number("age", 0, 100)], missing="drop")
     assert fit(ps.PrivateKMeans, table, 1, schema=schema).predict(table).tolist() == [0, 0, -1, 0]
+
+
+@pytest.mark.filterwarnings("ignore::privsketch.PrivsketchWarning")
+@pytest.mark.parametrize("kind", [ps.PrivateKMeans, ps.PrivateKMedians, ps.PrivateGaussianMixture])
+def test_rows_that_the_schema_leaves_out_have_the_label_minus_1(kind):
+    schema = ps.Schema([ps.Number("x", -1, 1), ps.Number("y", -1, 1)], missing="drop")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.uniform(-1, 1, (500, 2)), columns=["x", "y"])
+    table.loc[[3, 7], "x"] = np.nan
+    labels = fit(kind, table, 2, schema=schema).predict(table)
+    assert np.flatnonzero(labels == -1).tolist() == [3, 7]
+    assert set(labels.tolist()) == {-1, 0, 1}
+
+
+@pytest.mark.filterwarnings("ignore::privsketch.PrivsketchWarning")
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_missing_values_without_a_schema_get_advice_of_ours(value):
+    X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    model = fit(ps.PrivateKMeans, X, 2, schema=ps.Box(-1, 1))
+    with pytest.raises(ps.RecordError, match=r"contains .*missing='center'.*a schema") as raised:
+        model.predict(np.array([[0.0, value]]))
+    assert "Hist" not in str(raised.value)
+
+
+def test_a_projection_says_what_to_do_about_records_that_are_left_out():
+    schema = ps.Schema([ps.Number("x", -1, 1), ps.Number("y", -1, 1)], missing="drop")
+    table = pd.DataFrame({"x": [0.0, 0.5], "y": [0.1, None]})
+    with pytest.raises(ps.ParameterError, match="use fill values") as raised:
+        fit(ps.PrivateProjection, table, 1, schema=schema)
+    assert "add-remove" not in str(raised.value)
+    filled = ps.Schema([ps.Number(name, -1, 1, fill=0) for name in "xy"])
+    assert fit(ps.PrivateProjection, table, 1, schema=filled).transform(table).shape == (2, 1)

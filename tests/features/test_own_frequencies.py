@@ -186,3 +186,41 @@ def test_estimators_take_them():
             2, epsilon=1.0, delta=1e-6, domain=BOX, method="em", frequencies=OMEGA
         ).fit(X)
     assert ps.Sketch.from_bytes(model.sketch_.to_bytes()).design == model.sketch_.design
+
+
+@pytest.mark.parametrize("law", [lambda n_features, domain: OMEGA, dict, lambda: OMEGA])
+def test_a_law_that_cannot_be_called_as_one_is_refused(law):
+    with pytest.raises(ps.ParameterError, match="frequencies: your law: "):
+        plan(law)
+
+
+@pytest.mark.parametrize(
+    ("omega", "n_seen"),
+    [
+        (np.ones((40, 2)), 1),
+        (np.linspace(1, 3, 40)[:, None] * [1.0, 2**0.5], 1),  # of full rank by its rounding
+        (OMEGA * [1.0, 0.0], 1),
+        (OMEGA, 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::privsketch.PrivsketchWarning")
+def test_frequencies_that_miss_directions_are_never_called_good(omega, n_seen):
+    design = plan(omega, n_records=1e6)
+    exact = plan(omega, n_records=1e6, budget=None, insecure=True)
+    X = np.random.default_rng(0).uniform([-2, 0], [2, 1], size=(500, 2))
+    released = ps.sketch(X, exact, insecure=True)
+    model = ps.learn_kmeans(released, 2)
+    text = f"the frequencies see only {n_seen} of 2 directions"
+    for described in (design.describe(), exact.describe(), model.describe()):
+        assert (text in described) == (n_seen < 2)
+    assert (design.forecast().verdict == "hopeless") == (n_seen < 2)
+    assert ("good" in design.describe()) == (n_seen == 2)
+    assert "so few records" not in design.describe()
+    if n_seen < 2:
+        assert model.cost_ratio is None
+        assert "no number of records" in design.forecast().describe()
+
+
+def test_a_plan_with_them_warns():
+    with pytest.warns(ps.PrivsketchWarning, match="see only 1 of 2 directions"):
+        plan(np.ones((40, 2)))

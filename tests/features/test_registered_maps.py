@@ -22,6 +22,7 @@ from privsketch.noise import plan_sharing
 from privsketch.sketching import design_cost, exact_sums, joined_sketch
 from tests import seams
 from tests.chance import exact_answers
+from tests.commands import USAGE, run, succeeded
 
 TOP = 2**14
 ORIGIN = "triangle-waves 1.2"
@@ -74,6 +75,19 @@ def plan(register):
         return ps.Design.plan(**{**given, "feature_map": "triangle", **options})
 
     return plan
+
+
+def test_the_command_line_knows_a_registered_map(plan, tmp_path):
+    """As CONTRIBUTING.md says; an unknown name gets the list."""
+    file = tmp_path / "study.json"
+    facts = ["-k", 2, "--box", 0, 1, "--dim", 2, "--epsilon", 2, "--delta", "1e-6"]
+    numbers = ["--records", 600, "--features", 64, "--seed", 1]
+    succeeded("design", *facts, *numbers, "--feature-map", "triangle", "-o", file)
+    assert ps.Design.load(file) == plan(domain=ps.Box(0, 1, dim=2))
+    refused = run("design", *facts, "--feature-map", "square", "-o", tmp_path / "other.json")
+    assert refused.exit_code == USAGE
+    for name in ("fourier", "second-moments", "triangle"):
+        assert f"'{name}'" in refused.stderr
 
 
 def test_a_registered_map_is_found_with_its_origin(register):

@@ -50,6 +50,10 @@ def decode_wrong(problem, n_clusters, rng, *, n_init):
     return SimpleNamespace(centers=-CENTERS + [0.5, 0.0], weights=[2500, 2500])
 
 
+def decode_failing(problem, n_clusters, rng, *, n_init):
+    raise RuntimeError("no luck")
+
+
 NOT_CALLABLE = 3
 
 
@@ -146,8 +150,68 @@ def test_a_function_is_a_decoder_without_a_registration(sketch, tmp_path):
     "function", [decode_nothing, decode_too_few, decode_negative, decode_infinite]
 )
 def test_what_a_function_returns_is_checked(sketch, function):
-    with pytest.raises(ps.ParameterError, match=rf"{function.__name__}.* must return finite"):
+    with pytest.raises(ps.ParameterError, match=r"your decoder must return.*; correct it"):
         ps.learn_kmeans(sketch, 2, decoder=function)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"centers": CENTERS, "weights": [1e300, 1.0]},
+        {"centers": CENTERS + 0.1j, "weights": [1.0, 1.0]},
+        {"centers": CENTERS, "weights": [1.0, 1.0 + 0j]},
+        {"centers": CENTERS, "weights": [1.0, 1.0], "axis_widths": -0.1},
+    ],
+)
+def test_numbers_that_no_model_can_have_are_refused(sketch, result):
+    def decode(problem, n_clusters, rng, *, n_init):
+        return SimpleNamespace(**result)
+
+    with pytest.raises(ps.ParameterError, match="weights in records, from 0 to 2\\^63"):
+        ps.learn_kmeans(sketch, 2, decoder=decode)
+
+
+def test_a_decoder_that_finds_no_records_says_so(sketch):
+    def decode(problem, n_clusters, rng, *, n_init):
+        return SimpleNamespace(centers=CENTERS, weights=[0.0, 0.0])
+
+    model = ps.learn_kmeans(sketch, 2, decoder=decode)
+    assert "your decoder gave no cluster any records: weights are equal shares" in model.concerns
+
+
+def takes_no_n_init(problem, n_clusters, rng):
+    return None
+
+
+def takes_more(problem, n_clusters, rng, step, *, n_init):
+    return None
+
+
+@pytest.mark.parametrize("decoder", [takes_no_n_init, takes_more, dict, np.add])
+def test_a_function_that_cannot_be_called_as_a_decoder_is_refused_before_a_release(sketch, decoder):
+    with pytest.raises(ps.ParameterError, match="decoder: your decoder: "):
+        ps.learn_kmeans(sketch, 2, decoder=decoder)
+    estimator = ps.PrivateKMeans(
+        2, epsilon=1.0, delta=0.0, domain=ps.Box(-1, 1), options={"decoder": decoder}
+    )
+    with pytest.raises(ps.ParameterError, match="your decoder"):
+        estimator.fit(np.zeros((10, 2)))
+    assert not hasattr(estimator, "receipt_")
+
+
+def test_options_are_a_mapping_and_have_the_types_that_a_decoder_declares(sketch):
+    def decode(problem, n_clusters, rng, *, n_init, n_points: int = 3, step: float | None = None):
+        return decode_points(problem, n_clusters, rng, n_init=n_init)
+
+    for options in (5, ["n_points"]):
+        with pytest.raises(ps.ParameterError, match="expected a mapping of options"):
+            ps.learn_kmeans(sketch, 2, decoder=decode, options=options)
+    for value in ("x", 3.5, True):
+        with pytest.raises(ps.ParameterError, match=r"n_points=.*expected a whole number"):
+            ps.learn_kmeans(sketch, 2, decoder=decode, options={"n_points": value})
+    allowed = {"n_points": np.int64(31), "step": 1}
+    assert ps.learn_kmeans(sketch, 2, decoder=decode, options=allowed).n_clusters == 2
+    assert ps.learn_kmeans(sketch, 2, decoder=decode, options={"step": None}).n_clusters == 2
 
 
 def test_a_callable_object_is_named_after_its_class(sketch):
@@ -172,3 +236,11 @@ def test_authors_can_check_functions():
     check_decoder(decode_known_in_problem)
     with pytest.raises(AssertionError, match="give other centers"):
         check_decoder(decode_at_random)
+
+
+def test_a_decoder_that_fails_is_named_with_its_package(registered, sketch):
+    registered(failing="decode_failing")
+    with pytest.raises(ps.PrivsketchError, match=r"strange-decoders 1.2 failed with RuntimeError"):
+        ps.learn_kmeans(sketch, 2, decoder="failing")
+    with pytest.raises(RuntimeError, match="no luck"):  # of the caller
+        ps.learn_kmeans(sketch, 2, decoder=decode_failing)

@@ -263,6 +263,17 @@ def test_pruning_in_rounds_is_pruning_afresh(shape):
     assert 5 <= pool.atoms.size < 12
 
 
+def test_a_gram_matrix_that_rounding_made_indefinite_still_has_weights():
+    """As of a thousand atoms on three clusters, in single precision."""
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 300))
+    gram = matrix.T @ matrix
+    error = rng.normal(scale=1e-4 * gram.max(), size=gram.shape)
+    weights = nonnegative_solution(gram + (error + error.T) / 2, matrix.T @ np.ones(40))
+    assert np.isfinite(weights).all()
+    assert (weights >= 0).all()
+
+
 @pytest.mark.parametrize("size", [1, 2, 9, 40])
 @pytest.mark.parametrize("n_rows", [50, 20])
 @pytest.mark.parametrize("max_exchanges", [10, 1])

@@ -349,6 +349,39 @@ def test_dates_have_one_reading_in_text_and_in_objects(tmp_path, format, cells):
     assert (np.abs(found[0]) < 1).all()
 
 
+@pytest.mark.parametrize("zone", ["", "Z", "+01:00"])
+@pytest.mark.parametrize("digits", ["", ".1", ".123456", ".1234567", ".123456789", ".999999999"])
+def test_digits_below_a_microsecond_are_cut_in_every_way_in(tmp_path, digits, zone):
+    """A moment of 1969 too: cut, not rounded towards 1970."""
+    schema = ps.Schema([ps.Date("day", "1960-01-01", "2021-01-01")])
+    cells = [
+        f"2020-01-31 12:00:00{digits}{zone}",
+        f"1969-12-31T23:59:59{digits}{zone}",
+        "2020-01-01",
+    ]
+    moments = pd.Series(pd.to_datetime(cells, utc=True, format="ISO8601"))
+    plain = moments.dt.tz_localize(None)
+    text = pd.DataFrame({"day": cells})
+    text.to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame({"day": plain}).to_csv(tmp_path / "p.csv", index=False)
+    ways = [
+        *(text, text.astype(object), pa.Table.from_pandas(text), pl.DataFrame({"day": cells})),
+        *(tmp_path / "t.csv", tmp_path / "p.csv", pd.DataFrame({"day": moments})),
+        *(pd.DataFrame({"day": plain}), pd.DataFrame({"day": plain.astype(object)})),
+        pa.table({"day": pa.array(plain.to_numpy("datetime64[ns]"))}),
+    ]
+    found = [np.concatenate(list(read_blocks(way, 1, schema=schema))) for way in ways]
+    for one in found[1:]:
+        assert one.tobytes() == found[0].tobytes()
+
+
+def test_a_date_has_no_more_than_nine_digits():
+    schema = ps.Schema([ps.Date("day", "1960-01-01", "2021-01-01")])
+    for cell in ("2020-01-31 12:00:00.1234567891", "2020-01-31 12:00:00.1234567x"):
+        with pytest.raises(RecordError, match="no date"):
+            list(read_blocks(pd.DataFrame({"day": [cell]}), 1, schema=schema))
+
+
 @pytest.mark.parametrize("cell", ["31.02.2020", "1.2.20", "29.02.2021"])
 @pytest.mark.parametrize("kind", ["text", "objects"])
 def test_dates_that_are_none_are_refused(cell, kind):

@@ -24,6 +24,7 @@ from privsketch.design import plan_design
 from privsketch.facts import NO_NOISE
 from privsketch.noise import add_noise, insecure_noise, no_noise
 from privsketch.pages import comparison_page
+from privsketch.pages.report.html import report_page
 from privsketch.testing import Tape, exact_answer, questions, replaced_noise
 from tests import seams
 from tests.answers import validated
@@ -255,11 +256,12 @@ def test_no_accounting_takes_its_cost():
     receipt = exact_sketch().receipt
     with pytest.raises(ps.BudgetError, match="no cost that could be added up"):
         ps.compose([receipt])
-    both = receipt + ps.sketch(X, SECURE, source="a").receipt
-    assert both.epsilon == math.inf
-    assert not both.is_private
-    with pytest.raises(ps.BudgetError):
-        ps.compose([both])
+    private = ps.sketch(X, SECURE, source="a").receipt
+    for parts in ((receipt, private), (private, receipt), (receipt, receipt)):
+        with pytest.raises(ps.BudgetError, match="no cost that could be added up"):
+            parts[0] + parts[1]
+        with pytest.raises(ps.BudgetError):
+            sum(parts)
 
 
 # ---------------------------------------------------------------- files
@@ -399,6 +401,25 @@ def test_models_and_pages_of_it_say_so(tmp_path):
     private = ps.learn_kmeans(ps.sketch(X, SECURE), 2)
     page = Path(ps.report(private, tmp_path / "b.html", sketch=ps.sketch(X, SECURE))).read_text()
     assert "INSECURE" not in page
+
+
+@pytest.mark.parametrize("task", ["kmeans", "gaussian-mixture", "pca"])
+def test_nothing_on_a_page_of_it_claims_privacy(task):
+    design = ps.Design.plan(
+        task=task,
+        n_components=2,
+        domain=ps.Ball(dim=2, radius=2.0),
+        insecure=True,
+        random_state=0,
+    )
+    released = ps.sketch(X, design, insecure=True)
+    learn = {"kmeans": ps.learn_kmeans, "pca": ps.learn_pca}.get(task, ps.learn_gaussian_mixture)
+    model = learn(released)
+    for page in (report_page(model, released), report_page(model)):
+        assert "<title>INSECURE: " in page
+        assert "Learned from an INSECURE sketch" in page
+        for claim in ("Private ", "differential", "privacy noise", "of the noise, the components"):
+            assert claim not in page
 
 
 def test_comparisons_of_it_say_so():

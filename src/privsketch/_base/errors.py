@@ -122,6 +122,10 @@ class ParameterError(PrivsketchError):
         self.expected, self.advice = expected, advice
 
 
+class NumberTypeError(ParameterError, TypeError):
+    """A number is given as text."""
+
+
 class RecordError(PrivsketchError):
     """A table cannot be read as records of the design. The message is for its holder only."""
 

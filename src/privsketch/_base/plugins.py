@@ -14,9 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 from typing import Any
 
-from privsketch._base.errors import ParameterError
+from privsketch._base.errors import ParameterError, PrivsketchError
+
+DEBUG = "PRIVSKETCH_DEBUG"  # shows errors of others, which may quote records
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,23 @@ def find_plugin(group: str, name: str) -> Plugin | None:
             f"imported ({type(error).__name__}: {error})"
         ) from error
     return Plugin(name, part, distribution, version)
+
+
+def failure_of(what: str, origin: str, part: Any, error: Exception) -> PrivsketchError:
+    """Return our error for one of another package, whose message may quote a record.
+
+    It has the type of that error and the last line of the package that was at work.
+    """
+    package = getattr(part, "__module__", "").partition(".")[0]
+    where = ""
+    for frame, line in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        if package and module.partition(".")[0] == package:
+            where = f" at {module}, line {line}"
+    return PrivsketchError(
+        f"{what}: {origin} failed with {type(error).__name__}{where}; report it to the authors of "
+        f"that package. {DEBUG}=1 shows the error to Python, with what it says of records"
+    )
 
 
 def _owner(point: EntryPoint) -> tuple[str, str]:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
+from numbers import Integral, Real
+from types import NoneType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from privsketch._base.errors import ParameterError
 
@@ -44,6 +48,18 @@ class Setting:
             raise ParameterError(self.name, text, f"expected {self.expected}")
         return text
 
+    def checked(self, value: Any) -> Any:
+        """Return a value that has the type of the setting, or raise a ParameterError.
+
+        Words of a literal type are left to the function, whose error says more, and so are types
+        that a text cannot state.
+        """
+        kinds = _kinds(self.hint)
+        is_known = all(kind in _TYPES or kind is NoneType or _words(kind) for kind in kinds)
+        if not is_known or any(_is_of(kind, value) for kind in kinds):
+            return value
+        raise ParameterError(self.name, value, f"expected {self.expected}")
+
     @property
     def expected(self) -> str:
         """Description of the values that the setting takes."""
@@ -51,6 +67,47 @@ class Setting:
         kinds = [names[kind] for kind in _kinds(self.hint) if kind in names]
         words = [word for kind in _kinds(self.hint) for word in _words(kind)]
         return " or ".join([*kinds, *words]) or "a text"
+
+
+_TYPES: dict[Any, tuple[type, ...]] = {
+    int: (Integral,),
+    float: (Real,),
+    bool: (bool, np.bool_),
+    str: (str,),
+}
+
+
+def _is_of(kind: Any, value: Any) -> bool:
+    """Return whether a value has a type; words of literal types are texts, or truth values."""
+    if kind is NoneType:
+        return value is None
+    if kind not in _TYPES:
+        return isinstance(value, str) or any(type(value) is type(word) for word in _words(kind))
+    if kind is not bool and isinstance(value, _TYPES[bool]):
+        return False
+    return isinstance(value, _TYPES[kind])
+
+
+def signature_of(function: Callable[..., Any], what: str) -> Signature:
+    """Return the parameters of a function of somebody else, or raise a ParameterError."""
+    try:
+        return signature(function)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"{what}: its parameters cannot be read; wrap it in a function of Python"
+        ) from None
+
+
+def require_call(
+    function: Callable[..., Any], what: str, *positional: str, keyword: Iterable[str] = ()
+) -> None:
+    """Raise a ParameterError unless a function takes these parameters and needs no others."""
+    names = tuple(keyword)
+    try:
+        signature_of(function, what).bind(*positional, **dict.fromkeys(names))
+    except TypeError:
+        form = ", ".join([*positional, *(["*", *names] if names else [])])
+        raise ParameterError(f"{what}: expected a function of ({form})") from None
 
 
 def settings_of(function: Callable[..., Any], without: Iterable[str] = ()) -> dict[str, Setting]:
@@ -64,7 +121,7 @@ def settings_of(function: Callable[..., Any], without: Iterable[str] = ()) -> di
     except Exception:  # annotations of others may name what is not there
         hints = {}
     settings: dict[str, Setting] = {}
-    for name, parameter in signature(function).parameters.items():
+    for name, parameter in signature_of(function, "method or decoder").parameters.items():
         is_setting = parameter.kind is Parameter.KEYWORD_ONLY and name not in without
         if not is_setting or parameter.default is Parameter.empty:
             continue
@@ -83,7 +140,12 @@ def settings_of(function: Callable[..., Any], without: Iterable[str] = ()) -> di
 def keywords(
     settings: Mapping[str, Setting], given: Mapping[str, Any], what: str
 ) -> dict[str, Any]:
-    """Return the keyword parameters for settings that are given; refuse names that are none."""
+    """Return the keyword parameters for settings that are given.
+
+    Names that are no settings, and values of other types, are refused.
+    """
+    if not isinstance(given, Mapping):
+        raise ParameterError("options", given, f"expected a mapping of options of {what}")
     unknown = [name for name in given if name not in settings]
     if unknown:
         known = ", ".join(settings) or "none"
@@ -91,7 +153,7 @@ def keywords(
     values: dict[str, Any] = {}
     grouped: dict[str, tuple[type, dict[str, Any]]] = {}
     for name, value in given.items():
-        setting = settings[name]
+        setting, value = settings[name], settings[name].checked(value)
         if setting.group is None:
             values[setting.parameter] = value
         else:

@@ -303,16 +303,20 @@ def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
 def _choice(method: str, loss: str, study: Study) -> Choice:
     """Return a method, and the reason if it was chosen here."""
     from privsketch.clustering.choose import Choice, choose_method
+    from privsketch.clustering.limits import require_searchable
 
     if study.n_clusters == "auto":
         _require_sketch(method, loss)
         reason = "only a sketch tells the number of clusters" if method == "auto" else ""
+        require_searchable("sketch", study.max_clusters or 1, name="max_clusters")
         return Choice("sketch", reason)
     if method not in methods_of(loss):
         known = ", ".join(methods_of(loss))
         raise click.UsageError(f"--method {method} does not go with --loss {loss}; use {known}")
     if loss == "distances":
-        return Choice("rounds" if method == "auto" else method)
+        choice = Choice("rounds" if method == "auto" else method)
+        require_searchable(choice.method, int(study.n_clusters), loss)
+        return choice
     return choose_method(
         method,
         n_clusters=int(study.n_clusters),

@@ -30,6 +30,7 @@ _LAWS = (
     *("multi-scale", "mixed", "adapted-radius", "gaussian", "structured"),
     *("orthobases", "normal"),
 )
+_MAPS = ("fourier", "one-bit", "cells", "quadratic", "second-moments")
 _WIDE_HEADINGS = (
     "",
     "alternative",
@@ -86,12 +87,11 @@ class _Frequencies(PartName):
     type=int,
     help="Number of features, which is the size of the sketch. If left out, the forecast decides.",
 )
-@choice(
+@click.option(
     "--feature-map",
-    ["fourier", "one-bit", "cells", "quadratic", "second-moments"],
-    help="How a record becomes features. If left out: fourier, or cells for a few columns; for pca "
-    "the better of the last two.",
-    open=True,
+    type=PartName("MAP", lambda: [*_MAPS, *plugin_names("feature_maps")]),
+    help=f"How a record becomes features: {', '.join(_MAPS)}, or the map of a package. If left "
+    "out: fourier, or cells for a few columns; for pca the better of the last two of ours.",
 )
 @click.option(
     "--masks",

@@ -17,6 +17,7 @@ import numpy as np
 
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Bits, Floats, Indices, Integers, WholeFloats
+from privsketch.clustering.extent import crowded, has_records, spread_of, unresolved
 from privsketch.clustering.forecast import PublicFacts, counted_cells, forecast_ratio
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
@@ -24,6 +25,7 @@ from privsketch.design.cells import cell_noise_std, plan_cells
 from privsketch.facts.domain import enclosing_box
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.kernels.nearest import nearest
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
 from privsketch.learning.concerns import RecordCount, bounds_concern, counting_bounds, sides
@@ -58,8 +60,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     noise = cell_noise_std(run.left, "laplace")
     grid = Grid(passes, plan_cells(box.half_widths, n_clusters, n_records, noise))
     account = run.share({"cells": Fraction(1)})
-    # The scale of discrete Laplace noise, whose variance is 1 / (cosh(1 / scale) - 1).
-    rule = HeavyCells(grid.n_cells, passes.dim, 1 / math.acosh(1 + 1 / noise**2))
+    rule = HeavyCells(grid.n_cells, passes.dim, laplace_scale(noise))
     first, second, law = account.zoom("cells", grid.counts(), rule)
     per_axis = rule.parts_per_axis(first)
     low, high = grid.edges()
@@ -87,6 +88,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         method="cells",
         mechanism=f"k-means of counts of {release}",
         concerns=_edge_concerns(run, boxes, solution),
+        too_wide=_width_concerns(run, boxes, solution),
         forecast=partial(cells_forecast, cells=grid.shape),
         # Counts of parts would be biased: cells are heavy by their noise as well.
         seen=RecordCount(
@@ -104,6 +106,14 @@ def cells_forecast(facts: PublicFacts, cells: tuple[int, ...] | None = None) -> 
     return forecast_ratio(facts, counted_cells(facts, cells, noise**2))
 
 
+def laplace_scale(noise_std: float) -> float:
+    """Return the scale of discrete Laplace noise of a standard deviation, however large.
+
+    The variance is 1 / (cosh(1 / scale) - 1) = 1 / (2 sinh(1 / (2 scale))^2).
+    """
+    return 0.5 / math.asinh(1 / (math.sqrt(2) * noise_std))
+
+
 def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str, ...]:
     """Return a concern if clusters lie at the edge, where records outside the domain are moved.
 
@@ -117,6 +127,28 @@ def _edge_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str,
     is_at &= counting_bounds(domain, run.schema)
     weights = shares_of(solution.records)
     return tuple(bounds_concern(is_at, weights, domain, run.schema, run.names))
+
+
+def _width_concerns(run: Run, boxes: Boxes, solution: CellSolution) -> tuple[str, ...]:
+    """Return a concern if clusters that have records lie within the smallest box, or are few.
+
+    As in concerns of sketches, boxes resolve half of their shortest side.
+    """
+    centers, counts, density = solution.centers, solution.records, solution.density
+    label = nearest((boxes.low + boxes.high) / 2, centers)
+    errors = np.sqrt(np.bincount(label, boxes.variance, minlength=len(centers)))
+    real = has_records(counts, errors)
+    if not real.any():
+        return ()
+    atoms = density.weights > 0
+    of_real = atoms & real[nearest(density.centers, centers)]
+    width = 0.0
+    if of_real.any():
+        variances = np.broadcast_to(density.variances, density.centers.shape)[of_real]
+        width = math.sqrt(float(np.mean(shares_of(density.weights[of_real]) @ variances)))
+    extent = math.hypot(spread_of(centers[real], counts[real]), width)
+    finest = float((boxes.high - boxes.low).min()) / 2
+    return unresolved(extent, finest, "the grid") or crowded(centers, counts, errors, run.box)
 
 
 def _reconcile(

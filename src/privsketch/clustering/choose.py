@@ -10,17 +10,25 @@ method.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
+from traceback import walk_tb
 from typing import Any
 
-from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
-from privsketch._base.plugins import find_plugin, plugin_names
-from privsketch._base.settings import Setting, settings_of
+from privsketch._base.errors import (
+    ParameterError,
+    PrivsketchError,
+    require_count,
+    require_one_of,
+    require_records,
+)
+from privsketch._base.plugins import DEBUG, failure_of, find_plugin, plugin_names
+from privsketch._base.settings import Setting, settings_of, signature_of
 from privsketch.clustering import cells
 from privsketch.clustering.forecast import Forecast, PublicFacts, RunForecast
+from privsketch.clustering.limits import require_searchable
 from privsketch.clustering.medians import rounds_forecast
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import pipeline_forecast, plan_pipeline
@@ -105,7 +113,7 @@ class Method:
     @property
     def takes_noise(self) -> bool:
         """Whether the function has a parameter `noise`, which selects the kind of noise."""
-        return "noise" in signature(self.cluster).parameters
+        return "noise" in signature_of(self.cluster, f"method {self.name!r}").parameters
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -117,8 +125,39 @@ class Method:
 
         Charges: the budget of the run, once.
         """
-        model = self.cluster(run, n_clusters, **options)
+        if self.origin is None:
+            model = self.cluster(run, n_clusters, **options)
+        else:
+            model = self._foreign(self.origin, run, n_clusters, options)
         return replace(model, method=self.name, receipt=model.receipt.naming(self.origin))
+
+    def _foreign(
+        self, origin: str, run: Run, n_clusters: int, options: dict[str, Any]
+    ) -> ClusterModel:
+        """Run the method of another package, and name that package if it fails."""
+        what, failure = f"`method={self.name!r}`", None
+        try:
+            model = self.cluster(run, n_clusters, **options)
+        except PrivsketchError:
+            raise
+        except Exception as error:
+            if os.environ.get(DEBUG) == "1" or _is_of_a_check(error):
+                raise
+            failure = failure_of(what, origin, self.cluster, error)
+        if failure is not None:
+            raise failure  # outside of the except block: the other error is not its context
+        if not isinstance(model, ClusterModel):
+            raise ParameterError(
+                f"{what}: {origin} returned {type(model).__name__}; expected a ClusterModel, as "
+                "run.model(...) makes one"
+            )
+        return model
+
+
+def _is_of_a_check(error: Exception) -> bool:
+    """Return whether `privsketch.testing`, which takes part in the noise, raised the error."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return str(modules[-1]).startswith("privsketch.testing")
 
 
 @dataclass(frozen=True)
@@ -158,6 +197,8 @@ def choose_method(
     if method not in ("auto", "sketch"):
         Method.find(method)  # raises an error before anything is spent
     if method != "auto":
+        if n_nonzero is None:
+            require_searchable(method, n_clusters)
         return Choice(method)
     dim = len(domain.half_widths)
     if n_nonzero is not None:

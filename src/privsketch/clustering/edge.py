@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -117,3 +118,21 @@ def edge_concerns(
         is_at = clusters.near(outward, errors, cell) & counting_bounds(domain, schema)
     is_at = is_at & is_real[:, np.newaxis, np.newaxis]
     return tuple(bounds_concern(is_at, weights, domain, schema, names))
+
+
+def cut_concerns(
+    clusters: Means,
+    weights: Floats,
+    domain: Domain,
+    *,
+    schema: Schema | None = None,
+    names: Sequence[str] | None = None,
+) -> tuple[str, ...]:
+    """Return a concern of methods that move records into the ball around a box.
+
+    What lies far outside of the box is then in a corner, or beyond a side: also beyond a natural
+    bound, at which nothing counts that lies on it.
+    """
+    facts: dict[str, Any] = {"schema": schema, "names": names}
+    near = edge_concerns(clusters, weights, domain, **facts)
+    return near or edge_concerns(clusters, weights, domain, beyond=True, **facts)

@@ -21,6 +21,7 @@ and no weight is far below another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -30,7 +31,10 @@ import numpy as np
 from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
+from privsketch.clustering.edge import Means, cut_concerns
+from privsketch.clustering.extent import crowded
 from privsketch.clustering.forecast import PublicFacts
+from privsketch.clustering.limits import require_searchable
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.plan import (
     DIRECTION_COUNTS,
@@ -43,7 +47,7 @@ from privsketch.clustering.pipeline.plan import (
 )
 from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, round_sensitivities
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Run, shares_of
 from privsketch.clustering.tree.medians import (
     UNIT_NORM,
     max_l1_norm,
@@ -78,7 +82,7 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
     Charges: the budget, once; with "partition-tree" no delta.
     """
     checked_method(method)
-    require_count("n_clusters", n_clusters)
+    require_searchable(method, require_count("n_clusters", n_clusters), "distances")
     if method == "partition-tree":
         return cluster_by_tree(run, n_clusters, loss="distances")
     run.require_one_record("rounds")
@@ -90,16 +94,27 @@ def cluster_medians(run: Run, n_clusters: int, *, method: str = "rounds") -> Clu
         centers = release_start(run, passes, n_clusters, account, n_records)
         least = release_least(passes, centers, account, "lengths")
         for number in range(MEDIAN_ROUNDS):
-            centers = release_round(passes, centers, least, account, f"round {number}")
+            centers, errors = _release_steps(passes, centers, least, account, f"round {number}")
         counts, count_variance = account.counts("counts", cluster_counts(passes, centers))
-    return run.model(
+    medians = Means(
         centers * passes.unit + ball.center_vector,
+        counts,
+        np.broadcast_to(errors[:, np.newaxis] * passes.unit, centers.shape),
+        math.sqrt(count_variance),
+        is_gaussian=run.budget.delta > 0,
+    )
+    return run.model(
+        medians.means,
         counts,
         method="rounds",
         mechanism="k-medians: sketch and median rounds",
+        concerns=cut_concerns(
+            medians, shares_of(counts), run.domain, schema=run.schema, names=run.names
+        ),
         loss="distances",
         forecast=rounds_forecast,
         seen=RecordCount(float(counts.sum()), n_clusters * count_variance),
+        too_wide=crowded(centers * passes.unit, counts, math.sqrt(count_variance), run.domain),
     )
 
 
@@ -262,16 +277,32 @@ def release_round(
 
     Charges: the share `name`.
     """
+    return _release_steps(passes, centers, least, account, name)[0]
+
+
+def _release_steps(
+    passes: Passes, centers: WholeFloats, least: int, account: Account, name: str
+) -> tuple[WholeFloats, Floats]:
+    """Release new centers, and the standard deviations (k,) of their noise along an axis.
+
+    Charges: the share `name`.
+    """
     sums = median_sums(passes, centers, least)
     noisy, variance = account.noisy(name, sums, **sensitivities(passes.dim))
-    return move_into_ball(centers + steps_of(noisy, variance, least), passes)
+    moved = move_into_ball(centers + steps_of(noisy, variance, least), passes)
+    return moved, math.sqrt(variance) * _reach(noisy, variance, least)
 
 
 def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
     """Return the steps (k, dim) of noisy `median_sums`, by post-processing."""
+    reach = _reach(noisy, variance, least)
+    return shrink_steps(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)
+
+
+def _reach(noisy: Floats, variance: float, least: int) -> Floats:
+    """Return the steps, (k,), for a sum of vectors of 1."""
     weights = noisy[:, -1] / UNIT_WEIGHT
     # A weight that is all noise must not become a long step.
     mean = float(np.maximum(weights, 0.0).mean())
     floor = max(MIN_WEIGHT * mean, 2 * variance**0.5 / UNIT_WEIGHT)
-    reach = least / np.maximum(weights, floor) / UNIT_NORM
-    return shrink_steps(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)
+    return np.asarray(least / np.maximum(weights, floor) / UNIT_NORM)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_records
+from privsketch._base.errors import MANY, ParameterError, require_records
 from privsketch._base.types import Block, Floats, Integers, WholeFloats
 from privsketch.clustering.forecast import Forecast, PublicFacts
 from privsketch.clustering.passes import Passes, Progress
@@ -222,7 +222,7 @@ class Run:
         self.count = "released"
         account = self.share({COUNT: COUNT_SHARE, REST: 1 - COUNT_SHARE})
         noisy, _ = account.counts(COUNT, exact)
-        return max(float(noisy[0]), 1.0)
+        return min(max(float(noisy[0]), 1.0), MANY)  # noise may be larger than any table
 
     @property
     def left(self) -> Budget:
@@ -294,6 +294,7 @@ class Run:
         count: str = "released",
         forecast: Forecast | None = None,
         seen: RecordCount | None = None,
+        too_wide: tuple[str, ...] = (),
     ) -> ClusterModel:
         """Return the model of the clusters, with the receipt of the run.
 
@@ -302,6 +303,7 @@ class Run:
         `count` says what that number is: "released" unless it comes from `number`.
         `forecast` gives the cost ratio to expect. It is asked for the records that were `seen` for
         sure, by default those of the model: if noise decided, the model says that, not `concerns`.
+        If the domain is `too_wide` for the records, the forecast does not hold, and there is none.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
@@ -312,7 +314,9 @@ class Run:
             expected = float(forecast(PublicFacts(k, self.domain, self.budget, seen.sure)))
             by_noise = noise_decided(expected, seen, k, "cluster")
             unlisted = unlisted_labels(centers, shares_of(counts), self.schema)
-            concerns = tuple(by_noise) or (*concerns, *unlisted)
+            concerns = tuple(by_noise) or (*too_wide, *concerns, *unlisted)
+            if too_wide and not by_noise:
+                expected = None
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
         domain = self.domain if self.schema is None else self.schema.box

@@ -15,7 +15,7 @@ import numpy as np
 
 from privsketch._base.errors import PrivsketchWarning
 from privsketch._base.formats import INSECURE, as_line, count_text
-from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics
+from privsketch.design.forecast import MANY_COLUMNS, expected_harmonics, missed_directions
 from privsketch.design.mixed import mixed_space
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
@@ -113,7 +113,10 @@ def cautions(design: Design) -> list[str]:
     """Return all cautions about a design."""
     texts = []
     verdict, is_pca = design.forecast().verdict, design.task == "pca"
-    if design.insecure:
+    missed = missed_directions(design)
+    if missed is not None:
+        texts.append(missed)
+    if design.insecure or missed is not None:
         verdict = "good"  # what a budget could mend is not at fault
     if verdict == "rough":
         texts.append(

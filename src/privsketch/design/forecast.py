@@ -137,6 +137,28 @@ class Forecast:
         )
 
 
+class BlindForecast(Forecast):
+    """Forecast of frequencies of one's own that do not see all directions of a record."""
+
+    def describe(self) -> str:
+        """Return the forecast as one line of text."""
+        return (
+            f"{self.verdict}: the frequencies miss directions, along which clusters are not told "
+            "apart; no number of records is enough"
+        )
+
+
+def missed_directions(design: Design) -> str | None:
+    """Return what frequencies of one's own do not see, as a sentence; None if they see all."""
+    own = design.frequencies.own
+    if own is None or own.n_directions == design.dim:
+        return None
+    return (
+        f"the frequencies see only {own.n_directions} of {design.dim} directions of a record: "
+        "clusters that differ along the others are not told apart, and no number of records helps"
+    )
+
+
 def ratio_text(value: float) -> str:
     """Format a ratio with enough digits to distinguish it from 1."""
     digits = 1 if value >= 2 else 2 - math.floor(math.log10(max(value - 1, 1e-4)) + 1)
@@ -149,6 +171,15 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
     `noise_ratio` is the variance of the total's noise over that of one release. It defaults to the
     number of holders, each of whom adds noise.
     """
+    if missed_directions(design) is not None:  # no forecast says how much lies along them
+        lost = [_most(reference) for reference in references(design.domain, design.n_components)]
+        return BlindForecast(
+            noise_to_signal=expected_noise(design, n_holders, noise_ratio).total,
+            rsse_low=1 + min(lost),
+            rsse_high=1 + max(lost),
+            verdict="hopeless",
+            n_records_needed=math.inf,
+        )
     low, high = expected_range(design, design.n_records, n_holders, noise_ratio)
     return Forecast(
         noise_to_signal=expected_noise(design, n_holders, noise_ratio).total,
@@ -160,6 +191,11 @@ def forecast(design: Design, *, n_holders: int = 1, noise_ratio: float | None = 
             lambda n: expected_range(design, n, n_holders, noise_ratio)[1] <= GOOD_RSSE
         ),
     )
+
+
+def _most(reference: ReferenceData, constants: ForecastConstants = FORECAST_CONSTANTS) -> float:
+    """Return the excess of lost clusters."""
+    return constants.lost * reference.separation**2
 
 
 def verdict_of(rsse: float) -> Verdict:
@@ -248,7 +284,7 @@ def excess(
     the band of the width.
     """
     k, dim = design.n_components, design.dim
-    max_error = constants.lost * reference.separation**2
+    max_error = _most(reference, constants)
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     if design.cells is not None:
         cells, half_widths, energy = _grid(design)

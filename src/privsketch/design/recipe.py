@@ -227,9 +227,12 @@ class Design:
         """
         parameters = {name: value for name, value in locals().items() if name != "cls"}
         from privsketch.design.cautions import stated_cautions, warn_of
+        from privsketch.design.forecast import missed_directions
         from privsketch.design.plan import plan_design
 
         planned = plan_design(**parameters)
+        missed = missed_directions(planned)
+        warn_of([] if missed is None else [missed])
         if not insecure:
             warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
         return planned

@@ -27,6 +27,7 @@ from privsketch.design.size import (
     checked_covariance_type,
     default_covariance_type,
     largest_size,
+    require_searchable_mixture,
 )
 from privsketch.design.validity import TASKS, maps_for, require_sharing
 from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget, checked_budget
@@ -43,7 +44,7 @@ from privsketch.features.maps import FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.mixed import MIXED, Columns, columns_of
-from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own
+from privsketch.features.own import OWN_LAW, checked_array, frequency_law, is_own, require_law
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -131,6 +132,8 @@ class Request:
         checked_budget(self.budget)
         self._settle_domain(settle)
         settle("n_components", require_count("n_components", self.n_components))
+        if self.task == "gaussian-mixture":
+            require_searchable_mixture(self.n_components)
         if self.n_features is not None:
             settle("n_features", require_count("n_features", self.n_features))
         settle("covariance_type", checked_covariance_type(self.covariance_type))
@@ -213,7 +216,9 @@ class Request:
             raise ParameterError(
                 "frequency_scale: frequencies of one's own have their scale; leave it out"
             )
-        if not callable(given):
+        if callable(given):
+            require_law(given)
+        else:
             given = checked_array(given, self.dim)
             if self.n_features not in (None, len(given)):
                 raise ParameterError(

@@ -40,7 +40,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import ParameterError, require_one_of
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget
 from privsketch.features.maps import FeatureMap, TableContribution
@@ -67,6 +67,9 @@ CovarianceType = Literal["spherical", "diag", "tied", "full"]
 Verdict = Literal["good", "rough", "hopeless"]  # of a forecast
 COVARIANCE_TYPES: tuple[CovarianceType, ...] = get_args(CovarianceType)
 MIN_PER_UNKNOWN = 2  # features: one per unknown fails, two suffice
+# A search for more takes minutes even in two columns, and its memory grows with their cube.
+MAX_MIXTURE_COMPONENTS = 200
+MANY_COMPONENTS_ADVICE = "ask for fewer, or for k-means with `method='pipeline'`"
 
 
 @dataclass(frozen=True)
@@ -274,6 +277,20 @@ def choose_count(
 def kmeans_unknowns(n_components: int, dim: int) -> int:
     """Return the number of weights and centers of clusters, and one width for all."""
     return n_components * (dim + 1) + 1
+
+
+def require_searchable_mixture(n_components: object) -> int:
+    """Return a number of components that a search finds in about a minute, or raise."""
+    number = require_count("n_components", n_components)
+    if number > MAX_MIXTURE_COMPONENTS:
+        raise ParameterError(
+            "n_components",
+            number,
+            f"expected at most {MAX_MIXTURE_COMPONENTS} for a mixture, because a search for more "
+            "takes minutes",
+            MANY_COMPONENTS_ADVICE,
+        )
+    return number
 
 
 def mixture_unknowns(n_components: int, dim: int, covariance_type: CovarianceType) -> int:

@@ -285,10 +285,16 @@ class PredictsLabels:
     def predict(self: Any, X: Any) -> npt.NDArray[np.int64]:
         """Return the index of the nearest center, or the most probable component, of each row.
 
-        The labels are exact: as sensitive as the rows of X themselves.
+        The labels are exact: as sensitive as the rows of X themselves. Rows that a schema leaves
+        out have the label -1.
         """
-        rows = self._completed(X)
-        return np.asarray(self.model_.predict(rows))
+        check_is_fitted(self, "model_")
+        points = self._points(X)
+        if points is None:
+            return np.asarray(self.model_.predict(self._completed(X)))
+        rows, kept = points
+        labels = self.model_.predict(np.where(kept[:, np.newaxis], rows, 0.0))
+        return np.where(kept, labels, -1)
 
     def fit_predict(self: Any, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """Fit on X, then predict its labels. Charges once; the labels are not private."""

@@ -21,6 +21,7 @@ from privsketch.clustering.choose import (
     method_names,
     method_of,
 )
+from privsketch.clustering.limits import require_searchable
 from privsketch.estimators.base import (
     MeasuresDistances,
     PredictsLabels,
@@ -114,6 +115,11 @@ class KMeansOptions:
     threshold: int | None = None
     n_swaps: int | None = None
     own: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.own is not None and not isinstance(self.own, Mapping):
+            expected = "expected a mapping of settings by name, such as {'n_points': 31}"
+            raise ParameterError("own", self.own, expected)
 
     @classmethod
     def of(cls, options: KMeansOptions | Mapping[str, Any] | None) -> KMeansOptions:
@@ -332,6 +338,8 @@ class PrivateKMeans(
         """Release a sketch and learn the clusters from it."""
         options = KMeansOptions.of(self.options)
         number: Any = self.n_clusters if largest is None else largest
+        name = "n_clusters" if largest is None else "max_clusters"
+        require_searchable("sketch", number, name=name)
         choices = {name: getattr(options, name) for name in OF_DESIGNS}
         design = self._planned("kmeans", number, domain, budget, n_records=n_records, **choices)
         released = self._released(table, design)
@@ -352,10 +360,8 @@ class PrivateKMeans(
         out have the label -1.
         """
         check_is_fitted(self, "model_")
-        points = self._points(X)
-        if points is not None:
-            labels = self.model_.predict(np.where(points[1][:, np.newaxis], points[0], 0.0))
-            return np.where(points[1], labels, -1)
+        if schema_of(self._fitted_domain) is not None:
+            return super().predict(X)
         return np.concatenate([self.model_.predict(block) for block in self._blocks(X)])
 
     def score(self, X: Any, y: object = None) -> float:

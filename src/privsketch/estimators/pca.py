@@ -42,9 +42,10 @@ class PrivatePCA(
         Number that the release is planned for with "auto", which finds no more than twice as
         many or three more; ten, or as many as there are columns, if left out.
     {budget}
-    domain : Ball
-        Public bounds of the records; no default. Noise grows with the square of its radius;
-        records outside are moved to its edge. Its `dim` may be left out.
+    domain : Schema or Ball
+        Public facts about the table, or bounds of the records; no default. Noise grows with the
+        square of the radius, with a schema that of the ball around all encoded records. Records
+        outside are moved to its edge. The `dim` of a ball may be left out.
     center : bool
         False: components of the second moments about the center of the domain, which costs
         nothing; give the ball a public center near the mean. True: the mean is released too,

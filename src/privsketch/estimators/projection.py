@@ -17,9 +17,10 @@ from privsketch._base.threads import checked_threads
 from privsketch._base.types import Floats
 from privsketch.estimators.base import PrivateEstimator, documented
 from privsketch.estimators.validation import seen, validated
+from privsketch.facts.budget import Budget, Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.facts.receipt import Receipt, compose_sequential
-from privsketch.facts.schema import Schema, domain_of_rows
+from privsketch.facts.schema import Schema, domain_of_rows, require_rows, schema_of
 from privsketch.ledger.entry import Counted, counted_refusals
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
@@ -51,9 +52,10 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         Privacy budget of one `transform`; no default.
     delta : float
         0 for pure differential privacy; no default.
-    domain : Box or Ball
-        Public bounds of the records; no default. Noise grows with its diameter; records
-        outside are moved to its edge. Its `dim` may be left out.
+    domain : Schema, Box or Ball
+        Public facts about the table, or bounds of the records; no default. Noise grows with its
+        diameter; records outside are moved to its edge. The `dim` of a box or a ball may be left
+        out. A schema must have a rule or a fill value for every missing cell: no row is left out.
     protect : {"row", "element"}
         What is hidden: all that a record says, or one entry of it.
     bound : float, optional
@@ -116,6 +118,13 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     bound_norm: str = "l2"
     noise: str = "auto"
     calibration: str = "auto"
+
+    def _public_facts(self, neighbours: Neighbours) -> tuple[Budget, Domain | Schema]:
+        """Return budget and domain; a schema must give a row for every record."""
+        schema = schema_of(self.domain)
+        if schema is not None:
+            require_rows(schema)
+        return super()._public_facts(neighbours)
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Draw the matrix for tables with the columns of X.

@@ -244,7 +244,7 @@ class CellError(RecordError, TypeError):
 
 
 # Messages of scikit-learn that name shapes and columns only.
-_HARMLESS = ("X has ", "Found array with ", "The feature names should match", "Input X contains ")
+_HARMLESS = ("X has ", "Found array with ", "The feature names should match")
 _MESSAGES = (
     ("inhomogeneous", "X: rows differ in their number of cells"),
     ("feature names", "X: column names must all be texts, or none of them"),
@@ -264,6 +264,12 @@ def _without_values(text: str) -> str:
     """Return a message of scikit-learn without the records it may quote."""
     if text.startswith("The feature names should match"):
         return text
+    if text.startswith("Input X contains "):
+        what = "NaN" if "NaN" in text else "infinity"
+        return (
+            f"Input X contains {what}: leave such rows out, use `missing='center'`, which puts "
+            "such values at the center of the domain, or describe the table by a schema"
+        )
     for part, message in _MESSAGES:
         if part in text:
             return message

@@ -13,7 +13,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Literal
 
-from privsketch._base.errors import BudgetError, ParameterError, require_count
+from privsketch._base.errors import BudgetError, NumberTypeError, ParameterError, require_count
 from privsketch._base.formats import INSECURE, NO_PRIVACY
 
 Neighbours = Literal["add-remove", "replace"]
@@ -129,10 +129,6 @@ def round_up(value: Fraction) -> float:
     while exact(number) < value:
         number = math.nextafter(number, math.inf)
     return number
-
-
-class NumberTypeError(ParameterError, TypeError):
-    """A number was given as text."""
 
 
 def _as_float(name: str, value: object) -> float:

@@ -149,6 +149,8 @@ class Receipt:
         if not isinstance(other, Receipt):
             return NotImplemented
         parts = [*self._summands(), *other._summands()]
+        for part in parts:
+            exact(part.epsilon)  # refuses what has no privacy, as `compose` does
         require_summable(parts)
         sources = {part.source for part in parts}
         return compose_sequential(_SUM_NAME, parts, sources.pop() if len(sources) == 1 else None)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from privsketch._base.elementary import TWO_PI
 from privsketch._base.errors import ParameterError
 from privsketch._base.plugins import find_plugin
+from privsketch._base.settings import require_call
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Domain
 from privsketch.features.fixedpoint import (
@@ -34,6 +35,7 @@ from privsketch.features.stream import Purpose, public_generator
 
 OWN_LAW = "own"  # the law's name in design files
 MAX_OWN_ENTRIES = 2**21  # 4 MB of a design, which is part of every sketch
+MIN_SEEN = 1e-3  # singular value, over the largest, from which on a direction is seen
 FrequencyLaw = Callable[[int, Domain, np.random.Generator], Any]
 
 
@@ -47,6 +49,15 @@ class OwnMatrix:
     integers: bytes
     half_widths: tuple[float, ...]
     turn_bits: int
+
+    @cached_property
+    def n_directions(self) -> int:
+        """Number of directions of a record that the frequencies see, in units of the domain.
+
+        Rounding leaves a little of every direction, which is less than MIN_SEEN of the largest.
+        """
+        sizes = np.linalg.svd(self.matrix.astype(np.float64), compute_uv=False)
+        return int((sizes > MIN_SEEN * sizes.max()).sum())
 
     @cached_property
     def matrix(self) -> npt.NDArray[np.int16]:
@@ -113,6 +124,11 @@ def is_own(frequencies: Any) -> bool:
     return frequencies is not None and not isinstance(frequencies, str)
 
 
+def require_law(law: FrequencyLaw) -> None:
+    """Raise a ParameterError for a callable that is no law."""
+    require_call(law, "frequencies: your law", "n_features", "domain", "rng")
+
+
 def frequency_law(name: str) -> FrequencyLaw | None:
     """Return the law that an installed package registers in `privsketch.frequency_laws`, or None.
 
@@ -127,6 +143,8 @@ def frequency_law(name: str) -> FrequencyLaw | None:
             f"`frequencies={name!r}`: {plugin.origin} registers an object that is not callable; "
             "expected a function law(n_features, domain, rng)"
         )
+    what = f"`frequencies={name!r}` of {plugin.origin}"
+    require_call(plugin.part, what, "n_features", "domain", "rng")
     return plugin.part  # type: ignore[no-any-return]
 
 

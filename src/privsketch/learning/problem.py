@@ -45,6 +45,7 @@ from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
+RIDGE_GROWTH = 10.0  # of a ridge that is too small for the rounding of a large matrix
 ROUNDING = 1 / 12  # variance of a sum or a count that is rounded to a whole number
 NO_SHARES = np.zeros((0, 0))  # of atoms without blocks
 MIN_SUM = 1e-9  # sum of an atom's shares in a block below which the atom has no weight
@@ -463,6 +464,25 @@ def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
 
 def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:
     """Return the x >= 0 of least x'Gx - 2 x'r, for a positive definite G.
+
+    Rounding makes the Gram matrix of far more atoms than features indefinite. Its ridge then grows
+    until it is definite: a sketch that was paid for always gives an answer.
+    """
+    ridge, largest = (
+        SINGLE_GRAM_RIDGE,
+        max(float(np.max(np.diag(gram_matrix), initial=0.0)), 1e-100),
+    )
+    regular = gram_matrix
+    while True:
+        try:
+            return _exchanged_weights(regular, right)
+        except np.linalg.LinAlgError:
+            regular = gram_matrix + ridge * largest * np.eye(len(right))
+            ridge *= RIDGE_GROWTH
+
+
+def _exchanged_weights(gram_matrix: Floats, right: Floats) -> Floats:
+    """Return the weights of `nonnegative_solution`, for a matrix that has a Cholesky factor.
 
     Few weights are zero. All negative ones are set to zero, all that the gradient calls for become
     positive again, and so on (Portugal, Judice and Vicente 1994). If that cycles, least squares on

@@ -152,7 +152,8 @@ class ClusterModel(Model):
         clusters, with a 90 % interval. None without a sketch, and for "cl-ompr".
     expected_ratio : float, optional
         Forecast of the same ratio from public facts and the number of records, for clusters that
-        touch or lie apart. None for sketches, and for methods that make no forecast.
+        touch or lie apart. None for sketches, for methods that make no forecast, and where records
+        use so little of the domain that none holds.
     design_fingerprint : str
         Fingerprint of the sketch's design; empty without a sketch.
     schema : Schema, optional

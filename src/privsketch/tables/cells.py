@@ -45,6 +45,8 @@ _YES, _NO = ("1", "true", "yes", "t", "y"), ("0", "false", "no", "f", "n")
 # What Arrow may take for a date; nothing else is one.
 _DAY = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"
 _ZONE = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"  # behind a time of day
+# Digits below a microsecond: Arrow reads six of them, pandas writes nine.
+_NANOSECONDS = r"(:\d\d\.\d{6})\d{1,3}(Z|[+-]\d\d(?::?\d\d)?)?$"
 # What a label may be in another spelling of: numbers, true and false.
 _LABEL = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:true|false))$"
 _INFINITE = tuple(sign + word for sign in ("", "+", "-") for word in NO_NUMBERS)
@@ -278,11 +280,13 @@ def _seconds(column: Date, array: Any) -> Parsed:
     ticks = np.asarray(array.cast(pa.int64()).fill_null(0)).astype(np.int64)
     # The same bits in every unit, which libraries choose by the finest of all cells.
     seconds, rest = np.divmod(ticks, per_second)
+    if per_second > 10**6:  # texts and times of other libraries end at microseconds
+        rest, per_second = rest // (per_second // 10**6), 10**6
     return np.where(missing, np.nan, seconds + rest / per_second), wrong
 
 
 def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
-    """Return texts as moments; those with a zone are moved to UTC."""
+    """Return texts as moments, in whole microseconds; those with a zone are moved to UTC."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -292,6 +296,7 @@ def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
         moments = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
         faults = bits(pc.is_null(moments)) & ~bits(pc.is_null(texts))
         return moments, faults if faults.any() else None
+    texts = pc.replace_substring_regex(texts, _NANOSECONDS, r"\1\2")
     has_zone = pc.match_substring_regex(texts, _ZONE)
     nothing = pa.scalar(None, texts.type)
     plain, wrong = cast_texts(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)

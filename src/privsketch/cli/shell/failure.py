@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from privsketch._base.plugins import DEBUG
 from privsketch.cli.shell.answer import readable
 from privsketch.cli.shell.stopping import NOTHING_SPENT, Stop
 
@@ -29,7 +30,6 @@ EXIT_CODES = {
     "integrity": 5,
     "internal": 70,  # EX_SOFTWARE of sysexits.h
 }
-DEBUG = "PRIVSKETCH_DEBUG"
 _PACKAGES = ("privsketch", "privsketch_studies")
 
 

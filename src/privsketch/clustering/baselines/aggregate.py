@@ -34,6 +34,7 @@ from privsketch.clustering.baselines.points import (
     point_variance,
     start_centers,
 )
+from privsketch.clustering.extent import unresolved_centers
 from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
@@ -92,6 +93,7 @@ def cluster(
         n_records=number,
         count=run.count,
         forecast=partial(point_forecast, variance=variance),
+        too_wide=unresolved_centers(noisy / n_blocks * passes.unit, math.sqrt(variance)),
         seen=RecordCount(0.0, doubt=doubt)
         if np.abs(away).max() <= MAX_ERRORS * math.sqrt(variance)
         else RecordCount(number),

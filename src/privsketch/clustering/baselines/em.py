@@ -25,14 +25,16 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import require_count, require_one_of
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import start_centers
+from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.forecast import PublicFacts, forecast_ratio, noisy_means
+from privsketch.clustering.limits import MAX_EM_COMPONENTS
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
-from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
+from privsketch.design.size import COVARIANCE_TYPES, MANY_COMPONENTS_ADVICE, CovarianceType
 from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.receipt import Receipt
 from privsketch.learning.concerns import RecordCount, noise_decided
@@ -67,7 +69,9 @@ def learn(
 
     Charges: the budget, once.
     """
-    require_count("n_components", n_components)
+    if require_count("n_components", n_components) > MAX_EM_COMPONENTS:
+        expected = f"expected at most {MAX_EM_COMPONENTS}, because rounds for more take minutes"
+        raise ParameterError("n_components", n_components, expected, MANY_COMPONENTS_ADVICE)
     require_count("n_rounds", n_rounds)
     require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
     passes = run.read(max_bits=_bits(run.domain))
@@ -94,7 +98,17 @@ def learn(
     means = noisy_means(facts, (deviation * passes.unit) ** 2, (deviation / radius) ** 2)
     count = RecordCount(total, n_components * (deviation / radius) ** 2)
     texts = noise_decided(forecast_ratio(facts, means), count, n_components, "component")
-    model = replace(model, concerns=tuple(texts))
+    counts = model.weights * total
+    errors = deviation * passes.unit / np.maximum(counts, 1.0)
+    clusters = Means(
+        model.means,
+        counts,
+        np.broadcast_to(errors[:, np.newaxis], model.means.shape),
+        deviation / radius,
+        is_gaussian=run.budget.delta > 0,
+    )
+    on_edge = edge_concerns(clusters, model.weights, run.domain, schema=run.schema, names=run.names)
+    model = replace(model, concerns=tuple(texts) or on_edge)
     if run.schema is None:
         return model
     return replace(model, columns=run.schema.coordinates, schema=run.schema)

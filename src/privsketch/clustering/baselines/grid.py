@@ -22,6 +22,7 @@ from privsketch._base.types import Floats, Integers
 from privsketch.clustering.baselines.points import start_centers
 from privsketch.clustering.cells import Grid
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.extent import crowded
 from privsketch.clustering.forecast import counted_cells, forecast_ratio
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run
@@ -62,8 +63,8 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     concerns: tuple[str, ...] = ()
     if per_axis**passes.dim < n_clusters:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
+    means = _means(box, per_axis, noisy, 2 * scale**2, centers)
     if per_axis > _EDGE_CELLS:
-        means = _means(box, per_axis, noisy, 2 * scale**2, centers)
         concerns += edge_concerns(
             means, weights, box, cell=1 / per_axis, schema=run.schema, names=run.names
         )
@@ -73,6 +74,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         method="grid",
         mechanism=f"k-means of a grid of {per_axis}^{passes.dim} cells",
         concerns=concerns,
+        too_wide=crowded(centers, means.counts, means.count_errors, box),
         forecast=lambda facts: forecast_ratio(
             facts, counted_cells(facts, (per_axis,) * passes.dim, 2 * scale**2)
         ),

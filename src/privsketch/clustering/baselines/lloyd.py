@@ -44,6 +44,7 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, WholeFloats
 from privsketch.clustering.baselines.points import Start, start_centers
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.extent import crowded
 from privsketch.clustering.forecast import forecast_ratio, noisy_means
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import Run, shares_of
@@ -108,6 +109,9 @@ def cluster(
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
         concerns=edge_concerns(
             means, shares_of(noisy.counts), domain, schema=run.schema, names=run.names
+        ),
+        too_wide=crowded(
+            centers * passes.unit, noisy.counts, math.sqrt(noisy.count_variance), domain
         ),
         forecast=lambda facts: forecast_ratio(
             facts,

@@ -14,9 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+
 from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import WholeFloats
+from privsketch._base.types import Floats, WholeFloats
+from privsketch.clustering.edge import Means, cut_concerns
+from privsketch.clustering.extent import crowded
 from privsketch.clustering.forecast import (
     PublicFacts,
     forecast_ratio,
@@ -25,7 +29,7 @@ from privsketch.clustering.forecast import (
     noisy_means,
 )
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Run, shares_of
 from privsketch.clustering.tree.cubes import (
     MAX_DIMENSIONS,
     MAX_LEVELS,
@@ -167,14 +171,33 @@ def cluster_by_tree(
     def forecast(facts: PublicFacts) -> float:
         return tree_forecast(facts, n_trials=n_trials, settings=settings, loss=loss)
 
+    centers = best.centers * passes.unit + ball.center_vector
     return run.model(
-        best.centers * passes.unit + ball.center_vector,
+        centers,
         best.counts,
         method="partition-tree",
         mechanism=f"{_TASK_NAMES[loss]}: partition trees, swaps and recovery",
         loss=loss,
+        concerns=_edge_concerns(run, best, centers, passes.unit),
         forecast=forecast,
         seen=best.seen,
+        too_wide=crowded(
+            best.centers * passes.unit, best.counts, math.sqrt(best.count_variance), run.domain
+        ),
+    )
+
+
+def _edge_concerns(
+    run: Run, best: ReleasedClusters, centers: Floats, unit: float
+) -> tuple[str, ...]:
+    """Return a concern if centers lie where records outside of the domain are moved."""
+    if best.errors is None:
+        return ()
+    errors = np.broadcast_to(best.errors[:, np.newaxis] * unit, centers.shape)
+    deviation = math.sqrt(best.count_variance)
+    means = Means(centers, best.counts, errors, deviation, is_gaussian=False)
+    return cut_concerns(
+        means, shares_of(best.counts), run.domain, schema=run.schema, names=run.names
     )
 
 

@@ -19,6 +19,7 @@ R. In a box of half-widths h it is |h|_1, which is less where they differ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -155,12 +156,14 @@ def _start(candidates: WholeFloats, n_clusters: int, stream: PublicStream) -> In
 class ReleasedClusters:
     """Centers (k, dim), whole numbers in the ball of the passes, and noisy counts (k,).
 
-    `count_variance` is the variance of the noise of a count.
+    `count_variance` is the variance of the noise of a count, `errors` (k,) are standard deviations
+    of that of the centers along an axis, None if they are unknown.
     """
 
     centers: WholeFloats
     counts: Floats
     count_variance: float = 0.0
+    errors: Floats | None = None
 
     @property
     def seen(self) -> RecordCount:
@@ -193,9 +196,15 @@ def release_centers(
     """
     sums, counts = cluster_sums(data, projected_centers)
     noisy_counts, count_scale = account.laplace(count_name, counts, l1=1)
-    noisy_sums, _ = account.laplace(sum_name, sums, l1=data.passes.l1)
-    means = noisy_sums / np.maximum(noisy_counts, 1.0)[:, np.newaxis]
-    return ReleasedClusters(move_into_ball(means, data.passes), noisy_counts, 2 * count_scale**2)
+    noisy_sums, sum_scale = account.laplace(sum_name, sums, l1=data.passes.l1)
+    divisors = np.maximum(noisy_counts, 1.0)
+    means = noisy_sums / divisors[:, np.newaxis]
+    return ReleasedClusters(
+        move_into_ball(means, data.passes),
+        noisy_counts,
+        2 * count_scale**2,
+        math.sqrt(2) * sum_scale / divisors,
+    )
 
 
 def move_into_ball(points: Floats, passes: Passes) -> WholeFloats:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, PrivsketchError, require_count
 from privsketch._base.formats import as_line
-from privsketch._base.plugins import find_plugin, plugin_names
-from privsketch._base.settings import Setting, keywords, settings_of
+from privsketch._base.plugins import failure_of, find_plugin, plugin_names
+from privsketch._base.settings import Setting, keywords, require_call, settings_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
+from privsketch.design.forecast import missed_directions
 from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
 from privsketch.design.validity import require_features
@@ -45,6 +46,9 @@ from privsketch.sketching.sketch import Sketch
 MAX_KMEANS_SEARCHES = 6
 LARGE_SEARCH = 10**7  # clusters x features x columns above which a search takes many seconds
 Decoder = Callable[..., Any]
+_POSITIONAL = ("problem", "n_clusters", "rng")  # parameters of a decoder
+MAX_WEIGHT = 2.0**63  # of a cluster in records: sums have 64 bits
+MAX_WIDTH = 1e100  # of a cluster: its square is a finite float
 DEFAULT_MAX_CLUSTERS = 20  # benchmarks/trust.py measures n_clusters="auto" with it
 
 
@@ -131,17 +135,31 @@ def _learned(
     if n_init is None:
         size = number * design.n_features * design.dim
         n_init = MAX_KMEANS_SEARCHES if size <= LARGE_SEARCH else 2
+    is_named = isinstance(decoder, str)
     decode, decoder, origin = find_decoder(decoder)
     settings = decoder_settings(decode)
-    chosen = keywords(settings, options or {}, f"`decoder={decoder!r}`")
+    chosen = keywords(settings, {} if options is None else options, f"`decoder={decoder!r}`")
     # The matrix products are small: threads would cost more than they gain.
     with one_thread():
         if decoder != "joint":  # others take coordinates of labels for numbers
             problem = problem.without_blocks()
-        solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
+        whose = f"decoder {decoder!r} of {origin}" if is_named else "your decoder"
+        try:
+            solution = decode(problem, number, rng, n_init=int(n_init), **chosen)
+        except Exception as error:  # it may show: decoders see released numbers only
+            if origin is None or not is_named or isinstance(error, PrivsketchError):
+                raise
+            raise failure_of(f"decoder {decoder!r}", origin, decode, error) from error
         if origin is not None:
-            solution = _checked_solution(problem, number, solution, f"{decoder!r} of {origin}", rng)
-        return _as_model(sketch, problem, solution, decoder, origin, rng)
+            solution = _checked_solution(problem, number, solution, whose, rng)
+        model = _as_model(sketch, problem, solution, decoder, origin, rng)
+    missed = missed_directions(design)
+    if missed is not None:  # the sketch fits well, whatever lies along them
+        model = replace(model, concerns=(missed, *model.concerns), cost_ratio=None)
+    if origin is not None and not solution.atoms.weights.any():
+        no_records = f"{whose} gave no cluster any records: weights are equal shares"
+        model = replace(model, concerns=(*model.concerns, no_records))
+    return model
 
 
 def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
@@ -180,6 +198,7 @@ def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
     The residual and the standard errors of the model are computed here, not by the decoder.
     """
     if not isinstance(choice, str) and callable(choice):
+        require_call(choice, "decoder: your decoder", *_POSITIONAL, keyword=["n_init"])
         name = _name_of(choice)
         return choice, name, f"{name}, given by the caller"
     if isinstance(choice, str) and choice in DECODERS:
@@ -196,6 +215,8 @@ def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
             f"{plugin.origin} registers {type(plugin.part).__name__}, which is not callable; "
             "a decoder is a function of problem, n_clusters, rng and n_init",
         )
+    what = f"decoder {choice!r} of {plugin.origin}"
+    require_call(plugin.part, what, *_POSITIONAL, keyword=["n_init"])
     return plugin.part, choice, plugin.origin
 
 
@@ -211,22 +232,24 @@ def _name_of(decode: Decoder) -> str:
 
 
 def _checked_solution(
-    problem: Problem, n_clusters: int, result: Any, name: str, rng: np.random.Generator
+    problem: Problem, n_clusters: int, result: Any, whose: str, rng: np.random.Generator
 ) -> Solution:
-    """Check the result of another package's decoder; add its residual and uncertainty."""
+    """Check the result of a decoder that is not ours; add its residual and uncertainty."""
     shape = (n_clusters, len(problem.low))
     try:
-        centers = np.array(result.centers, dtype=np.float64).reshape(shape)
-        weights = np.array(result.weights, dtype=np.float64).reshape(n_clusters)
-        widths = np.array(getattr(result, "axis_widths", 0.0), dtype=np.float64)
+        centers = _real(result.centers).reshape(shape)
+        weights = _real(result.weights).reshape(n_clusters)
+        widths = _real(getattr(result, "axis_widths", 0.0))
         widths = np.broadcast_to(widths, shape) if widths.any() else np.zeros((1, 1))
         is_valid = all(np.isfinite(array).all() for array in (centers, weights, widths))
     except (AttributeError, TypeError, ValueError):
         is_valid = False
-    if not is_valid or (weights < 0).any() or (widths < 0).any():
+    if not is_valid or not _are_weights(weights) or not _are_widths(widths):
+        advice = "correct it" if whose == "your decoder" else "report this to its authors"
         raise ParameterError(
-            f"decoder: {name} must return finite centers of shape {shape} and {n_clusters} finite "
-            "weights of at least 0; report this to its authors, or use `decoder='joint'`"
+            f"decoder: {whose} must return finite real centers of shape {shape}, {n_clusters} "
+            f"weights in records, from 0 to 2^63, and perhaps axis_widths of at least 0; {advice}, "
+            "or use `decoder='joint'`"
         )
     centers = np.clip(centers, problem.low, problem.high)
     atoms = Atoms(weights, centers, widths**2).in_order()
@@ -236,6 +259,22 @@ def _checked_solution(
         residual=cost(problem.target(), atoms),
         uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=widths.size > 1),
     )
+
+
+def _real(values: Any) -> Floats:
+    """Return an array of a decoder; refuse complex numbers, of which a part would be lost."""
+    array = np.array(values)
+    if array.dtype.kind == "c":
+        raise TypeError("complex")
+    return array.astype(np.float64)
+
+
+def _are_widths(widths: Floats) -> bool:
+    return bool(((widths >= 0) & (widths <= MAX_WIDTH)).all())
+
+
+def _are_weights(weights: Floats) -> bool:
+    return bool(((weights >= 0) & (weights <= MAX_WEIGHT)).all())
 
 
 def check_choices(

@@ -9,8 +9,14 @@ from scipy.special import ndtr
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Floats
+from privsketch.design.forecast import missed_directions
 from privsketch.design.recipe import Design
-from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
+from privsketch.design.size import (
+    COVARIANCE_TYPES,
+    CovarianceType,
+    mixture_unknowns,
+    require_searchable_mixture,
+)
 from privsketch.design.validity import require_cells, unknown_harmonics
 from privsketch.facts.columns import Date, Number
 from privsketch.facts.layout import layout_of
@@ -111,7 +117,7 @@ def check_choices(
 ) -> int:
     """Raise for choices that fit no sketch of this design; return the number of unknowns."""
     require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
-    n_components = require_count("n_components", n_components)
+    n_components = require_searchable_mixture(n_components)
     if n_init is not None:
         require_count("n_init", n_init)
     layout = None if design.cells else layout_of(design.schema, design.domain.center_vector)
@@ -181,7 +187,10 @@ def _as_model(
         model = replace(model, covariances=gaussians.covariances[0])
     elif covariance_type == "spherical":
         model = replace(model, covariances=gaussians.covariances[:, 0])
-    return replace(model, concerns=(*source_concerns(sketch), *_concerns(model, sketch, solution)))
+    missed = missed_directions(design)
+    blind = () if missed is None else (missed,)
+    texts = (*source_concerns(sketch), *blind, *_concerns(model, sketch, solution))
+    return replace(model, concerns=texts)
 
 
 def _with_blocks(

@@ -44,7 +44,7 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
     hides = "" if receipt.cautions else f" that hides single {protected_thing(receipt)}s"
     return Content(
         template="clusters.html",
-        title="Private clusters",
+        noun="clusters",
         cards=[
             (f"{model.n_clusters}", "cluster" if model.n_clusters == 1 else "clusters"),
             (f"{model.n_records:,.0f}", f"records ({count_words[model.count]})"),

@@ -39,7 +39,7 @@ from privsketch.sketching.sketch import Sketch
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
+_NOUNS = {"cluster": "clusters", "component": "Gaussian mixture"}
 MAX_PAIR_COLUMNS = 4  # columns drawn in pairs: six pairs are two rows of three plots
 
 
@@ -52,7 +52,7 @@ def cluster_content(
     domain = model_domain(model, sketch)
     return Content(
         template="clusters.html",
-        title=_TITLES[picture.noun],
+        noun=_NOUNS[picture.noun],
         cards=[
             (f"{picture.size}", picture.noun if picture.size == 1 else f"{picture.noun}s"),
             record_card(model, sketch),

@@ -33,7 +33,7 @@ def pca_content(model: PCAModel, sketch: Sketch | None, *, with_plots: bool) -> 
     loadings, n_hidden = _loading_table(model)
     return Content(
         template="components.html",
-        title="Private principal components",
+        noun="principal components",
         cards=[
             (f"{model.n_components}", "component" if model.n_components == 1 else "components"),
             records,

@@ -64,6 +64,7 @@ class Parts:
     names: Sequence[str]
     domain: Domain | None
     schema: Schema | None
+    is_private: bool = True
 
     @property
     def size(self) -> int:
@@ -98,6 +99,7 @@ def parts_of(model: ClusterModel | GaussianMixtureModel, domain: Domain | None) 
         names=model.column_names,
         domain=domain if model.schema is None else model.schema.box,
         schema=model.schema,
+        is_private=model.receipt.is_private,
     )
 
 

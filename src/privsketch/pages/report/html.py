@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.formats import write_file
+from privsketch._base.formats import INSECURE, write_file
 from privsketch.facts.budget import number_text
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
@@ -69,6 +69,12 @@ def report(
     report.html True
     """
     learned = getattr(model, "model_", model)
+    is_of_rows = type(model).__module__.startswith("privsketch.projection.")
+    if is_of_rows or hasattr(model, "projection_"):  # a page imports nothing that reads records
+        raise ParameterError(
+            "report: released rows have no report; `description_` of the estimator, or the file "
+            "beside the rows, says what was released"
+        )
     if not isinstance(learned, Model):
         raise ParameterError("model", model, "expected a model or a fitted estimator")
     save_report(learned, getattr(model, "sketch_", None) if sketch is None else sketch, path)
@@ -119,7 +125,7 @@ def report_page(
     missing = "" if schema is None else "; ".join(schema.missing_words())
     return render(
         content.template,
-        title=content.title if title is None else title,
+        title=_title(model, content) if title is None else title,
         concerns=(*receipt.cautions, *model.concerns),
         remark=content.remark,
         model=model,
@@ -137,10 +143,18 @@ def report_page(
     )
 
 
+def _title(model: Model, content: Content) -> str:
+    """Return the title of a page; what has no privacy claims none."""
+    return f"{'Private' if model.receipt.is_private else INSECURE + ':'} {content.noun}"
+
+
 def _sketch_values(model: Model, sketch: Sketch | None, content: Content) -> dict[str, Any]:
     """Return the page's values about the sketch that a model was learned from."""
+    kind = "a differentially private sketch"
+    if not model.receipt.is_private:
+        kind = f"an {INSECURE} sketch"
     values: dict[str, Any] = {
-        "origin": "Learned from a differentially private sketch.",
+        "origin": f"Learned from {kind}.",
         "cards": [*content.cards[:2], _budget_card(model), content.cards[2]],
         "statement": (
             "the model and the sketch",
@@ -166,8 +180,7 @@ def _sketch_values(model: Model, sketch: Sketch | None, content: Content) -> dic
     else:
         sketches = "sketch" if count == 1 else "sketches added up"
     return values | {
-        "origin": "Learned from a differentially private sketch of "
-        f"{len(sketch.values):,} integers.",
+        "origin": f"Learned from {kind} of {len(sketch.values):,} integers.",
         "cards": [
             *content.cards[:2],
             (f"{count}", sketches),
@@ -183,8 +196,9 @@ def _sketch_values(model: Model, sketch: Sketch | None, content: Content) -> dic
 
 def _center_values(model: ClusterModel, content: Content) -> dict[str, Any]:
     """Return the values of the page of centers that were learned without a sketch."""
+    how = "with differential privacy" if model.receipt.is_private else "without privacy"
     return {
-        "origin": "Learned with differential privacy by the holder of all records.",
+        "origin": f"Learned {how} by the holder of all records.",
         "cards": [*content.cards[:2], _budget_card(model), content.cards[2]],
         "statement": (
             "the model",

@@ -81,7 +81,8 @@ class Content:
     ----------
     template : str
         Name of the template.
-    title : str
+    noun : str
+        What the page shows; its title says whether that is private.
     cards : list of three (str, str)
         Headline numbers with their labels.
     remark : str
@@ -93,7 +94,7 @@ class Content:
     """
 
     template: str
-    title: str
+    noun: str
     cards: list[tuple[str, str]]
     remark: str
     public_fact: str

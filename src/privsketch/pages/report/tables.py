@@ -21,8 +21,8 @@ MAX_PART_COLUMNS = 8  # clusters beside each other: their values and errors fit 
 MAX_CELLS_ON_PHONES, MAX_CELLS_ON_DESKS = 4, 11
 
 _ERROR_WORDS = (
-    "The small numbers are standard errors of the centers, from the privacy noise and from the "
-    "sampling of records. The error exceeds 1.6 standard errors in one case of ten."
+    "The small numbers are standard errors of the centers, from {}the sampling of records. The "
+    "error exceeds 1.6 standard errors in one case of ten."
 )
 DISTANCE_WORDS = (
     "Distances are those of the clustering: the whole range of a number is 2. Two different "
@@ -163,7 +163,8 @@ def _legend(parts: Parts, fields: Sequence[Row]) -> tuple[str, ...]:
     if any(row.is_share for row in fields):
         sentences.append("Bars of categories and of yes or no show shares.")
     if parts.errors is not None:
-        sentences.append(_ERROR_WORDS)
+        noise = "the privacy noise and from " if parts.is_private else ""
+        sentences.append(_ERROR_WORDS.format(noise))
     if parts.size > 1 and parts.schema is not None:
         sentences.append(DISTANCE_WORDS)
     return tuple(sentences)
