@@ -418,7 +418,8 @@ def _repeats_text(receipts: Sequence[Receipt]) -> str:
     epsilon, delta = ([getattr(each, name) for each in receipts] for name in ("epsilon", "delta"))
     return (
         f"this process has released these records, or part of them, {len(receipts)} times: every "
-        "fit is a release, those of searches, clones and pipelines too. Together they cost "
+        "fit is a release, those of searches, clones and pipelines too, and other processes count "
+        "their own. Together these cost "
         f"{cost_text(exact_sum(epsilon), exact_sum(delta))}"
     )
 

@@ -247,6 +247,10 @@ class Comparison:
             lines = ["sources     no differences beyond noise and sampling"]
         return lines
 
+    def __str__(self) -> str:
+        """Return the description: what is printed is for people."""
+        return self.describe()
+
     def describe(self) -> str:
         """Return the comparison in plain words, on several lines."""
         width = max(6, min(24, max(len(item.source) for item in self.sources)))
