@@ -93,6 +93,7 @@ PROBED_ERROR, PROBED_POWER = 1.0, 0.7
 MAX_PROBED_NOISE, PROBED_GAIN = 1.5, 0.99
 # Clusters in few columns are many widths apart, and no start around the mean is near all of them.
 MIN_PROBED_COLUMNS = 5
+MAX_PROBED_CLUSTERS = 400  # means of more take seconds to merge, in every round
 # Shares of the mean, of probe rounds and of the last round, in percent, by the number of probe
 # rounds, which falls with the logarithm of nu. benchmarks constants clustering PROBE_SHARES
 PROBE_SHARES = (
@@ -172,7 +173,7 @@ def plan_pipeline(
     facts = Facts(n_clusters, dim, budget, max(n_records, 1.0))
     plans = list(_mean_plans(facts))
     if n_clusters > 1:
-        if dim >= MIN_PROBED_COLUMNS:
+        if dim >= MIN_PROBED_COLUMNS and n_clusters <= MAX_PROBED_CLUSTERS:
             plans.append(probe_plan(facts))
         max_columns = MAX_SKETCH_COLUMNS if budget.delta > 0 else MAX_PURE_SKETCH_COLUMNS
         plans += _column_plans(facts) if dim <= max_columns else _direction_plans(facts)

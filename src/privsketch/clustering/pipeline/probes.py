@@ -187,8 +187,14 @@ def _pair_costs(means: Floats, sizes: Floats, errors: Floats, one: int | None = 
 def _improved(pool: Pool, groups: list[Group], n_clusters: int) -> list[Group]:
     """Move members to the nearest group, and exchange mergers for splits while that pays."""
     groups = _settled(pool, groups)
+    known: dict[bytes, tuple[float, list[Group]]] = {}
     for _ in range(2 * n_clusters):
-        splits = [_best_split(pool, group) for group in groups]
+        splits = []
+        for group in groups:
+            key = np.sort(group.members).tobytes()
+            if key not in known:
+                known[key] = _best_split(pool, group)
+            splits.append(known[key])
         gains = np.array([gain for gain, _ in splits])
         best = int(gains.argmax())
         if len(groups) < n_clusters:
@@ -246,17 +252,21 @@ def _best_split(pool: Pool, group: Group) -> tuple[float, list[Group]]:
 
 def _settled(pool: Pool, groups: list[Group]) -> list[Group]:
     """Move every member to the group with the nearest mean, until nothing moves."""
-    members = np.concatenate([group.members for group in groups])
     for _ in range(LLOYD_ROUNDS):
+        members = np.concatenate([group.members for group in groups])
+        own = np.repeat(np.arange(len(groups)), [len(group.members) for group in groups])
         means = np.stack([group.mean for group in groups])
-        points = pool.means[members]
-        scores = np.square(means).sum(axis=1) - 2 * points @ means.T
+        scores = np.square(means).sum(axis=1) - 2 * pool.means[members] @ means.T
         labels = scores.argmin(axis=1)
-        new = [Group.of(pool, members[labels == label]) for label in np.unique(labels)]
-        old = {frozenset(group.members.tolist()) for group in groups}
-        groups = new
-        if {frozenset(group.members.tolist()) for group in new} == old:
+        moved = labels != own
+        if not moved.any():
             break
+        changed = {*labels[moved].tolist(), *own[moved].tolist()}
+        parts = [
+            Group.of(pool, members[labels == i]) if i in changed and (labels == i).any() else group
+            for i, group in enumerate(groups)
+        ]
+        groups = [part for i, part in enumerate(parts) if i not in changed or (labels == i).any()]
     return groups
 
 
