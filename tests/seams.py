@@ -47,6 +47,7 @@ SEAMS = {
     "passes.CHUNK_VALUES": "privsketch.clustering.passes:_CHUNK_VALUES",
     "passes.MAX_BITS": "privsketch.clustering.passes:_MAX_BITS",
     "method.plan_pipeline": "privsketch.clustering.pipeline.method:plan_pipeline",
+    "probes.Pool.with_at_least": "privsketch.clustering.pipeline.probes:Pool.with_at_least",
     "rounds.residual_sums": "privsketch.clustering.pipeline.rounds:residual_sums",
     "run.Shares": "privsketch.clustering.run:Shares",
     "cubes.threshold_law": "privsketch.clustering.tree.cubes:threshold_law",

@@ -216,6 +216,27 @@ def test_the_largest_of_normal_numbers(size, expected):
     assert expected_normal_max(size) == pytest.approx(expected, abs=0.03)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_spread_that_nothing_was_found_of_has_no_records(delta, monkeypatch):
+    """Rounds that see no record keep looking; centers that were only spread out have no floor."""
+    floors = []
+
+    def noted(pool, least, *, of):
+        floors.append(least)
+        return pool
+
+    seams.set(monkeypatch, "probes.Pool.with_at_least", noted)
+    options = {"domain": BALL, "n_records": 400, "random_state": 0, "n_threads": 1}
+    with exact_answers():
+        model = clustered(
+            cluster, np.zeros((0, 12)), 3, budget=ps.Budget(2.0, delta),
+            plan=plan_of("probes", delta), **options,
+        )  # fmt: skip
+    assert len(floors) >= 2
+    assert not np.any(floors)
+    assert model.weights.sum() == pytest.approx(1.0)
+
+
 def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
     records = some_records()
 

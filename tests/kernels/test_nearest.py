@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privsketch import RecordError
+from privsketch import ParameterError, RecordError
 from privsketch.kernels import CompiledClusters, ReferenceClusters, compile_clusters
 from privsketch.kernels.nearest import nearest
 
@@ -161,3 +161,14 @@ def test_the_definition_finds_the_nearest_center():
     for record, label in zip(records, nearest(records, centers), strict=True):
         squares = [int(((record - center) ** 2).sum()) for center in centers]
         assert label == squares.index(min(squares))
+
+
+@pytest.mark.parametrize(
+    "radii", [[1.0], [1.0, np.nan], [1.0, 0.5], [1.0, np.inf], [0.0, 1.0]], ids=str
+)
+def test_a_radius_that_bounds_nothing_is_refused(radii):
+    clusters = CompiledClusters(np.zeros((2, 3)))
+    with pytest.raises(ParameterError, match="radii"):
+        clusters.residuals([np.ones((4, 3))], np.array(radii), 2**20, 1, 2)
+    with pytest.raises(ParameterError, match="radii"):
+        clusters.residuals([np.ones((4, 3))], np.ones(2), 2**21, 1, 2)

@@ -32,7 +32,9 @@ from privsketch.tables.table import OnSpark, Table
 Progress = Callable[[str, int], None]
 Work = Callable[[WholeFloats], tuple[Integers, ...]]
 BlockWork = Callable[[Iterable[WholeFloats]], tuple[Integers, ...]]
-_MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
+# Bits of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54, those of residuals in
+# units of 2^20 below 2^56.
+_MAX_BITS = 18
 _CHANGED_ROWS = 4096  # records at a time: 32 KB of float64 for each column
 _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 

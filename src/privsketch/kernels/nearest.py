@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.errors import RecordError
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.threads import cached_once
 from privsketch._base.types import Integers, WholeFloats
 from privsketch.features.stream import PublicStream, Purpose
@@ -36,6 +36,7 @@ Mode = Literal["sums", "residuals", "lengths"]
 MODES: tuple[Mode, ...] = ("sums", "residuals", "lengths")
 LANES, VECTORS = 8, 2  # shape of a group of records
 CENTERS = 4  # centers of a group, which share the loads of the records
+MAX_UNIT = 2**20  # of residuals: their squared lengths are rounded by less than 1
 SCRATCH = 4  # numbers of a record besides its coordinates: cluster, length or factor, weight, bin
 _CLUSTER_NUMBERS: dict[str, Kind] = {
     "n": I64,
@@ -159,6 +160,12 @@ class CompiledClusters:
         self, blocks: Iterable[WholeFloats], radii: WholeFloats, unit: int, weight: int, norm: Norm
     ) -> tuple[Integers, Integers]:
         """See `ReferenceClusters`."""
+        # A radius that is no number of 1 or more would undo the bound on what a record adds.
+        is_whole = radii.shape == (self._k,) and bool(
+            (radii >= 1).all() and np.isfinite(radii).all()
+        )
+        if not is_whole or not 1 <= unit <= MAX_UNIT:
+            raise ParameterError("radii: expected a finite number from 1 on for each center")
         return self._clusters(compile_clusters("residuals", norm), blocks, radii, unit, weight)
 
     def lengths(self, blocks: Iterable[WholeFloats], edges: WholeFloats, norm: Norm) -> Integers:

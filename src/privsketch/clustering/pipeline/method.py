@@ -221,10 +221,11 @@ def _probe_round(
     """
     k, dim = clusters.centers.shape
     per_width = _per_width(account, dim)
-    widths, floors = clusters.widths, clusters.counts
+    widths = clusters.widths
+    floors = clusters.counts if clusters.is_found else np.zeros(k)
     if not clusters.is_found and "radius start" in account.shares.weights and name == "0":
         radii = release_radii(passes, clusters.centers, account, "start")
-        widths, floors = radii.radii / per_width, np.zeros(k)
+        widths = radii.radii / per_width
     offsets = widths[:, np.newaxis] * clusters.axes
     places = np.concatenate([clusters.centers + offsets, clusters.centers - offsets])
     places = move_into_ball(places, passes)
