@@ -343,8 +343,8 @@ class PipelinePlan(TypedDict):
     """Directions that the sketch is made along; "mean" for centers around the mean of all."""
     n_directions: Count
     """Number of directions."""
-    n_rounds: Count
-    """Number of rounds after the sketch."""
+    rounds: list[Literal["plain", "probe"]]
+    """Rounds after the start: those that move the centers, and those that look for clusters."""
     weights: dict[str, float]
     """Shares of the budget."""
     excess: float | None
