@@ -314,7 +314,9 @@ class Run:
             expected = float(forecast(PublicFacts(k, self.domain, self.budget, seen.sure)))
             by_noise = noise_decided(expected, seen, k, "cluster")
             unlisted = unlisted_labels(centers, shares_of(counts), self.schema)
-            concerns = tuple(by_noise) or (*too_wide, *concerns, *unlisted)
+            # Records that end up on the edge are near each other too; the edge says why.
+            wide = () if concerns else too_wide
+            concerns = tuple(by_noise) or (*wide, *concerns, *unlisted)
             if too_wide and not by_noise:
                 expected = None
         if sizes is None:

@@ -132,6 +132,27 @@ def test_a_label_of_few_rows_is_not_proposed(folder):
     assert "Gaucher" not in json.dumps(found.schema)
 
 
+@pytest.mark.parametrize("name", ["pat_no", "patnr", "PatNo", "pid", "case_nr", "patient_id"])
+def test_names_of_persons_are_known(folder, name):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: [f"P{i}" for i in rng.integers(200, size=500)], "age": 50.5})
+    table["age"] += rng.normal(size=500)
+    table.to_csv(folder / "t.csv", index=False)
+    assert propose(folder / "t.csv").schema["person"] == name
+
+
+def test_a_column_that_may_name_persons_is_doubted(folder):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"who": [f"w{i}" for i in rng.integers(200, size=500)]})
+    table["age"] = 50 + rng.normal(size=500)
+    table["note"] = [f"text {i}" for i in range(500)]  # one each: names nobody
+    table.to_csv(folder / "t.csv", index=False)
+    found = propose(folder / "t.csv")
+    assert found.schema["person"] is None
+    assert found.doubts.keys() == {"who"}
+    assert '"person"' in found.doubts["who"]
+
+
 def test_a_code_of_few_rows_is_no_label(folder):
     for rare, kind in ((MIN_LABEL, "category"), (MIN_LABEL - 1, "number")):
         pd.DataFrame({"code": [5] * 99 + [37] * rare}).to_csv(folder / "t.csv", index=False)

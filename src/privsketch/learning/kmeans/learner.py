@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,29 @@ def learn_kmeans(
     check_choices(n_clusters, max_clusters, decoder, n_init)
     if n_clusters == "auto":
         model = _learned(sketch, "auto", max_clusters, decoder, n_init, random_state, options)
-        hidden = hidden_clusters(sketch, model.n_clusters, model.n_records)
+        visible = partial(visible_energy, sketch, model)
+        hidden = hidden_clusters(sketch, model.n_clusters, model.n_records, visible)
         return replace(model, concerns=(*hidden, *model.concerns))
     return _learned(sketch, n_clusters, max_clusters, decoder, n_init, random_state, options)
+
+
+def visible_energy(sketch: Sketch, model: ClusterModel, n_clusters: int) -> float:
+    """Return the energy of one of `n_clusters` equal clusters as wide as the model's.
+
+    It is relative to the standard deviation of the noise of a residual, the sum of squares of all
+    numbers. Infinite where a forecast alone says what is visible: for cells, and for labels.
+    """
+    density = model.density
+    if sketch.design.cells is not None or density is None or sketch.noise_variance == 0:
+        return math.inf
+    problem = problem_of(sketch)
+    if problem.layout is not None:
+        return math.inf
+    shares = density.mixture_weights / density.mixture_weights.sum()
+    variances = shares @ np.square(density.mixture_widths)
+    envelope = np.exp(-np.square(problem.frequencies) @ variances).sum()
+    noise = problem.noise_variance * math.sqrt(4 * len(problem.frequencies))
+    return float((max(model.n_records, 0.0) / n_clusters) ** 2 * envelope / noise)
 
 
 def _learned(

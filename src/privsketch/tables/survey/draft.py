@@ -25,7 +25,10 @@ from privsketch.tables.untyped.format import FileFormat
 from privsketch.tables.untyped.lines import TextFile
 from privsketch.tables.untyped.text import delimiter_hint
 
-_PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
+_PERSONS = (
+    r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
+    r"|^(?i:p|pt|pat|patient|case|fall)[-_ .]?(?i:id|no|nr|num|number)$"
+)
 _PERSON_WORDS = (
     *("patient", "person", "customer", "client", "user", "member", "subject", "participant"),
     *("respondent", "employee", "student", "account", "household", "device"),

@@ -106,11 +106,20 @@ def proposed(
         columns.append({"name": name, **facts, **known, "note": note, GUESSED: marked})
         if doubt := case_doubt(facts.get("values", [])):
             doubts[name] = doubt
+    if person is None:
+        texts = [name for name, reason in left_out.items() if reason == _MANY_TEXTS]
+        repeated = [name for name in texts if looks[name].repeats]
+        doubts |= dict.fromkeys(repeated, _MAY_NAME_PERSONS)
     about = f"{draft['note']} {_ABOUT}"
     schema = {**draft, "note": about, "columns": columns, "person": person, GUESSED: ["person"]}
     return Proposal(schema, left_out, doubts)
 
 
+_MANY_TEXTS = "it has too many different texts, or all of them are rare"
+_MAY_NAME_PERSONS = (
+    "most of its values are there several times. If it names persons, write its name into the "
+    'field "person" of the schema: else each of their rows is protected by itself'
+)
 _ABOUT = (
     'What a field "guessed" names was proposed from a look at records, and is private until you '
     "have seen it: `privsketch schema accept` removes the marks, and nothing is released before."
@@ -182,6 +191,12 @@ class _Look:
         counted = pc.value_counts(texts_of(self._array).filter(self._known)).to_pylist()
         pairs = sorted((-one["counts"], one["values"]) for one in counted)
         return {label: -count for count, label in pairs}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether many values stand in several rows each, as those that name persons do."""
+        n_labels = len(self._labels)
+        return self._n_known / 10 < n_labels < 0.9 * self._n_known
 
     @property
     def tells_apart(self) -> bool:
@@ -288,7 +303,7 @@ class _Look:
         enough = [label for label, count in self._labels.items() if count >= MIN_LABEL]
         usual = [label for label in enough if _may_be_label(label)][:MAX_LABELS]
         if sum(self._labels[label] for label in usual) < self._n_known / 2:
-            return "it has too many different texts, or all of them are rare"
+            return _MANY_TEXTS
         return {"kind": "category", "values": sorted(usual)}
 
 
