@@ -62,14 +62,15 @@ _FORECASTS: dict[str, dict[str, Forecast]] = {
 # Limits of "auto", from random studies of seven kinds and from 70 data sets (benchmarks/worlds.py,
 # benchmarks/regret). The factors are average errors over those of the best method of each study.
 CELL_COLUMNS = 2  # up to which cells have a factor of 1.03, sketches and pipelines 1.6
-# Up to which cells are compared with pipelines by forecast, and taken if the number of records is
-# unknown. In more columns pipelines lose less, whatever their forecast, and are ten times as fast.
-FEW_COLUMNS = 4
+FORECAST_COLUMNS = 8  # up to which cells and pipelines are compared by forecast
+FEW_COLUMNS, PURE_FEW_COLUMNS = 4, 7  # limits of cells if the number of records is unknown
 # A search for k clusters in cells takes time that grows with k^2, half a minute for 300 of them;
 # rounds around the mean take a second for 1,000.
 MANY_CLUSTERS = 200
 # Forecasts are for touching clusters; for many other kinds a sketch is worse than cells. In 185
 # studies, factors of 3 to 5 had the smallest error, for delta > 0 and delta = 0.
+# In 5 to 8 columns forecasts are compared as they are. In 166 studies (pure, with a delta) it lost
+# 1.06 and 1.07 times the better method, a factor of 4 lost 1.10 and 1.08, pipelines 1.22 and 1.15.
 _CELLS_ADVANTAGE = 4.0
 
 
@@ -209,12 +210,13 @@ def choose_method(
         return Choice("pipeline", f"{n_clusters} clusters are many for a search in counts of cells")
     if dim <= CELL_COLUMNS:
         return Choice("cells", f"the table has {columns}, few enough for counts on a grid")
-    if n_records is None and dim <= FEW_COLUMNS:
+    if n_records is None and dim <= (FEW_COLUMNS if budget.delta > 0 else PURE_FEW_COLUMNS):
         return Choice("cells", f"the table has {columns}, and the number of records is not stated")
-    if n_records is not None and dim <= FEW_COLUMNS:
+    if n_records is not None and dim <= FORECAST_COLUMNS:
+        advantage = _CELLS_ADVANTAGE if dim <= FEW_COLUMNS else 1.0
         cell_excess = expected_cell_excess(n_clusters, domain, budget, n_records)
         pipeline_excess = plan_pipeline(n_clusters, dim, budget, n_records).excess
-        if cell_excess < _CELLS_ADVANTAGE * pipeline_excess:
+        if cell_excess < advantage * pipeline_excess:
             return Choice("cells", f"cells have the smaller expected error for {columns}")
         return Choice("pipeline", f"a pipeline has the smaller expected error for {columns}")
     return Choice("pipeline", f"the table has {columns}")

@@ -214,8 +214,8 @@ def noise_decided_sketch(sketch: Sketch, size: int, n_records: float, part: str)
 
 
 # Energy of a cluster, in standard deviations of the noise of a residual, below which a number of
-# clusters may lack some. Of 48 sketches of 4 to 8 clusters, 19 were told too few and 27 the right
-# number: the former had 1.2 to 9.4, the latter 10 and more.
+# clusters may lack some. Of 48 sketches of 4 to 8 clusters, 21 gave too few and 27 the right
+# number: the former had 1.2 to 9.4, but for one of clusters that overlap, the latter 9.7 and more.
 MIN_VISIBLE = 10.0
 
 

@@ -45,8 +45,8 @@ OWN_BINS = 12  # of the lengths around one place
 # Columns of a sketch without a choice of directions; pure noise allows fewer.
 MAX_SKETCH_COLUMNS, MAX_PURE_SKETCH_COLUMNS = 20, 10
 # In fewer columns, directions are compared with all columns where these are expected to be rough.
-# There the forecast for directions is too low: in 29 studies in which it was the lower one, it was
-# right in 7 of 9 with a margin of 1.5 and a forecast above 0.3, and in 6 of 20 others.
+# There the forecast for directions is too low: in 32 studies in which it was the lower one, it was
+# right in 3 of 3 with a margin of 1.5 and a forecast above 0.3, and in 9 of 29 others.
 ROUGH_EXCESS, DIRECTIONS_MARGIN = 0.3, 1.5
 # Columns and clusters for which pure noise allows released directions; planning more takes long.
 MAX_PURE_RELEASED_COLUMNS, MAX_PURE_RELEASED_CLUSTERS = 100, 20
@@ -89,7 +89,7 @@ MIDDLE_SHARE = Fraction(1, 4)
 # Error that probe rounds leave: PROBED_ERROR nu^PROBED_POWER (1 + nu)^2, if nu is the noise of a
 # round with a fifth of the budget. benchmarks constants clustering PROBED_ERROR
 PROBED_ERROR, PROBED_POWER = 1.0, 0.7
-# Up to this noise they are better than the start alone, however many clusters there are.
+# Up to this noise they were better than the start alone.
 MAX_PROBED_NOISE, PROBED_GAIN = 1.5, 0.99
 # Clusters in few columns are many widths apart, and no start around the mean is near all of them.
 MIN_PROBED_COLUMNS = 5
