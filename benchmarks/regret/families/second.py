@@ -3,7 +3,7 @@
 What tables have and those of first.py do not: answers out of a list, states that last, times of
 day, the same record over and over, gaps that were filled, paths, vectors of length 1, people with
 nothing to declare, dates in order, crowds within crowds, no groups at all, one case in a hundred,
-genes, bounds by guess, marks that end at the top.
+genes, bounds by guess, marks that end at the top. They were run then, and are seen since.
 """
 
 from __future__ import annotations

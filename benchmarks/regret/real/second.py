@@ -2,7 +2,7 @@
 
 Beside tables of people and firms, which the first round has, they are what it lacks: places all
 over the world, one column with an atom at 0, scales on which most records coincide, curves over
-years, shares by postcode, fewer rows than most tables have.
+years, shares by postcode, fewer rows than most tables have. They were run then, and are seen since.
 """
 
 from __future__ import annotations
