@@ -379,6 +379,13 @@ CURVES = (
         "rounds to choose from.",
     ),
     Curve(
+        f"{PLAN}.RADIUS_BINS",
+        (8, 12, 16, 24, 48),
+        probe_share_losses,
+        "Mean logarithm of the cost ratio of plans that look for clusters in 12 studies, by the "
+        "number of bins of the lengths of residuals.",
+    ),
+    Curve(
         f"{PLAN}.PROBED_ERROR",
         (0.2, 0.5, 1.0, 1.5, 2.5, 5.0, 20.0),
         chosen_probe_losses,

@@ -143,7 +143,12 @@ BOTH, PURE, DELTA = (0.0, 1e-6), (0.0,), (1e-6,)
             "pipeline",
             "a pipeline has the smaller expected error for 5",
         ),
-        (PURE, {"dim": 5, "epsilon": 0.01}, "cells", "cells have the smaller expected error for 5"),
+        (
+            PURE,
+            {"dim": 5, "epsilon": 0.01},
+            "pipeline",
+            "a pipeline has the smaller expected error for 5",
+        ),
         (BOTH, {"dim": 8}, "pipeline", "a pipeline has the smaller expected error for 8"),
         (
             BOTH,
@@ -607,8 +612,8 @@ def test_public_numbers_decide_what_auto_does(blobs):
     facts = {"n_records": None, "delta": 0.0, "epsilon": 3.0}
     tables = np.tile(blobs[:9], 2), np.tile(blobs, 2)
     few, many = (fitted(X, neighbours="replace", **facts) for X in tables)
-    assert "around the mean" in few.receipt_.mechanism
-    assert "sketch along" in many.receipt_.mechanism
+    assert "around the mean of all records, 0 rounds" in few.receipt_.mechanism
+    assert "of which look for clusters" in many.receipt_.mechanism
 
 
 def test_a_sketch_is_planned_for_the_public_number(blobs):

@@ -589,7 +589,7 @@ CENTERS = np.array([[-1.0], [1.0]])
 def residual_round(rows, account):
     ball = Passes(table_of(rows, 1), ps.Ball(dim=1, radius=1.0), n_threads=1)
     norm = 1 if account.shares.is_pure else 2
-    bins = Bins.of(2 * float(ball.limits[0]), norm)
+    bins = Bins.of(2 * float(ball.limits[0]), norm, 16)
     counts = residual_lengths(ball, CENTERS, bins).sum(axis=0)
     histogram, _ = account.counts("radius", counts)
     radius = float(bins.quantile(histogram, 0.8))
@@ -668,7 +668,7 @@ def exact_delta(run, one, other, epsilon, stretch=1.0):
     (values, law), (others, _) = (script.next_question(t, ()) for t in (one, other))
     n_bins = len(values)
     for answer, chance, loss in histogram_answers(values, others, law.scale * stretch):
-        radius = Bins.of(2.0, 2).quantile(np.array(answer, dtype=float), 0.8)
+        radius = Bins.of(2.0, 2, 16).quantile(np.array(answer, dtype=float), 0.8)
         if radius not in known:  # the answer matters through the radius alone
             (second, next_law), (second_other, _) = (
                 script.next_question(t, (answer,)) for t in (one, other)

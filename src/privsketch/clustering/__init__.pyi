@@ -36,6 +36,7 @@ from .pipeline.rounds import Bins as Bins
 from .pipeline.rounds import residual_lengths as residual_lengths
 from .pipeline.rounds import residual_sums as residual_sums
 from .pipeline.rounds import round_sensitivities as round_sensitivities
+from .pipeline.shrinkage import noise_squares as noise_squares
 from .pipeline.shrinkage import pulled_counts as pulled_counts
 from .pipeline.shrinkage import shrunk_steps as shrunk_steps
 from .pipeline.shrinkage import shrunk_together as shrunk_together

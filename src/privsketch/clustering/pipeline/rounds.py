@@ -43,9 +43,7 @@ class Bins:
     norm: Norm
 
     @classmethod
-    def of(
-        cls, diameter: float, norm: Norm, n_bins: int = RADIUS_BINS, shortest: float = 0.01
-    ) -> Bins:
+    def of(cls, diameter: float, norm: Norm, n_bins: int, shortest: float = 0.01) -> Bins:
         """Return edges from the share `shortest` of the diameter on; the first bin starts at 0."""
         edges = np.ceil(np.geomspace(shortest * diameter, diameter, n_bins))
         return cls(np.unique(edges**norm), norm)
@@ -137,21 +135,21 @@ def release_radii(passes: Passes, places: WholeFloats, account: Account, name: s
     """
     norm = norm_of(account)
     diameter = 2 * float(passes.limits[0]) * (math.sqrt(passes.dim) if norm == 1 else 1)
-    bins = Bins.of(diameter, norm)
+    bins = Bins.of(diameter, norm, RADIUS_BINS)
     counts = residual_lengths(passes, places, bins)
     common, _ = account.counts(f"radius {name}", counts.sum(axis=0))
     shape = np.maximum(common, 0.0)
     shape = shape / shape.sum() if shape.any() else np.full(len(shape), 1 / len(shape))
     if f"radii {name}" not in account.shares.weights:
-        radius = max(bins.quantile(common, UNCUT_SHARE), 1)
+        radius = _quantile(_cumulated(common), bins.lengths, UNCUT_SHARE)
+        radius = min(max(round(radius), 1), math.ceil(diameter))
         kept = float(shape @ np.minimum(1.0, radius / _middles(bins.lengths)))
         return Radii(np.full(len(places), float(radius)), np.full(len(places), kept))
     coarse = bins.coarse
     noisy, variance = account.counts(f"radii {name}", np.add.reduceat(counts, coarse, axis=1))
     prior = PRIOR_DEVIATIONS * math.sqrt(variance * len(coarse)) * np.add.reduceat(shape, coarse)
     ends = bins.lengths[np.append(coarse[1:], len(bins.edges)) - 1]
-    own = np.maximum(np.cumsum(noisy + prior, axis=1), 0.0)
-    own = np.maximum.accumulate(own, axis=1)
+    own = _cumulated(noisy + prior)
     radii = np.array([_quantile(row, ends, UNCUT_SHARE) for row in own])
     steps = np.diff(own, axis=1, prepend=0.0) / np.maximum(own[:, -1:], 1e-300)
     kept = (steps * np.minimum(1.0, radii[:, np.newaxis] / _middles(ends))).sum(axis=1)
@@ -162,6 +160,11 @@ def release_radii(passes: Passes, places: WholeFloats, account: Account, name: s
 def _middles(ends: Floats) -> Floats:
     """Return the geometric middles of bins with these upper ends, at least 1."""
     return np.asarray(np.maximum(np.sqrt(ends * np.append(ends[0] / 2, ends[:-1])), 1.0))
+
+
+def _cumulated(counts: Floats) -> Floats:
+    """Return cumulated noisy counts, which never fall and are at least 0."""
+    return np.maximum.accumulate(np.maximum(np.cumsum(counts, axis=-1), 0.0), axis=-1)
 
 
 def _quantile(cumulated: Floats, ends: Floats, share: float) -> float:

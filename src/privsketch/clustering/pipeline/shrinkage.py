@@ -10,6 +10,7 @@ All of this is post-processing of released numbers.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -51,18 +52,34 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
 def shrunk_together(steps: Floats, variances: Floats) -> Floats:
     """Shrink steps (k, dim) along their singular vectors.
 
-    Steps of clusters share directions, noise does not: the singular values of k rows of noise of
-    variance 1 in d columns end at sqrt(k) + sqrt(d). Larger ones are shrunk optimally for squared
-    errors (Gavish and Donoho, 2017).
+    Steps of clusters share directions, noise does not. Of each squared singular value remains what
+    exceeds the one that noise is expected to have there, as James and Stein shrink a vector.
     """
     deviations = np.sqrt(variances)[:, np.newaxis]
     left, values, right = np.linalg.svd(steps / deviations, full_matrices=False)
-    shorter, longer = sorted(steps.shape)
+    kept = 1 - noise_squares(*steps.shape) / np.maximum(values**2, 1e-300)
+    return np.asarray((left * (values * np.maximum(kept, 0.0))) @ right * deviations)
+
+
+@cache
+def noise_squares(n_rows: int, n_columns: int) -> Floats:
+    """Return the expected squared singular values of a matrix of noise of variance 1, largest first.
+
+    They are the means of equal slices of the law of Marchenko and Pastur (1967). For as few as two
+    rows they are right within 4 %, and their sum is exact.
+    """
+    shorter, longer = sorted((n_rows, n_columns))
     ratio = shorter / longer
-    y = values**2 / longer
-    radicand = np.maximum((y - ratio - 1) ** 2 - 4 * ratio, 0.0) / np.maximum(y, 1e-300)
-    shrunk = np.where(y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(radicand), 0.0)
-    return np.asarray((left * (shrunk * np.sqrt(longer))) @ right * deviations)
+    ends = (1 - math.sqrt(ratio)) ** 2, (1 + math.sqrt(ratio)) ** 2
+    nodes = (1 - np.cos(np.linspace(0, math.pi, 2001))) / 2  # dense at both ends
+    values = ends[0] + (ends[1] - ends[0]) * nodes
+    radicand = np.maximum((ends[1] - values) * (values - ends[0]), 0.0)
+    density = np.sqrt(radicand) / np.maximum(values, 1e-12)
+    shares = np.diff(values) * (density[1:] + density[:-1])
+    cumulated = np.append(0.0, np.cumsum(shares / shares.sum()))
+    means = np.append(0.0, np.cumsum(np.diff(cumulated) * (values[1:] + values[:-1]) / 2))
+    slices = np.diff(np.interp(np.linspace(0, 1, shorter + 1), cumulated, means))
+    return np.asarray(slices[::-1] * (n_rows * n_columns / slices.sum()))
 
 
 def shrunk_alone(steps: Floats, variances: Floats) -> Floats:
