@@ -64,7 +64,7 @@ def _noisy_means(
         total = weights @ residuals + radius * noise[number, :-1]
         count = weights.sum() + noise[number, -1]
         centers[number] += total / max(count, 1.0)
-    return centers
+    return np.asarray(centers)
 
 
 def _inside(centers: Floats, domain: ps.Box | ps.Ball) -> Floats:

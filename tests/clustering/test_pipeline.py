@@ -438,7 +438,7 @@ def test_squares_of_noise_are_those_of_the_law(n_rows, n_columns):
     noise = rng.normal(size=(4000, n_rows, n_columns))
     squares = np.square(np.linalg.svd(noise, compute_uv=False)).mean(axis=0)
     expected = noise_squares(n_rows, n_columns)
-    # Simulated means are within 0.07 of a large one, five deviations; the law is for large matrices.
+    # Simulated means of the largest are within 0.7 %, five deviations; the law is a limit.
     assert np.abs(expected - squares).max() < 0.04 * squares[0]
     assert expected.sum() == pytest.approx(n_rows * n_columns)
 

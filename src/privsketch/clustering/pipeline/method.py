@@ -96,7 +96,8 @@ def cluster(
                 axes = _axes(n_clusters, passes.dim, run.seed, number + 1)
                 clusters = _probe_round(passes, clusters, subspace, account, name, axes)
             else:
-                clusters, means = _plain_round(passes, clusters, subspace, account, name)
+                clusters, found = _plain_round(passes, clusters, subspace, account, name)
+                means = found.means(passes, norm_of(account))
     if plan.rounds:
         n_uncut = float(clusters.counts.sum()) / UNCUT_SHARE
         seen = RecordCount(min(seen.n_records, n_uncut), seen.variance)
@@ -181,8 +182,8 @@ def _axes(n: int, dim: int, seed: int, number: int) -> Floats:
 
 def _plain_round(
     passes: Passes, clusters: Clusters, subspace: Subspace, account: Account, name: str
-) -> tuple[Clusters, Means]:
-    """Move the centers to the means of their clusters; return the means before shrinkage, too.
+) -> tuple[Clusters, Measured]:
+    """Move the centers to the means of their clusters; return what was measured, too.
 
     Residuals that are cut count less in the sum and in the number of records: the means are
     weighted means of the records.
@@ -201,7 +202,7 @@ def _plain_round(
     moved = move_into_ball(centers + steps, passes)
     widths = found.radii / _per_width(account, passes.dim)
     clusters = Clusters(moved, counts, widths, clusters.axes, is_found=True)
-    return clusters, found.means(passes, norm)
+    return clusters, found
 
 
 def _probe_round(
@@ -277,7 +278,8 @@ def _start_around_mean(
     directions = spread_directions(n_clusters, dim, run.seed)
     centers = moved.centers + width * expected_normal_max(n_clusters) * directions
     # Records that are cut count as less than one.
-    number = RecordCount(float(found.counts[0]) / UNCUT_SHARE, float(found.count_errors) ** 2)
+    kept = float(found.kept[0])
+    number = RecordCount(float(found.counts[0]) / kept, found.count_noise / kept**2)
     counts = np.full(n_clusters, max(number.n_records, 0.0) / n_clusters)
     axes, widths = _axes(n_clusters, dim, run.seed, 0), np.full(n_clusters, width)
     return Clusters(move_into_ball(centers, passes), counts, widths, axes, is_found=False), number

@@ -63,7 +63,7 @@ def shrunk_together(steps: Floats, variances: Floats) -> Floats:
 
 @cache
 def noise_squares(n_rows: int, n_columns: int) -> Floats:
-    """Return the expected squared singular values of a matrix of noise of variance 1, largest first.
+    """Return expected squared singular values of noise of variance 1, the largest first.
 
     They are the means of equal slices of the law of Marchenko and Pastur (1967). For as few as two
     rows they are right within 4 %, and their sum is exact.
