@@ -32,6 +32,7 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.clustering.edge import Means, edge_concerns
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.pipeline.doubts import unfound_clusters, unsettled_centers
 from privsketch.clustering.pipeline.plan import PipelinePlan, pipeline_forecast, plan_pipeline
 from privsketch.clustering.pipeline.probes import Clusters, Pool, clusters_of, reduced
 from privsketch.clustering.pipeline.rounds import (
@@ -86,9 +87,12 @@ def cluster(
         if plan.directions == "mean":
             subspace, means = all_directions(passes.dim), None
             clusters, seen = _start_around_mean(run, passes, n_clusters, account, n_records)
+            doubts = unfound_clusters(n_clusters)
         else:
             subspace = _subspace(run, passes, plan, account, n_records)
-            clusters, seen, means = _start_by_sketch(run, passes, subspace, n_clusters, n_records)
+            clusters, seen, means, doubts = _start_by_sketch(
+                run, passes, subspace, n_clusters, n_records
+            )
         n_counted = float(clusters.counts.sum())  # in rounds, cut records count as less than one
         for number, kind in enumerate(plan.rounds):
             name = str(number)
@@ -98,6 +102,7 @@ def cluster(
             else:
                 clusters, found = _plain_round(passes, clusters, subspace, account, name)
                 means = found.means(passes, norm_of(account))
+                doubts = unsettled_centers(found, clusters.centers)
     if plan.rounds:
         n_uncut = float(clusters.counts.sum()) / UNCUT_SHARE
         seen = RecordCount(min(seen.n_records, n_uncut), seen.variance)
@@ -110,6 +115,7 @@ def cluster(
         concerns = edge_concerns(
             means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema, names=run.names
         )
+    concerns += doubts
     return run.model(
         centers * passes.unit + ball.center_vector,
         counts,
@@ -140,8 +146,8 @@ def _subspace(
 
 def _start_by_sketch(
     run: Run, passes: Passes, subspace: Subspace, n_clusters: int, n_records: float
-) -> tuple[Clusters, RecordCount, Means | None]:
-    """Release clusters and the number of their records, by a sketch.
+) -> tuple[Clusters, RecordCount, Means | None, tuple[str, ...]]:
+    """Release clusters and the number of their records, by a sketch, and doubts about them.
 
     If the sketch has all columns, its means are returned too, to check the edge of the domain.
 
@@ -164,7 +170,9 @@ def _start_by_sketch(
     moved = move_into_ball(centers / passes.unit, passes)
     axes = _axes(n_clusters, dim, run.seed, 0)
     clusters = Clusters(moved, counts, np.zeros(n_clusters), axes, is_found=True)
-    return clusters, count_of(released, n_clusters, model.n_records), means
+    ratio = model.cost_ratio
+    doubts = (f"the k-means cost is {ratio.describe()}",) if ratio and ratio.is_bad else ()
+    return clusters, count_of(released, n_clusters, model.n_records), means, doubts
 
 
 def _per_width(account: Account, dim: int) -> float:
