@@ -8,14 +8,13 @@ density says where the records of a box are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes, grid_corners
 from privsketch.learning.cells.fit import Components
-from privsketch.learning.cells.partition import Partition, partition_of
+from privsketch.learning.cells.partition import moments, partition_of
 from privsketch.learning.lloyd import Points, assign, lloyd, total_cost
 
 SEEDED_STARTS = 12  # starts by k-means++ on boxes; a hundred are no better
@@ -77,29 +76,19 @@ def points_of(
     partition = partition_of(parts)
     box = _origin(boxes, n_parts)
     mass = np.zeros(parts.n_boxes)
-    moments = np.zeros((parts.n_boxes, boxes.dim))
+    sums = np.zeros((parts.n_boxes, boxes.dim))
     for weight, components in densities:
-        _add_moments(partition, weight, components, mass, moments)
+        shapes = components.centers, components.widths, components.shares
+        own_mass, own_moments = moments(partition, weight * components.weights, *shapes)
+        mass += own_mass
+        sums += own_moments
     # A faint even background gives a position to boxes that no component reaches.
     faint = 1e-6 * max(float(mass.sum()), 1.0) * parts.shares
-    moments += faint[:, None] * parts.centers
+    sums += faint[:, None] * parts.centers
     mass += faint
     share = mass / np.bincount(box, mass, boxes.n_boxes)[box]
-    positions = np.clip(moments / mass[:, None], parts.low, parts.high)
+    positions = np.clip(sums / mass[:, None], parts.low, parts.high)
     return Points(parts.coordinates(positions), counts[box] * share, box)
-
-
-def _add_moments(
-    partition: Partition, weight: float, components: Components, mass: Floats, moments: Floats
-) -> None:
-    shapes = components.centers, components.widths, components.shares
-    factors, firsts = partition.factors(*shapes), partition.first_moments(*shapes)
-    weights = weight * components.weights
-    mass += partition.sums(weights, factors)
-    for d, (i, j) in enumerate(pairwise(partition.begins)):
-        mixed = factors.copy()
-        mixed[:, i:j] = firsts[:, i:j]
-        moments[:, d] += partition.sums(weights, mixed)
 
 
 def parts_per_axis(n_boxes: int, dim: int) -> int:

@@ -32,8 +32,9 @@ from privsketch.learning.cells.fit import (
     Likelihood,
     criterion,
     likelihood_of,
+    masses_of,
 )
-from privsketch.learning.cells.partition import Partition, partition_of
+from privsketch.learning.cells.partition import Partition, partition_of, products
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
@@ -52,7 +53,6 @@ MIN_PLAUSIBILITY = 0.02  # weight of a fit whose components place the records of
 FALSE_SHARE = 0.05
 MIN_SHARE = 1e-9  # of a label of a component, for derivatives
 INFORMATION_RIDGE = 1e-6  # relative: no count tells the unknowns of twins apart
-MAX_DERIVATIVES = 2_000_000  # numbers in a block of derivatives: 16 MB
 
 
 def kmeans_of_cells(
@@ -278,35 +278,33 @@ def _products(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[Floats, Floats]:
     """Return J'WJ and J'J, computed block by block of boxes."""
-    slopes = partition.slopes(components.centers, components.widths, components.shares)
     size, dim = components.centers.shape
     first_share = size * (1 + 2 * dim) + 1
+    n_labels = components.shares.shape[1]
     n_unknowns = first_share + components.shares.size
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
-    step = max(1, MAX_DERIVATIVES // n_unknowns)
-    for begin in range(0, partition.n_boxes, step):
-        intervals = [index[begin : begin + step] for index in partition.index]
-        pairs = zip(partition.by_axis(slopes.values), intervals, strict=True)
-        values = [factor[:, i] for factor, i in pairs]
-        rows = np.empty((n_unknowns, len(intervals[0])))
-        rows[: size + 1] = math.prod(values[1:], start=values[0])
-        for kind, factors in enumerate((slopes.by_center, slopes.by_log_width)):
-            first = size + 1 + kind * size * dim
-            block = rows[first : first + size * dim].reshape(size, dim, -1)
-            for d in range(dim):
-                product = factors[:-1, partition.begins[d] + intervals[d]]
-                other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
-                block[:, d] = weights * math.prod(other_axes, start=product)
-        block = rows[first_share:].reshape(size, -1, len(intervals[0]))
-        for index, column in enumerate(partition.label_columns):
+    masses = masses_of(partition, components)
+    place = np.argsort(partition.order)
+    for boxes, near, factors in masses.blocks():
+        rows = [products(factors), partition.shares[boxes][np.newaxis]]
+        columns = [near, [size]]
+        for kind, d in np.ndindex(2, dim):
+            parts = np.where(np.arange(dim) == d, 1 + kind, 0)
+            rows.append(weights[near] * products(factors, parts))
+            columns.append(size + 1 + (kind * size + near) * dim + d)
+        for label, column in enumerate(partition.label_columns):
             d = int(np.searchsorted(partition.begins, column, side="right")) - 1
-            is_here = (intervals[d] == column - partition.begins[d]).astype(np.float64)
-            other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
-            block[:, index] = weights * math.prod(other_axes, start=is_here)
-        information += (rows * likelihood.information[begin : begin + step]) @ rows.T
-        squares += rows @ rows.T
+            others = [factor for e, factor in enumerate(factors) if e != d]
+            is_here = (partition.index[place[boxes], d] == column).astype(np.float64)
+            rest = products(others) if others else np.ones((len(near), len(boxes)))
+            rows.append(weights[near] * rest * is_here)
+            columns.append(first_share + near * n_labels + label)
+        values, places = np.vstack(rows), np.concatenate(columns)
+        where = np.ix_(places, places)
+        information[where] += (values * likelihood.information[boxes]) @ values.T
+        squares[where] += values @ values.T
     return information, squares
 
 
@@ -358,27 +356,26 @@ def label_moves(
 
     The result, (k, n_coordinates, size * n_labels), is in records per share.
     """
-    partition = partition_of(parts)
-    rows = partition.rows(partition.factors(*_shapes(components)))[:-1]
-    (k, dim), moves = centers.shape, []
+    partition, (k, dim) = partition_of(parts), centers.shape
+    columns, size = partition.label_columns, components.size
+    moves = np.zeros((k, dim, size, len(columns)))
+    if len(columns) == 0:
+        return moves.reshape(k, dim, -1)
     offsets = positions - centers[labels]
-    for axis in np.flatnonzero(parts.is_label):
-        n_labels = int(partition.begins[axis + 1] - partition.begins[axis])
-        group = labels * n_labels + partition.index[axis]
-        sums = [
-            [np.bincount(group, row * column, k * n_labels) for column in offsets.T] for row in rows
-        ]
-        moves.append(np.reshape(sums, (len(rows), dim, k, n_labels)))
-    if not moves:
-        return np.zeros((k, dim, 0))
-    weights = np.maximum(components.weights[:-1], 1.0)[:, None, None, None]
-    by_share = np.concatenate(moves, axis=3) * weights
-    by_share /= np.maximum(components.shares, MIN_SHARE)[:, None, None, :]
-    return by_share.transpose(2, 1, 0, 3).reshape(k, dim, -1)
-
-
-def _shapes(components: Components) -> tuple[Floats, Floats, Floats]:
-    return components.centers, components.widths, components.shares
+    interval, place = partition.index, np.argsort(partition.order)
+    for boxes, near, factors in masses_of(partition, components).blocks():
+        rows = products(factors)
+        for label, column in enumerate(columns):
+            is_here = (interval[place[boxes]] == column).any(axis=1)
+            here, own = boxes[is_here], rows[:, is_here].T
+            for d in range(dim):
+                weighted = own * offsets[here, d, np.newaxis]
+                sums = np.zeros((k, len(near)))
+                np.add.at(sums, labels[here], weighted)
+                moves[:, d, near, label] += sums
+    weights = np.maximum(components.weights[:-1], 1.0)[:, None]
+    moves *= weights / np.maximum(components.shares, MIN_SHARE)
+    return moves.reshape(k, dim, -1)
 
 
 def shares_of_clusters(
@@ -388,15 +385,17 @@ def shares_of_clusters(
 
     `positions` and `labels` have a row for each of the parts of boxes.
     """
-    partition = partition_of(parts)
-    rows = partition.rows(partition.factors(*_shapes(components)))
-    k, dim = centers.shape
-    shares = np.zeros((k, len(rows)))
-    offsets = np.zeros((k, len(rows), dim))
-    for i, row in enumerate(rows):
-        mass = np.bincount(labels, row, k)
-        shares[:, i] = mass
-        for d in range(dim):
-            mean = np.bincount(labels, row * positions[:, d], k) / np.maximum(mass, 1e-300)
-            offsets[:, i, d] = np.where(mass > 1e-9, mean - centers[:, d], 0.0)
+    partition, (k, dim) = partition_of(parts), centers.shape
+    size = components.size
+    sums = np.zeros((1 + dim, k, size + 1))
+    for boxes, near, factors in masses_of(partition, components).blocks():
+        rows = np.vstack([products(factors), partition.shares[boxes]])
+        places = np.append(near, size)
+        found, own = np.unique(labels[boxes], return_inverse=True)
+        member = (own == np.arange(len(found))[:, np.newaxis]).astype(np.float64)
+        for kind, values in enumerate([np.ones(len(boxes)), *positions[boxes].T]):
+            sums[kind][np.ix_(found, places)] += (member * values) @ rows.T
+    shares = sums[0]
+    means = np.moveaxis(sums[1:] / np.maximum(shares, 1e-300), 0, 2)
+    offsets = np.where(shares[:, :, None] > 1e-9, means - centers[:, None], 0.0)
     return shares * components.weights, offsets

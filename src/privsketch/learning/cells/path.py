@@ -19,7 +19,7 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
-from privsketch.learning.cells.partition import Partition, partition_of
+from privsketch.learning.cells.partition import Masses, Partition, partition_of, products
 from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
@@ -210,9 +210,13 @@ def remove_components(
     size, weights = components.size, components.weights
     first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
-    factors = partition.factors(components.centers, components.widths, components.shares)
-    pair_factors = partition.factors(merged.centers, merged.widths, merged.shares)[:-1]
-    gram = partition.gram(likelihood.information, np.vstack([factors, pair_factors]))
+    both = Components(
+        np.concatenate([weights[:-1], merged.weights]),
+        *(np.vstack(pair) for pair in zip(_shapes(components), _shapes(merged), strict=True)),
+    )
+    gram = overlaps(partition, likelihood.information, both)
+    # The background follows the components.
+    gram = gram[np.ix_(*[np.insert(np.arange(len(gram) - 1), size, len(gram) - 1)] * 2)]
     deletion_costs = _deletion_costs(gram[: size + 1, : size + 1], weights)[:-1]
     # Change of the weights by each merge, (pairs, components and pairs), and its squared norm.
     pair = np.arange(len(first))
@@ -235,6 +239,25 @@ def remove_components(
         np.vstack([remaining.widths, new.widths]),
         np.vstack([remaining.shares, new.shares]),
     )
+
+
+def _shapes(components: Components) -> tuple[Floats, Floats, Floats]:
+    return components.centers, components.widths, components.shares
+
+
+def overlaps(partition: Partition, information: Floats, components: Components) -> Floats:
+    """Return products of masses of all pairs of components, summed over boxes with weights.
+
+    The background comes last.
+    """
+    size = components.size
+    gram = np.zeros((size + 1, size + 1))
+    masses = Masses(partition, *_shapes(components))
+    for boxes, rows, factors in masses.blocks():
+        values = np.vstack([products(factors), partition.shares[boxes]])
+        places = np.append(rows, size)
+        gram[np.ix_(places, places)] += (values * information[boxes]) @ values.T
+    return gram
 
 
 def _deletion_costs(gram: Floats, weights: Floats) -> Floats:
