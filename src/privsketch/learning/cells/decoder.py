@@ -34,7 +34,7 @@ from privsketch.learning.cells.fit import (
     likelihood_of,
     masses_of,
 )
-from privsketch.learning.cells.partition import Partition, partition_of, products
+from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
@@ -285,21 +285,18 @@ def _products(
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
-    masses = masses_of(partition, components)
-    place = np.argsort(partition.order)
-    for boxes, near, factors in masses.blocks():
-        rows = [products(factors), partition.shares[boxes][np.newaxis]]
-        columns = [near, [size]]
+    for block in masses_of(partition, components).blocks():
+        near, boxes = block.near, block.boxes
+        rows = [block.products(), partition.shares[boxes][np.newaxis]]
+        columns = [near, np.array([size])]
         for kind, d in np.ndindex(2, dim):
             parts = np.where(np.arange(dim) == d, 1 + kind, 0)
-            rows.append(weights[near] * products(factors, parts))
+            rows.append(weights[near] * block.products(parts))
             columns.append(size + 1 + (kind * size + near) * dim + d)
         for label, column in enumerate(partition.label_columns):
             d = int(np.searchsorted(partition.begins, column, side="right")) - 1
-            others = [factor for e, factor in enumerate(factors) if e != d]
-            is_here = (partition.index[place[boxes], d] == column).astype(np.float64)
-            rest = products(others) if others else np.ones((len(near), len(boxes)))
-            rows.append(weights[near] * rest * is_here)
+            is_here = (block.index[:, d] == column).astype(np.float64)
+            rows.append(weights[near] * block.products(skip=d) * is_here)
             columns.append(first_share + near * n_labels + label)
         values, places = np.vstack(rows), np.concatenate(columns)
         where = np.ix_(places, places)
@@ -362,17 +359,15 @@ def label_moves(
     if len(columns) == 0:
         return moves.reshape(k, dim, -1)
     offsets = positions - centers[labels]
-    interval, place = partition.index, np.argsort(partition.order)
-    for boxes, near, factors in masses_of(partition, components).blocks():
-        rows = products(factors)
+    for block in masses_of(partition, components).blocks():
+        rows = block.products()
         for label, column in enumerate(columns):
-            is_here = (interval[place[boxes]] == column).any(axis=1)
-            here, own = boxes[is_here], rows[:, is_here].T
+            is_here = (block.index == column).any(axis=1)
+            here, own = block.boxes[is_here], rows[:, is_here].T
             for d in range(dim):
-                weighted = own * offsets[here, d, np.newaxis]
-                sums = np.zeros((k, len(near)))
-                np.add.at(sums, labels[here], weighted)
-                moves[:, d, near, label] += sums
+                sums = np.zeros((k, len(block.near)))
+                np.add.at(sums, labels[here], own * offsets[here, d, np.newaxis])
+                moves[:, d, block.near, label] += sums
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
     moves *= weights / np.maximum(components.shares, MIN_SHARE)
     return moves.reshape(k, dim, -1)
@@ -388,9 +383,10 @@ def shares_of_clusters(
     partition, (k, dim) = partition_of(parts), centers.shape
     size = components.size
     sums = np.zeros((1 + dim, k, size + 1))
-    for boxes, near, factors in masses_of(partition, components).blocks():
-        rows = np.vstack([products(factors), partition.shares[boxes]])
-        places = np.append(near, size)
+    for block in masses_of(partition, components).blocks():
+        boxes = block.boxes
+        rows = np.vstack([block.products(), partition.shares[boxes]])
+        places = np.append(block.near, size)
         found, own = np.unique(labels[boxes], return_inverse=True)
         member = (own == np.arange(len(found))[:, np.newaxis]).astype(np.float64)
         for kind, values in enumerate([np.ones(len(boxes)), *positions[boxes].T]):

@@ -13,7 +13,7 @@ of a difference of error functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -269,32 +269,57 @@ class Masses:
         shares = by_share.reshape(groups * self._lanes, -1)[: self.size]
         return mass, by_center, by_log_width, shares
 
-    def blocks(self) -> Iterator[tuple[Indices, Indices, list[Floats]]]:
-        """Yield some boxes, components with mass there, and their factors along each axis.
-
-        Factors have the form (PARTS, components, boxes).
-        """
-        partition, n_tiles = self.partition, len(self.is_near)
+    def blocks(self) -> Iterator[Block]:
+        """Return the blocks of boxes, a few tiles each. Tables must be those of these masses."""
+        begins, n_tiles = self.partition.tile_begins, len(self.is_near)
         for first in range(0, n_tiles, _BLOCK_TILES):
             last = min(first + _BLOCK_TILES, n_tiles)
-            places = slice(int(partition.tile_begins[first]), int(partition.tile_begins[last]))
             groups = np.flatnonzero(self.is_near[first:last].any(axis=0))
             rows = (groups[:, np.newaxis] * self._lanes + np.arange(self._lanes)).ravel()
-            keep = rows < self.size
-            tables = self.tables[groups]
-            factors = [
-                tables[:, column].transpose(2, 0, 3, 1).reshape(PARTS, len(rows), len(column))[:, keep]
-                for column in partition.index[places].T
-            ]
-            yield partition.order[places], rows[keep], factors
+            yield Block(self, slice(begins[first], begins[last]), groups, rows[rows < self.size])
 
 
-def products(factors: list[Floats], parts: Indices | None = None) -> Floats:
-    """Return products over axes, (components, boxes), of one part of each factor."""
-    found = factors[0][0 if parts is None else parts[0]]
-    for d, factor in enumerate(factors[1:], 1):
-        found = found * factor[0 if parts is None else parts[d]]
-    return found
+@dataclass(frozen=True)
+class Block:
+    """Some boxes, and the components with mass there.
+
+    Attributes
+    ----------
+    masses : Masses
+        Masses of all components in all boxes.
+    places : slice
+        The boxes, in the order of tiles.
+    groups, near : (n,) intp
+        Groups of components with mass there, and their components.
+    """
+
+    masses: Masses
+    places: slice
+    groups: Indices
+    near: Indices
+
+    @property
+    def boxes(self) -> Indices:
+        """Numbers of the boxes."""
+        return self.masses.partition.order[self.places]
+
+    @property
+    def index(self) -> Indices:
+        """Intervals of the boxes, (n, dim)."""
+        return self.masses.partition.index[self.places]
+
+    def products(self, parts: Sequence[int] | None = None, skip: int | None = None) -> Floats:
+        """Return products over axes, (components, boxes), of one part of each factor.
+
+        They are masses by default. One axis may be left out.
+        """
+        groups, tables = self.groups[:, np.newaxis], self.masses.tables
+        found = np.ones((len(groups), len(self.index), tables.shape[3]))
+        for d, column in enumerate(self.index.T):
+            if d != skip:
+                found *= tables[groups, column, 0 if parts is None else parts[d]]
+        rows = found.transpose(0, 2, 1).reshape(-1, found.shape[1])
+        return rows[: len(self.near)]
 
 
 def moments(

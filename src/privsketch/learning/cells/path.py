@@ -13,13 +13,23 @@ few sorts.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
-from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
-from privsketch.learning.cells.partition import Masses, Partition, partition_of, products
+from privsketch.learning.cells.fit import (
+    Components,
+    Fit,
+    Likelihood,
+    criterion,
+    fit,
+    likelihood_of,
+    masses_of,
+    value_and_gradient,
+)
+from privsketch.learning.cells.partition import Masses, Partition, partition_of
 from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
@@ -30,6 +40,8 @@ FIRST_DESCENT_ITERATIONS = 60
 DESCENT_ITERATIONS = 30  # after each step
 # Share of the components that a step removes, far from the requested number and near it.
 LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
+# Difference of the criterion at which a fit has a weight of exp(-5) in the average (`decoder`).
+HOPELESS = 40.0
 N_PATHS = 2  # paths from different starts
 GUESS_ROUNDS = 5  # rounds of k-means for a start, which need not be exact
 MIN_SIZE_RATIO = 0.6  # components of the last fit over requested clusters
@@ -210,21 +222,16 @@ def remove_components(
     size, weights = components.size, components.weights
     first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
-    both = Components(
-        np.concatenate([weights[:-1], merged.weights]),
-        *(np.vstack(pair) for pair in zip(_shapes(components), _shapes(merged), strict=True)),
-    )
-    gram = overlaps(partition, likelihood.information, both)
-    # The background follows the components.
-    gram = gram[np.ix_(*[np.insert(np.arange(len(gram) - 1), size, len(gram) - 1)] * 2)]
-    deletion_costs = _deletion_costs(gram[: size + 1, : size + 1], weights)[:-1]
-    # Change of the weights by each merge, (pairs, components and pairs), and its squared norm.
-    pair = np.arange(len(first))
-    change = np.zeros((len(first), len(gram)))
-    change[pair, size + 1 + pair] = merged.weights[:-1]
-    change[pair, first] -= weights[first]
-    change[pair, second] -= weights[second]
-    merge_costs = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
+    masses = masses_of(partition, components)
+    gram = overlaps(masses, likelihood.information)
+    deletion_costs = _deletion_costs(gram, weights)[:-1]
+    merge_costs = np.zeros(len(first))
+    for block, new in zip(masses.blocks(), masses_of(partition, merged).blocks(), strict=True):
+        old = np.zeros((size, len(block.boxes)))
+        old[block.near] = weights[block.near, None] * block.products()
+        change = -(old[first] + old[second])
+        change[new.near] += merged.weights[new.near, None] * new.products()
+        merge_costs += change**2 @ likelihood.information[block.boxes]
     indices = np.arange(size)
     members = np.concatenate(
         [np.stack([indices, indices], axis=1), np.stack([first, second], axis=1)]
@@ -241,22 +248,16 @@ def remove_components(
     )
 
 
-def _shapes(components: Components) -> tuple[Floats, Floats, Floats]:
-    return components.centers, components.widths, components.shares
-
-
-def overlaps(partition: Partition, information: Floats, components: Components) -> Floats:
+def overlaps(masses: Masses, information: Floats) -> Floats:
     """Return products of masses of all pairs of components, summed over boxes with weights.
 
     The background comes last.
     """
-    size = components.size
-    gram = np.zeros((size + 1, size + 1))
-    masses = Masses(partition, *_shapes(components))
-    for boxes, rows, factors in masses.blocks():
-        values = np.vstack([products(factors), partition.shares[boxes]])
-        places = np.append(rows, size)
-        gram[np.ix_(places, places)] += (values * information[boxes]) @ values.T
+    gram = np.zeros((masses.size + 1, masses.size + 1))
+    for block in masses.blocks():
+        rows = np.vstack([block.products(), masses.partition.shares[block.boxes]])
+        places = np.append(block.near, masses.size)
+        gram[np.ix_(places, places)] += (rows * information[block.boxes]) @ rows.T
     return gram
 
 
@@ -298,8 +299,14 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
 def shrink(
     partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, min_size: int
 ) -> list[Fit]:
-    """Return fits of decreasing size, beginning with the start."""
-    fits = [start]
+    """Return fits of decreasing size, beginning with the start.
+
+    They get better down to the best size, and worse beyond. A path ends once two fits in a row are
+    so much worse than the best one that the average over fits would not notice them.
+    """
+    value, _ = value_and_gradient(partition, likelihood, start.components)
+    fits = [replace(start, value=value)]  # it was fitted with another guess of the variances
+    scores = [criterion(fits[0])]
     while fits[-1].components.size > min_size:
         components = fits[-1].components
         size = components.size
@@ -307,6 +314,9 @@ def shrink(
         n_fewer = min(max(1, int(step * size)), size - min_size)
         components = remove_components(partition, likelihood, components, n_fewer)
         fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
+        scores.append(criterion(fits[-1]))
+        if min(scores[-2:]) > min(scores) + HOPELESS:
+            break
     return fits
 
 
