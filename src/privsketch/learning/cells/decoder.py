@@ -14,7 +14,7 @@ cluster's share of every component, and moves with their centers and weights.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -31,6 +31,7 @@ from privsketch.learning.cells.fit import (
     Fit,
     Likelihood,
     criterion,
+    expected_counts,
     likelihood_of,
     masses_of,
 )
@@ -136,6 +137,11 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
     with one_thread():
         fits = search(boxes, n_clusters, rng)
         weights = plausibility(fits)
+        partition = partition_of(boxes)
+        fits = [
+            replace(fit, expected=expected_counts(partition, fit.components))
+            for fit in fits
+        ]
         expected = weights @ np.stack([fit.expected for fit in fits])
         background = float(weights @ [fit.components.weights[-1] for fit in fits])
         expected = without_background(boxes, expected, background)

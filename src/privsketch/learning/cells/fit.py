@@ -92,6 +92,15 @@ def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
     return Likelihood(boxes.counts, squared_scale, rounding, variance, information)
 
 
+def log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
+    """Return -log of the chances that noise makes such differences; 0 for a single box."""
+    tiny = np.finfo(float).tiny
+    with np.errstate(over="ignore"):  # without noise no chance is too small to be infinite
+        gaussian = detail**2 / np.maximum(2 * spread, tiny)
+        laplace = np.abs(detail) / np.sqrt(np.maximum(scale, tiny))
+    return np.asarray(np.minimum(gaussian, laplace))
+
+
 @dataclass(frozen=True)
 class Components:
     """Gaussians and a background, which has the last weight; weights are in records."""

@@ -357,18 +357,19 @@ def partition_of(boxes: Boxes) -> Partition:
     """Return the distinct intervals of boxes along each axis, and tiles of the boxes."""
     columns, begins, index = [], [0], []
     for d in range(boxes.dim):
-        pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
-        distinct, interval = np.unique(pairs, axis=0, return_inverse=True)
-        columns.append(distinct)
-        index.append(interval.reshape(-1) + begins[-1])
-        begins.append(begins[-1] + len(distinct))
+        ends = [np.unique(side[:, d], return_inverse=True) for side in (boxes.low, boxes.high)]
+        (lows, low), (highs, high) = ends
+        pairs, interval = np.unique(low * len(highs) + high, return_inverse=True)
+        columns.append(np.stack([lows[pairs // len(highs)], highs[pairs % len(highs)]]))
+        index.append(interval + begins[-1])
+        begins.append(begins[-1] + len(pairs))
     order, tile_begins = _tiles(boxes)
-    ends = np.concatenate(columns)
+    lower, upper = np.concatenate(columns, axis=1)
     return Partition(
         low=boxes.low.min(axis=0),
         high=boxes.high.max(axis=0),
-        lower=np.ascontiguousarray(ends[:, 0]),
-        upper=np.ascontiguousarray(ends[:, 1]),
+        lower=lower,
+        upper=upper,
         begins=np.array(begins),
         index=np.ascontiguousarray(np.stack(index, axis=1)[order].astype(np.int64)),
         order=order,
@@ -383,8 +384,10 @@ def in_space(positions: Floats, n_parts: int) -> tuple[Indices, Indices]:
 
     Runs are halved across their longest side. The number of parts is a power of two.
     """
-    n = len(positions)
-    ranks = np.argsort(np.argsort(positions, axis=0, kind="stable"), axis=0, kind="stable")
+    n, dim = positions.shape
+    ranks = np.empty((n, dim), dtype=np.int64)
+    for d in range(dim):
+        ranks[np.argsort(positions[:, d], kind="stable"), d] = np.arange(n)
     order, begins = np.arange(n), np.array([0, n])
     while len(begins) <= n_parts:
         ordered = positions[order]
@@ -392,7 +395,7 @@ def in_space(positions: Floats, n_parts: int) -> tuple[Indices, Indices]:
         sides = np.maximum.reduceat(ordered, first) - np.minimum.reduceat(ordered, first)
         part = np.repeat(np.arange(len(first)), np.diff(begins))
         axis = sides.argmax(axis=1)[part]
-        order = order[np.argsort(part * n + ranks[order, axis], kind="stable")]
+        order = order[np.argsort(part * n + ranks[order, axis])]
         middle = (begins[:-1] + begins[1:]) // 2
         begins = np.append(np.stack([begins[:-1], middle], axis=1).ravel(), n)
     return order, begins

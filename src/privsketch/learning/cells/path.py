@@ -26,10 +26,12 @@ from privsketch.learning.cells.fit import (
     criterion,
     fit,
     likelihood_of,
+    log_chances,
     masses_of,
     value_and_gradient,
 )
 from privsketch.learning.cells.partition import Masses, Partition, partition_of
+from privsketch.learning.cells.sparse import merged
 from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
@@ -100,7 +102,7 @@ def _tree_estimate(
         spread = left[:, 1] * (1 - share) ** 2 + right[:, 1] * share**2
         scale = (left[:, 1] + right[:, 1]) / (end - begin) / (2 * boxes.n_noises)
         scale *= np.maximum(share, 1 - share) ** 2
-        levels.append((begin, cut, end, share, detail, _log_chances(detail, spread, scale)))
+        levels.append((begin, cut, end, share, detail, log_chances(detail, spread, scale)))
         begin, end, _ = _parts(begin, cut, end, detail, detail)
     threshold = MIN_LOG_CHANCE
     if false_share is not None and levels:
@@ -112,15 +114,6 @@ def _tree_estimate(
     result = np.empty(len(values))
     result[order] = estimates
     return result
-
-
-def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
-    """Return -log of the chances that noise makes such differences; 0 for a single box."""
-    tiny = np.finfo(float).tiny
-    with np.errstate(over="ignore"):  # without noise no chance is too small to be infinite
-        gaussian = detail**2 / np.maximum(2 * spread, tiny)
-        laplace = np.abs(detail) / np.sqrt(np.maximum(scale, tiny))
-    return np.asarray(np.minimum(gaussian, laplace))
 
 
 def _threshold(log_chances: Floats, false_share: float) -> float:
@@ -146,6 +139,10 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
     n, dim = boxes.low.shape
     positions = boxes.centers / (boxes.high - boxes.low).max(axis=0)
     positions = positions + 1e-6 * rng.random(dim) * positions[:, ::-1]  # another axis breaks ties
+    # Whole numbers sort faster. Ranks differ, so that their order is that of any way to sort.
+    ranks = np.empty((n, dim), dtype=np.int64)
+    for d in range(dim):
+        ranks[np.argsort(positions[:, d], kind="stable"), d] = np.arange(n)
     order = np.arange(n)
     begin, end = np.array([0]), np.array([n])
     cuts = []
@@ -155,7 +152,7 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
         ordered = positions[order]
         extents = np.maximum.reduceat(ordered, begin) - np.minimum.reduceat(ordered, begin)
         axis = (extents * (0.6 + 0.8 * rng.random(extents.shape))).argmax(axis=1)
-        order = order[np.lexsort((positions[order, axis[part]], part))]
+        order = order[np.argsort(part * n + ranks[order, axis[part]])]
         middle = begin + np.rint(length * rng.uniform(0.35, 0.65, len(length))).astype(np.intp)
         cut = np.where(length > 1, np.clip(middle, begin + 1, end - 1), end)
         cuts.append(cut)
@@ -364,8 +361,10 @@ def search(
     boxes: Boxes, n_clusters: int, rng: np.random.Generator, min_size: int | None = None
 ) -> list[Fit]:
     """Return the fits along both paths; if nearly all components were needed, restart with more."""
-    partition = partition_of(boxes)
     guess = np.maximum(significant_estimate(boxes, boxes.counts, boxes.variance, rng), 0.0)
+    boxes, member = merged(boxes)
+    guess = np.bincount(member, guess)
+    partition = partition_of(boxes)
     if min_size is None:
         min_size = max(1, int(MIN_SIZE_RATIO * n_clusters))
     fits: list[Fit] = []
