@@ -39,13 +39,15 @@ class MassCode:
     ----------
     factors : function
         Fills tables; arguments are those of `_factors_routine`.
-    sums, contract : function
-        Sums over components, and over boxes; arguments are those of the routines below.
+    sums, products, contract : function
+        Sums over components, masses one by one, and sums over boxes; arguments are those of the
+        routines below.
     """
 
     lanes: int
     factors: machine.Code
     sums: machine.Code
+    products: machine.Code
     contract: machine.Code
 
 
@@ -57,6 +59,7 @@ def compile_masses(is_label: tuple[bool, ...]) -> MassCode:
         lanes,
         _compiled_factors(lanes),
         machine.compile_routine(_sums_routine(lanes, len(is_label))),
+        machine.compile_routine(_products_routine(lanes, len(is_label))),
         machine.compile_routine(_contract_routine(lanes, is_label)),
     )
     _check(code, is_label)
@@ -151,10 +154,7 @@ def _sums_routine(lanes: int, dim: int) -> Routine:
     with routine.loop(routine.numbers["tiles"]) as tile:
         (first_box, last_box), (first, last) = _ranges(pointers, tile)
         with routine.loop(last_box, start=first_box) as box:
-            rows = [
-                row + (pointers["parts"] + axis).load() * lanes
-                for axis, row in enumerate(_rows(pointers, box, dim, lanes))
-            ]
+            rows = _part_rows(pointers, box, dim, lanes)
             total = [routine.constant(vector, 0.0)]
             with routine.loop(last, total, start=first, may_be_empty=True) as item:
                 group = (pointers["groups"] + item).load()
@@ -163,6 +163,27 @@ def _sums_routine(lanes: int, dim: int) -> Routine:
                 weight = (pointers["weights"] + group * lanes).to(vector).load()
                 total[0] = fma(math.prod(values[1:], start=values[0]), weight, total[0])
             (pointers["sums"] + box).store(lane_sum(total[0]))
+    return routine.finish()
+
+
+def _products_routine(lanes: int, dim: int) -> Routine:
+    """Write the function that stores products of factors of some boxes, (boxes, groups, lanes).
+
+    Boxes are those from `first` to before `last`, `parts` (dim,) is as above.
+    """
+    arguments: Arguments = dict.fromkeys(("first", "last", "n_groups", "n_intervals"), I64)
+    arguments |= _integers(("groups", "index", "parts")) | _doubles(("tables", "products"))
+    routine = Routine("products", arguments, vector_bits=64 * lanes)
+    numbers, pointers, vector = routine.numbers, routine.pointers, DOUBLE.vector(lanes)
+    stride, n_groups = numbers["n_intervals"] * PARTS * lanes, numbers["n_groups"]
+    with routine.loop(numbers["last"], start=numbers["first"]) as box:
+        rows = _part_rows(pointers, box, dim, lanes)
+        with routine.loop(n_groups, may_be_empty=True) as item:
+            offset = (pointers["groups"] + item).load() * stride
+            values = [(row + offset).to(vector).load() for row in rows]
+            place = ((box - numbers["first"]) * n_groups + item) * lanes
+            product = math.prod(values[1:], start=values[0])
+            (pointers["products"] + place).to(vector).store(product)
     return routine.finish()
 
 
@@ -232,6 +253,14 @@ def _rows(pointers: dict[str, Pointer], box: Value, dim: int, lanes: int) -> lis
     return [pointers["tables"] + interval * PARTS * lanes for interval in intervals]
 
 
+def _part_rows(pointers: dict[str, Pointer], box: Value, dim: int, lanes: int) -> list[Pointer]:
+    """Return the addresses of `_rows` for the part that is taken along each axis."""
+    return [
+        row + (pointers["parts"] + axis).load() * lanes
+        for axis, row in enumerate(_rows(pointers, box, dim, lanes))
+    ]
+
+
 def factors_definition(
     lower: Floats, upper: Floats, centers: Floats, inverse_widths: Floats
 ) -> Floats:
@@ -293,10 +322,15 @@ def _check(code: MassCode, is_label: tuple[bool, ...]) -> None:
     tile_begins, list_begins = np.array([0, 10, n_boxes]), np.array([0, 2, 4])
     in_order = np.array([0, 1, 1, 0])
     shared = (tile_begins, list_begins, in_order, index)
-    sums = np.zeros(n_boxes)
+    sums, products = np.zeros(n_boxes), np.zeros((n_boxes - 3, groups, lanes))
+    parts = np.zeros(dim, np.int64)
+    code.products.function(
+        *(3, n_boxes, groups, n_intervals),
+        *(array.ctypes.data for array in (in_order[2:], index, parts, tables, products)),
+    )
     totals, by_label = np.zeros((groups, 1 + 2 * dim, lanes)), np.zeros((groups, n_intervals, lanes))
     for function, arrays in (
-        (code.sums.function, (*shared, np.zeros(dim, np.int64), tables, weights, sums)),
+        (code.sums.function, (*shared, parts, tables, weights, sums)),
         (code.contract.function, (*shared, tables, values, totals, by_label)),
     ):
         function(2, n_intervals, *(array.ctypes.data for array in arrays))
@@ -306,6 +340,8 @@ def _check(code: MassCode, is_label: tuple[bool, ...]) -> None:
     numbers_told = ~np.array(is_label)
     found = np.moveaxis(totals, 1, 0).reshape(1 + 2 * dim, -1)
     pairs = [(sums, sums_definition(factors, weights.ravel())), (found[0], mass)]
+    own = math.prod(factor[3:, :, 0] for factor in factors).reshape(products.shape)
+    pairs += [(products, own[:, ::-1])]
     pairs += [
         (found[1 + k * dim : 1 + (k + 1) * dim][numbers_told], slope[numbers_told])
         for k, slope in enumerate(slopes)

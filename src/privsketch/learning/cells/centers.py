@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes, grid_corners
+from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components
 from privsketch.learning.cells.partition import moments, partition_of
 from privsketch.learning.lloyd import Points, assign, lloyd, total_cost
@@ -27,45 +27,14 @@ N_SWAPS = 30  # a guard: swaps end when none lowers the cost
 
 
 def divided(boxes: Boxes, n_parts: int) -> Boxes:
-    """Return the boxes with each cut into `n_parts` along every axis; a grid stays a grid.
-
-    Labels are not cut.
-    """
-    dim = boxes.dim
-    if n_parts == 1:
-        return boxes
-    if boxes.shape is not None:
-        edges = []
-        for d, (size, n) in enumerate(zip(boxes.shape, _parts_of(boxes, n_parts), strict=True)):
-            ends = np.unique(boxes.low[:, d])
-            widths = np.append(ends[1:], boxes.high[:, d].max()) - ends
-            cuts = ends[:, None] + widths[:, None] * np.arange(n) / n
-            edges.append(np.append(cuts.reshape(size * n), boxes.high[:, d].max()))
-        low, high = grid_corners(edges)
-        shape: tuple[int, ...] | None = tuple(len(ends) - 1 for ends in edges)
-    else:
-        steps = np.stack(np.meshgrid(*[np.arange(n_parts)] * dim, indexing="ij"), -1)
-        steps = steps.reshape(1, -1, dim)
-        widths = (boxes.high - boxes.low)[:, None, :] / n_parts
-        low = (boxes.low[:, None, :] + steps * widths).reshape(-1, dim)
-        high = (boxes.low[:, None, :] + (steps + 1) * widths).reshape(-1, dim)
-        shape = None
+    """Return the boxes, each cut into `n_parts` along every axis of numbers, box by box."""
+    steps = np.indices([1 if is_label else n_parts for is_label in boxes.is_label])
+    steps = steps.reshape(boxes.dim, -1).T
+    widths = (boxes.high - boxes.low)[:, None, :] / (steps.max(axis=0) + 1)
+    low = (boxes.low[:, None, :] + steps * widths).reshape(-1, boxes.dim)
+    high = (boxes.low[:, None, :] + (steps + 1) * widths).reshape(-1, boxes.dim)
     zeros = np.zeros(len(low))
-    return Boxes(low, high, zeros, zeros, shape=shape, axes=boxes.axes)
-
-
-def _parts_of(boxes: Boxes, n_parts: int) -> list[int]:
-    """Return the number of parts along each axis."""
-    return [1 if is_label else n_parts for is_label in boxes.is_label]
-
-
-def _origin(boxes: Boxes, n_parts: int) -> Indices:
-    """Return the box of each part, in the order of `divided`."""
-    if boxes.shape is None or n_parts == 1:
-        return np.repeat(np.arange(boxes.n_boxes), n_parts**boxes.dim)
-    pairs = zip(boxes.shape, _parts_of(boxes, n_parts), strict=True)
-    steps = [np.arange(size * n) // n for size, n in pairs]
-    return np.ravel_multi_index(np.meshgrid(*steps, indexing="ij"), boxes.shape).reshape(-1)
+    return Boxes(low, high, zeros, zeros, axes=boxes.axes)
 
 
 def points_of(
@@ -74,7 +43,7 @@ def points_of(
     """Return all parts of boxes as points at the mean of their records under the densities."""
     parts = divided(boxes, n_parts)
     partition = partition_of(parts)
-    box = _origin(boxes, n_parts)
+    box = np.repeat(np.arange(boxes.n_boxes), parts.n_boxes // boxes.n_boxes)
     mass = np.zeros(parts.n_boxes)
     sums = np.zeros((parts.n_boxes, boxes.dim))
     for weight, components in densities:

@@ -14,7 +14,7 @@ cluster's share of every component, and moves with their centers and weights.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -31,12 +31,12 @@ from privsketch.learning.cells.fit import (
     Fit,
     Likelihood,
     criterion,
-    expected_counts,
     likelihood_of,
     masses_of,
 )
 from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
+from privsketch.learning.cells.sparse import merged
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.lloyd import assign
@@ -135,49 +135,45 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
     """Fit a density and k-means centers to noisy counts. Charges nothing."""
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        fits = search(boxes, n_clusters, rng)
+        few, member = merged(boxes)
+        fits = search(few, n_clusters, rng)
         weights = plausibility(fits)
-        partition = partition_of(boxes)
-        fits = [
-            replace(fit, expected=expected_counts(partition, fit.components))
-            for fit in fits
-        ]
         expected = weights @ np.stack([fit.expected for fit in fits])
         background = float(weights @ [fit.components.weights[-1] for fit in fits])
-        expected = without_background(boxes, expected, background)
-        counts = posterior_counts(boxes, expected, rng)
+        expected = without_background(few, expected, background)
+        counts = posterior_counts(few, expected, rng)
         total = float(counts.sum())
         factor = 1.0 if boxes.total is None or not total > 0 else max(boxes.total, 0.0) / total
         counts = counts * factor
         has_records = counts.sum() > 0
-        starts = [boxes.means(fit.components.centers, fit.components.shares) for fit in fits]
+        starts = [few.means(fit.components.centers, fit.components.shares) for fit in fits]
         least = min(MIN_PLAUSIBILITY, float(weights.max()))
         pairs = zip(weights, fits, strict=True)
         densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
         # Without any records, the domain is divided evenly.
-        clustered_counts = counts if has_records else boxes.shares
-        clusters = kmeans(boxes, clustered_counts, densities, starts, n_clusters, rng)
+        clustered_counts = counts if has_records else few.shares
+        clusters = kmeans(few, clustered_counts, densities, starts, n_clusters, rng)
         centers, points = clusters.centers, clusters.points
         labels, costs = assign(points, centers)
         records = np.bincount(labels, points.weights, n_clusters) * has_records
         best = min(fits, key=criterion)
         components = best.components
-        errors = linearised(boxes, best)
+        errors = linearised(few, best)
         parts = clusters.parts
         shares = shares_of_clusters(parts, components, points.positions, labels, centers)
         by_share = label_moves(parts, components, points.positions, labels, centers)
         return CellSolution(
             density=Atoms(
                 components.weights[:-1] * factor,
-                boxes.means(components.centers, components.shares),
-                boxes.variances(components.widths**2, components.shares),
+                few.means(components.centers, components.shares),
+                few.variances(components.widths**2, components.shares),
             ),
             background=float(components.weights[-1]) * factor,
-            counts=counts,
+            counts=counts[member] * boxes.shares / few.shares[member],
             centers=centers,
             records=records,
             cost=float(costs.sum()) * has_records,
-            standard_errors=standard_errors(boxes, errors, components, *shares, by_share),
+            standard_errors=standard_errors(few, errors, components, *shares, by_share),
             residual=errors.residual,
             expected_residual=errors.expected,
             residual_spread=errors.spread,
@@ -190,7 +186,7 @@ def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> 
     A smaller number is as good if its criterion is worse by no more than chance explains.
     """
     with one_thread():
-        fits = search(boxes, max_clusters, rng, min_size=1)
+        fits = search(merged(boxes)[0], max_clusters, rng, min_size=1)
     scores = np.array([criterion(fit) for fit in fits])
     sizes = np.array([fit.components.size for fit in fits])
     explains = scores <= scores.min() + CRITERION_MARGIN
@@ -290,24 +286,24 @@ def _products(
     n_unknowns = first_share + components.shares.size
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
-    weights = np.maximum(components.weights[:-1], 1.0)[:, None]
+    weights = np.maximum(components.weights[:-1], 1.0)
     for block in masses_of(partition, components).blocks():
         near, boxes = block.near, block.boxes
-        rows = [block.products(), partition.shares[boxes][np.newaxis]]
-        columns = [near, np.array([size])]
+        background = partition.shares[boxes, np.newaxis]
+        rows, columns = [block.products(), background], [near, np.array([size])]
         for kind, d in np.ndindex(2, dim):
             parts = np.where(np.arange(dim) == d, 1 + kind, 0)
             rows.append(weights[near] * block.products(parts))
             columns.append(size + 1 + (kind * size + near) * dim + d)
         for label, column in enumerate(partition.label_columns):
-            d = int(np.searchsorted(partition.begins, column, side="right")) - 1
-            is_here = (block.index[:, d] == column).astype(np.float64)
-            rows.append(weights[near] * block.products(skip=d) * is_here)
+            is_here = (block.index == column).any(axis=1)[:, np.newaxis]
+            shares = np.maximum(components.shares[near, label], MIN_SHARE)
+            rows.append(weights[near] / shares * block.products() * is_here)
             columns.append(first_share + near * n_labels + label)
-        values, places = np.vstack(rows), np.concatenate(columns)
+        values, places = np.hstack(rows), np.concatenate(columns)
         where = np.ix_(places, places)
-        information[where] += (values * likelihood.information[boxes]) @ values.T
-        squares[where] += values @ values.T
+        information[where] += values.T @ (values * likelihood.information[boxes, np.newaxis])
+        squares[where] += values.T @ values
     return information, squares
 
 
@@ -369,7 +365,7 @@ def label_moves(
         rows = block.products()
         for label, column in enumerate(columns):
             is_here = (block.index == column).any(axis=1)
-            here, own = block.boxes[is_here], rows[:, is_here].T
+            here, own = block.boxes[is_here], rows[is_here]
             for d in range(dim):
                 sums = np.zeros((k, len(block.near)))
                 np.add.at(sums, labels[here], own * offsets[here, d, np.newaxis])
@@ -391,12 +387,12 @@ def shares_of_clusters(
     sums = np.zeros((1 + dim, k, size + 1))
     for block in masses_of(partition, components).blocks():
         boxes = block.boxes
-        rows = np.vstack([block.products(), partition.shares[boxes]])
+        rows = np.hstack([block.products(), partition.shares[boxes, np.newaxis]])
         places = np.append(block.near, size)
         found, own = np.unique(labels[boxes], return_inverse=True)
         member = (own == np.arange(len(found))[:, np.newaxis]).astype(np.float64)
         for kind, values in enumerate([np.ones(len(boxes)), *positions[boxes].T]):
-            sums[kind][np.ix_(found, places)] += (member * values) @ rows.T
+            sums[kind][np.ix_(found, places)] += (member * values) @ rows
     shares = sums[0]
     means = np.moveaxis(sums[1:] / np.maximum(shares, 1e-300), 0, 2)
     offsets = np.where(shares[:, :, None] > 1e-9, means - centers[:, None], 0.0)

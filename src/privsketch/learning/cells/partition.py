@@ -13,7 +13,7 @@ of a difference of error functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -276,7 +276,8 @@ class Masses:
             last = min(first + _BLOCK_TILES, n_tiles)
             groups = np.flatnonzero(self.is_near[first:last].any(axis=0))
             rows = (groups[:, np.newaxis] * self._lanes + np.arange(self._lanes)).ravel()
-            yield Block(self, slice(begins[first], begins[last]), groups, rows[rows < self.size])
+            places = slice(int(begins[first]), int(begins[last]))
+            yield Block(self, places, groups, rows[rows < self.size])
 
 
 @dataclass(frozen=True)
@@ -308,18 +309,19 @@ class Block:
         """Intervals of the boxes, (n, dim)."""
         return self.masses.partition.index[self.places]
 
-    def products(self, parts: Sequence[int] | None = None, skip: int | None = None) -> Floats:
-        """Return products over axes, (components, boxes), of one part of each factor.
+    def products(self, parts: Indices | None = None) -> Floats:
+        """Return products over axes, (boxes, components), of one part of each factor.
 
-        They are masses by default. One axis may be left out.
+        They are masses by default.
         """
-        groups, tables = self.groups[:, np.newaxis], self.masses.tables
-        found = np.ones((len(groups), len(self.index), tables.shape[3]))
-        for d, column in enumerate(self.index.T):
-            if d != skip:
-                found *= tables[groups, column, 0 if parts is None else parts[d]]
-        rows = found.transpose(0, 2, 1).reshape(-1, found.shape[1])
-        return rows[: len(self.near)]
+        partition, tables = self.masses.partition, self.masses.tables
+        parts = np.zeros(partition.dim, dtype=np.int64) if parts is None else parts
+        shape = self.places.stop - self.places.start, len(self.groups), tables.shape[3]
+        found = np.empty(shape)
+        arrays = self.groups, partition.index, parts, tables, found
+        numbers = self.places.start, self.places.stop, len(self.groups), len(partition.lower)
+        partition.code.products.function(*numbers, *map(address, arrays))
+        return found.reshape(len(found), -1)[:, : len(self.near)]
 
 
 def moments(

@@ -31,7 +31,6 @@ from privsketch.learning.cells.fit import (
     value_and_gradient,
 )
 from privsketch.learning.cells.partition import Masses, Partition, partition_of
-from privsketch.learning.cells.sparse import merged
 from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
@@ -91,8 +90,9 @@ def _tree_estimate(
 ) -> Floats:
     """Return the estimate of one tree."""
     order, cuts = _halvings(boxes, rng)
-    columns = np.stack([values, variance, boxes.shares], axis=1)[order]
-    sums = np.vstack([np.zeros((1, 3)), np.cumsum(columns, axis=0)])
+    n_noises = np.broadcast_to(boxes.n_noises, len(values))
+    columns = np.stack([values, variance, boxes.shares, n_noises], axis=1)[order]
+    sums = np.vstack([np.zeros((1, 4)), np.cumsum(columns, axis=0)])
     begin, end = np.array([0]), np.array([len(values)])
     levels = []
     for cut in cuts:
@@ -100,7 +100,7 @@ def _tree_estimate(
         share = left[:, 2] / (left[:, 2] + right[:, 2])
         detail = left[:, 0] * (1 - share) - right[:, 0] * share
         spread = left[:, 1] * (1 - share) ** 2 + right[:, 1] * share**2
-        scale = (left[:, 1] + right[:, 1]) / (end - begin) / (2 * boxes.n_noises)
+        scale = (left[:, 1] + right[:, 1]) / (2 * (left[:, 3] + right[:, 3]))
         scale *= np.maximum(share, 1 - share) ** 2
         levels.append((begin, cut, end, share, detail, log_chances(detail, spread, scale)))
         begin, end, _ = _parts(begin, cut, end, detail, detail)
@@ -222,13 +222,13 @@ def remove_components(
     masses = masses_of(partition, components)
     gram = overlaps(masses, likelihood.information)
     deletion_costs = _deletion_costs(gram, weights)[:-1]
-    merge_costs = np.zeros(len(first))
+    merge_costs, merged_weights = np.zeros(len(first)), merged.weights
     for block, new in zip(masses.blocks(), masses_of(partition, merged).blocks(), strict=True):
-        old = np.zeros((size, len(block.boxes)))
-        old[block.near] = weights[block.near, None] * block.products()
-        change = -(old[first] + old[second])
-        change[new.near] += merged.weights[new.near, None] * new.products()
-        merge_costs += change**2 @ likelihood.information[block.boxes]
+        old = np.zeros((len(block.boxes), size))
+        old[:, block.near] = weights[block.near] * block.products()
+        change = -(old[:, first] + old[:, second])
+        change[:, new.near] += merged_weights[new.near] * new.products()
+        merge_costs += likelihood.information[block.boxes] @ change**2
     indices = np.arange(size)
     members = np.concatenate(
         [np.stack([indices, indices], axis=1), np.stack([first, second], axis=1)]
@@ -252,9 +252,11 @@ def overlaps(masses: Masses, information: Floats) -> Floats:
     """
     gram = np.zeros((masses.size + 1, masses.size + 1))
     for block in masses.blocks():
-        rows = np.vstack([block.products(), masses.partition.shares[block.boxes]])
+        background = masses.partition.shares[block.boxes, np.newaxis]
+        columns = np.hstack([block.products(), background])
         places = np.append(block.near, masses.size)
-        gram[np.ix_(places, places)] += (rows * information[block.boxes]) @ rows.T
+        weighted = columns * information[block.boxes, np.newaxis]
+        gram[np.ix_(places, places)] += columns.T @ weighted
     return gram
 
 
@@ -362,8 +364,6 @@ def search(
 ) -> list[Fit]:
     """Return the fits along both paths; if nearly all components were needed, restart with more."""
     guess = np.maximum(significant_estimate(boxes, boxes.counts, boxes.variance, rng), 0.0)
-    boxes, member = merged(boxes)
-    guess = np.bincount(member, guess)
     partition = partition_of(boxes)
     if min_size is None:
         min_size = max(1, int(MIN_SIZE_RATIO * n_clusters))
