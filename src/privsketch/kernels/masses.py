@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from privsketch._base.types import Floats, Indices
+from privsketch._base.types import Floats
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.atoms import power_of_two
@@ -24,7 +24,7 @@ from privsketch.kernels.builder import Pointer, Routine, Value, select
 from privsketch.kernels.kinds import DOUBLE, I64, Arguments, Array
 from privsketch.kernels.operations import absolute, clip, fma, lane_sum, polynomial
 
-REACH = 6.0  # widths from the center; beyond lie 2e-9 of the mass
+REACH = 5.0  # widths from the center; beyond lie 6e-7 of the mass
 DERIVATIVES, SQUARES, MOMENTS = range(3)  # what tables hold
 PARTS = 3  # of a factor: its value, and its derivatives by center and log width
 _MIDDLE, _N_TERMS = 4.0, 16  # of the polynomial of the tail, whose error is below 1e-14
@@ -117,12 +117,13 @@ def _factors_routine(lanes: int) -> Routine:
 
 
 def _normal(z: Value) -> tuple[Value, Value, Value]:
-    """Return z cut at REACH, the standard normal distribution and its density there."""
+    """Return z cut at REACH, the standard normal distribution there, and its slope by z."""
     z = clip(z, z.constant(-REACH), z.constant(REACH))
     density = power_of_two(z * z * (-0.5 * math.log2(math.e)), DOUBLE) * _ROOT
     length = absolute(z)
     tail = density * polynomial((length - _MIDDLE) / (length + _MIDDLE), _tail_coefficients())
-    return z, select(z < 0.0, tail, tail.constant(1.0) - tail), density
+    below = select(z < 0.0, tail, tail.constant(1.0) - tail)
+    return z, below, select(length < REACH, density, z.constant(0.0))
 
 
 @cache
@@ -265,10 +266,8 @@ def factors_definition(
     lower: Floats, upper: Floats, centers: Floats, inverse_widths: Floats
 ) -> Floats:
     """Return factors and derivatives, (..., PARTS), of intervals and components in plain NumPy."""
-    z, y = (
-        np.clip((edge - centers) * inverse_widths, -REACH, REACH) for edge in (lower, upper)
-    )
-    density, other = (_ROOT * np.exp(-0.5 * x * x) for x in (z, y))
+    z, y = (np.clip((edge - centers) * inverse_widths, -REACH, REACH) for edge in (lower, upper))
+    density, other = (_ROOT * np.exp(-0.5 * x * x) * (np.abs(x) < REACH) for x in (z, y))
     by_center = (density - other) * inverse_widths
     return np.stack([ndtr(y) - ndtr(z), by_center, z * density - y * other], axis=-1)
 
@@ -328,7 +327,10 @@ def _check(code: MassCode, is_label: tuple[bool, ...]) -> None:
         *(3, n_boxes, groups, n_intervals),
         *(array.ctypes.data for array in (in_order[2:], index, parts, tables, products)),
     )
-    totals, by_label = np.zeros((groups, 1 + 2 * dim, lanes)), np.zeros((groups, n_intervals, lanes))
+    totals, by_label = (
+        np.zeros((groups, 1 + 2 * dim, lanes)),
+        np.zeros((groups, n_intervals, lanes)),
+    )
     for function, arrays in (
         (code.sums.function, (*shared, parts, tables, weights, sums)),
         (code.contract.function, (*shared, tables, values, totals, by_label)),

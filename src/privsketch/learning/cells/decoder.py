@@ -27,6 +27,7 @@ from privsketch.learning.cells.boxes import Boxes, boxes_of
 from privsketch.learning.cells.centers import kmeans
 from privsketch.learning.cells.fit import (
     ELONGATION_SCALE,
+    NEAR,
     Components,
     Fit,
     Likelihood,
@@ -287,7 +288,7 @@ def _products(
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)
-    for block in masses_of(partition, components).blocks():
+    for block in masses_of(partition, components, NEAR).blocks():
         near, boxes = block.near, block.boxes
         background = partition.shares[boxes, np.newaxis]
         rows, columns = [block.products(), background], [near, np.array([size])]

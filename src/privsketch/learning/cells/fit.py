@@ -24,8 +24,8 @@ import numpy as np
 from scipy.special import k0e, k1e
 
 from privsketch._base.types import Bits, Floats, Indices
+from privsketch.kernels.masses import REACH, SQUARES
 from privsketch.learning.cells.boxes import Boxes
-from privsketch.kernels.masses import SQUARES
 from privsketch.learning.cells.partition import Masses, Partition, in_space
 from privsketch.learning.quasi_newton import minimise
 
@@ -44,6 +44,7 @@ MAX_LOG_STEP = 0.5  # step in log widths beyond which the curvature at the start
 # mixtures of very different sizes need a little more evidence.
 ELONGATION_SCALE, SIZE_SCALE = 0.25, 0.5
 MIN_LIKELIHOOD_FALL = 1e-5  # relative fall of -log p per iteration that is worth continuing for
+NEAR = 4.0  # widths in which boxes count for products of components: all but 6e-5 of the mass
 MIN_LOG_SCALE = 0.15  # of log weights: noise alone makes equal weights differ by as much
 
 
@@ -134,9 +135,10 @@ class Fit:
     n_unknowns: int
 
 
-def masses_of(partition: Partition, components: Components) -> Masses:
+def masses_of(partition: Partition, components: Components, reach: float = REACH) -> Masses:
     """Return the masses of components in boxes."""
-    return Masses(partition, components.centers, components.widths, components.shares)
+    shapes = components.centers, components.widths, components.shares
+    return Masses(partition, *shapes, reach=reach)
 
 
 def expected_counts(partition: Partition, components: Components) -> Floats:

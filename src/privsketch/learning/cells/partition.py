@@ -22,18 +22,11 @@ from scipy.special import ndtr
 
 from privsketch._base.types import Bits, Floats, Indices
 from privsketch.kernels.machine import address
-from privsketch.kernels.masses import (
-    DERIVATIVES,
-    MOMENTS,
-    PARTS,
-    REACH,
-    MassCode,
-    compile_masses,
-)
+from privsketch.kernels.masses import DERIVATIVES, MOMENTS, PARTS, REACH, MassCode, compile_masses
 from privsketch.learning.cells.boxes import Boxes
 
 TILE_BOXES = 32  # at most; fewer are nearer to each other, more take fewer steps
-_BLOCK_TILES = 8  # tiles of a block, whose masses are multiplied as matrices
+_BLOCK_TILES = 16  # tiles of a block, whose masses are multiplied as matrices
 
 
 @dataclass(frozen=True)
@@ -165,6 +158,8 @@ class Masses:
         Centers and widths of Gaussians; along axes of labels they mean nothing.
     shares : (size, n_labels) float64
         Shares of labels.
+    reach : float
+        Widths from a center beyond which components count for no tile.
     mode : int
         Which numbers tables hold; see `kernels/masses.py`.
     tables : array, optional
@@ -179,13 +174,14 @@ class Masses:
         widths: Floats,
         shares: Floats,
         *,
+        reach: float = REACH,
         mode: int = DERIVATIVES,
         tables: Floats | None = None,
     ) -> None:
         self.partition, self.size = partition, len(centers)
         self.tables = partition.tables(self.size) if tables is None else tables
         self._lanes = self.tables.shape[3]
-        low, high = (self._in_groups(centers + sign * REACH * widths) for sign in (-1, 1))
+        low, high = (self._in_groups(centers + sign * reach * widths) for sign in (-1, 1))
         tile_low, tile_high = partition.tile_ends
         self.is_near = np.ones((len(tile_low), len(self.tables)), dtype=np.bool_)
         for d in partition.numbers:

@@ -20,6 +20,7 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import (
+    NEAR,
     Components,
     Fit,
     Likelihood,
@@ -219,16 +220,20 @@ def remove_components(
     size, weights = components.size, components.weights
     first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
-    masses = masses_of(partition, components)
+    masses, new_masses = (masses_of(partition, one, NEAR) for one in (components, merged))
     gram = overlaps(masses, likelihood.information)
     deletion_costs = _deletion_costs(gram, weights)[:-1]
-    merge_costs, merged_weights = np.zeros(len(first)), merged.weights
-    for block, new in zip(masses.blocks(), masses_of(partition, merged).blocks(), strict=True):
+    merge_costs, is_near = np.zeros(len(first)), np.zeros(size, dtype=np.bool_)
+    for block, new in zip(masses.blocks(), new_masses.blocks(), strict=True):
+        is_near[:] = False
+        is_near[block.near] = True
         old = np.zeros((len(block.boxes), size))
         old[:, block.near] = weights[block.near] * block.products()
-        change = -(old[:, first] + old[:, second])
-        change[:, new.near] += merged_weights[new.near] * new.products()
-        merge_costs += likelihood.information[block.boxes] @ change**2
+        pairs = np.union1d(np.flatnonzero(is_near[first] | is_near[second]), new.near)
+        change = -(old[:, first[pairs]] + old[:, second[pairs]])
+        places = np.searchsorted(pairs, new.near)
+        change[:, places] += merged.weights[new.near] * new.products()
+        merge_costs[pairs] += likelihood.information[block.boxes] @ change**2
     indices = np.arange(size)
     members = np.concatenate(
         [np.stack([indices, indices], axis=1), np.stack([first, second], axis=1)]
