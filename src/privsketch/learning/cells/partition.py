@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr
 
 from privsketch._base.types import Bits, Floats, Indices
-from privsketch.kernels.machine import address
+from privsketch.kernels.machine import Code, address
 from privsketch.kernels.masses import DERIVATIVES, MOMENTS, PARTS, REACH, MassCode, compile_masses
 from privsketch.learning.cells.boxes import Boxes
 
@@ -225,10 +227,7 @@ class Masses:
             self.tables,
         )
         numbers = len(group), partition.dim, len(partition.lower), mode
-        self._call(partition.code.factors, numbers, arrays)
-
-    def _call(self, code: object, numbers: tuple[int, ...], arrays: tuple[Floats, ...]) -> None:
-        code.function(*numbers, *map(address, arrays))  # type: ignore[attr-defined]
+        _call(partition.code.factors, numbers, arrays)
 
     def sums(self, weights: Floats, parts: Indices | None = None) -> Floats:
         """Return the mass of all components together in every box, (n_boxes,)."""
@@ -237,7 +236,7 @@ class Masses:
         parts = np.zeros(partition.dim, dtype=np.int64) if parts is None else parts
         arrays = (partition.tile_begins, *self._lists, partition.index, parts, self.tables)
         numbers = len(partition.tile_begins) - 1, len(partition.lower)
-        self._call(partition.code.sums, numbers, (*arrays, self._weights(weights), in_tiles))
+        _call(partition.code.sums, numbers, (*arrays, self._weights(weights), in_tiles))
         sums = np.empty(partition.n_boxes)
         sums[partition.order] = in_tiles
         if len(weights) > self.size:
@@ -257,7 +256,7 @@ class Masses:
         arrays = (partition.tile_begins, *self._lists, partition.index, self.tables)
         numbers = len(partition.tile_begins) - 1, len(partition.lower)
         in_tiles = values[partition.order]
-        self._call(partition.code.contract, numbers, (*arrays, in_tiles, totals, by_label))
+        _call(partition.code.contract, numbers, (*arrays, in_tiles, totals, by_label))
         rows = totals.transpose(0, 2, 1).reshape(-1, totals.shape[1])[: self.size]
         by_share = by_label[:, partition.label_columns[:n_label]].transpose(0, 2, 1)
         by_center, by_log_width = rows[:, 1:].reshape(self.size, 2, -1).transpose(1, 0, 2)
@@ -316,8 +315,12 @@ class Block:
         found = np.empty(shape)
         arrays = self.groups, partition.index, parts, tables, found
         numbers = self.places.start, self.places.stop, len(self.groups), len(partition.lower)
-        partition.code.products.function(*numbers, *map(address, arrays))
+        _call(partition.code.products, numbers, arrays)
         return found.reshape(len(found), -1)[:, : len(self.near)]
+
+
+def _call(code: Code, numbers: tuple[int, ...], arrays: tuple[npt.NDArray[Any], ...]) -> None:
+    code.function(*numbers, *map(address, arrays))
 
 
 def moments(

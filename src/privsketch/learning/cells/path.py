@@ -20,7 +20,6 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import (
-    NEAR,
     Components,
     Fit,
     Likelihood,
@@ -38,12 +37,14 @@ from privsketch.models.base import nearest
 
 MIN_LOG_CHANCE = 4.5  # -log of the chance of noise of 3 deviations; more is significant
 MAX_TREES, MIN_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
-FIRST_DESCENT_ITERATIONS = 60
-DESCENT_ITERATIONS = 30  # after each step
+FIRST_DESCENT_ITERATIONS = 30
+DESCENT_ITERATIONS = 30  # after each step near the requested number
+SURPLUS_ITERATIONS = 12  # far from it, where all that matters is which components go next
 # Share of the components that a step removes, far from the requested number and near it.
 LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
 # Difference of the criterion at which a fit has a weight of exp(-5) in the average (`decoder`).
 HOPELESS = 40.0
+CORE = 3.0  # widths in which boxes count for what to remove: all but 3e-3 of the mass
 N_PATHS = 2  # paths from different starts
 GUESS_ROUNDS = 5  # rounds of k-means for a start, which need not be exact
 MIN_SIZE_RATIO = 0.6  # components of the last fit over requested clusters
@@ -220,19 +221,19 @@ def remove_components(
     size, weights = components.size, components.weights
     first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
-    masses, new_masses = (masses_of(partition, one, NEAR) for one in (components, merged))
+    masses, new_masses = (masses_of(partition, one, CORE) for one in (components, merged))
     gram = overlaps(masses, likelihood.information)
     deletion_costs = _deletion_costs(gram, weights)[:-1]
     merge_costs, is_near = np.zeros(len(first)), np.zeros(size, dtype=np.bool_)
-    for block, new in zip(masses.blocks(), new_masses.blocks(), strict=True):
+    for block, after in zip(masses.blocks(), new_masses.blocks(), strict=True):
         is_near[:] = False
         is_near[block.near] = True
         old = np.zeros((len(block.boxes), size))
         old[:, block.near] = weights[block.near] * block.products()
-        pairs = np.union1d(np.flatnonzero(is_near[first] | is_near[second]), new.near)
+        pairs = np.union1d(np.flatnonzero(is_near[first] | is_near[second]), after.near)
         change = -(old[:, first[pairs]] + old[:, second[pairs]])
-        places = np.searchsorted(pairs, new.near)
-        change[:, places] += merged.weights[new.near] * new.products()
+        places = np.searchsorted(pairs, after.near)
+        change[:, places] += merged.weights[after.near] * after.products()
         merge_costs[pairs] += likelihood.information[block.boxes] @ change**2
     indices = np.arange(size)
     members = np.concatenate(
@@ -314,10 +315,12 @@ def shrink(
     while fits[-1].components.size > min_size:
         components = fits[-1].components
         size = components.size
-        step = LARGE_STEP_SHARE if size > 1.5 * n_clusters else SMALL_STEP_SHARE
+        step, n_iterations = SMALL_STEP_SHARE, DESCENT_ITERATIONS
+        if size > 1.5 * n_clusters:
+            step, n_iterations = LARGE_STEP_SHARE, SURPLUS_ITERATIONS
         n_fewer = min(max(1, int(step * size)), size - min_size)
         components = remove_components(partition, likelihood, components, n_fewer)
-        fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
+        fits.append(fit(partition, likelihood, components, n_iterations))
         scores.append(criterion(fits[-1]))
         if min(scores[-2:]) > min(scores) + HOPELESS:
             break

@@ -32,9 +32,11 @@ def merged(boxes: Boxes) -> tuple[Boxes, Indices]:
     whole = (np.arange(boxes.n_boxes).reshape(boxes.shape),) if boxes.shape is not None else ()
     for grid in boxes.grids or whole:
         cells = grid >= 0
-        sums = [np.where(cells, values[grid], 0.0) for values in (boxes.counts, law.variance)]
+        counts, variance = (
+            np.where(cells, values[grid], 0.0) for values in (boxes.counts, law.variance)
+        )
         scale = float(law.squared_scale[grid[cells]].max(initial=0.0))
-        levels = _levels(cells, *sums, scale, ~boxes.is_label)
+        levels = _levels(cells, counts, variance, scale, ~boxes.is_label)
         places = np.stack(np.nonzero(cells))
         shift = levels[cells] * ~boxes.is_label[:, np.newaxis]
         begin = places >> shift << shift
@@ -46,8 +48,8 @@ def merged(boxes: Boxes) -> tuple[Boxes, Indices]:
         boxes,
         low=boxes.low[owners],
         high=boxes.high[last[owners]],
-        counts=np.bincount(member, boxes.counts),
-        variance=np.bincount(member, boxes.variance),
+        counts=np.bincount(member, boxes.counts).astype(np.float64),
+        variance=np.bincount(member, boxes.variance).astype(np.float64),
         n_noises=boxes.n_noises * size,
         shape=None,
         grids=(),
@@ -78,10 +80,7 @@ def _near(mask: Bits, axes: Bits) -> Bits:
     """Return the mask with the next cells along each axis."""
     near = mask.copy()
     for axis in np.flatnonzero(axes):
-        ahead, behind = (
-            tuple(np.where(np.arange(mask.ndim) == axis, cut, slice(None)))
-            for cut in (slice(1, None), slice(None, -1))
-        )
-        near[ahead] |= mask[behind]
-        near[behind] |= mask[ahead]
+        ahead, given = np.moveaxis(near, axis, 0), np.moveaxis(mask, axis, 0)  # views
+        ahead[1:] |= given[:-1]
+        ahead[:-1] |= given[1:]
     return near
