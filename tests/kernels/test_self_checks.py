@@ -18,6 +18,7 @@ from privsketch.kernels import (
     features,
     fma,
     hadamard,
+    masses,
     nearest,
     pairs,
     quantiser,
@@ -83,6 +84,8 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
             compile_decoder(kind, atom_widths, labels)
         pairs.compile_merges.__wrapped__(kind)
     pairs.compile_phases.__wrapped__()
+    for is_label in ((False,), (False, False, True), (True, True), (False,) * 8):
+        masses.compile_masses.__wrapped__(is_label)
     for number, layout in (("f8", "rows"), ("f4", "columns"), ("i8", "rows"), ("u1", "columns")):
         compile_quantiser(number, layout, "both")
     compile_cut()
@@ -272,6 +275,20 @@ def test_merges_that_forget_the_second_atom(monkeypatch):
     seams.set(monkeypatch, "pairs.MergeWriter.add_cost", wrong)
     for kind in ("float", "double"):
         refuses(pairs.compile_merges.__wrapped__, kind)
+
+
+@pytest.mark.parametrize("name", ["masses.normal", "masses.part_rows", "masses.fma"])
+def test_masses_with_an_error(monkeypatch, name):
+    right = seams.get(name)
+    wrong = {
+        "masses.normal": lambda z: (right(z)[0], right(z)[1], right(z)[2] * 1.000001),
+        "masses.part_rows": lambda *arguments: right(*arguments)[::-1][:1] * arguments[2],
+        "masses.fma": lambda a, b, c: fma(a, -b, c),
+    }
+    masses._compiled_factors.cache_clear()
+    seams.set(monkeypatch, name, wrong[name])
+    refuses(masses.compile_masses.__wrapped__, (False, False, False))
+    masses._compiled_factors.cache_clear()
 
 
 def test_phases_with_a_wrong_sign(monkeypatch):

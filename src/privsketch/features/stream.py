@@ -55,6 +55,7 @@ class Purpose(IntEnum):
     CHECK_CUDA_SUMS = 506
     CHECK_CUDA_RECORDS = 507
     CHECK_PAIRS = 508
+    CHECK_MASSES = 509
 
 
 class PublicStream:

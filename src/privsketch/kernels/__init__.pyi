@@ -2,6 +2,8 @@
 from .builder import Routine as Routine
 from .builder import Value as Value
 from .builder import select as select
+from .butterflies import Transform as Transform
+from .butterflies import orders as orders
 from .cuda.code import WARP as WARP
 from .cuda.code import ptx_of as ptx_of
 from .cuda.features import DEVICE_FEATURES as DEVICE_FEATURES
@@ -28,8 +30,6 @@ from .kinds import I32 as I32
 from .kinds import I64 as I64
 from .kinds import Array as Array
 from .kinds import Kind as Kind
-from .layout import Transform as Transform
-from .layout import orders as orders
 from .machine import compile_routine as compile_routine
 from .nearest import CompiledClusters as CompiledClusters
 from .nearest import ReferenceClusters as ReferenceClusters

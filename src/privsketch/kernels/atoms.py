@@ -142,20 +142,25 @@ class AtomWriter:
         return fma(-doubled, half_sine, 1.0), doubled * half_cosine
 
     def power_of_two(self, x: Value) -> Value:
-        """Compute 2^x for x <= 0; far below 0, the result is a tiny constant.
+        """Compute 2^x for x <= 0; far below 0, the result is a tiny constant."""
+        return power_of_two(x, self.number)
 
-        The smallest normal number would be too small: its products with phasors would be denormal.
-        A processor would then take five times as long for frequencies far above those of wide
-        clusters.
-        """
-        single = self.number == FLOAT
-        integer, mantissa_bits = (I32, 23) if single else (I64, 52)
-        x = maximum(x, -60.0 if single else -500.0)
-        rounded = rint(x)
-        coefficients = _coefficients("power of two", 7 if single else 12)
-        mantissa = polynomial(x - rounded, coefficients)
-        exponent = rounded.signed_to(integer) << mantissa_bits
-        return (mantissa.bits_as(exponent.kind) + exponent).bits_as(self.vector)
+
+def power_of_two(x: Value, number: Kind) -> Value:
+    """Compute 2^x for x <= 0, floats or doubles; far below 0, the result is a tiny constant.
+
+    The smallest normal number would be too small: its products with phasors would be denormal. A
+    processor would then take five times as long for frequencies far above those of wide clusters.
+    """
+    single = number == FLOAT
+    integer, mantissa_bits = (I32, 23) if single else (I64, 52)
+    kind = x.kind
+    x = maximum(x, -60.0 if single else -500.0)
+    rounded = rint(x)
+    coefficients = _coefficients("power of two", 7 if single else 12)
+    mantissa = polynomial(x - rounded, coefficients)
+    exponent = rounded.signed_to(integer) << mantissa_bits
+    return (mantissa.bits_as(exponent.kind) + exponent).bits_as(kind)
 
 
 # Functions that polynomials approximate, and their intervals: sin(pi r) / r and cos(pi r) as

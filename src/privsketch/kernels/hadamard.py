@@ -20,10 +20,9 @@ from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
-from privsketch.kernels.butterflies import sums_routine
+from privsketch.kernels.butterflies import Transform, orders, sums_routine
 from privsketch.kernels.dense import CACHED_INTEGERS, Quantised, packed_bits, public_integers
 from privsketch.kernels.features import TABLE_FEATURES
-from privsketch.kernels.layout import Transform, orders
 
 _MIN_ROWS = 256  # records of a call: each call writes its sums to memory at the end
 

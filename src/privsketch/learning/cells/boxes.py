@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._base.types import Bits, Floats, Indices
+from privsketch._base.types import Bits, Floats, Indices, Integers
 from privsketch.design.recipe import Design
 from privsketch.facts.labels import Labelled
 from privsketch.features.cells import axis_edges
@@ -45,8 +45,9 @@ class Boxes:
         Released counts.
     variance : (n_boxes,) float64
         Variance of the noise of each count.
-    n_noises : int
-        Number of draws of Laplace noise in each count: one for each merged holder.
+    n_noises : int or (n_boxes,) int64
+        Number of draws of Laplace noise in each count: one for each merged holder, and each merged
+        box.
     shape : tuple of int, optional
         Cells per axis of a regular grid whose boxes come in C order; None for other boxes.
     total : float, optional
@@ -60,7 +61,7 @@ class Boxes:
     high: Floats
     counts: Floats
     variance: Floats
-    n_noises: int = 1
+    n_noises: int | Integers = 1
     shape: tuple[int, ...] | None = None
     total: float | None = None
     grids: tuple[Indices, ...] = ()

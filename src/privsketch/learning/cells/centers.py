@@ -8,14 +8,13 @@ density says where the records of a box are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
-from privsketch.learning.cells.boxes import Boxes, grid_corners
+from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components
-from privsketch.learning.cells.partition import Partition, partition_of
+from privsketch.learning.cells.partition import moments, partition_of
 from privsketch.learning.lloyd import Points, assign, lloyd, total_cost
 
 SEEDED_STARTS = 12  # starts by k-means++ on boxes; a hundred are no better
@@ -28,45 +27,14 @@ N_SWAPS = 30  # a guard: swaps end when none lowers the cost
 
 
 def divided(boxes: Boxes, n_parts: int) -> Boxes:
-    """Return the boxes with each cut into `n_parts` along every axis; a grid stays a grid.
-
-    Labels are not cut.
-    """
-    dim = boxes.dim
-    if n_parts == 1:
-        return boxes
-    if boxes.shape is not None:
-        edges = []
-        for d, (size, n) in enumerate(zip(boxes.shape, _parts_of(boxes, n_parts), strict=True)):
-            ends = np.unique(boxes.low[:, d])
-            widths = np.append(ends[1:], boxes.high[:, d].max()) - ends
-            cuts = ends[:, None] + widths[:, None] * np.arange(n) / n
-            edges.append(np.append(cuts.reshape(size * n), boxes.high[:, d].max()))
-        low, high = grid_corners(edges)
-        shape: tuple[int, ...] | None = tuple(len(ends) - 1 for ends in edges)
-    else:
-        steps = np.stack(np.meshgrid(*[np.arange(n_parts)] * dim, indexing="ij"), -1)
-        steps = steps.reshape(1, -1, dim)
-        widths = (boxes.high - boxes.low)[:, None, :] / n_parts
-        low = (boxes.low[:, None, :] + steps * widths).reshape(-1, dim)
-        high = (boxes.low[:, None, :] + (steps + 1) * widths).reshape(-1, dim)
-        shape = None
+    """Return the boxes, each cut into `n_parts` along every axis of numbers, box by box."""
+    steps = np.indices([1 if is_label else n_parts for is_label in boxes.is_label])
+    steps = steps.reshape(boxes.dim, -1).T
+    widths = (boxes.high - boxes.low)[:, None, :] / (steps.max(axis=0) + 1)
+    low = (boxes.low[:, None, :] + steps * widths).reshape(-1, boxes.dim)
+    high = (boxes.low[:, None, :] + (steps + 1) * widths).reshape(-1, boxes.dim)
     zeros = np.zeros(len(low))
-    return Boxes(low, high, zeros, zeros, shape=shape, axes=boxes.axes)
-
-
-def _parts_of(boxes: Boxes, n_parts: int) -> list[int]:
-    """Return the number of parts along each axis."""
-    return [1 if is_label else n_parts for is_label in boxes.is_label]
-
-
-def _origin(boxes: Boxes, n_parts: int) -> Indices:
-    """Return the box of each part, in the order of `divided`."""
-    if boxes.shape is None or n_parts == 1:
-        return np.repeat(np.arange(boxes.n_boxes), n_parts**boxes.dim)
-    pairs = zip(boxes.shape, _parts_of(boxes, n_parts), strict=True)
-    steps = [np.arange(size * n) // n for size, n in pairs]
-    return np.ravel_multi_index(np.meshgrid(*steps, indexing="ij"), boxes.shape).reshape(-1)
+    return Boxes(low, high, zeros, zeros, axes=boxes.axes)
 
 
 def points_of(
@@ -75,31 +43,21 @@ def points_of(
     """Return all parts of boxes as points at the mean of their records under the densities."""
     parts = divided(boxes, n_parts)
     partition = partition_of(parts)
-    box = _origin(boxes, n_parts)
+    box = np.repeat(np.arange(boxes.n_boxes), parts.n_boxes // boxes.n_boxes)
     mass = np.zeros(parts.n_boxes)
-    moments = np.zeros((parts.n_boxes, boxes.dim))
+    sums = np.zeros((parts.n_boxes, boxes.dim))
     for weight, components in densities:
-        _add_moments(partition, weight, components, mass, moments)
+        shapes = components.centers, components.widths, components.shares
+        own_mass, own_moments = moments(partition, weight * components.weights, *shapes)
+        mass += own_mass
+        sums += own_moments
     # A faint even background gives a position to boxes that no component reaches.
     faint = 1e-6 * max(float(mass.sum()), 1.0) * parts.shares
-    moments += faint[:, None] * parts.centers
+    sums += faint[:, None] * parts.centers
     mass += faint
     share = mass / np.bincount(box, mass, boxes.n_boxes)[box]
-    positions = np.clip(moments / mass[:, None], parts.low, parts.high)
+    positions = np.clip(sums / mass[:, None], parts.low, parts.high)
     return Points(parts.coordinates(positions), counts[box] * share, box)
-
-
-def _add_moments(
-    partition: Partition, weight: float, components: Components, mass: Floats, moments: Floats
-) -> None:
-    shapes = components.centers, components.widths, components.shares
-    factors, firsts = partition.factors(*shapes), partition.first_moments(*shapes)
-    weights = weight * components.weights
-    mass += partition.sums(weights, factors)
-    for d, (i, j) in enumerate(pairwise(partition.begins)):
-        mixed = factors.copy()
-        mixed[:, i:j] = firsts[:, i:j]
-        moments[:, d] += partition.sums(weights, mixed)
 
 
 def parts_per_axis(n_boxes: int, dim: int) -> int:

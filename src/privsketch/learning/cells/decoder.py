@@ -27,14 +27,17 @@ from privsketch.learning.cells.boxes import Boxes, boxes_of
 from privsketch.learning.cells.centers import kmeans
 from privsketch.learning.cells.fit import (
     ELONGATION_SCALE,
+    NEAR,
     Components,
     Fit,
     Likelihood,
     criterion,
     likelihood_of,
+    masses_of,
 )
 from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
+from privsketch.learning.cells.sparse import merged
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
 from privsketch.learning.lloyd import assign
@@ -52,7 +55,6 @@ MIN_PLAUSIBILITY = 0.02  # weight of a fit whose components place the records of
 FALSE_SHARE = 0.05
 MIN_SHARE = 1e-9  # of a label of a component, for derivatives
 INFORMATION_RIDGE = 1e-6  # relative: no count tells the unknowns of twins apart
-MAX_DERIVATIVES = 2_000_000  # numbers in a block of derivatives: 16 MB
 
 
 def kmeans_of_cells(
@@ -134,44 +136,45 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
     """Fit a density and k-means centers to noisy counts. Charges nothing."""
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        fits = search(boxes, n_clusters, rng)
+        few, member = merged(boxes)
+        fits = search(few, n_clusters, rng)
         weights = plausibility(fits)
         expected = weights @ np.stack([fit.expected for fit in fits])
         background = float(weights @ [fit.components.weights[-1] for fit in fits])
-        expected = without_background(boxes, expected, background)
-        counts = posterior_counts(boxes, expected, rng)
+        expected = without_background(few, expected, background)
+        counts = posterior_counts(few, expected, rng)
         total = float(counts.sum())
         factor = 1.0 if boxes.total is None or not total > 0 else max(boxes.total, 0.0) / total
         counts = counts * factor
         has_records = counts.sum() > 0
-        starts = [boxes.means(fit.components.centers, fit.components.shares) for fit in fits]
+        starts = [few.means(fit.components.centers, fit.components.shares) for fit in fits]
         least = min(MIN_PLAUSIBILITY, float(weights.max()))
         pairs = zip(weights, fits, strict=True)
         densities = [(float(weight), fit.components) for weight, fit in pairs if weight >= least]
         # Without any records, the domain is divided evenly.
-        clustered_counts = counts if has_records else boxes.shares
-        clusters = kmeans(boxes, clustered_counts, densities, starts, n_clusters, rng)
+        clustered_counts = counts if has_records else few.shares
+        clusters = kmeans(few, clustered_counts, densities, starts, n_clusters, rng)
         centers, points = clusters.centers, clusters.points
         labels, costs = assign(points, centers)
         records = np.bincount(labels, points.weights, n_clusters) * has_records
         best = min(fits, key=criterion)
         components = best.components
-        errors = linearised(boxes, best)
+        errors = linearised(few, best)
         parts = clusters.parts
         shares = shares_of_clusters(parts, components, points.positions, labels, centers)
         by_share = label_moves(parts, components, points.positions, labels, centers)
         return CellSolution(
             density=Atoms(
                 components.weights[:-1] * factor,
-                boxes.means(components.centers, components.shares),
-                boxes.variances(components.widths**2, components.shares),
+                few.means(components.centers, components.shares),
+                few.variances(components.widths**2, components.shares),
             ),
             background=float(components.weights[-1]) * factor,
-            counts=counts,
+            counts=counts[member] * boxes.shares / few.shares[member],
             centers=centers,
             records=records,
             cost=float(costs.sum()) * has_records,
-            standard_errors=standard_errors(boxes, errors, components, *shares, by_share),
+            standard_errors=standard_errors(few, errors, components, *shares, by_share),
             residual=errors.residual,
             expected_residual=errors.expected,
             residual_spread=errors.spread,
@@ -184,7 +187,7 @@ def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> 
     A smaller number is as good if its criterion is worse by no more than chance explains.
     """
     with one_thread():
-        fits = search(boxes, max_clusters, rng, min_size=1)
+        fits = search(merged(boxes)[0], max_clusters, rng, min_size=1)
     scores = np.array([criterion(fit) for fit in fits])
     sizes = np.array([fit.components.size for fit in fits])
     explains = scores <= scores.min() + CRITERION_MARGIN
@@ -278,35 +281,30 @@ def _products(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[Floats, Floats]:
     """Return J'WJ and J'J, computed block by block of boxes."""
-    slopes = partition.slopes(components.centers, components.widths, components.shares)
     size, dim = components.centers.shape
     first_share = size * (1 + 2 * dim) + 1
+    n_labels = components.shares.shape[1]
     n_unknowns = first_share + components.shares.size
     information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
-    weights = np.maximum(components.weights[:-1], 1.0)[:, None]
-    step = max(1, MAX_DERIVATIVES // n_unknowns)
-    for begin in range(0, partition.n_boxes, step):
-        intervals = [index[begin : begin + step] for index in partition.index]
-        pairs = zip(partition.by_axis(slopes.values), intervals, strict=True)
-        values = [factor[:, i] for factor, i in pairs]
-        rows = np.empty((n_unknowns, len(intervals[0])))
-        rows[: size + 1] = math.prod(values[1:], start=values[0])
-        for kind, factors in enumerate((slopes.by_center, slopes.by_log_width)):
-            first = size + 1 + kind * size * dim
-            block = rows[first : first + size * dim].reshape(size, dim, -1)
-            for d in range(dim):
-                product = factors[:-1, partition.begins[d] + intervals[d]]
-                other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
-                block[:, d] = weights * math.prod(other_axes, start=product)
-        block = rows[first_share:].reshape(size, -1, len(intervals[0]))
-        for index, column in enumerate(partition.label_columns):
-            d = int(np.searchsorted(partition.begins, column, side="right")) - 1
-            is_here = (intervals[d] == column - partition.begins[d]).astype(np.float64)
-            other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
-            block[:, index] = weights * math.prod(other_axes, start=is_here)
-        information += (rows * likelihood.information[begin : begin + step]) @ rows.T
-        squares += rows @ rows.T
+    weights = np.maximum(components.weights[:-1], 1.0)
+    for block in masses_of(partition, components, NEAR).blocks():
+        near, boxes = block.near, block.boxes
+        background = partition.shares[boxes, np.newaxis]
+        rows, columns = [block.products(), background], [near, np.array([size])]
+        for kind, d in np.ndindex(2, dim):
+            parts = np.where(np.arange(dim) == d, 1 + kind, 0)
+            rows.append(weights[near] * block.products(parts))
+            columns.append(size + 1 + (kind * size + near) * dim + d)
+        for label, column in enumerate(partition.label_columns):
+            is_here = (block.index == column).any(axis=1)[:, np.newaxis]
+            shares = np.maximum(components.shares[near, label], MIN_SHARE)
+            rows.append(weights[near] / shares * block.products() * is_here)
+            columns.append(first_share + near * n_labels + label)
+        values, places = np.hstack(rows), np.concatenate(columns)
+        where = np.ix_(places, places)
+        information[where] += values.T @ (values * likelihood.information[boxes, np.newaxis])
+        squares[where] += values.T @ values
     return information, squares
 
 
@@ -358,27 +356,24 @@ def label_moves(
 
     The result, (k, n_coordinates, size * n_labels), is in records per share.
     """
-    partition = partition_of(parts)
-    rows = partition.rows(partition.factors(*_shapes(components)))[:-1]
-    (k, dim), moves = centers.shape, []
+    partition, (k, dim) = partition_of(parts), centers.shape
+    columns, size = partition.label_columns, components.size
+    moves = np.zeros((k, dim, size, len(columns)))
+    if len(columns) == 0:
+        return moves.reshape(k, dim, -1)
     offsets = positions - centers[labels]
-    for axis in np.flatnonzero(parts.is_label):
-        n_labels = int(partition.begins[axis + 1] - partition.begins[axis])
-        group = labels * n_labels + partition.index[axis]
-        sums = [
-            [np.bincount(group, row * column, k * n_labels) for column in offsets.T] for row in rows
-        ]
-        moves.append(np.reshape(sums, (len(rows), dim, k, n_labels)))
-    if not moves:
-        return np.zeros((k, dim, 0))
-    weights = np.maximum(components.weights[:-1], 1.0)[:, None, None, None]
-    by_share = np.concatenate(moves, axis=3) * weights
-    by_share /= np.maximum(components.shares, MIN_SHARE)[:, None, None, :]
-    return by_share.transpose(2, 1, 0, 3).reshape(k, dim, -1)
-
-
-def _shapes(components: Components) -> tuple[Floats, Floats, Floats]:
-    return components.centers, components.widths, components.shares
+    for block in masses_of(partition, components).blocks():
+        rows = block.products()
+        for label, column in enumerate(columns):
+            is_here = (block.index == column).any(axis=1)
+            here, own = block.boxes[is_here], rows[is_here]
+            for d in range(dim):
+                sums = np.zeros((k, len(block.near)))
+                np.add.at(sums, labels[here], own * offsets[here, d, np.newaxis])
+                moves[:, d, block.near, label] += sums
+    weights = np.maximum(components.weights[:-1], 1.0)[:, None]
+    moves *= weights / np.maximum(components.shares, MIN_SHARE)
+    return moves.reshape(k, dim, -1)
 
 
 def shares_of_clusters(
@@ -388,15 +383,18 @@ def shares_of_clusters(
 
     `positions` and `labels` have a row for each of the parts of boxes.
     """
-    partition = partition_of(parts)
-    rows = partition.rows(partition.factors(*_shapes(components)))
-    k, dim = centers.shape
-    shares = np.zeros((k, len(rows)))
-    offsets = np.zeros((k, len(rows), dim))
-    for i, row in enumerate(rows):
-        mass = np.bincount(labels, row, k)
-        shares[:, i] = mass
-        for d in range(dim):
-            mean = np.bincount(labels, row * positions[:, d], k) / np.maximum(mass, 1e-300)
-            offsets[:, i, d] = np.where(mass > 1e-9, mean - centers[:, d], 0.0)
+    partition, (k, dim) = partition_of(parts), centers.shape
+    size = components.size
+    sums = np.zeros((1 + dim, k, size + 1))
+    for block in masses_of(partition, components).blocks():
+        boxes = block.boxes
+        rows = np.hstack([block.products(), partition.shares[boxes, np.newaxis]])
+        places = np.append(block.near, size)
+        found, own = np.unique(labels[boxes], return_inverse=True)
+        member = (own == np.arange(len(found))[:, np.newaxis]).astype(np.float64)
+        for kind, values in enumerate([np.ones(len(boxes)), *positions[boxes].T]):
+            sums[kind][np.ix_(found, places)] += (member * values) @ rows
+    shares = sums[0]
+    means = np.moveaxis(sums[1:] / np.maximum(shares, 1e-300), 0, 2)
+    offsets = np.where(shares[:, :, None] > 1e-9, means - centers[:, None], 0.0)
     return shares * components.weights, offsets

@@ -24,8 +24,9 @@ import numpy as np
 from scipy.special import k0e, k1e
 
 from privsketch._base.types import Bits, Floats, Indices
+from privsketch.kernels.masses import REACH, SQUARES
 from privsketch.learning.cells.boxes import Boxes
-from privsketch.learning.cells.partition import Partition
+from privsketch.learning.cells.partition import Masses, Partition, in_space
 from privsketch.learning.quasi_newton import minimise
 
 # Interpolation gives delta to within 1e-3; beyond the table the variance is delta + 3/2.
@@ -43,6 +44,7 @@ MAX_LOG_STEP = 0.5  # step in log widths beyond which the curvature at the start
 # mixtures of very different sizes need a little more evidence.
 ELONGATION_SCALE, SIZE_SCALE = 0.25, 0.5
 MIN_LIKELIHOOD_FALL = 1e-5  # relative fall of -log p per iteration that is worth continuing for
+NEAR = 4.0  # widths in which boxes count for products of components: all but 6e-5 of the mass
 MIN_LOG_SCALE = 0.15  # of log weights: noise alone makes equal weights differ by as much
 
 
@@ -91,6 +93,15 @@ def likelihood_of(boxes: Boxes, guess: Floats) -> Likelihood:
     return Likelihood(boxes.counts, squared_scale, rounding, variance, information)
 
 
+def log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
+    """Return -log of the chances that noise makes such differences; 0 for a single box."""
+    tiny = np.finfo(float).tiny
+    with np.errstate(over="ignore"):  # without noise no chance is too small to be infinite
+        gaussian = detail**2 / np.maximum(2 * spread, tiny)
+        laplace = np.abs(detail) / np.sqrt(np.maximum(scale, tiny))
+    return np.asarray(np.minimum(gaussian, laplace))
+
+
 @dataclass(frozen=True)
 class Components:
     """Gaussians and a background, which has the last weight; weights are in records."""
@@ -124,25 +135,32 @@ class Fit:
     n_unknowns: int
 
 
+def masses_of(partition: Partition, components: Components, reach: float = REACH) -> Masses:
+    """Return the masses of components in boxes."""
+    shapes = components.centers, components.widths, components.shares
+    return Masses(partition, *shapes, reach=reach)
+
+
 def expected_counts(partition: Partition, components: Components) -> Floats:
     """Return the expected number of records in each box, (n_boxes,)."""
-    factors = partition.factors(components.centers, components.widths, components.shares)
-    return partition.sums(components.weights, factors)
+    return masses_of(partition, components).sums(components.weights)
 
 
 def value_and_gradient(
-    partition: Partition, likelihood: Likelihood, components: Components
+    partition: Partition,
+    likelihood: Likelihood,
+    components: Components,
+    tables: Floats | None = None,
 ) -> tuple[float, Components]:
     """Return -log p and its derivatives by weights, centers, logarithms of widths and shares."""
-    slopes = partition.slopes(components.centers, components.widths, components.shares)
-    value, q = likelihood.value_and_slope(partition.sums(components.weights, slopes.values))
-    sums = partition.contract(q, slopes.values)
-    one_axis = slice(0, partition.begins[1])  # any axis will do
-    by_weight = np.einsum("ij,ij->i", sums[:, one_axis], slopes.values[:, one_axis])
+    shapes = components.centers, components.widths, components.shares
+    masses = Masses(partition, *shapes, tables=tables)
+    value, q = likelihood.value_and_slope(masses.sums(components.weights))
+    by_weight, by_center, by_log_width, by_share = masses.contract(q)
     weights = components.weights[:-1, None]
-    by_center = weights * partition.axis_sums(sums * slopes.by_center)[:-1]
-    by_log_width = weights * partition.axis_sums(sums * slopes.by_log_width)[:-1]
-    by_share = weights * sums[:-1, partition.label_columns]
+    by_center, by_log_width, by_share = (
+        weights * values for values in (by_center, by_log_width, by_share)
+    )
     numbers, extent = partition.numbers, partition.high - partition.low
     if len(numbers) > 0:
         penalty, slope = _shape_penalty(np.log((components.widths / extent)[:, numbers]))
@@ -168,22 +186,23 @@ def _shape_penalty(logs: Floats) -> tuple[float, Floats]:
     return value, slope + (by_size - by_size.sum() / size) / dim
 
 
-def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
+def _units(
+    partition: Partition, likelihood: Likelihood, components: Components, tables: Floats
+) -> Components:
     """Return the error of each unknown if all other unknowns are fixed; widths are log widths."""
-    slopes = partition.slopes(components.centers, components.widths, components.shares)
-    squares = slopes.values**2
-    sums = partition.contract(likelihood.information, squares)
-    one_axis = slice(0, partition.begins[1])
+    shapes = components.centers, components.widths, components.shares
+    squares = Masses(partition, *shapes, mode=SQUARES, tables=tables)
+    of_weights, centers, widths, shares = squares.contract(likelihood.information)
+    background = float(np.square(partition.shares) @ likelihood.information)
+    of_weights[-1] = background
     tiny = 1e-12 / float(likelihood.variance.max())
-    of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[:, one_axis], squares[:, one_axis]) + tiny)
+    of_weights = 1 / np.sqrt(of_weights + tiny)
     # A center without records is undetermined: assume as many as the error of the weight.
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
-    centers = partition.axis_sums(sums * slopes.by_center**2)[:-1]
-    widths = partition.axis_sums(sums * slopes.by_log_width**2)[:-1]
     shortest = MAX_LOG_STEP * components.widths
     of_centers = inverse / np.sqrt(np.maximum(centers, (inverse / shortest) ** 2))
     of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / MAX_LOG_STEP) ** 2))
-    of_shares = inverse / np.sqrt(np.maximum(sums[:-1, partition.label_columns], inverse**2))
+    of_shares = inverse / np.sqrt(np.maximum(shares, inverse**2))
     return Components(of_weights, of_centers, of_widths, of_shares)
 
 
@@ -195,12 +214,15 @@ def _vector(components: Components) -> Floats:
 def fit(partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int) -> Fit:
     """Descend from `start`; return the fit at the end."""
     size, dim = start.centers.shape
+    # Neighbours follow each other: they share a group of the compiled code.
+    start = start.subset(_in_space(start))
+    tables = partition.tables(size)
     finest, extent = partition.finest, partition.high - partition.low
     narrowest, widest = np.log(MIN_RELATIVE_WIDTH * finest), np.log(MAX_RELATIVE_WIDTH * extent)
     widths = np.clip(start.widths, MIN_RELATIVE_WIDTH * finest, MAX_RELATIVE_WIDTH * extent)
     centers = np.clip(start.centers, partition.low, partition.high)
     start = Components(start.weights, centers, widths, start.shares)
-    units = _vector(_units(partition, likelihood, start))
+    units = _vector(_units(partition, likelihood, start, tables))
     logs = Components(start.weights, start.centers, np.log(widths), start.shares)
     shape = (size, dim)
 
@@ -220,7 +242,7 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
         )
 
     def objective(x: Floats) -> tuple[float, Floats]:
-        value, gradient = value_and_gradient(partition, likelihood, components_at(x))
+        value, gradient = value_and_gradient(partition, likelihood, components_at(x), tables)
         return value, _vector(gradient) * units
 
     x = np.clip(_vector(logs) / units, low, high)
@@ -230,9 +252,17 @@ def fit(partition: Partition, likelihood: Likelihood, start: Components, n_itera
     end = components_at(x)
     weights, shares = partition.normalised(end.weights, end.shares)
     components = Components(weights, end.centers, end.widths, shares)
-    expected = expected_counts(partition, components)
+    shapes = components.centers, components.widths, components.shares
+    expected = Masses(partition, *shapes, tables=tables).sums(components.weights)
     n_unknowns = size * (2 * len(partition.numbers) + partition.n_free_shares)
     return Fit(components, expected, value, n_unknowns + int(weights[-1] > 0))
+
+
+def _in_space(components: Components) -> Indices:
+    """Return an order of components in which neighbours follow each other."""
+    n_parts = 2 ** max(0, math.ceil(math.log2(max(components.size, 1) / 4)))
+    unit = np.maximum(np.ptp(components.centers, axis=0), 1e-300)
+    return in_space(components.centers / unit, n_parts)[0]
 
 
 def criterion(fit: Fit) -> float:

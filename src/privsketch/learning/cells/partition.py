@@ -1,10 +1,11 @@
 """Masses of components in boxes: products over axes.
 
 The mass of an axis-parallel Gaussian in a box is a product over axes of differences of error
-functions. Boxes share intervals: a grid of g^d cells has d g of them. Masses of all cells are
-therefore products of few numbers, and sums over cells are computed axis by axis. The outermost
-intervals reach to infinity, because they count the records outside the domain: all masses of a
-component add up to one. Rows are components; the last row is the uniform background.
+functions. Boxes share intervals: a grid of g^d cells has d g of them, so that few factors are
+computed. The outermost intervals reach to infinity, because they count the records outside the
+domain: all masses of a component add up to one. Boxes come in tiles of neighbours, and a component
+has no mass in tiles beyond its reach: few of many components are near a box (kernels/masses.py).
+The uniform background has the last weight.
 
 Along an axis of labels a component has a share of its records in each cell, which takes the place
 of a difference of error functions.
@@ -12,98 +13,80 @@ of a difference of error functions.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from itertools import pairwise
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+import numpy.typing as npt
 from scipy.special import ndtr
 
 from privsketch._base.types import Bits, Floats, Indices
+from privsketch.kernels.machine import Code, address
+from privsketch.kernels.masses import DERIVATIVES, MOMENTS, PARTS, REACH, MassCode, compile_masses
 from privsketch.learning.cells.boxes import Boxes
 
-_ROOT = 1 / math.sqrt(2 * math.pi)
-MAX_STANDARDISED = 40.0  # widths from the center at which densities are zero
-_MIN_BLOCK_BOXES = 200  # mean number per grid above which a loop over grids is faster
-
-
-@dataclass(frozen=True)
-class Slopes:
-    """(components + 1, n_intervals) masses of components along the axes, and derivatives."""
-
-    values: Floats
-    by_center: Floats
-    by_log_width: Floats
+TILE_BOXES = 32  # at most; fewer are nearer to each other, more take fewer steps
+_BLOCK_TILES = 16  # tiles of a block, whose masses are multiplied as matrices
 
 
 @dataclass(frozen=True)
 class Partition:
     """Boxes as products of distinct intervals along the axes.
 
-    Intervals and edges of all axes are concatenated, so that one call serves all axes.
+    Intervals of all axes are concatenated, those of an axis in the order of their lower ends.
 
     Attributes
     ----------
     low, high : (dim,) float64
         The domain.
-    edges : (n_edges,) float64
-        Ends of intervals; those at the border of the domain are infinite.
-    edge_axis : (n_edges,) intp
-        Axis of each edge.
-    first, last : (n_intervals,) intp
-        Edges of each interval.
     lower, upper : (n_intervals,) float64
         Ends of each interval inside the domain.
     begins : (dim + 1,) intp
         First interval of each axis, and the number of all intervals.
-    index : tuple of (n_boxes,) intp
-        For each axis the interval of each box, counted from the first of the axis.
-    shape : tuple of int, optional
-        Shape of a regular grid, as in `Boxes`.
-    blocks : tuple of Block
-        Grids of irregular boxes, if sums over these are faster.
+    index : (n_boxes, dim) int64
+        Intervals of the boxes, in the order of tiles.
+    order : (n_boxes,) intp
+        Boxes in the order of tiles.
+    tile_begins : (n_tiles + 1,) int64
+        First box of each tile in that order, and the number of boxes.
+    shares : (n_boxes,) float64
+        Volumes of boxes as shares of the domain.
+    is_label : (dim,) bool
+        Mask of the axes of labels.
     """
 
     low: Floats
     high: Floats
-    edges: Floats
-    edge_axis: Indices
-    first: Indices
-    last: Indices
     lower: Floats
     upper: Floats
     begins: Indices
-    index: tuple[Indices, ...]
-    shape: tuple[int, ...] | None
-    blocks: tuple[Block, ...] = ()
-    is_label: Bits | None = None  # (dim,) mask of the axes of labels; None: there are none
+    index: Indices
+    order: Indices
+    tile_begins: Indices
+    shares: Floats
+    is_label: Bits
 
     @cached_property
     def label_columns(self) -> Indices:
         """Intervals that are labels."""
-        if self.is_label is None:
-            return np.zeros(0, dtype=np.intp)
         return np.flatnonzero(np.repeat(self.is_label, np.diff(self.begins)))
 
     @property
     def n_free_shares(self) -> int:
         """Number of free shares of a component."""
-        n_axes = 0 if self.is_label is None else int(self.is_label.sum())
-        return len(self.label_columns) - n_axes
+        return len(self.label_columns) - int(self.is_label.sum())
 
     @cached_property
     def numbers(self) -> Indices:
         """Axes that are no labels."""
-        if self.is_label is None:
-            return np.arange(len(self.low))
         return np.flatnonzero(~self.is_label)
 
     def normalised(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         """Return weights (size + 1,) and shares that sum to 1 along every axis of labels."""
         weights, shares, first = weights.copy(), shares.copy(), 0
-        for axis in np.flatnonzero(self.is_label) if self.is_label is not None else ():
+        for axis in np.flatnonzero(self.is_label):
             last = first + int(self.begins[axis + 1] - self.begins[axis])
             totals = shares[:, first:last].sum(axis=1)
             is_empty = totals <= 1e-9
@@ -116,290 +99,313 @@ class Partition:
     @property
     def n_boxes(self) -> int:
         """Number of boxes."""
-        return len(self.index[0])
+        return len(self.index)
 
     @property
+    def dim(self) -> int:
+        """Number of axes."""
+        return len(self.low)
+
+    @cached_property
     def finest(self) -> Floats:
         """(dim,) length of the shortest interval along each axis."""
         return np.asarray(np.minimum.reduceat(self.upper - self.lower, self.begins[:-1]))
 
-    def by_axis(self, values: Floats) -> list[Floats]:
-        """Return the columns of the intervals of each axis."""
-        return [values[:, i:j] for i, j in pairwise(self.begins)]
-
-    def axis_sums(self, values: Floats) -> Floats:
-        """Return (rows, dim) sums over the intervals of each axis."""
-        return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
-
-    def _uniform(self) -> Floats:
-        """Return the share of every interval in the domain, (n_intervals,)."""
-        extent = np.repeat(self.high - self.low, np.diff(self.begins))
-        return (self.upper - self.lower) / extent
-
-    def _standardised(self, centers: Floats, widths: Floats) -> Floats:
-        z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
-        return np.minimum(np.maximum(z, -MAX_STANDARDISED), MAX_STANDARDISED)
-
-    def factors(self, centers: Floats, widths: Floats, shares: Floats) -> Floats:
-        """Return masses along the axes, (components + 1, n_intervals)."""
-        masses = np.empty((len(centers) + 1, len(self.first)))
-        below = ndtr(self._standardised(centers, widths))
-        np.subtract(below[:, self.last], below[:, self.first], out=masses[:-1])
-        masses[:-1, self.label_columns] = shares
-        masses[-1] = self._uniform()
-        return masses
-
-    def slopes(self, centers: Floats, widths: Floats, shares: Floats) -> Slopes:
-        """Return masses along the axes, and their derivatives by centers and widths."""
-        z = self._standardised(centers, widths)
-        density = _ROOT * np.exp(-0.5 * z * z)
-        by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
-        masses = np.zeros((3, len(centers) + 1, len(self.first)))
-        for index, values in enumerate(by_edge):
-            np.subtract(values[:, self.last], values[:, self.first], out=masses[index, :-1])
-        masses[:, :-1, self.label_columns] = 0.0
-        masses[0, :-1, self.label_columns] = shares.T
-        masses[0, -1] = self._uniform()
-        return Slopes(*masses)
-
-    def first_moments(self, centers: Floats, widths: Floats, shares: Floats) -> Floats:
-        """Return integrals of the coordinate over intervals; clipped mass counts at the border.
-
-        A label is in the middle of its interval.
-        """
-        axis = np.repeat(np.arange(len(self.low)), np.diff(self.begins))
-        mean, width = centers[:, axis], widths[:, axis]
-        begin, end = (self.lower - mean) / width, (self.upper - mean) / width
-        below, above = ndtr(begin), ndtr(-end)
-        density = _ROOT * (np.exp(-0.5 * begin * begin) - np.exp(-0.5 * end * end))
-        integrals = np.empty((len(centers) + 1, len(self.first)))
-        integrals[:-1] = mean * (ndtr(end) - below) + width * density
-        outermost = np.isneginf(self.edges[self.first])
-        integrals[:-1] += np.where(outermost, below * self.lower, 0.0)
-        outermost = np.isposinf(self.edges[self.last])
-        integrals[:-1] += np.where(outermost, above * self.upper, 0.0)
-        middle = (self.lower + self.upper) / 2
-        integrals[:-1, self.label_columns] = shares * middle[self.label_columns]
-        integrals[-1] = self._uniform() * middle
-        return integrals
-
-    def rows(self, factors: Floats) -> Floats:
-        """Return the mass of every component in every box, (components + 1, n_boxes)."""
-        parts = self.by_axis(factors)
-        if self.shape is not None:
-            return _products(parts)
-        return reduce(np.multiply, self._box_factors(parts)).T
-
-    def sums(self, weights: Floats, factors: Floats) -> Floats:
-        """Return the mass of all components together in every box, (n_boxes,)."""
-        parts = self.by_axis(factors)
-        if self.shape is not None:
-            return _sums_of_grid(weights, parts)
-        if not self.blocks:
-            return np.asarray(reduce(np.multiply, self._box_factors(parts)) @ weights)
-        masses = np.empty(self.n_boxes)
-        for block in self.blocks:
-            masses[block.boxes] = _sums_of_grid(weights, block.columns(parts))[block.cells]
-        return masses
-
-    def gram(self, information: Floats, factors: Floats) -> Floats:
-        """Return products of all pairs of rows, summed over boxes, weighted by information.
-
-        Sums over a grid are products over axes if all boxes have one weight. Within a component
-        they nearly do, so each component has one weight: the mean over its boxes.
-        """
-        parts = self.by_axis(factors)
-        if self.shape is not None:
-            return _gram_of_grid(information, parts)
-        if not self.blocks:
-            rows = self.rows(factors)
-            return np.asarray((rows * information) @ rows.T)
-        products = np.zeros((len(factors), len(factors)))
-        for block in self.blocks:
-            products += _gram_of_grid(block.table(information), block.columns(parts))
-        return products
-
-    def contract(self, values: Floats, factors: Floats) -> Floats:
-        """Return sums of `values` over the boxes of each interval, (components + 1, n_intervals).
-
-        Each box is multiplied by the factors of the other axes. The sum over intervals, weighted by
-        the factor of their axis or its derivative, is then the sum over all boxes.
-        """
-        parts = self.by_axis(factors)
-        if self.shape is not None:
-            return np.hstack(_contract_grid(values, parts))
-        if self.blocks:
-            return self._contract_blocks(values, parts)
-        box_factors = self._box_factors(parts)
-        sums = []
-        for d, incidence in enumerate(self._incidence):
-            other_axes = [factor for e, factor in enumerate(box_factors) if e != d]
-            product = np.broadcast_to(values[:, None], box_factors[0].shape)
-            sums.append((incidence @ reduce(np.multiply, other_axes, product)).T)
-        return np.hstack(sums)
-
-    def _box_factors(self, parts: list[Floats]) -> list[Floats]:
-        """Return the factors of the boxes along each axis, (n_boxes, rows)."""
-        return [
-            np.ascontiguousarray(part.T)[interval]
-            for part, interval in zip(parts, self.index, strict=True)
-        ]
+    @cached_property
+    def code(self) -> MassCode:
+        """The compiled functions for boxes of these axes."""
+        return compile_masses(tuple(bool(is_label) for is_label in self.is_label))
 
     @cached_property
-    def _incidence(self) -> list[csr_array]:
-        """Incidence matrix (n_intervals, n_boxes) of each axis: 1 where a box has the interval."""
-        boxes = np.arange(self.n_boxes)
-        return [
-            csr_array((np.ones(self.n_boxes), (interval, boxes)), shape=(int(size), self.n_boxes))
-            for interval, size in zip(self.index, np.diff(self.begins), strict=True)
-        ]
+    def ends(self) -> tuple[Floats, Floats]:
+        """Ends of intervals; those at the border of the domain are infinite."""
+        axis = np.repeat(np.arange(self.dim), np.diff(self.begins))
+        rounding = 1e-9 * (self.high - self.low)[axis]
+        lower = np.where(self.lower <= self.low[axis] + rounding, -np.inf, self.lower)
+        return lower, np.where(self.upper >= self.high[axis] - rounding, np.inf, self.upper)
 
-    def _contract_blocks(self, values: Floats, parts: list[Floats]) -> Floats:
-        """Return the sums of `contract`, computed grid by grid."""
-        totals = [np.zeros_like(part) for part in parts]
-        for block in self.blocks:
-            sums = _contract_grid(block.table(values), block.columns(parts))
-            for axis, (intervals, axis_sums) in enumerate(zip(block.intervals, sums, strict=True)):
-                totals[axis][:, intervals] += axis_sums  # no grid has an interval twice
-        return np.hstack(totals)
+    @cached_property
+    def tile_intervals(self) -> tuple[Indices, Indices]:
+        """First and last interval of each tile along the axes, (n_tiles, dim)."""
+        begins = self.tile_begins[:-1]
+        return (
+            np.minimum.reduceat(self.index, begins, axis=0),
+            np.maximum.reduceat(self.index, begins, axis=0),
+        )
+
+    @cached_property
+    def tile_ends(self) -> tuple[Floats, Floats]:
+        """Ends of each tile along the axes, (n_tiles, dim); all labels are in reach."""
+        lower, upper = self.ends
+        begins = self.tile_begins[:-1]
+        low = np.minimum.reduceat(lower[self.index], begins, axis=0)
+        high = np.maximum.reduceat(upper[self.index], begins, axis=0)
+        low[:, self.is_label], high[:, self.is_label] = -np.inf, np.inf
+        return low, high
+
+    def tables(self, size: int) -> Floats:
+        """Return room for the factors of components, (groups, n_intervals, PARTS, lanes)."""
+        lanes = self.code.lanes
+        return np.zeros((-(-size // lanes), len(self.lower), PARTS, lanes))
+
+
+class Masses:
+    """Masses of components in the boxes of a partition.
+
+    Parameters
+    ----------
+    partition : Partition
+        The boxes.
+    centers, widths : (size, dim) float64
+        Centers and widths of Gaussians; along axes of labels they mean nothing.
+    shares : (size, n_labels) float64
+        Shares of labels.
+    reach : float
+        Widths from a center beyond which components count for no tile.
+    mode : int
+        Which numbers tables hold; see `kernels/masses.py`.
+    tables : array, optional
+        Room for factors, whose contents are lost. Neighbours should follow each other: those of one
+        group are computed wherever one of them has mass.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        centers: Floats,
+        widths: Floats,
+        shares: Floats,
+        *,
+        reach: float = REACH,
+        mode: int = DERIVATIVES,
+        tables: Floats | None = None,
+    ) -> None:
+        self.partition, self.size = partition, len(centers)
+        self.tables = partition.tables(self.size) if tables is None else tables
+        self._lanes = self.tables.shape[3]
+        low, high = (self._in_groups(centers + sign * reach * widths) for sign in (-1, 1))
+        tile_low, tile_high = partition.tile_ends
+        self.is_near = np.ones((len(tile_low), len(self.tables)), dtype=np.bool_)
+        for d in partition.numbers:
+            self.is_near &= low[:, d].min(axis=1) < tile_high[:, d, np.newaxis]
+            self.is_near &= high[:, d].max(axis=1) > tile_low[:, d, np.newaxis]
+        counts = self.is_near.sum(axis=1)
+        groups = np.ascontiguousarray(np.nonzero(self.is_near)[1])
+        self._lists = np.append(0, counts.cumsum()), groups
+        self._fill(centers, widths, mode)
+        for label, column in enumerate(partition.label_columns):
+            own = self._in_groups(shares[:, label : label + 1])[:, 0]
+            self.tables[:, column, 0] = own**2 if mode not in (DERIVATIVES, MOMENTS) else own
+
+    def _in_groups(self, values: Floats) -> Floats:
+        """Return rows of components as (groups, columns, lanes); the last one fills its group."""
+        n_rows = len(self.tables) * self._lanes
+        rows = np.minimum(np.arange(n_rows), self.size - 1)
+        by_group = values[rows].reshape(len(self.tables), self._lanes, -1)
+        return np.ascontiguousarray(by_group.transpose(0, 2, 1))
+
+    def _weights(self, weights: Floats) -> Floats:
+        padded = np.zeros((len(self.tables), self._lanes))
+        padded.reshape(-1)[: self.size] = weights[: self.size]
+        return padded
+
+    def _fill(self, centers: Floats, widths: Floats, mode: int) -> None:
+        """Fill the tables in reach."""
+        partition = self.partition
+        groups, tiles = np.nonzero(self.is_near.T)
+        if len(groups) == 0:
+            return
+        first_tiles = np.flatnonzero(np.diff(groups, prepend=-1))
+        lowest, highest = partition.tile_intervals
+        begin = np.minimum.reduceat(lowest[tiles], first_tiles, axis=0)[:, partition.numbers]
+        end = np.maximum.reduceat(highest[tiles], first_tiles, axis=0)[:, partition.numbers] + 1
+        group = np.repeat(groups[first_tiles], len(partition.numbers))
+        axis = np.tile(partition.numbers, len(first_tiles))
+        arrays = (
+            *(group, axis, begin.ravel(), end.ravel(), *partition.ends),
+            *(self._in_groups(values) for values in (centers, 1 / widths)),
+            self.tables,
+        )
+        numbers = len(group), partition.dim, len(partition.lower), mode
+        _call(partition.code.factors, numbers, arrays)
+
+    def sums(self, weights: Floats, parts: Indices | None = None) -> Floats:
+        """Return the mass of all components together in every box, (n_boxes,)."""
+        partition = self.partition
+        in_tiles = np.empty(partition.n_boxes)
+        parts = np.zeros(partition.dim, dtype=np.int64) if parts is None else parts
+        arrays = (partition.tile_begins, *self._lists, partition.index, parts, self.tables)
+        numbers = len(partition.tile_begins) - 1, len(partition.lower)
+        _call(partition.code.sums, numbers, (*arrays, self._weights(weights), in_tiles))
+        sums = np.empty(partition.n_boxes)
+        sums[partition.order] = in_tiles
+        if len(weights) > self.size:
+            sums += weights[-1] * partition.shares
+        return sums
+
+    def contract(self, values: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return sums over boxes of `values` times masses, and times their derivatives.
+
+        They are sums for the masses of components and of the background (size + 1,), then those
+        for derivatives by centers, by log widths (size, dim) and by shares of labels.
+        """
+        partition, groups = self.partition, len(self.tables)
+        totals = np.zeros((groups, 1 + 2 * partition.dim, self._lanes))
+        n_label = len(partition.lower) if partition.is_label.any() else 0
+        by_label = np.zeros((groups, n_label, self._lanes))
+        arrays = (partition.tile_begins, *self._lists, partition.index, self.tables)
+        numbers = len(partition.tile_begins) - 1, len(partition.lower)
+        in_tiles = values[partition.order]
+        _call(partition.code.contract, numbers, (*arrays, in_tiles, totals, by_label))
+        rows = totals.transpose(0, 2, 1).reshape(-1, totals.shape[1])[: self.size]
+        by_share = by_label[:, partition.label_columns[:n_label]].transpose(0, 2, 1)
+        by_center, by_log_width = rows[:, 1:].reshape(self.size, 2, -1).transpose(1, 0, 2)
+        mass = np.append(rows[:, 0], values @ partition.shares)
+        shares = by_share.reshape(groups * self._lanes, -1)[: self.size]
+        return mass, by_center, by_log_width, shares
+
+    def blocks(self) -> Iterator[Block]:
+        """Return the blocks of boxes, a few tiles each. Tables must be those of these masses."""
+        begins, n_tiles = self.partition.tile_begins, len(self.is_near)
+        for first in range(0, n_tiles, _BLOCK_TILES):
+            last = min(first + _BLOCK_TILES, n_tiles)
+            groups = np.flatnonzero(self.is_near[first:last].any(axis=0))
+            rows = (groups[:, np.newaxis] * self._lanes + np.arange(self._lanes)).ravel()
+            places = slice(int(begins[first]), int(begins[last]))
+            yield Block(self, places, groups, rows[rows < self.size])
 
 
 @dataclass(frozen=True)
 class Block:
-    """Grid with some of the boxes as its cells.
+    """Some boxes, and the components with mass there.
 
     Attributes
     ----------
-    intervals : tuple of (g,) intp
-        Intervals along each axis.
-    boxes, cells : (n,) intp
-        Boxes, and their cells in the grid, in C order.
-    size : int
-        Number of cells; those without a box have no records.
+    masses : Masses
+        Masses of all components in all boxes.
+    places : slice
+        The boxes, in the order of tiles.
+    groups, near : (n,) intp
+        Groups of components with mass there, and their components.
     """
 
-    intervals: tuple[Indices, ...]
-    boxes: Indices
-    cells: Indices
-    size: int
+    masses: Masses
+    places: slice
+    groups: Indices
+    near: Indices
 
-    def table(self, values: Floats) -> Floats:
-        """Return values of the boxes at all cells of the grid, (size,); 0 without a box."""
-        entries = np.zeros(self.size)
-        entries[self.cells] = values[self.boxes]
-        return entries
+    @property
+    def boxes(self) -> Indices:
+        """Numbers of the boxes."""
+        return self.masses.partition.order[self.places]
 
-    def columns(self, parts: list[Floats]) -> list[Floats]:
-        """Return the columns of the grid's intervals."""
-        return [part[:, columns] for part, columns in zip(parts, self.intervals, strict=True)]
+    @property
+    def index(self) -> Indices:
+        """Intervals of the boxes, (n, dim)."""
+        return self.masses.partition.index[self.places]
+
+    def products(self, parts: Indices | None = None) -> Floats:
+        """Return products over axes, (boxes, components), of one part of each factor.
+
+        They are masses by default.
+        """
+        partition, tables = self.masses.partition, self.masses.tables
+        parts = np.zeros(partition.dim, dtype=np.int64) if parts is None else parts
+        shape = self.places.stop - self.places.start, len(self.groups), tables.shape[3]
+        found = np.empty(shape)
+        arrays = self.groups, partition.index, parts, tables, found
+        numbers = self.places.start, self.places.stop, len(self.groups), len(partition.lower)
+        _call(partition.code.products, numbers, arrays)
+        return found.reshape(len(found), -1)[:, : len(self.near)]
 
 
-def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
-    """Return the grids of the boxes if a loop over grids is faster than one over boxes."""
-    if boxes.dim == 1 or boxes.n_boxes < _MIN_BLOCK_BOXES * len(boxes.grids):
-        return ()
-    return tuple(_block(grid, index) for grid in boxes.grids)
+def _call(code: Code, numbers: tuple[int, ...], arrays: tuple[npt.NDArray[Any], ...]) -> None:
+    code.function(*numbers, *map(address, arrays))
 
 
-def _block(grid: Indices, index: list[Indices]) -> Block:
-    cells = np.flatnonzero(grid.reshape(-1) >= 0)
-    intervals = []
-    for axis, box_intervals in enumerate(index):
-        rows = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
-        # Any box of a slice gives its interval; a slice without boxes may have any free interval.
-        slice_box = rows.max(axis=1)
-        interval = np.where(slice_box >= 0, box_intervals[slice_box], -1)
-        missing = np.flatnonzero(interval < 0)
-        free = np.setdiff1d(np.arange(box_intervals.max() + 1), interval)
-        interval[missing] = free[: len(missing)]
-        intervals.append(interval)
-    return Block(tuple(intervals), grid.reshape(-1)[cells], cells, grid.size)
+def moments(
+    partition: Partition, weights: Floats, centers: Floats, widths: Floats, shares: Floats
+) -> tuple[Floats, Floats]:
+    """Return masses of boxes (n_boxes,), and integrals of the coordinates (n_boxes, dim).
+
+    Clipped mass counts at the border of the domain. A label is in the middle of its interval.
+    """
+    masses = Masses(partition, centers, widths, shares, mode=MOMENTS)
+    middle, lanes = (partition.lower + partition.upper) / 2, masses.tables.shape[3]
+    for column in partition.label_columns:
+        masses.tables[:, column, 1] = masses.tables[:, column, 0] * middle[column]
+    lower, upper = partition.ends
+    axis = np.repeat(np.arange(partition.dim), np.diff(partition.begins))
+    group, lane = np.divmod(np.arange(len(centers)), lanes)
+    for sign, ends, inside in ((1, lower, partition.lower), (-1, upper, partition.upper)):
+        for column in np.flatnonzero(np.isinf(ends) & ~partition.is_label[axis]):
+            mean, width = centers[:, axis[column]], widths[:, axis[column]]
+            z = sign * (inside[column] - mean) / width
+            # Beyond the border are z times the width on average, less the density.
+            excess = width * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+            masses.tables[group, column, 1, lane] += sign * excess
+    integrals = np.empty((partition.n_boxes, partition.dim))
+    for d in range(partition.dim):
+        parts = (np.arange(partition.dim) == d).astype(np.int64)
+        integrals[:, d] = masses.sums(weights[:-1], parts)
+    uniform = weights[-1] * partition.shares
+    in_order = middle[partition.index]
+    integrals[partition.order] += uniform[partition.order, np.newaxis] * in_order
+    return masses.sums(weights), integrals
 
 
 def partition_of(boxes: Boxes) -> Partition:
-    """Return the distinct intervals of boxes along each axis."""
-    low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
-    columns, edges, index = [], [], []
-    begins, edge_begins = [0], [0]
+    """Return the distinct intervals of boxes along each axis, and tiles of the boxes."""
+    columns, begins, index = [], [0], []
     for d in range(boxes.dim):
-        rounding = 1e-9 * (high[d] - low[d])
-        pairs, interval = _intervals(boxes, d)
-        ends, rank = np.unique(pairs, return_inverse=True)
-        columns.append((*(rank.reshape(pairs.shape) + edge_begins[-1]).T, *pairs.T))
-        ends = np.where(ends <= low[d] + rounding, -np.inf, ends)
-        edges.append(np.where(ends >= high[d] - rounding, np.inf, ends))
-        edge_begins.append(edge_begins[-1] + len(ends))
+        ends = [np.unique(side[:, d], return_inverse=True) for side in (boxes.low, boxes.high)]
+        (lows, low), (highs, high) = ends
+        pairs, interval = np.unique(low * len(highs) + high, return_inverse=True)
+        columns.append(np.stack([lows[pairs // len(highs)], highs[pairs % len(highs)]]))
+        index.append(interval + begins[-1])
         begins.append(begins[-1] + len(pairs))
-        index.append(interval)
-    first, last, lower, upper = map(np.concatenate, zip(*columns, strict=True))
+    order, tile_begins = _tiles(boxes)
+    lower, upper = np.concatenate(columns, axis=1)
     return Partition(
-        low=low,
-        high=high,
-        edges=np.concatenate(edges),
-        edge_axis=np.repeat(np.arange(boxes.dim), np.diff(edge_begins)),
-        first=first,
-        last=last,
+        low=boxes.low.min(axis=0),
+        high=boxes.high.max(axis=0),
         lower=lower,
         upper=upper,
         begins=np.array(begins),
-        index=tuple(index),
-        shape=boxes.shape if boxes.dim > 1 else None,
-        blocks=_blocks(boxes, index) if boxes.shape is None else (),
-        is_label=boxes.is_label if boxes.is_label.any() else None,
+        index=np.ascontiguousarray(np.stack(index, axis=1)[order].astype(np.int64)),
+        order=order,
+        tile_begins=tile_begins,
+        shares=boxes.shares,
+        is_label=boxes.is_label,
     )
 
 
-def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
-    """Return the (n, 2) distinct intervals along an axis, and the interval of each box."""
-    pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
-    if boxes.shape is not None:  # a grid needs no sorting
-        line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
-        interval = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
-        return line.reshape(boxes.shape[d], -1, 2)[:, 0], interval
-    distinct, interval = np.unique(pairs, axis=0, return_inverse=True)
-    return distinct, interval.reshape(-1)
+def in_space(positions: Floats, n_parts: int) -> tuple[Indices, Indices]:
+    """Return an order in which `n_parts` runs, of nearly equal length, are neighbours in space.
+
+    Runs are halved across their longest side. The number of parts is a power of two.
+    """
+    n, dim = positions.shape
+    ranks = np.empty((n, dim), dtype=np.int64)
+    for d in range(dim):
+        ranks[np.argsort(positions[:, d], kind="stable"), d] = np.arange(n)
+    order, begins = np.arange(n), np.array([0, n])
+    while len(begins) <= n_parts:
+        ordered = positions[order]
+        first = begins[:-1]
+        sides = np.maximum.reduceat(ordered, first) - np.minimum.reduceat(ordered, first)
+        part = np.repeat(np.arange(len(first)), np.diff(begins))
+        axis = sides.argmax(axis=1)[part]
+        order = order[np.argsort(part * n + ranks[order, axis])]
+        middle = (begins[:-1] + begins[1:]) // 2
+        begins = np.append(np.stack([begins[:-1], middle], axis=1).ravel(), n)
+    return order, begins
 
 
-def _products(factors: list[Floats]) -> Floats:
-    """Return products of all combinations of columns, (rows, product of sizes), in C order."""
-    products = factors[0]
-    for factor in factors[1:]:
-        products = (products[:, :, None] * factor[:, None, :]).reshape(len(products), -1)
-    return products
-
-
-def _sums_of_grid(weights: Floats, factors: list[Floats]) -> Floats:
-    """Return sums of rows over a grid, (product of sizes,), in two halves of the axes."""
-    half = len(factors) // 2
-    left = _products(factors[:half]) * weights[:, None]
-    return np.asarray((left.T @ _products(factors[half:])).reshape(-1))
-
-
-def _gram_of_grid(information: Floats, factors: list[Floats]) -> Floats:
-    """Return products of pairs of rows over a grid, each row with the weight of its cells."""
-    plain = reduce(np.multiply, [factor @ factor.T for factor in factors])
-    squares = [factor**2 for factor in factors]
-    weighted = np.einsum("ij,ij->i", _contract_grid(information, squares)[0], squares[0])
-    scale = np.sqrt(weighted / np.maximum(plain.diagonal(), np.finfo(float).tiny))
-    return np.asarray(plain * scale * scale[:, None])
-
-
-def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
-    """Return sums over a grid in two halves of the axes, each of which is then small."""
-    half = len(factors) // 2
-    left, right = _products(factors[:half]), _products(factors[half:])
-    table = values.reshape(left.shape[1], right.shape[1])
-    over_right, over_left = right @ table.T, left @ table
-    return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
-
-
-def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
-    """Return the sums of `_contract_grid`, where each row has its own values."""
-    if len(factors) == 1:
-        return [values]
-    half = len(factors) // 2
-    left, right = _products(factors[:half]), _products(factors[half:])
-    table = values.reshape(len(values), left.shape[1], right.shape[1])
-    over_right = np.matmul(table, right[:, :, None])[:, :, 0]
-    over_left = np.matmul(left[:, None, :], table)[:, 0, :]
-    return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
+def _tiles(boxes: Boxes) -> tuple[Indices, Indices]:
+    """Return boxes in the order of tiles, and the first of each tile."""
+    n_parts = 1
+    while n_parts * TILE_BOXES < boxes.n_boxes:
+        n_parts *= 2
+    unit = np.maximum(boxes.high.max(axis=0) - boxes.low.min(axis=0), 1e-300)
+    return in_space(boxes.centers / unit, n_parts)

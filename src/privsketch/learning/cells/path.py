@@ -13,23 +13,38 @@ few sorts.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
-from privsketch.learning.cells.fit import Components, Fit, Likelihood, criterion, fit, likelihood_of
-from privsketch.learning.cells.partition import Partition, partition_of
+from privsketch.learning.cells.fit import (
+    Components,
+    Fit,
+    Likelihood,
+    criterion,
+    fit,
+    likelihood_of,
+    log_chances,
+    masses_of,
+    value_and_gradient,
+)
+from privsketch.learning.cells.partition import Masses, Partition, partition_of
 from privsketch.learning.lloyd import Points, means, weighted_sums
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.models.base import nearest
 
 MIN_LOG_CHANCE = 4.5  # -log of the chance of noise of 3 deviations; more is significant
 MAX_TREES, MIN_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
-FIRST_DESCENT_ITERATIONS = 60
-DESCENT_ITERATIONS = 30  # after each step
+FIRST_DESCENT_ITERATIONS = 30
+DESCENT_ITERATIONS = 30  # after each step near the requested number
+SURPLUS_ITERATIONS = 12  # far from it, where all that matters is which components go next
 # Share of the components that a step removes, far from the requested number and near it.
 LARGE_STEP_SHARE, SMALL_STEP_SHARE = 0.12, 0.06
+# Difference of the criterion at which a fit has a weight of exp(-5) in the average (`decoder`).
+HOPELESS = 40.0
+CORE = 3.0  # widths in which boxes count for what to remove: all but 3e-3 of the mass
 N_PATHS = 2  # paths from different starts
 GUESS_ROUNDS = 5  # rounds of k-means for a start, which need not be exact
 MIN_SIZE_RATIO = 0.6  # components of the last fit over requested clusters
@@ -77,8 +92,9 @@ def _tree_estimate(
 ) -> Floats:
     """Return the estimate of one tree."""
     order, cuts = _halvings(boxes, rng)
-    columns = np.stack([values, variance, boxes.shares], axis=1)[order]
-    sums = np.vstack([np.zeros((1, 3)), np.cumsum(columns, axis=0)])
+    n_noises = np.broadcast_to(boxes.n_noises, len(values))
+    columns = np.stack([values, variance, boxes.shares, n_noises], axis=1)[order]
+    sums = np.vstack([np.zeros((1, 4)), np.cumsum(columns, axis=0)])
     begin, end = np.array([0]), np.array([len(values)])
     levels = []
     for cut in cuts:
@@ -86,9 +102,9 @@ def _tree_estimate(
         share = left[:, 2] / (left[:, 2] + right[:, 2])
         detail = left[:, 0] * (1 - share) - right[:, 0] * share
         spread = left[:, 1] * (1 - share) ** 2 + right[:, 1] * share**2
-        scale = (left[:, 1] + right[:, 1]) / (end - begin) / (2 * boxes.n_noises)
+        scale = (left[:, 1] + right[:, 1]) / (2 * (left[:, 3] + right[:, 3]))
         scale *= np.maximum(share, 1 - share) ** 2
-        levels.append((begin, cut, end, share, detail, _log_chances(detail, spread, scale)))
+        levels.append((begin, cut, end, share, detail, log_chances(detail, spread, scale)))
         begin, end, _ = _parts(begin, cut, end, detail, detail)
     threshold = MIN_LOG_CHANCE
     if false_share is not None and levels:
@@ -100,15 +116,6 @@ def _tree_estimate(
     result = np.empty(len(values))
     result[order] = estimates
     return result
-
-
-def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
-    """Return -log of the chances that noise makes such differences; 0 for a single box."""
-    tiny = np.finfo(float).tiny
-    with np.errstate(over="ignore"):  # without noise no chance is too small to be infinite
-        gaussian = detail**2 / np.maximum(2 * spread, tiny)
-        laplace = np.abs(detail) / np.sqrt(np.maximum(scale, tiny))
-    return np.asarray(np.minimum(gaussian, laplace))
 
 
 def _threshold(log_chances: Floats, false_share: float) -> float:
@@ -134,6 +141,10 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
     n, dim = boxes.low.shape
     positions = boxes.centers / (boxes.high - boxes.low).max(axis=0)
     positions = positions + 1e-6 * rng.random(dim) * positions[:, ::-1]  # another axis breaks ties
+    # Whole numbers sort faster. Ranks differ, so that their order is that of any way to sort.
+    ranks = np.empty((n, dim), dtype=np.int64)
+    for d in range(dim):
+        ranks[np.argsort(positions[:, d], kind="stable"), d] = np.arange(n)
     order = np.arange(n)
     begin, end = np.array([0]), np.array([n])
     cuts = []
@@ -143,7 +154,7 @@ def _halvings(boxes: Boxes, rng: np.random.Generator) -> tuple[Indices, list[Ind
         ordered = positions[order]
         extents = np.maximum.reduceat(ordered, begin) - np.minimum.reduceat(ordered, begin)
         axis = (extents * (0.6 + 0.8 * rng.random(extents.shape))).argmax(axis=1)
-        order = order[np.lexsort((positions[order, axis[part]], part))]
+        order = order[np.argsort(part * n + ranks[order, axis[part]])]
         middle = begin + np.rint(length * rng.uniform(0.35, 0.65, len(length))).astype(np.intp)
         cut = np.where(length > 1, np.clip(middle, begin + 1, end - 1), end)
         cuts.append(cut)
@@ -210,17 +221,20 @@ def remove_components(
     size, weights = components.size, components.weights
     first, second = _neighbouring_pairs(components)
     merged = _merge(components, first, second)
-    factors = partition.factors(components.centers, components.widths, components.shares)
-    pair_factors = partition.factors(merged.centers, merged.widths, merged.shares)[:-1]
-    gram = partition.gram(likelihood.information, np.vstack([factors, pair_factors]))
-    deletion_costs = _deletion_costs(gram[: size + 1, : size + 1], weights)[:-1]
-    # Change of the weights by each merge, (pairs, components and pairs), and its squared norm.
-    pair = np.arange(len(first))
-    change = np.zeros((len(first), len(gram)))
-    change[pair, size + 1 + pair] = merged.weights[:-1]
-    change[pair, first] -= weights[first]
-    change[pair, second] -= weights[second]
-    merge_costs = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
+    masses, new_masses = (masses_of(partition, one, CORE) for one in (components, merged))
+    gram = overlaps(masses, likelihood.information)
+    deletion_costs = _deletion_costs(gram, weights)[:-1]
+    merge_costs, is_near = np.zeros(len(first)), np.zeros(size, dtype=np.bool_)
+    for block, after in zip(masses.blocks(), new_masses.blocks(), strict=True):
+        is_near[:] = False
+        is_near[block.near] = True
+        old = np.zeros((len(block.boxes), size))
+        old[:, block.near] = weights[block.near] * block.products()
+        pairs = np.union1d(np.flatnonzero(is_near[first] | is_near[second]), after.near)
+        change = -(old[:, first[pairs]] + old[:, second[pairs]])
+        places = np.searchsorted(pairs, after.near)
+        change[:, places] += merged.weights[after.near] * after.products()
+        merge_costs[pairs] += likelihood.information[block.boxes] @ change**2
     indices = np.arange(size)
     members = np.concatenate(
         [np.stack([indices, indices], axis=1), np.stack([first, second], axis=1)]
@@ -235,6 +249,21 @@ def remove_components(
         np.vstack([remaining.widths, new.widths]),
         np.vstack([remaining.shares, new.shares]),
     )
+
+
+def overlaps(masses: Masses, information: Floats) -> Floats:
+    """Return products of masses of all pairs of components, summed over boxes with weights.
+
+    The background comes last.
+    """
+    gram = np.zeros((masses.size + 1, masses.size + 1))
+    for block in masses.blocks():
+        background = masses.partition.shares[block.boxes, np.newaxis]
+        columns = np.hstack([block.products(), background])
+        places = np.append(block.near, masses.size)
+        weighted = columns * information[block.boxes, np.newaxis]
+        gram[np.ix_(places, places)] += columns.T @ weighted
+    return gram
 
 
 def _deletion_costs(gram: Floats, weights: Floats) -> Floats:
@@ -275,15 +304,26 @@ def _merge(components: Components, first: Indices, second: Indices) -> Component
 def shrink(
     partition: Partition, likelihood: Likelihood, start: Fit, n_clusters: int, min_size: int
 ) -> list[Fit]:
-    """Return fits of decreasing size, beginning with the start."""
-    fits = [start]
+    """Return fits of decreasing size, beginning with the start.
+
+    They get better down to the best size, and worse beyond. A path ends once two fits in a row are
+    so much worse than the best one that the average over fits would not notice them.
+    """
+    value, _ = value_and_gradient(partition, likelihood, start.components)
+    fits = [replace(start, value=value)]  # it was fitted with another guess of the variances
+    scores = [criterion(fits[0])]
     while fits[-1].components.size > min_size:
         components = fits[-1].components
         size = components.size
-        step = LARGE_STEP_SHARE if size > 1.5 * n_clusters else SMALL_STEP_SHARE
+        step, n_iterations = SMALL_STEP_SHARE, DESCENT_ITERATIONS
+        if size > 1.5 * n_clusters:
+            step, n_iterations = LARGE_STEP_SHARE, SURPLUS_ITERATIONS
         n_fewer = min(max(1, int(step * size)), size - min_size)
         components = remove_components(partition, likelihood, components, n_fewer)
-        fits.append(fit(partition, likelihood, components, DESCENT_ITERATIONS))
+        fits.append(fit(partition, likelihood, components, n_iterations))
+        scores.append(criterion(fits[-1]))
+        if min(scores[-2:]) > min(scores) + HOPELESS:
+            break
     return fits
 
 
@@ -331,8 +371,8 @@ def search(
     boxes: Boxes, n_clusters: int, rng: np.random.Generator, min_size: int | None = None
 ) -> list[Fit]:
     """Return the fits along both paths; if nearly all components were needed, restart with more."""
-    partition = partition_of(boxes)
     guess = np.maximum(significant_estimate(boxes, boxes.counts, boxes.variance, rng), 0.0)
+    partition = partition_of(boxes)
     if min_size is None:
         min_size = max(1, int(MIN_SIZE_RATIO * n_clusters))
     fits: list[Fit] = []
