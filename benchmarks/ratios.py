@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.optimize import lsq_linear
@@ -48,6 +49,7 @@ from benchmarks.datasets import (
 )
 from benchmarks.worlds import DIMS, KINDS, records_of
 from privsketch._base.types import Floats
+from privsketch.learning.kmeans import model as kmeans_model
 from privsketch.learning.kmeans.model import Calibration, signs_of
 
 LEAST, MOST = 0.004, 20.0  # of the excess: less is chance, more is lost anyway
@@ -157,7 +159,7 @@ def measured(
         return None
     sketch = ps.sketch(records, design)
     try:
-        model = ps.learn_kmeans(sketch, asked)
+        model, signs = learned(sketch, asked)
     except ps.PrivsketchError:  # more clusters than the sketch can have
         return None
     if isinstance(domain, ps.Schema):
@@ -172,8 +174,21 @@ def measured(
         "ratio": squared_error(records, model.centers) / plain,
         "foretold": [foretold.low, foretold.estimate, foretold.high],
         "concerns": list(model.concerns),
-        "signs": signs_of(model, model.density, model.standard_errors, sketch),
+        "signs": signs,
     }
+
+
+def learned(sketch: ps.Sketch, n_clusters: int) -> tuple[ps.ClusterModel, dict[str, float]]:
+    """Return a model, and the signs of its cost ratio, which models do not keep."""
+    kept = []
+
+    def keep(*given: Any) -> dict[str, float]:
+        kept.append(signs_of(*given))
+        return kept[-1]
+
+    with patch.object(kmeans_model, "signs_of", keep):
+        model = ps.learn_kmeans(sketch, n_clusters)
+    return model, kept[-1]
 
 
 def random_studies(first: int, n_studies: int) -> Iterator[dict[str, Any]]:

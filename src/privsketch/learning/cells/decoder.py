@@ -7,20 +7,22 @@ far as their noise allows. `centers` clusters the result.
 
 Near a fit, expected counts are linear in the unknowns, with derivatives J. The covariance of the
 unknowns is the inverse of J'WJ, where W holds the information of each count. The fit follows some
-of the noise: the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of its
-cluster's share of every component, and moves with their centers and weights.
+of the noise: the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of the
+estimated records of its cluster, and moves with what is not known of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csc_array
 
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Indices
+from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
 from privsketch.design.validity import require_cells
 from privsketch.learning.cells.boxes import Boxes, boxes_of
@@ -29,7 +31,6 @@ from privsketch.learning.cells.fit import (
     ELONGATION_SCALE,
     Components,
     Fit,
-    Likelihood,
     criterion,
     likelihood_of,
 )
@@ -37,7 +38,7 @@ from privsketch.learning.cells.partition import Partition, partition_of
 from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_estimate
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
-from privsketch.learning.lloyd import assign
+from privsketch.learning.lloyd import Points, assign
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import uniform_deviations
 from privsketch.models.clusters import ClusterModel
@@ -50,7 +51,6 @@ MIN_PLAUSIBILITY = 0.02  # weight of a fit whose components place the records of
 # instead costs 0.0012 +- 0.0003 of log cost where the model is right (equal Gaussians, d = 3 and
 # 4). Elsewhere 0.02 to 0.15 are alike within the error of 30 data sets.
 FALSE_SHARE = 0.05
-MIN_SHARE = 1e-9  # of a label of a component, for derivatives
 INFORMATION_RIDGE = 1e-6  # relative: no count tells the unknowns of twins apart
 MAX_DERIVATIVES = 2_000_000  # numbers in a block of derivatives: 16 MB
 
@@ -69,13 +69,12 @@ def kmeans_of_cells(
     warn_of(unsupported_clusters(int(n_clusters), design))
     solution = decode_cells(boxes, int(n_clusters), rng)
     half_widths = design.domain.half_widths
-    errors = solution.standard_errors
     return model_of(
         sketch,
         centers=solution.centers,
         records=solution.records,
         density=density_of(solution, half_widths),
-        errors=None if errors is None else np.minimum(errors, uniform_deviations(half_widths)),
+        shifts=np.minimum(solution.shifts, uniform_deviations(half_widths)),
         residual=(solution.residual, solution.expected_residual, solution.residual_spread),
         decoder="cells",
     )
@@ -111,8 +110,8 @@ class CellSolution:
         Records of each center's cluster.
     cost : float
         K-means cost of the estimate.
-    standard_errors : (n_clusters, dim) float64, optional
-        Standard errors of the centers, from noise and sampling.
+    shifts : (n_clusters, dim) float64
+        Standard deviations of the means of the clusters by noise and sampling, their borders fixed.
     residual, expected_residual, residual_spread : float
         Squared misfit of the density over all boxes, in records^2; mean and standard deviation of
         the misfit that noise and sampling alone leave.
@@ -124,7 +123,7 @@ class CellSolution:
     centers: Floats
     records: Floats
     cost: float
-    standard_errors: Floats | None
+    shifts: Floats
     residual: float
     expected_residual: float
     residual_spread: float
@@ -155,11 +154,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         labels, costs = assign(points, centers)
         records = np.bincount(labels, points.weights, n_clusters) * has_records
         best = min(fits, key=criterion)
-        components = best.components
-        errors = linearised(boxes, best)
-        parts = clusters.parts
-        shares = shares_of_clusters(parts, components, points.positions, labels, centers)
-        by_share = label_moves(parts, components, points.positions, labels, centers)
+        components, errors = best.components, linearised(boxes, best)
         return CellSolution(
             density=Atoms(
                 components.weights[:-1] * factor,
@@ -171,7 +166,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
             centers=centers,
             records=records,
             cost=float(costs.sum()) * has_records,
-            standard_errors=standard_errors(boxes, errors, components, *shares, by_share),
+            shifts=shifts_of(boxes, errors.covariance, best, clustered_counts, points, centers),
             residual=errors.residual,
             expected_residual=errors.expected,
             residual_spread=errors.spread,
@@ -252,8 +247,12 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     """Return covariance and misfit of a fit."""
     partition, components = partition_of(boxes), fit.components
     likelihood = likelihood_of(boxes, fit.expected)
-    information, squares = _products(partition, likelihood, components)
     size, dim = components.centers.shape
+    n_unknowns = size * (1 + 2 * dim) + 1 + components.shares.size
+    information, squares = np.zeros((2, n_unknowns, n_unknowns))  # J'WJ and J'J
+    for part, rows in _slopes(partition, components):
+        information += (rows * likelihood.information[part]) @ rows.T
+        squares += rows @ rows.T
     # The prior of widths is part of what is known about them.
     of_widths = np.arange(size * (1 + dim) + 1, size * (1 + 2 * dim) + 1)
     information[of_widths, of_widths] += 0.5 / ELONGATION_SCALE**2
@@ -274,15 +273,12 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     return Linearised(covariance, residual, expected, spread)
 
 
-def _products(
-    partition: Partition, likelihood: Likelihood, components: Components
-) -> tuple[Floats, Floats]:
-    """Return J'WJ and J'J, computed block by block of boxes."""
+def _slopes(partition: Partition, components: Components) -> Iterator[tuple[slice, Floats]]:
+    """Yield blocks of boxes, with the derivatives of their counts by all unknowns."""
     slopes = partition.slopes(components.centers, components.widths, components.shares)
     size, dim = components.centers.shape
     first_share = size * (1 + 2 * dim) + 1
     n_unknowns = first_share + components.shares.size
-    information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
     step = max(1, MAX_DERIVATIVES // n_unknowns)
@@ -305,43 +301,47 @@ def _products(
             is_here = (intervals[d] == column - partition.begins[d]).astype(np.float64)
             other_axes = (value[:-1] for e, value in enumerate(values) if e != d)
             block[:, index] = weights * math.prod(other_axes, start=is_here)
-        information += (rows * likelihood.information[begin : begin + step]) @ rows.T
-        squares += rows @ rows.T
-    return information, squares
+        yield slice(begin, begin + len(intervals[0])), rows
 
 
-def standard_errors(
-    boxes: Boxes,
-    errors_of_fit: Linearised,
-    components: Components,
-    shares: Floats,
-    offsets: Floats,
-    by_share: Floats,
+def shifts_of(
+    boxes: Boxes, covariance: Floats, fit: Fit, counts: Floats, points: Points, centers: Floats
 ) -> Floats:
-    """Return standard errors of centers, (k, n_coordinates).
+    """Return standard deviations of the means of clusters, (k, n_coordinates), borders fixed.
 
-    `shares`, (k, size + 1), are the records of each component and of the background in each
-    cluster; `offsets`, (k, size + 1, n_coordinates), are the distances of their means from the
-    center. `by_share`, (k, n_coordinates, size * n_labels), is what shares of labels move.
+    `counts` are estimated records of the boxes, and `points` those of their parts. A box moves the
+    mean of a cluster by the offset of its records there. What is not known of its records is
+
+        the noise of its count, as far as the estimate follows it and the records do not;
+        the expected count, as far as the estimate follows the fit (`covariance`);
+        the places of the records within the box, each on its own.
     """
-    (k, dim), n_axes = (len(shares), offsets.shape[2]), components.centers.shape[1]
-    size = components.size
-    records = shares.sum(axis=1)
-    per_record = 1 / np.maximum(records, 1e-300)
-    by_weight = offsets * (shares / np.maximum(components.weights, 1e-300))[:, :, None]
-    derivatives = np.zeros((k, dim, len(errors_of_fit.covariance)))
-    derivatives[:, :, : size + 1] = np.moveaxis(by_weight, 2, 1)
-    first = size + 1
+    k, dim = centers.shape
+    labels, _ = assign(points, centers)
+    mass, n_parts = counts[points.source], np.bincount(points.source, minlength=boxes.n_boxes)
+    share = points.weights / np.maximum(mass, 1e-300)
+    share = np.where(mass > 0, share, 1 / n_parts[points.source])
+    trust = counts / np.maximum(counts + boxes.variance, 1e-300)
+
+    def by_box(values: Floats) -> csc_array:
+        return csc_array((values, (labels, points.source)), shape=(k, boxes.n_boxes))
+
+    offsets = (points.positions - centers[labels]) * share[:, np.newaxis]
+    moves = [by_box(column) for column in offsets.T]
+    variances = np.stack([move.power(2) @ (trust * boxes.variance) for move in moves], axis=1)
+    by_unknown = np.zeros((k, dim, len(covariance)))
+    for part, rows in _slopes(partition_of(boxes), fit.components):
+        vague = (rows * (1 - trust[part])).T
+        for d, move in enumerate(moves):
+            by_unknown[:, d] += move[:, part] @ vague
+    variances += np.einsum("kdp,kdp->kd", by_unknown @ covariance, by_unknown)
+    squares = np.square(boxes.high - boxes.low) / 12 * counts[:, np.newaxis]
     for axis, coordinate in _number_coordinates(boxes):
-        derivatives[:, coordinate, first + axis : first + size * n_axes : n_axes] = shares[:, :-1]
-    derivatives[:, :, first + 2 * size * n_axes :] = by_share
-    derivatives *= per_record[:, None, None]
-    moved = derivatives @ errors_of_fit.covariance
-    variances = np.einsum("kdp,kdp->kd", moved, derivatives)
-    misfit = max(errors_of_fit.residual / errors_of_fit.expected, 1.0)
-    errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
-    errors[records <= 0] = np.inf
-    return np.asarray(np.minimum(errors, uniform_deviations(boxes.half_widths)))
+        variances[:, coordinate] += by_box(share) @ squares[:, axis]
+    records = np.bincount(labels, points.weights, k)
+    shifts = np.sqrt(np.maximum(variances, 0.0)) / np.maximum(records, 1e-300)[:, np.newaxis]
+    shifts[records <= 0] = np.inf
+    return np.asarray(np.minimum(shifts, uniform_deviations(boxes.half_widths)))
 
 
 def _number_coordinates(boxes: Boxes) -> list[tuple[int, int]]:
@@ -349,54 +349,3 @@ def _number_coordinates(boxes: Boxes) -> list[tuple[int, int]]:
     if not boxes.is_label.any():
         return [(d, d) for d in range(boxes.dim)]
     return [(d, axis.place.start) for d, axis in enumerate(boxes.axes) if axis.corners is None]
-
-
-def label_moves(
-    parts: Boxes, components: Components, positions: Floats, labels: Indices, centers: Floats
-) -> Floats:
-    """Return what a share of a label moves the sum of a cluster's records from its center.
-
-    The result, (k, n_coordinates, size * n_labels), is in records per share.
-    """
-    partition = partition_of(parts)
-    rows = partition.rows(partition.factors(*_shapes(components)))[:-1]
-    (k, dim), moves = centers.shape, []
-    offsets = positions - centers[labels]
-    for axis in np.flatnonzero(parts.is_label):
-        n_labels = int(partition.begins[axis + 1] - partition.begins[axis])
-        group = labels * n_labels + partition.index[axis]
-        sums = [
-            [np.bincount(group, row * column, k * n_labels) for column in offsets.T] for row in rows
-        ]
-        moves.append(np.reshape(sums, (len(rows), dim, k, n_labels)))
-    if not moves:
-        return np.zeros((k, dim, 0))
-    weights = np.maximum(components.weights[:-1], 1.0)[:, None, None, None]
-    by_share = np.concatenate(moves, axis=3) * weights
-    by_share /= np.maximum(components.shares, MIN_SHARE)[:, None, None, :]
-    return by_share.transpose(2, 1, 0, 3).reshape(k, dim, -1)
-
-
-def _shapes(components: Components) -> tuple[Floats, Floats, Floats]:
-    return components.centers, components.widths, components.shares
-
-
-def shares_of_clusters(
-    parts: Boxes, components: Components, positions: Floats, labels: Indices, centers: Floats
-) -> tuple[Floats, Floats]:
-    """Return records of each component in each cluster, and their mean's offset from the center.
-
-    `positions` and `labels` have a row for each of the parts of boxes.
-    """
-    partition = partition_of(parts)
-    rows = partition.rows(partition.factors(*_shapes(components)))
-    k, dim = centers.shape
-    shares = np.zeros((k, len(rows)))
-    offsets = np.zeros((k, len(rows), dim))
-    for i, row in enumerate(rows):
-        mass = np.bincount(labels, row, k)
-        shares[:, i] = mass
-        for d in range(dim):
-            mean = np.bincount(labels, row * positions[:, d], k) / np.maximum(mass, 1e-300)
-            offsets[:, i, d] = np.where(mass > 1e-9, mean - centers[:, d], 0.0)
-    return shares * components.weights, offsets

@@ -11,6 +11,9 @@ A weighted sum of these signs is a *score*, about the logarithm of the excess. I
 ratios to expect at a score, were fitted to random studies whose records were known
 (`benchmarks/ratios.py`). The interval therefore includes what theory does not cover, such as
 searches that fail. Everything here is computed from the sketch and the model: free post-processing.
+
+The excess that a score foretells is part of the standard errors in turn (`response`): records that
+the density misses move centers by more than noise and sampling.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.mixed import mixed_space
 from privsketch.design.recipe import Design
@@ -30,13 +34,18 @@ from privsketch.facts.layout import drawn_corners, layout_of
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.concerns import cell_sides, concerns, resolution, source_concerns
-from privsketch.learning.lloyd import weighted_sums
+from privsketch.learning.kmeans.response import response_of, standard_errors
+from privsketch.learning.lloyd import Points, weighted_sums
 from privsketch.learning.problem import Atoms
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
 
 DENSITY_SAMPLES = 2000  # they give the cost of a density to a few percent
+BORDER_SAMPLES = 20_000  # of which some hundred lie near the border of two clusters
+# Weights of the quantiles 0.05, 0.5 and 0.95 in the mean of a law of any shape (Pearson and Tukey
+# 1965, Biometrika 52).
+MEAN_OF_QUANTILES = 0.185, 0.63, 0.185
 SMALL_QUANTILE = 0.1  # quantile of the cluster sizes that stands for a small cluster
 CALIBRATED = ("joint", "cells")  # decoders with a calibration
 MIN_SQUARED_WIDTH = 1e-9  # least squared width of clusters over that of the domain
@@ -61,7 +70,7 @@ def model_of(
     centers: Floats,
     records: Floats,
     density: Atoms,
-    errors: Floats | None,
+    shifts: Floats | None,
     residual: tuple[float, float, float],
     decoder: str,
     plugin: str | None = None,
@@ -74,8 +83,8 @@ def model_of(
         Centers relative to that of the domain, and the records of each cluster.
     density : Atoms
         Weights in records, centers relative to that of the domain.
-    errors : (k, dim), optional
-        Standard errors of the centers.
+    shifts : (k, dim), optional
+        Standard deviations of the means of the clusters by noise and sampling, their borders fixed.
     residual : (float, float, float)
         Squared misfit; mean and standard deviation of the misfit that noise and sampling leave.
     decoder : str
@@ -91,7 +100,7 @@ def model_of(
         centers=domain.project(centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
-        standard_errors=errors,
+        standard_errors=None,
         residual=squared_misfit,
         expected_residual=expected,
         residual_spread=spread,
@@ -108,8 +117,28 @@ def model_of(
         schema=design.schema,
         domain=domain,
     )
-    fit = replace(fit, cost_ratio=predicted_ratio(fit, errors, sketch))
+    if decoder in CALIBRATED:
+        ratio, excess = predicted_ratio(fit, shifts, sketch)
+        errors = _errors_of(fit, shifts, excess, design)
+        fit = replace(fit, cost_ratio=ratio, standard_errors=errors)
     return replace(fit, concerns=(*source_concerns(sketch), *concerns(fit, sketch)))
+
+
+def _errors_of(
+    model: ClusterModel, shifts: Floats | None, excess: float, design: Design
+) -> Floats | None:
+    """Return the standard errors of the centers; None where they are unknown, or say nothing."""
+    density = model.density
+    if shifts is None or density is None:
+        return None
+    mixture = density.mixture_weights, density.mixture_means, density.mixture_widths
+    positions = _drawn(*mixture, design, BORDER_SAMPLES)
+    n = len(positions)
+    points = Points(positions, np.full(n, 1 / n), np.zeros(n, dtype=np.intp))
+    with one_thread():
+        response = response_of(points, model.centers)
+    within = _costs(model, density, design)[0]
+    return standard_errors(shifts, model.weights, response, excess, within)
 
 
 def shares(weights: Floats) -> Floats:
@@ -174,32 +203,46 @@ class Calibration:
         )
         return CostRatio(estimate=middle, low=low, high=high)
 
+    def mean_excess(self, score: float) -> float:
+        """Return the mean of the ratio less 1 at a score.
 
-def predicted_ratio(model: ClusterModel, errors: Floats | None, sketch: Sketch) -> CostRatio | None:
-    """Return the predicted cost ratio of a model; None for decoders without a calibration."""
-    if model.density is None or model.decoder not in CALIBRATED:
-        return None
+        Scores are logarithms of the excess: below the first of `scores`, it goes on to fall.
+        """
+        ratio = self.ratio(score)
+        quantiles = np.maximum([ratio.low - 1, ratio.estimate - 1, ratio.high - 1], 0.0)
+        return float(quantiles @ MEAN_OF_QUANTILES) * math.exp(min(score - self.scores[0], 0.0))
+
+
+def predicted_ratio(
+    model: ClusterModel, shifts: Floats | None, sketch: Sketch
+) -> tuple[CostRatio, float]:
+    """Return the predicted cost ratio of a model, and the mean of the ratio less 1.
+
+    `shifts` are those of `model_of`.
+    """
     design = sketch.design
     has_blocks = layout_of(design.schema, design.domain.center_vector) is not None
     calibration = CELLS if design.cells is not None else MIXED if has_blocks else WAVES
-    return calibration.ratio(calibration.score(signs_of(model, model.density, errors, sketch)))
+    score = calibration.score(signs_of(model, shifts, sketch))
+    return calibration.ratio(score), calibration.mean_excess(score)
 
 
-def signs_of(
-    model: ClusterModel, density: Density, errors: Floats | None, sketch: Sketch
-) -> dict[str, float]:
+def signs_of(model: ClusterModel, shifts: Floats | None, sketch: Sketch) -> dict[str, float]:
     """Return public quantities that predict the cost of centers, most of them logarithms.
 
     They are clipped to the range of the random studies.
     """
+    density = model.density
+    if density is None:
+        raise TypeError("a model of a sketch has a density")
     design, k, n = sketch.design, model.n_clusters, max(model.n_records, 1.0)
     within, total, width = _costs(model, density, design)
     small = max(float(np.quantile(model.weights, SMALL_QUANTILE)) * n, 1.0)
     resolved = _Resolution.of(sketch, n)
-    if errors is None:  # the fit is too large for them
+    if shifts is None:  # the fit is too large for them
         log_error = _logarithm(resolved.center_error(n / k, width))
     else:
-        log_error = _logarithm(float(model.weights @ np.square(errors).sum(axis=1)) / within)
+        log_error = _logarithm(float(model.weights @ np.square(shifts).sum(axis=1)) / within)
     # Records of any shape have some contrast, even if all clusters of a fit are one point.
     contrast = max(total / within - 1, MIN_CONTRAST)
     # In pure noise, the best of many positions lowers the residual by so much.
@@ -229,11 +272,13 @@ def _logarithm(value: float) -> float:
     return math.log(max(value, 1e-30))
 
 
-def _drawn(weights: Floats, means: Floats, widths: Floats, design: Design) -> Floats:
+def _drawn(
+    weights: Floats, means: Floats, widths: Floats, design: Design, n: int = DENSITY_SAMPLES
+) -> Floats:
     """Return samples of a mixture inside of the domain, with labels at their corners."""
     rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for every sketch
     steps = np.cumsum(weights)
-    label = np.searchsorted(steps, (np.arange(DENSITY_SAMPLES) + 0.5) / DENSITY_SAMPLES)
+    label = np.searchsorted(steps, (np.arange(n) + 0.5) / n)
     label = np.minimum(label, len(steps) - 1)
     points = means[label] + widths[label] * rng.standard_normal((len(label), means.shape[1]))
     points = design.domain.project(points)
