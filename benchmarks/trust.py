@@ -34,7 +34,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from benchmarks import worlds
 from benchmarks.common import markdown, parser_of
-from benchmarks.datasets import DataSet, reference_error, squared_error
+from benchmarks.datasets import DataSet, Maker, reference_error, squared_error
 from benchmarks.ratios import print_tables as ratio_tables
 from benchmarks.regret.data import SEEN
 from privsketch._base.types import Floats
@@ -121,6 +121,10 @@ def measured(
     }
 
 
+def _same(records: Floats) -> Maker:
+    return lambda rng: records
+
+
 def error_studies(only: str, n_worlds: int) -> Iterator[dict[str, Any]]:
     """Yield a sketch for each data set that is here, or random study, and map."""
     cases: list[tuple[str, DataSet]] = []
@@ -130,8 +134,7 @@ def error_studies(only: str, n_worlds: int) -> Iterator[dict[str, Any]]:
     for number in range(FIRST_WORLD, FIRST_WORLD + n_worlds):
         study, records = worlds.drawn(number)
         box, name = ps.Box(-1, 1, dim=study["dim"]), f"{study['kind']} {number}"
-        data = DataSet(name, study["n_clusters"], box, lambda _, records=records: records)
-        cases.append(("random", data))
+        cases.append(("random", DataSet(name, study["n_clusters"], box, _same(records))))
     for kind, data in cases:
         if only not in data.name:
             continue

@@ -301,7 +301,7 @@ def test_standard_errors_and_residuals_are_those_of_repeated_noise(n_noises):
         found = decode_cells(boxes, 4, rng)
         order = np.lexsort(found.centers.T[::-1])
         offsets = found.centers[order] - in_order(centers)
-        ratios.append((offsets / found.standard_errors[order]) ** 2)
+        ratios.append((offsets / found.shifts[order]) ** 2)
         misfits.append((found.residual - found.expected_residual) / found.residual_spread)
     assert 0.5 < np.mean(ratios) < 2.0
     # The mean of 40 misfits is known to 0.16; five of these and a tenth for linearisation.
@@ -339,13 +339,13 @@ def test_trouble_gives_numbers_and_no_warnings(name):
     boxes, k = shapes_of_trouble()[name]
     found = decode_cells(boxes, k, np.random.default_rng(0))
     edge = boxes.high.max(axis=0) * (1 + 1e-12)
-    assert found.centers.shape == found.standard_errors.shape == (k, boxes.dim)
+    assert found.centers.shape == found.shifts.shape == (k, boxes.dim)
     assert (np.abs(found.centers) <= edge).all()
     assert (found.counts >= 0).all()
     assert (found.records >= 0).all()
     assert found.records.sum() == pytest.approx(found.counts.sum(), rel=1e-9, abs=1e-9)
     numbers = [found.cost, found.residual, found.expected_residual, found.residual_spread]
-    arrays = [found.standard_errors, found.density.weights, found.density.variances]
+    arrays = [found.shifts, found.density.weights, found.density.variances]
     assert all(np.isfinite(each).all() for each in [*arrays, np.array(numbers)])
     if boxes.total is not None:
         assert found.counts.sum() == pytest.approx(max(boxes.total, 0.0), rel=1e-9)
