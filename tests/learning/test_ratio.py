@@ -139,7 +139,7 @@ def test_a_sketch_of_nothing_is_hopeless():
 @pytest.mark.parametrize("feature_map", ["fourier", "cells"])
 def test_fits_too_large_for_standard_errors_are_told_by_theory(feature_map):
     model, sketch = learned(clusters(), epsilon=3.0, feature_map=feature_map)
-    found = predicted_ratio(model, None, sketch)
+    found, _ = predicted_ratio(model, None, sketch)
     assert found.estimate == pytest.approx(model.cost_ratio.estimate, abs=0.05)
 
 
@@ -230,7 +230,7 @@ def test_centers_that_divide_one_component_have_its_spread():
         centers=np.array([[half, 0.0], [-half - 0.01, 0.0]]),
         records=np.full(2, 500.0),
         density=Atoms(np.array([1000.0]), np.zeros((1, 2)), np.array([[0.04, 0.04]])),
-        errors=None,
+        shifts=None,
         residual=(1.0, 1.0, 0.1),
         decoder="joint",
     )

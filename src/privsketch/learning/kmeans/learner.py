@@ -217,7 +217,8 @@ def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
     axis_widths : (n_clusters, dim) array, optional
         Standard deviations of the clusters along each axis; 0 if left out.
 
-    The residual and the standard errors of the model are computed here, not by the decoder.
+    The residual of the model is computed here, not by the decoder. Standard errors and the cost
+    ratio need studies of a decoder with known records: there are none for decoders of others.
     """
     if not isinstance(choice, str) and callable(choice):
         require_call(choice, "decoder: your decoder", *_POSITIONAL, keyword=["n_init"])

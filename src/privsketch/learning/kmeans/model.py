@@ -5,7 +5,8 @@ Only a holder can compute it, but a sketch predicts it. To first order an error 
 the cost by |e|^2 for each of its records. Standard errors therefore give the excess if the search
 found all clusters. Other signs show whether it did: how far a small cluster stands out of the
 noise, the unexplained residual, the unknowns for each number of the sketch, and the finest scale
-that the sketch resolves.
+that the sketch resolves. Columns may be skewed, as money is: then the tail of the density goes on
+beyond what noise shows, and few records there cost more than all others.
 
 A weighted sum of these signs is a *score*, about the logarithm of the excess. Its weights, and the
 ratios to expect at a score, were fitted to random studies whose records were known
@@ -61,6 +62,7 @@ SIGN_RANGES = {
     "fill": (-4.0, 0.0),
     "fineness": (-1.5, 1.0),
     "columns": (0.0, 4.0),
+    "skew": (0.0, 2.5),
 }
 
 
@@ -236,7 +238,7 @@ def signs_of(model: ClusterModel, shifts: Floats | None, sketch: Sketch) -> dict
     if density is None:
         raise TypeError("a model of a sketch has a density")
     design, k, n = sketch.design, model.n_clusters, max(model.n_records, 1.0)
-    within, total, width = _costs(model, density, design)
+    within, total, width, skewness = _costs(model, density, design)
     small = max(float(np.quantile(model.weights, SMALL_QUANTILE)) * n, 1.0)
     resolved = _Resolution.of(sketch, n)
     if shifts is None:  # the fit is too large for them
@@ -264,6 +266,7 @@ def signs_of(model: ClusterModel, shifts: Floats | None, sketch: Sketch) -> dict
         "fill": _logarithm(k * resolved.unknowns / resolved.n_numbers),
         "fineness": _logarithm(width / resolved.finest),
         "columns": math.log(resolved.n_columns),
+        "skew": math.log1p(skewness),
     }
     return {name: min(max(signs[name], low), high) for name, (low, high) in SIGN_RANGES.items()}
 
@@ -289,10 +292,13 @@ def _drawn(
     return np.asarray(points)
 
 
-def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float, float, float]:
+def _costs(
+    model: ClusterModel, density: Density, design: Design
+) -> tuple[float, float, float, float]:
     """Return mean squared distances of the density to its centers, and to the overall mean.
 
-    The third number is the width of a cluster along a number, or along any coordinate without them.
+    The third number is the width of a cluster along a number, or along any coordinate without them;
+    the fourth the mean of the columns' absolute skewness, weighted by their variances.
     """
     mixture = density.mixture_weights, density.mixture_means, density.mixture_widths
     points = _drawn(*mixture, design)
@@ -304,7 +310,11 @@ def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float
     if layout is not None and len(layout.numbers):
         squares = float(np.square(offsets[:, layout.numbers]).mean())
         width = math.sqrt(max(squares, least / design.dim))
-    return within, float(points.var(axis=0).sum()), width
+    variances = points.var(axis=0)
+    thirds = np.abs(np.power(points - points.mean(axis=0), 3).mean(axis=0))
+    skewness = thirds / np.sqrt(np.maximum(variances, least / design.dim))
+    total = float(variances.sum())
+    return within, total, width, float(skewness.sum()) / max(total, least)
 
 
 @dataclass(frozen=True)
