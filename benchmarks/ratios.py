@@ -11,8 +11,8 @@ A *ratio* is the k-means cost of a model's centers on the raw records over what 
 KMeans reaches on them with three starts. Constants are fitted to random studies with the records
 of `worlds` and skewed ones: eight kinds, any numbers of columns, clusters and records, any budget,
 sketches of three maps, planned for the number of clusters that is asked for or for another one, in
-domains that fit or are too wide. The data sets of the table are others, twelve of them real, and took no
-part in that. Tables with categories and flags are those of `labels`, with other numbers.
+domains that fit or are too wide. The data sets of the table are others, twelve of them real, and
+took no part in that. Tables with categories and flags are those of `labels`, with other numbers.
 """
 
 from __future__ import annotations
