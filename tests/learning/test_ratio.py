@@ -236,3 +236,22 @@ def test_centers_that_divide_one_component_have_its_spread():
     )
     of_half = 0.2 * math.sqrt(1 - 2 / math.pi)
     np.testing.assert_allclose(model.axis_widths[1], [of_half, 0.2], rtol=0.1)
+
+
+@pytest.mark.parametrize("feature_map", ["fourier", "cells"])
+def test_skewed_columns_foretell_a_larger_ratio(feature_map):
+    """Their tails go on beyond what noise shows."""
+    rng = np.random.default_rng(4)
+    money = np.exp(1.5 * rng.normal(size=(5000, 1)))
+    money = np.clip(money / 50, 0, 1) * 2 - 1  # most records in a corner of wide bounds
+    even = np.clip(0.3 * rng.normal(size=(5000, 1)), -1, 1)
+    found = {}
+    for name, records in (("money", money), ("even", even)):
+        given = {"domain": ps.Box(-1, 1, dim=1), "planned": 3, "feature_map": feature_map}
+        model, sketch = learned(records, 3, **given)
+        found[name] = kmeans_model.signs_of(model, None, sketch)
+    assert found["money"]["skew"] > math.log1p(2.0)  # that of an exponential law
+    assert found["even"]["skew"] < math.log1p(0.3)
+    calibration = CELLS if feature_map == "cells" else WAVES
+    more = {**found["even"], "skew": found["money"]["skew"]}
+    assert calibration.score(more) > calibration.score(found["even"]) + 0.1
