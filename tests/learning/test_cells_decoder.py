@@ -287,9 +287,11 @@ def test_the_same_seed_gives_the_same_bits():
 
 @pytest.mark.audit  # a simulation of forty releases: fewer could not tell a factor of two
 @pytest.mark.parametrize("n_noises", [1, 5])
-def test_standard_errors_and_residuals_are_those_of_repeated_noise(n_noises):
+def test_shifts_and_residuals_are_those_of_repeated_noise(n_noises):
     # 40 releases: a mean square of 8 coordinates is known to sqrt(2 / 320) = 8 %, and to about
-    # twice that with shared groups; a factor of two each way is beyond six deviations.
+    # twice that with shared groups. Shifts are first-order: what noise changes in the choice of
+    # fits and of counts that clearly differ makes centers scatter 1.5 times as far, which is in
+    # the excess that errors add. Half of it or twice as much is beyond three deviations.
     rng = np.random.default_rng(11)
     epsilon, centers = 0.3, None
     ratios, misfits = [], []
@@ -303,7 +305,7 @@ def test_standard_errors_and_residuals_are_those_of_repeated_noise(n_noises):
         offsets = found.centers[order] - in_order(centers)
         ratios.append((offsets / found.shifts[order]) ** 2)
         misfits.append((found.residual - found.expected_residual) / found.residual_spread)
-    assert 0.5 < np.mean(ratios) < 2.0
+    assert 0.5 < np.mean(ratios) < 3.5
     # The mean of 40 misfits is known to 0.16; five of these and a tenth for linearisation.
     assert abs(np.mean(misfits)) < 0.9
     assert 0.4 < np.std(misfits) < 1.8

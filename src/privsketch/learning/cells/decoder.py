@@ -310,11 +310,10 @@ def shifts_of(
     """Return standard deviations of the means of clusters, (k, n_coordinates), borders fixed.
 
     `counts` are estimated records of the boxes, and `points` those of their parts. A box moves the
-    mean of a cluster by the offset of its records there. What is not known of its records is
-
-        the noise of its count, as far as the estimate follows it and the records do not;
-        the expected count, as far as the estimate follows the fit (`covariance`);
-        the places of the records within the box, each on its own.
+    mean of a cluster by the offset of its records there. The estimate follows a released count
+    directly, as far as it trusts it, and by way of the fit (`covariance`), as far as it does not.
+    So it has some of the noise of each count; of the deviation of the records from their
+    expectation it lacks the rest. The places of records within a box are unknown, each on its own.
     """
     k, dim = centers.shape
     labels, _ = assign(points, centers)
@@ -328,13 +327,21 @@ def shifts_of(
 
     offsets = (points.positions - centers[labels]) * share[:, np.newaxis]
     moves = [by_box(column) for column in offsets.T]
-    variances = np.stack([move.power(2) @ (trust * boxes.variance) for move in moves], axis=1)
-    by_unknown = np.zeros((k, dim, len(covariance)))
-    for part, rows in _slopes(partition_of(boxes), fit.components):
+    partition, information = partition_of(boxes), likelihood_of(boxes, fit.expected).information
+    by_unknown = np.zeros((dim, k, len(covariance)))
+    for part, rows in _slopes(partition, fit.components):
         vague = (rows * (1 - trust[part])).T
         for d, move in enumerate(moves):
-            by_unknown[:, d] += move[:, part] @ vague
-    variances += np.einsum("kdp,kdp->kd", by_unknown @ covariance, by_unknown)
+            by_unknown[d] += move[:, part] @ vague
+    by_unknown = by_unknown @ covariance
+    variances = np.zeros((k, dim))
+    for part, rows in _slopes(partition, fit.components):
+        by_count = by_unknown @ (rows * information[part])
+        for d, move in enumerate(moves):
+            own = move[:, part].toarray()
+            followed = own * trust[part] + by_count[d]
+            variances[:, d] += np.square(followed) @ boxes.variance[part]
+            variances[:, d] += np.square(followed - own) @ counts[part]
     squares = np.square(boxes.high - boxes.low) / 12 * counts[:, np.newaxis]
     for axis, coordinate in _number_coordinates(boxes):
         variances[:, coordinate] += by_box(share) @ squares[:, axis]
