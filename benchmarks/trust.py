@@ -2,11 +2,18 @@
 
     python -m benchmarks trust                 both tables of benchmarks/README.md
     python -m benchmarks trust --ratio         foretold k-means costs; see `ratios`
+    python -m benchmarks trust --errors        standard errors on the data sets of `regret` that
+                                               are seen, and on random studies of `worlds`
 
 Coverage: how often center +- 1.645 standard errors contains the true coordinate, over simulated
 tables and releases; 0.90 is ideal. True are the k-means centers of the population (of 400,000
 fresh records), which are what a model estimates; where clusters overlap, as seed mixtures do in
 two dimensions, they are not the means of the clusters, whose coverage is the second number.
+
+Standard errors (`--errors`): how often two of them reach from a center to the optimum next to it,
+which Lloyd's algorithm on the raw records finds from there, and how long two errors are relative
+to the scatter of a cluster. One sketch of each data set and map: waves, and cells up to five
+columns. Budgets are drawn: epsilon .3 to 10, with a delta or pure.
 
 Number of clusters: data sets of k = 3 to 12 well separated clusters (centers at least six widths
 apart), sketches planned for 16, and what `n_clusters="auto"` with at most 20 answers.
@@ -14,13 +21,30 @@ apart), sketches planned for 16, and what `n_clusters="auto"` with at most 20 an
 
 from __future__ import annotations
 
+import json
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from benchmarks.common import parser_of
+from benchmarks import worlds
+from benchmarks.common import markdown, parser_of
+from benchmarks.datasets import DataSet, Maker, reference_error, squared_error
 from benchmarks.ratios import print_tables as ratio_tables
+from benchmarks.regret.data import SEEN
 from privsketch._base.types import Floats
+from privsketch.models.base import nearest
+
+REAL = {"pixels", "patches", "breast cancer", "digits", "digits, 10 columns", "iris", "wine"}
+REAL |= {"diabetes"}  # and all tables of packages
+LARGE = 4_000_000  # clusters x features x columns: what a search does within some seconds
+MOST_COLUMNS = 5  # of cells
+FIRST_WORLD = 7000  # number of a study that no other benchmark has
 
 
 def coverage(
@@ -49,6 +73,120 @@ def coverage(
             misses = np.abs(model.centers - goal[distances.argmin(axis=1)])
             found.append(float(np.mean(misses < 1.645 * model.standard_errors)))
     return float(np.mean(hits[0])), float(np.mean(hits[1]))
+
+
+def measured(
+    name: str, records: Floats, domain: ps.Box | ps.Ball, k: int, feature_map: str
+) -> dict[str, Any] | None:
+    """Return how often two errors hold on one sketch; None if it is refused or large."""
+    number = zlib.crc32(name.encode())
+    rng = np.random.default_rng([number, 4711])
+    epsilon, delta = float(rng.choice([0.3, 1.0, 3.0, 10.0])), float(rng.choice([0.0, 1e-6]))
+    design = ps.Design.plan(
+        n_components=k,
+        domain=domain,
+        budget=ps.Budget(epsilon, delta),
+        n_records=len(records),
+        feature_map=feature_map,
+        random_state=number,
+    )
+    if feature_map != "cells" and k * design.n_features * design.dim > LARGE:
+        return None
+    try:
+        model = ps.learn_kmeans(ps.sketch(records, design), k)
+    except ps.PrivsketchError:  # more clusters than the sketch can have
+        return None
+    records, ratio = domain.project(records), model.cost_ratio
+    if ratio is None:
+        raise SystemExit("a model of a sketch foretells its ratio")
+    optimum = KMeans(k, init=model.centers, n_init=1, tol=0, max_iter=3000).fit(records)
+    plain = max(min(reference_error(records, k, 0), optimum.inertia_), 1e-12)
+    found = {
+        "name": name,
+        "map": feature_map,
+        "budget": [epsilon, delta],
+        "ratio": squared_error(records, model.centers) / plain,
+        "foretold": [ratio.low, ratio.estimate, ratio.high],
+        "concerns": list(model.concerns),
+    }
+    if model.standard_errors is None:
+        return found
+    away = np.abs(model.centers - optimum.cluster_centers_)
+    offsets = records - optimum.cluster_centers_[nearest(records, optimum.cluster_centers_)]
+    width = max(float(np.sqrt(np.square(offsets).mean())), 1e-12)
+    return {
+        **found,
+        "held": (away <= 2 * model.standard_errors).ravel().tolist(),
+        "length": float(np.median(2 * model.standard_errors)) / width,
+    }
+
+
+def _same(records: Floats) -> Maker:
+    return lambda rng: records
+
+
+def error_studies(only: str, n_worlds: int) -> Iterator[dict[str, Any]]:
+    """Yield a sketch for each data set that is here, or random study, and map."""
+    cases: list[tuple[str, DataSet]] = []
+    for data in SEEN:
+        if data.is_here:
+            cases.append(("real" if data.needs or data.name in REAL else "made", data))
+    for number in range(FIRST_WORLD, FIRST_WORLD + n_worlds):
+        study, records = worlds.drawn(number)
+        box, name = ps.Box(-1, 1, dim=study["dim"]), f"{study['kind']} {number}"
+        cases.append(("random", DataSet(name, study["n_clusters"], box, _same(records))))
+    for kind, data in cases:
+        if only not in data.name:
+            continue
+        rng = np.random.default_rng(zlib.crc32(data.name.encode()))
+        records = np.asarray(data.make(rng), dtype=np.float64)
+        for feature_map in ("fourier", "cells"):
+            if feature_map == "cells" and len(data.domain.half_widths) > MOST_COLUMNS:
+                continue
+            name = data.name
+            found = measured(name, records, data.domain, data.n_clusters, feature_map)
+            if found is not None:
+                yield {**found, "kind": kind}
+
+
+def error_lines(studies: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the table of standard errors."""
+    heads = ["map", "records", "sketches", "with errors", "coordinates held", "mean of sketches"]
+    heads += ["lowest tenth", "two errors, in widths", "ratio inside", "ratio above"]
+    rows = []
+    for feature_map in ("fourier", "cells"):
+        for kind in ("real", "made", "random"):
+            own = [s for s in studies if (s["map"], s["kind"]) == (feature_map, kind)]
+            told = [study for study in own if "held" in study]
+            if not told:
+                continue
+            shares = [np.mean(study["held"]) for study in told]
+            lows, _, highs = np.transpose([study["foretold"] for study in own])
+            ratios = np.array([study["ratio"] for study in own])
+            numbers = (
+                np.mean(np.concatenate([study["held"] for study in told])),
+                np.mean(shares),
+                np.quantile(shares, 0.1),
+                np.median([study["length"] for study in told]),
+                np.mean((lows <= ratios) & (ratios <= highs)),
+                np.mean(ratios > highs),
+            )
+            texts = [f"{number:.2f}" for number in numbers]
+            rows.append([feature_map, kind, f"{len(own)}", f"{len(told)}", *texts])
+    yield markdown(heads, rows)
+
+
+def print_errors(only: str, n_worlds: int, output: Path | None) -> None:
+    """Print the table of standard errors, from new sketches."""
+    warnings.simplefilter("ignore", ps.PrivsketchWarning)
+    studies = []
+    for study in error_studies(only, n_worlds):
+        studies.append(study)
+        if output is not None:
+            with output.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(study) + "\n")
+    for line in error_lines(studies):
+        print(line)
 
 
 def separated(k: int, dim: int, n: int, kind: str, rng: np.random.Generator) -> Floats:
@@ -94,9 +232,16 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--repetitions", type=int, default=20, help="tables per coverage")
     parser.add_argument("--ratio", action="store_true", help="foretold k-means costs instead")
+    parser.add_argument("--errors", action="store_true", help="standard errors instead")
+    parser.add_argument("--only", default="", help="data sets with this in their names")
+    parser.add_argument("--worlds", type=int, default=60, help="random studies, for --errors")
+    parser.add_argument("--output", type=Path, help="file of lines of JSON to add to")
     arguments = parser.parse_args()
     if arguments.ratio:
         ratio_tables()
+        return
+    if arguments.errors:
+        print_errors(arguments.only, arguments.worlds, arguments.output)
         return
     print("coverage of 90 % intervals")
     for k, dim, n, epsilon, delta in (

@@ -288,9 +288,11 @@ def test_the_same_seed_gives_the_same_bits():
 
 @pytest.mark.audit  # a simulation of forty releases: fewer could not tell a factor of two
 @pytest.mark.parametrize("n_noises", [1, 5])
-def test_standard_errors_and_residuals_are_those_of_repeated_noise(n_noises):
+def test_shifts_and_residuals_are_those_of_repeated_noise(n_noises):
     # 40 releases: a mean square of 8 coordinates is known to sqrt(2 / 320) = 8 %, and to about
-    # twice that with shared groups; a factor of two each way is beyond six deviations.
+    # twice that with shared groups. Shifts are first-order: what noise changes in the choice of
+    # fits and of counts that clearly differ makes centers scatter 1.5 times as far, which is in
+    # the excess that errors add. Half of it or twice as much is beyond three deviations.
     rng = np.random.default_rng(11)
     epsilon, centers = 0.3, None
     ratios, misfits = [], []
@@ -302,9 +304,9 @@ def test_standard_errors_and_residuals_are_those_of_repeated_noise(n_noises):
         found = decode_cells(boxes, 4, rng)
         order = np.lexsort(found.centers.T[::-1])
         offsets = found.centers[order] - in_order(centers)
-        ratios.append((offsets / found.standard_errors[order]) ** 2)
+        ratios.append((offsets / found.shifts[order]) ** 2)
         misfits.append((found.residual - found.expected_residual) / found.residual_spread)
-    assert 0.5 < np.mean(ratios) < 2.0
+    assert 0.5 < np.mean(ratios) < 3.5
     # The mean of 40 misfits is known to 0.16; five of these and a tenth for linearisation.
     assert abs(np.mean(misfits)) < 0.9
     assert 0.4 < np.std(misfits) < 1.8
@@ -340,13 +342,13 @@ def test_trouble_gives_numbers_and_no_warnings(name):
     boxes, k = shapes_of_trouble()[name]
     found = decode_cells(boxes, k, np.random.default_rng(0))
     edge = boxes.high.max(axis=0) * (1 + 1e-12)
-    assert found.centers.shape == found.standard_errors.shape == (k, boxes.dim)
+    assert found.centers.shape == found.shifts.shape == (k, boxes.dim)
     assert (np.abs(found.centers) <= edge).all()
     assert (found.counts >= 0).all()
     assert (found.records >= 0).all()
     assert found.records.sum() == pytest.approx(found.counts.sum(), rel=1e-9, abs=1e-9)
     numbers = [found.cost, found.residual, found.expected_residual, found.residual_spread]
-    arrays = [found.standard_errors, found.density.weights, found.density.variances]
+    arrays = [found.shifts, found.density.weights, found.density.variances]
     assert all(np.isfinite(each).all() for each in [*arrays, np.array(numbers)])
     if boxes.total is not None:
         assert found.counts.sum() == pytest.approx(max(boxes.total, 0.0), rel=1e-9)

@@ -96,9 +96,9 @@ def test_a_registered_decoder_is_found_and_named_in_the_receipt(registered, sket
     np.testing.assert_allclose(model.weights, 0.5)
     assert model.receipt.plugins == ("strange-decoders 1.2",)
     assert model.receipt.epsilon == sketch.receipt.epsilon
-    # The library computes fit and errors, and foretells no cost that nobody calibrated.
+    # The library computes the fit. No study says how far the centers of such a decoder are off.
     assert model.residual > 0
-    assert (model.standard_errors > 0).all()
+    assert model.standard_errors is None
     assert model.cost_ratio is None
 
 

@@ -71,7 +71,7 @@ def test_shares_are_right_and_their_errors_hold(budget):
     assert np.all(away < 5 * model.standard_errors)
     is_label = ["=" in name or name == "smoker" for name in SCHEMA.coordinates]
     assert np.all(away[:, is_label] < 0.02)
-    assert np.all(model.standard_errors[:, is_label] < 0.015)
+    assert np.all(model.standard_errors[:, is_label] < 0.02)
     assert model.misfit < 1.2
 
 
@@ -128,7 +128,8 @@ def test_a_problem_of_numbers_has_no_blocks():
 def test_tables_with_labels_have_a_calibration_of_the_cost_of_their_own():
     sketch = sketch_of(table_of())
     model = ps.learn_kmeans(sketch, 3)
-    assert model.cost_ratio == predicted_ratio(model, model.standard_errors, sketch)
+    foretold, _ = predicted_ratio(model, model.standard_errors, sketch)
+    assert model.cost_ratio.estimate == pytest.approx(foretold.estimate, abs=0.01)
     ends = np.exp([MIXED.low[0], MIXED.high[-1]])
     assert ends[0] <= model.cost_ratio.low < 1.001 < model.cost_ratio.high < 1.2
 

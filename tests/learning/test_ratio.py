@@ -139,7 +139,7 @@ def test_a_sketch_of_nothing_is_hopeless():
 @pytest.mark.parametrize("feature_map", ["fourier", "cells"])
 def test_fits_too_large_for_standard_errors_are_told_by_theory(feature_map):
     model, sketch = learned(clusters(), epsilon=3.0, feature_map=feature_map)
-    found = predicted_ratio(model, None, sketch)
+    found, _ = predicted_ratio(model, None, sketch)
     assert found.estimate == pytest.approx(model.cost_ratio.estimate, abs=0.05)
 
 
@@ -230,9 +230,28 @@ def test_centers_that_divide_one_component_have_its_spread():
         centers=np.array([[half, 0.0], [-half - 0.01, 0.0]]),
         records=np.full(2, 500.0),
         density=Atoms(np.array([1000.0]), np.zeros((1, 2)), np.array([[0.04, 0.04]])),
-        errors=None,
+        shifts=None,
         residual=(1.0, 1.0, 0.1),
         decoder="joint",
     )
     of_half = 0.2 * math.sqrt(1 - 2 / math.pi)
     np.testing.assert_allclose(model.axis_widths[1], [of_half, 0.2], rtol=0.1)
+
+
+@pytest.mark.parametrize("feature_map", ["fourier", "cells"])
+def test_skewed_columns_foretell_a_larger_ratio(feature_map):
+    """Their tails go on beyond what noise shows."""
+    rng = np.random.default_rng(4)
+    money = np.exp(1.5 * rng.normal(size=(5000, 1)))
+    money = np.clip(money / 50, 0, 1) * 2 - 1  # most records in a corner of wide bounds
+    even = np.clip(0.3 * rng.normal(size=(5000, 1)), -1, 1)
+    found = {}
+    for name, records in (("money", money), ("even", even)):
+        given = {"domain": ps.Box(-1, 1, dim=1), "planned": 3, "feature_map": feature_map}
+        model, sketch = learned(records, 3, **given)
+        found[name] = kmeans_model.signs_of(model, None, sketch)
+    assert found["money"]["skew"] > math.log1p(2.0)  # that of an exponential law
+    assert found["even"]["skew"] < math.log1p(0.3)
+    calibration = CELLS if feature_map == "cells" else WAVES
+    more = {**found["even"], "skew": found["money"]["skew"]}
+    assert calibration.score(more) > calibration.score(found["even"]) + 0.1

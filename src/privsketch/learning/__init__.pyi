@@ -26,6 +26,9 @@ from .kmeans.model import SIGN_RANGES as SIGN_RANGES
 from .kmeans.model import WAVES as WAVES
 from .kmeans.model import predicted_ratio as predicted_ratio
 from .kmeans.ompr import decode_ompr as decode_ompr
+from .kmeans.response import Response as Response
+from .kmeans.response import response_of as response_of
+from .kmeans.response import standard_errors as standard_errors
 from .lloyd import Points as Points
 from .lloyd import total_cost as total_cost
 from .mixture.decoder import between as between

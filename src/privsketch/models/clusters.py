@@ -135,8 +135,9 @@ class ClusterModel(Model):
         Standard deviation of the clusters per coordinate, root mean square over them;
         next to 0 for the "cl-ompr" decoder, whose atoms have no width.
     standard_errors : (n_clusters, dim) float64, optional
-        Standard errors of the centers' coordinates, from privacy noise and from the sampling of
-        records. None if they are unknown: very large fits, no records at all, or no sketch.
+        Standard errors of the centers' coordinates: how far the k-means optimum next to them may
+        be, by privacy noise, sampling, and what the mixture misses of the records. None if they are
+        unknown, or as wide as the clusters: very large fits, too much noise, or no sketch.
     residual, expected_residual, residual_spread : float, optional
         Squared misfit of the sketch, in records^2; mean and standard deviation of the misfit that
         noise and sampling alone leave. A residual far above its mean shows that the fit does not

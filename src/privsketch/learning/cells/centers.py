@@ -142,10 +142,9 @@ def _relevant(points: Points) -> Points:
 
 @dataclass(frozen=True)
 class CellClusters:
-    """Centers, the boxes divided into parts, and the points that stand for these parts."""
+    """Centers, and the points that stand for the parts of all boxes."""
 
     centers: Floats
-    parts: Boxes
     points: Points
 
 
@@ -171,4 +170,4 @@ def kmeans(
     ends = [lloyd(fine, centers, PART_ROUNDS, BOX_TOLERANCE) for centers in ends]
     centers = min(ends, key=lambda centers: total_cost(fine, centers))
     centers = centers[np.lexsort(centers.T[::-1])]  # the order must not depend on the start
-    return CellClusters(centers, divided(boxes, n_parts), fine)
+    return CellClusters(centers, fine)

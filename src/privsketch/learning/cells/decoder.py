@@ -7,17 +7,19 @@ far as their noise allows. `centers` clusters the result.
 
 Near a fit, expected counts are linear in the unknowns, with derivatives J. The covariance of the
 unknowns is the inverse of J'WJ, where W holds the information of each count. The fit follows some
-of the noise: the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of its
-cluster's share of every component, and moves with their centers and weights.
+of the noise: the squared misfit lacks the trace of J (J'WJ)^-1 J'. A center is the mean of the
+estimated records of its cluster, and moves with what is not known of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csc_array
 
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Indices
@@ -30,7 +32,6 @@ from privsketch.learning.cells.fit import (
     NEAR,
     Components,
     Fit,
-    Likelihood,
     criterion,
     likelihood_of,
     masses_of,
@@ -40,7 +41,7 @@ from privsketch.learning.cells.path import MIN_LOG_CHANCE, search, significant_e
 from privsketch.learning.cells.sparse import merged
 from privsketch.learning.concerns import unsupported_clusters
 from privsketch.learning.kmeans.model import model_of
-from privsketch.learning.lloyd import assign
+from privsketch.learning.lloyd import Points, assign
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import uniform_deviations
 from privsketch.models.clusters import ClusterModel
@@ -71,13 +72,12 @@ def kmeans_of_cells(
     warn_of(unsupported_clusters(int(n_clusters), design))
     solution = decode_cells(boxes, int(n_clusters), rng)
     half_widths = design.domain.half_widths
-    errors = solution.standard_errors
     return model_of(
         sketch,
         centers=solution.centers,
         records=solution.records,
         density=density_of(solution, half_widths),
-        errors=None if errors is None else np.minimum(errors, uniform_deviations(half_widths)),
+        shifts=np.minimum(solution.shifts, uniform_deviations(half_widths)),
         residual=(solution.residual, solution.expected_residual, solution.residual_spread),
         decoder="cells",
     )
@@ -113,8 +113,8 @@ class CellSolution:
         Records of each center's cluster.
     cost : float
         K-means cost of the estimate.
-    standard_errors : (n_clusters, dim) float64, optional
-        Standard errors of the centers, from noise and sampling.
+    shifts : (n_clusters, dim) float64
+        Standard deviations of the means of the clusters by noise and sampling, their borders fixed.
     residual, expected_residual, residual_spread : float
         Squared misfit of the density over all boxes, in records^2; mean and standard deviation of
         the misfit that noise and sampling alone leave.
@@ -126,7 +126,7 @@ class CellSolution:
     centers: Floats
     records: Floats
     cost: float
-    standard_errors: Floats | None
+    shifts: Floats
     residual: float
     expected_residual: float
     residual_spread: float
@@ -158,11 +158,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
         labels, costs = assign(points, centers)
         records = np.bincount(labels, points.weights, n_clusters) * has_records
         best = min(fits, key=criterion)
-        components = best.components
-        errors = linearised(few, best)
-        parts = clusters.parts
-        shares = shares_of_clusters(parts, components, points.positions, labels, centers)
-        by_share = label_moves(parts, components, points.positions, labels, centers)
+        components, errors = best.components, linearised(few, best)
         return CellSolution(
             density=Atoms(
                 components.weights[:-1] * factor,
@@ -174,7 +170,7 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
             centers=centers,
             records=records,
             cost=float(costs.sum()) * has_records,
-            standard_errors=standard_errors(few, errors, components, *shares, by_share),
+            shifts=shifts_of(few, errors.covariance, best, clustered_counts, points, centers),
             residual=errors.residual,
             expected_residual=errors.expected,
             residual_spread=errors.spread,
@@ -255,8 +251,13 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     """Return covariance and misfit of a fit."""
     partition, components = partition_of(boxes), fit.components
     likelihood = likelihood_of(boxes, fit.expected)
-    information, squares = _products(partition, likelihood, components)
     size, dim = components.centers.shape
+    n_unknowns = size * (1 + 2 * dim) + 1 + components.shares.size
+    information, squares = np.zeros((2, n_unknowns, n_unknowns))  # J'WJ and J'J
+    for part, unknowns, values in _slopes(partition, components):
+        where = np.ix_(unknowns, unknowns)
+        information[where] += values.T @ (values * likelihood.information[part, np.newaxis])
+        squares[where] += values.T @ values
     # The prior of widths is part of what is known about them.
     of_widths = np.arange(size * (1 + dim) + 1, size * (1 + 2 * dim) + 1)
     information[of_widths, of_widths] += 0.5 / ELONGATION_SCALE**2
@@ -277,15 +278,16 @@ def linearised(boxes: Boxes, fit: Fit) -> Linearised:
     return Linearised(covariance, residual, expected, spread)
 
 
-def _products(
-    partition: Partition, likelihood: Likelihood, components: Components
-) -> tuple[Floats, Floats]:
-    """Return J'WJ and J'J, computed block by block of boxes."""
+def _slopes(
+    partition: Partition, components: Components
+) -> Iterator[tuple[Indices, Indices, Floats]]:
+    """Yield blocks of boxes, unknowns, and derivatives of counts by them, (n_boxes, n_unknowns).
+
+    Every box is in one block. Unknowns that a block leaves out have no influence there.
+    """
     size, dim = components.centers.shape
     first_share = size * (1 + 2 * dim) + 1
     n_labels = components.shares.shape[1]
-    n_unknowns = first_share + components.shares.size
-    information, squares = np.zeros((2, n_unknowns, n_unknowns))
     # A component without records would have no derivatives by its center.
     weights = np.maximum(components.weights[:-1], 1.0)
     for block in masses_of(partition, components, NEAR).blocks():
@@ -301,45 +303,54 @@ def _products(
             shares = np.maximum(components.shares[near, label], MIN_SHARE)
             rows.append(weights[near] / shares * block.products() * is_here)
             columns.append(first_share + near * n_labels + label)
-        values, places = np.hstack(rows), np.concatenate(columns)
-        where = np.ix_(places, places)
-        information[where] += values.T @ (values * likelihood.information[boxes, np.newaxis])
-        squares[where] += values.T @ values
-    return information, squares
+        yield boxes, np.concatenate(columns), np.hstack(rows)
 
 
-def standard_errors(
-    boxes: Boxes,
-    errors_of_fit: Linearised,
-    components: Components,
-    shares: Floats,
-    offsets: Floats,
-    by_share: Floats,
+def shifts_of(
+    boxes: Boxes, covariance: Floats, fit: Fit, counts: Floats, points: Points, centers: Floats
 ) -> Floats:
-    """Return standard errors of centers, (k, n_coordinates).
+    """Return standard deviations of the means of clusters, (k, n_coordinates), borders fixed.
 
-    `shares`, (k, size + 1), are the records of each component and of the background in each
-    cluster; `offsets`, (k, size + 1, n_coordinates), are the distances of their means from the
-    center. `by_share`, (k, n_coordinates, size * n_labels), is what shares of labels move.
+    `counts` are estimated records of the boxes, and `points` those of their parts. A box moves the
+    mean of a cluster by the offset of its records there. The estimate follows a released count
+    directly, as far as it trusts it, and by way of the fit (`covariance`), as far as it does not.
+    So it has some of the noise of each count; of the deviation of the records from their
+    expectation it lacks the rest. The places of records within a box are unknown, each on its own.
     """
-    (k, dim), n_axes = (len(shares), offsets.shape[2]), components.centers.shape[1]
-    size = components.size
-    records = shares.sum(axis=1)
-    per_record = 1 / np.maximum(records, 1e-300)
-    by_weight = offsets * (shares / np.maximum(components.weights, 1e-300))[:, :, None]
-    derivatives = np.zeros((k, dim, len(errors_of_fit.covariance)))
-    derivatives[:, :, : size + 1] = np.moveaxis(by_weight, 2, 1)
-    first = size + 1
+    k, dim = centers.shape
+    labels, _ = assign(points, centers)
+    mass, n_parts = counts[points.source], np.bincount(points.source, minlength=boxes.n_boxes)
+    share = points.weights / np.maximum(mass, 1e-300)
+    share = np.where(mass > 0, share, 1 / n_parts[points.source])
+    trust = counts / np.maximum(counts + boxes.variance, 1e-300)
+
+    def by_box(values: Floats) -> csc_array:
+        return csc_array((values, (labels, points.source)), shape=(k, boxes.n_boxes))
+
+    offsets = (points.positions - centers[labels]) * share[:, np.newaxis]
+    moves = [by_box(column) for column in offsets.T]
+    partition, information = partition_of(boxes), likelihood_of(boxes, fit.expected).information
+    by_unknown = np.zeros((dim, k, len(covariance)))
+    for part, unknowns, values in _slopes(partition, fit.components):
+        vague = values * (1 - trust[part, np.newaxis])
+        for d, move in enumerate(moves):
+            by_unknown[d][:, unknowns] += move[:, part] @ vague
+    by_unknown = by_unknown @ covariance
+    variances = np.zeros((k, dim))
+    for part, unknowns, values in _slopes(partition, fit.components):
+        by_count = by_unknown[:, :, unknowns] @ (values * information[part, np.newaxis]).T
+        for d, move in enumerate(moves):
+            own = move[:, part].toarray()
+            followed = own * trust[part] + by_count[d]
+            variances[:, d] += np.square(followed) @ boxes.variance[part]
+            variances[:, d] += np.square(followed - own) @ counts[part]
+    squares = np.square(boxes.high - boxes.low) / 12 * counts[:, np.newaxis]
     for axis, coordinate in _number_coordinates(boxes):
-        derivatives[:, coordinate, first + axis : first + size * n_axes : n_axes] = shares[:, :-1]
-    derivatives[:, :, first + 2 * size * n_axes :] = by_share
-    derivatives *= per_record[:, None, None]
-    moved = derivatives @ errors_of_fit.covariance
-    variances = np.einsum("kdp,kdp->kd", moved, derivatives)
-    misfit = max(errors_of_fit.residual / errors_of_fit.expected, 1.0)
-    errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
-    errors[records <= 0] = np.inf
-    return np.asarray(np.minimum(errors, uniform_deviations(boxes.half_widths)))
+        variances[:, coordinate] += by_box(share) @ squares[:, axis]
+    records = np.bincount(labels, points.weights, k)
+    shifts = np.sqrt(np.maximum(variances, 0.0)) / np.maximum(records, 1e-300)[:, np.newaxis]
+    shifts[records <= 0] = np.inf
+    return np.asarray(np.minimum(shifts, uniform_deviations(boxes.half_widths)))
 
 
 def _number_coordinates(boxes: Boxes) -> list[tuple[int, int]]:
@@ -347,54 +358,3 @@ def _number_coordinates(boxes: Boxes) -> list[tuple[int, int]]:
     if not boxes.is_label.any():
         return [(d, d) for d in range(boxes.dim)]
     return [(d, axis.place.start) for d, axis in enumerate(boxes.axes) if axis.corners is None]
-
-
-def label_moves(
-    parts: Boxes, components: Components, positions: Floats, labels: Indices, centers: Floats
-) -> Floats:
-    """Return what a share of a label moves the sum of a cluster's records from its center.
-
-    The result, (k, n_coordinates, size * n_labels), is in records per share.
-    """
-    partition, (k, dim) = partition_of(parts), centers.shape
-    columns, size = partition.label_columns, components.size
-    moves = np.zeros((k, dim, size, len(columns)))
-    if len(columns) == 0:
-        return moves.reshape(k, dim, -1)
-    offsets = positions - centers[labels]
-    for block in masses_of(partition, components).blocks():
-        rows = block.products()
-        for label, column in enumerate(columns):
-            is_here = (block.index == column).any(axis=1)
-            here, own = block.boxes[is_here], rows[is_here]
-            for d in range(dim):
-                sums = np.zeros((k, len(block.near)))
-                np.add.at(sums, labels[here], own * offsets[here, d, np.newaxis])
-                moves[:, d, block.near, label] += sums
-    weights = np.maximum(components.weights[:-1], 1.0)[:, None]
-    moves *= weights / np.maximum(components.shares, MIN_SHARE)
-    return moves.reshape(k, dim, -1)
-
-
-def shares_of_clusters(
-    parts: Boxes, components: Components, positions: Floats, labels: Indices, centers: Floats
-) -> tuple[Floats, Floats]:
-    """Return records of each component in each cluster, and their mean's offset from the center.
-
-    `positions` and `labels` have a row for each of the parts of boxes.
-    """
-    partition, (k, dim) = partition_of(parts), centers.shape
-    size = components.size
-    sums = np.zeros((1 + dim, k, size + 1))
-    for block in masses_of(partition, components).blocks():
-        boxes = block.boxes
-        rows = np.hstack([block.products(), partition.shares[boxes, np.newaxis]])
-        places = np.append(block.near, size)
-        found, own = np.unique(labels[boxes], return_inverse=True)
-        member = (own == np.arange(len(found))[:, np.newaxis]).astype(np.float64)
-        for kind, values in enumerate([np.ones(len(boxes)), *positions[boxes].T]):
-            sums[kind][np.ix_(found, places)] += (member * values) @ rows
-    shares = sums[0]
-    means = np.moveaxis(sums[1:] / np.maximum(shares, 1e-300), 0, 2)
-    offsets = np.where(shares[:, :, None] > 1e-9, means - centers[:, None], 0.0)
-    return shares * components.weights, offsets

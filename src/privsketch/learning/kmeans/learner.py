@@ -176,7 +176,8 @@ def _learned(
         model = _as_model(sketch, problem, solution, decoder, origin, rng)
     missed = missed_directions(design)
     if missed is not None:  # the sketch fits well, whatever lies along them
-        model = replace(model, concerns=(missed, *model.concerns), cost_ratio=None)
+        concerns = (missed, *model.concerns)
+        model = replace(model, concerns=concerns, cost_ratio=None, standard_errors=None)
     if origin is not None and not solution.atoms.weights.any():
         no_records = f"{whose} gave no cluster any records: weights are equal shares"
         model = replace(model, concerns=(*model.concerns, no_records))
@@ -216,7 +217,8 @@ def find_decoder(choice: str | Decoder) -> tuple[Decoder, str, str | None]:
     axis_widths : (n_clusters, dim) array, optional
         Standard deviations of the clusters along each axis; 0 if left out.
 
-    The residual and the standard errors of the model are computed here, not by the decoder.
+    The residual of the model is computed here, not by the decoder. Standard errors and the cost
+    ratio need studies of a decoder with known records: there are none for decoders of others.
     """
     if not isinstance(choice, str) and callable(choice):
         require_call(choice, "decoder: your decoder", *_POSITIONAL, keyword=["n_init"])
@@ -363,19 +365,17 @@ def _as_model(
         centers=centers,
         records=records,
         density=in_all_coordinates(solution.density, solution.layout),
-        errors=None
-        if errors is None
-        else _standard_errors(errors, records, solution, problem, least),
+        shifts=None if errors is None else _shifts(errors, records, solution, problem, least),
         residual=(solution.residual, *expected),
         decoder=decoder,
         plugin=origin,
     )
 
 
-def _standard_errors(
+def _shifts(
     errors: Floats, records: Floats, solution: Solution, problem: Problem, least: Floats
 ) -> Floats:
-    """Return standard errors of the centers, (k, dim), from those of noise and sampling.
+    """Return standard deviations of the means of clusters, (k, dim), by noise and sampling.
 
     A misfit of the mixture counts as further noise. The center of an empty cluster may be anywhere
     in the domain.
