@@ -24,7 +24,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Indices
+from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
 from privsketch.facts.layout import Layout
 from privsketch.learning.mixture.descent import (
@@ -32,7 +32,6 @@ from privsketch.learning.mixture.descent import (
     chart_of,
     jacobian,
     logarithms,
-    moved,
     place_of_shares,
 )
 from privsketch.learning.mixture.gaussians import Gaussians
@@ -52,6 +51,7 @@ MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the
 MIN_CUT_SHARE = 0.02
 CUT_SEARCHES = 3
 SAME_SCORE = 0.01  # relative to chi-square: difference of the scores of equal mixtures
+FLOOR_STEPS = 30
 MIN_ENTRIES = 3  # fewer do not determine a variance between components
 VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
 ERROR_DRAWS = 2000  # sampled records: variances are known to about sqrt(2 / 2000) = 3 %
@@ -160,19 +160,18 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     """Return the best mixture after a last fit with shrinkage, and its errors."""
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
-    best = replace(best, fit=search.newton(best, POLISH_STEPS))
+    if best.weighting.factor.ndim == 1:
+        adjust = composite_ratio(search, best, dispersion)
+        best = replace(best, weighting=best.weighting.scaled(adjust))
+    best = replace(best, fit=search.newton(best, FLOOR_STEPS, flat_prior(best.fit.gaussians)))
     errors = error_covariance(search, best, dispersion)
     half_widths = (search.limits.high - search.limits.low) / 2
     prior = log_variance_prior(best.fit.gaussians, errors, half_widths)
-    if best.weighting.factor.ndim == 2:
-        best = replace(best, fit=search.newton(best, POLISH_STEPS, prior))
-        if best.sums is not search.sums:
-            best = search.correct(best, prior)
-        errors = error_covariance(search, best, dispersion)
-        gaussians = best.fit.gaussians
-    else:
-        step = shrinking_step(best.fit.gaussians, errors, prior)
-        gaussians = moved(best.fit.gaussians, step, search.limits, search.sums.ends)
+    best = replace(best, fit=search.newton(best, FLOOR_STEPS, prior))
+    if best.sums is not search.sums:
+        best = search.correct(best, prior)
+    errors = error_covariance(search, best, dispersion)
+    gaussians = best.fit.gaussians
     layout = search.problem.layout
     variances = variances_of_means(gaussians, errors, layout)
     order = np.lexsort(np.hstack([gaussians.means, gaussians.shares]).T[::-1])
@@ -234,17 +233,80 @@ def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats
         rows, columns = np.tril_indices(gaussians.dim)
         diagonal = rows == columns
         units = np.where(diagonal, 2 * np.log(half_widths)[rows], 0.0)
-    on_diagonal = np.tile(diagonal, len(logs))
-    offsets = np.tile(units, len(logs))
-    precisions, centers = np.zeros(len(values)), values.copy()
+    n_units, n_entries = logs.shape
+    precision, centers = np.zeros((len(values), len(values))), values.copy()
     for has_mean in (True, False):
-        group = np.flatnonzero(on_diagonal == has_mean)
-        if len(group) >= MIN_ENTRIES:
-            block = errors[np.ix_(group, group)]
-            mean, variance = between(values[group] - offsets[group], block, has_mean=has_mean)
-            precisions[group] = 1 / variance
-            centers[group] = mean + offsets[group]
-    return Prior(precisions, centers)
+        group = np.flatnonzero(np.tile(diagonal == has_mean, n_units))
+        if len(group) < MIN_ENTRIES:
+            continue
+        offsets = np.tile(units[diagonal == has_mean], n_units)
+        block = errors[np.ix_(group, group)]
+        law = hierarchy(values[group] - offsets, block, n_units, has_mean=has_mean)
+        precision[np.ix_(group, group)] = law.precision
+        centers[group] = law.mean + offsets
+    return Prior(precision, centers, floor_pulls(gaussians))
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Normal law of entries, each with a mean of its own for all components."""
+
+    mean: float  # of all
+    precision: Floats
+
+
+def hierarchy(values: Floats, errors: Floats, n_units: int, *, has_mean: bool) -> Hierarchy:
+    """Return the law of entries that `values` estimate, component by component.
+
+    An entry varies between components about its mean, and means of entries vary about a mean of
+    all. Differences between components have the first variance alone, and tell it.
+    """
+    n_entries = len(values) // n_units
+    n_free = (n_units - 1) * n_entries
+    if n_free < MIN_ENTRIES:
+        mean, variance = between(values, errors, has_mean=has_mean)
+        return Hierarchy(mean, np.eye(len(values)) / variance)
+    contrasts = np.kron(_contrasts(n_units), np.eye(n_entries))  # (n_free, n)
+    inner = contrasts @ errors @ contrasts.T
+    _, within = between(contrasts @ values, inner, has_mean=False)
+    same = np.tile(np.eye(n_entries), (n_units, 1))
+    solved = np.linalg.solve(errors + within * np.eye(len(values)), np.column_stack([same, values]))
+    covariance = np.linalg.inv(same.T @ solved[:, :-1])
+    means = covariance @ (same.T @ solved[:, -1])
+    mean, across = float(np.mean(means)) if has_mean else 0.0, float(VARIANCE_GRID[-1])
+    if n_entries >= MIN_ENTRIES:
+        mean, across = between(means, (covariance + covariance.T) / 2, has_mean=has_mean)
+    shared = across / (within + n_units * across)
+    precision = (np.eye(len(values)) - shared * (same @ same.T)) / within
+    return Hierarchy(mean, precision)
+
+
+def _contrasts(n: int) -> Floats:
+    """Return orthonormal differences of n numbers, (n - 1, n)."""
+    rows = np.tril(np.ones((n - 1, n))) - np.eye(n - 1, n, 1) * np.arange(1, n)[:, None]
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def flat_prior(gaussians: Gaussians) -> Prior:
+    """Return a prior without precision."""
+    values = logarithms(gaussians).ravel()
+    return Prior(np.zeros((len(values), len(values))), values, floor_pulls(gaussians))
+
+
+def floor_pulls(gaussians: Gaussians) -> Floats:
+    """Return the slopes of the log density by the log entries that make a mode a mean.
+
+    For a Gaussian known from n records with scatter S, the posterior mean of its covariance under
+    Jeffreys' prior is S / (n - d - 1): the maximum of the likelihood times det^((d + 1) / 2). It
+    minimises the expected loss of fresh records. Where a sketch does not tell a variance from zero,
+    the same power of the determinant leaves it at the least variance that it tells: at v, if the
+    error of the variance is v / ((d + 1) / 2)^0.5.
+    """
+    logs = logarithms(gaussians)
+    if not gaussians.has_matrices:
+        return np.ones(logs.size)
+    rows, columns = np.tril_indices(gaussians.dim)
+    return np.tile(np.where(rows == columns, (gaussians.dim + 1) / 2, 0.0), len(logs))
 
 
 def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
@@ -269,35 +331,35 @@ def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, f
     return float(means[best]), float(VARIANCE_GRID[best])
 
 
-def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
-    """Return the step (p,) from a fit to the maximum of its posterior under the prior.
-
-    It is the linear form of a fit with the prior, for costs that are not in units of the errors.
-    """
-    logs = logarithms(gaussians).ravel()
-    believed: Indices = np.flatnonzero(prior.precisions > 0)
-    if not len(believed):
-        return np.zeros(len(errors))
-    columns = believed + len(errors) - len(logs)
-    cross = errors[:, columns]
-    inner = cross[columns] + np.diag(1 / prior.precisions[believed])
-    gap = logs[believed] - prior.centers[believed]
-    return np.asarray(-cross @ np.linalg.solve(inner, gap))
-
-
 def error_covariance(search: Search, candidate: Candidate, dispersion: float) -> Floats:
     """Return the (p, p) covariance of the errors of weights, means, shares and log entries.
 
     A misfit counts as further noise: `dispersion` is chi-square per degree of freedom.
     """
+    fit = candidate.fit
+    chart = chart_of(fit.gaussians, candidate.sums.ends)
+    inverse = _inverse(fit.information)
+    if candidate.weighting.factor.ndim == 1:
+        inverse = sandwich(search, candidate, dispersion, inverse)
+    return chart.expand(chart.expand(inverse).T).T
+
+
+def composite_ratio(search: Search, candidate: Candidate, dispersion: float) -> float:
+    """Return the mean ratio of the variance of the errors to that without correlations.
+
+    Magnitude adjustment of a composite likelihood (Pauli, Racugno and Ventura 2011).
+    """
+    information = candidate.fit.information
+    errors = sandwich(search, candidate, dispersion, _inverse(information))
+    return max(float(np.sum(errors * information)) / len(information), 1e-3)
+
+
+def sandwich(search: Search, candidate: Candidate, dispersion: float, inverse: Floats) -> Floats:
+    """Return the covariance of errors of a fit in units of variances (White's sandwich)."""
     fit, deviations = candidate.fit, candidate.weighting.factor
     sums, problem, unit = candidate.sums, search.problem, search.unit
-    chart = chart_of(fit.gaussians, sums.ends)
-    inverse = _inverse(fit.information)
-    if deviations.ndim == 2:
-        return chart.expand(chart.expand(inverse).T).T
-    slopes = chart.restrict(jacobian(sums, fit.gaussians))
-    gain = chart.expand(inverse @ (slopes / deviations[:, None] ** 2).T)  # (p, 2 m)
+    slopes = chart_of(fit.gaussians, sums.ends).restrict(jacobian(sums, fit.gaussians))
+    gain = inverse @ (slopes / deviations[:, None] ** 2).T  # (p_free, 2 m)
     records = draw(fit.gaussians, ERROR_DRAWS, search.rng, problem.layout)
     phases = records @ problem.frequencies.T
     shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T

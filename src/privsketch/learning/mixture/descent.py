@@ -202,10 +202,20 @@ def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Fl
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal prior of the log entries: precisions and centers, one for each entry."""
+    """Normal prior of the log entries, and slopes that make a mode a mean (`floor_pulls`).
 
-    precisions: Floats  # (n_log_entries,), 0 for entries without a prior
+    Attributes
+    ----------
+    precision : (n_log_entries, n_log_entries) float64
+        Zeros for entries without a prior.
+    centers : (n_log_entries,) float64
+    pulls : (n_log_entries,) float64
+        Slopes of the logarithm of the density, beside those of the normal law.
+    """
+
+    precision: Floats
     centers: Floats
+    pulls: Floats
 
 
 @dataclass(frozen=True)
@@ -418,9 +428,8 @@ def gauss_newton(
     """Descend by damped steps (Levenberg and Marquardt) until the gains are negligible."""
     n_logs = logarithms(gaussians).size
     if prior is None:
-        prior = Prior(np.zeros(n_logs), np.zeros(n_logs))
+        prior = Prior(np.zeros((n_logs, n_logs)), np.zeros(n_logs), np.zeros(n_logs))
     n_others = place_of_shares(gaussians)[1] - gaussians.size * len(sums.ends)
-    precisions = np.concatenate([np.zeros(n_others), prior.precisions])
 
     def residual_of(candidate: Gaussians) -> tuple[Floats, float, Floats]:
         model = candidate.weights @ features(sums, candidate)
@@ -428,7 +437,8 @@ def gauss_newton(
             model = model + tilt.slopes @ (variables(candidate) - tilt.origin)
         residual = weighting.whiten(model - sums.values)
         excess = logarithms(candidate).ravel() - prior.centers
-        return residual, float(residual @ residual + prior.precisions @ excess**2), excess
+        penalty = excess @ (prior.precision @ excess - 2 * prior.pulls)
+        return residual, float(residual @ residual + penalty), excess
 
     residual, value, excess = residual_of(gaussians)
     damping, done = 1e-3, False
@@ -438,11 +448,11 @@ def gauss_newton(
         slopes = chart.restrict(slopes if tilt is None else slopes + tilt.slopes)
         slopes = weighting.whiten(slopes)
         information = slopes.T @ slopes
-        information.flat[:: len(information) + 1] += precisions
+        information[n_others:, n_others:] += prior.precision
         if done or step_number == n_steps:
             break
         pull = slopes.T @ residual
-        pull[n_others:] += prior.precisions * excess
+        pull[n_others:] += prior.precision @ excess - prior.pulls
         diagonal = np.diag(information)
         diagonal = np.maximum(diagonal, 1e-9 * float(np.max(diagonal)) + 1e-300)
         still = np.flatnonzero(chart.is_zero & (pull > 0))
