@@ -27,21 +27,11 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
 from privsketch.facts.layout import Layout
-from privsketch.learning.mixture.descent import (
-    Prior,
-    chart_of,
-    jacobian,
-    logarithms,
-    place_of_shares,
-)
+from privsketch.learning.mixture.descent import chart_of, jacobian, place_of_shares
 from privsketch.learning.mixture.gaussians import Gaussians
-from privsketch.learning.mixture.search import (
-    POLISH_STEPS,
-    Candidate,
-    Project,
-    Search,
-    make_distortion,
-)
+from privsketch.learning.mixture.prior import make_prior, with_hierarchy
+from privsketch.learning.mixture.search import Candidate, Project, Search, make_distortion
+from privsketch.learning.mixture.whole import moments_of
 from privsketch.learning.problem import Problem
 
 MAX_MIXTURE_SEARCHES = 5  # as many as LAST_RANKS distinguishes
@@ -52,8 +42,6 @@ MIN_CUT_SHARE = 0.02
 CUT_SEARCHES = 3
 SAME_SCORE = 0.01  # relative to chi-square: difference of the scores of equal mixtures
 FLOOR_STEPS = 30
-MIN_ENTRIES = 3  # fewer do not determine a variance between components
-VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
 ERROR_DRAWS = 2000  # sampled records: variances are known to about sqrt(2 / 2000) = 3 %
 
 
@@ -163,10 +151,11 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     if best.weighting.factor.ndim == 1:
         adjust = composite_ratio(search, best, dispersion)
         best = replace(best, weighting=best.weighting.scaled(adjust))
-    best = replace(best, fit=search.newton(best, FLOOR_STEPS, flat_prior(best.fit.gaussians)))
+    prior = make_prior(best.fit.gaussians, whole_of(search, best, dispersion))
+    best = replace(best, fit=search.newton(best, FLOOR_STEPS, prior))
     errors = error_covariance(search, best, dispersion)
     half_widths = (search.limits.high - search.limits.low) / 2
-    prior = log_variance_prior(best.fit.gaussians, errors, half_widths)
+    prior = with_hierarchy(prior, best.fit.gaussians, errors, half_widths)
     best = replace(best, fit=search.newton(best, FLOOR_STEPS, prior))
     if best.sums is not search.sums:
         best = search.correct(best, prior)
@@ -189,6 +178,16 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     )
 
 
+def whole_of(search: Search, best: Candidate, dispersion: float) -> Gaussians:
+    """Return the Gaussian of all records, near a fit or near the overview, whichever is wider.
+
+    The overview may have settled on one of few distant clusters, and the fit on noise.
+    """
+    near = search.find_whole(moments_of(best.fit.gaussians), best.sums, dispersion)
+    again = search.find_whole(search.whole, best.sums, dispersion)
+    return max(near, again, key=lambda whole: np.linalg.slogdet(whole.covariances[0])[1])
+
+
 def variances_of_means(gaussians: Gaussians, errors: Floats, layout: Layout | None) -> Floats:
     """Return the variances (size, dim) of the errors of the means of all coordinates.
 
@@ -207,128 +206,6 @@ def variances_of_means(gaussians: Gaussians, errors: Floats, layout: Layout | No
             inner = errors[np.ix_(columns, columns)]
             row[block.place] = np.einsum("lc,lm,mc->c", block.means, inner, block.means)
     return np.maximum(result, 0.0)
-
-
-def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
-    """Return an empirical prior of the entries of the logarithms of the covariances.
-
-    Parameters
-    ----------
-    gaussians : Gaussians
-        The fit.
-    errors : (p, p)
-        Covariance of the errors of its variables (see `gauss_newton`).
-    half_widths : (dim,)
-        Half-widths of the domain, in whose units variances of columns are comparable.
-    """
-    logs = logarithms(gaussians)
-    values = logs.ravel()
-    first = len(errors) - len(values)
-    errors = errors[first:, first:]
-    diagonal = np.ones(logs.shape[1], dtype=bool)
-    units = 2 * np.log(half_widths)
-    if logs.shape[1] == 1:
-        units = 2 * np.log(np.mean(half_widths, keepdims=True))
-    if gaussians.has_matrices:
-        rows, columns = np.tril_indices(gaussians.dim)
-        diagonal = rows == columns
-        units = np.where(diagonal, 2 * np.log(half_widths)[rows], 0.0)
-    n_units, n_entries = logs.shape
-    precision, centers = np.zeros((len(values), len(values))), values.copy()
-    for has_mean in (True, False):
-        group = np.flatnonzero(np.tile(diagonal == has_mean, n_units))
-        if len(group) < MIN_ENTRIES:
-            continue
-        offsets = np.tile(units[diagonal == has_mean], n_units)
-        block = errors[np.ix_(group, group)]
-        law = hierarchy(values[group] - offsets, block, n_units, has_mean=has_mean)
-        precision[np.ix_(group, group)] = law.precision
-        centers[group] = law.mean + offsets
-    return Prior(precision, centers, floor_pulls(gaussians))
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """Normal law of entries, each with a mean of its own for all components."""
-
-    mean: float  # of all
-    precision: Floats
-
-
-def hierarchy(values: Floats, errors: Floats, n_units: int, *, has_mean: bool) -> Hierarchy:
-    """Return the law of entries that `values` estimate, component by component.
-
-    An entry varies between components about its mean, and means of entries vary about a mean of
-    all. Differences between components have the first variance alone, and tell it.
-    """
-    n_entries = len(values) // n_units
-    n_free = (n_units - 1) * n_entries
-    if n_free < MIN_ENTRIES:
-        mean, variance = between(values, errors, has_mean=has_mean)
-        return Hierarchy(mean, np.eye(len(values)) / variance)
-    contrasts = np.kron(_contrasts(n_units), np.eye(n_entries))  # (n_free, n)
-    inner = contrasts @ errors @ contrasts.T
-    _, within = between(contrasts @ values, inner, has_mean=False)
-    same = np.tile(np.eye(n_entries), (n_units, 1))
-    solved = np.linalg.solve(errors + within * np.eye(len(values)), np.column_stack([same, values]))
-    covariance = np.linalg.inv(same.T @ solved[:, :-1])
-    means = covariance @ (same.T @ solved[:, -1])
-    mean, across = float(np.mean(means)) if has_mean else 0.0, float(VARIANCE_GRID[-1])
-    if n_entries >= MIN_ENTRIES:
-        mean, across = between(means, (covariance + covariance.T) / 2, has_mean=has_mean)
-    shared = across / (within + n_units * across)
-    precision = (np.eye(len(values)) - shared * (same @ same.T)) / within
-    return Hierarchy(mean, precision)
-
-
-def _contrasts(n: int) -> Floats:
-    """Return orthonormal differences of n numbers, (n - 1, n)."""
-    rows = np.tril(np.ones((n - 1, n))) - np.eye(n - 1, n, 1) * np.arange(1, n)[:, None]
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-
-
-def flat_prior(gaussians: Gaussians) -> Prior:
-    """Return a prior without precision."""
-    values = logarithms(gaussians).ravel()
-    return Prior(np.zeros((len(values), len(values))), values, floor_pulls(gaussians))
-
-
-def floor_pulls(gaussians: Gaussians) -> Floats:
-    """Return the slopes of the log density by the log entries that make a mode a mean.
-
-    For a Gaussian known from n records with scatter S, the posterior mean of its covariance under
-    Jeffreys' prior is S / (n - d - 1): the maximum of the likelihood times det^((d + 1) / 2). It
-    minimises the expected loss of fresh records. Where a sketch does not tell a variance from zero,
-    the same power of the determinant leaves it at the least variance that it tells: at v, if the
-    error of the variance is v / ((d + 1) / 2)^0.5.
-    """
-    logs = logarithms(gaussians)
-    if not gaussians.has_matrices:
-        return np.ones(logs.size)
-    rows, columns = np.tril_indices(gaussians.dim)
-    return np.tile(np.where(rows == columns, (gaussians.dim + 1) / 2, 0.0), len(logs))
-
-
-def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
-    """Return the most likely mean and variance of quantities that `values` estimate.
-
-    Errors are normal with the covariance `errors`. In its eigenbasis all values are independent.
-    The mean is 0 unless `has_mean`; restricted likelihood accounts for its uncertainty.
-    """
-    spectrum, basis = np.linalg.eigh(errors)
-    spectrum = np.maximum(spectrum, 0.0)
-    turned, ones = basis.T @ values, basis.T @ np.ones(len(values))
-    variances = VARIANCE_GRID[:, None] + spectrum
-    weight = (ones**2 / variances).sum(axis=1)
-    means = (ones * turned / variances).sum(axis=1) / weight
-    if not has_mean:
-        means = np.zeros(len(VARIANCE_GRID))
-    scores = np.log(variances).sum(axis=1)
-    scores += ((turned - means[:, None] * ones) ** 2 / variances).sum(axis=1)
-    if has_mean:
-        scores += np.log(weight)
-    best = int(np.argmin(scores))
-    return float(means[best]), float(VARIANCE_GRID[best])
 
 
 def error_covariance(search: Search, candidate: Candidate, dispersion: float) -> Floats:
@@ -391,6 +268,12 @@ def _inverse(information: Floats) -> Floats:
     diagonal = np.diag(information)
     scale = np.sqrt(np.maximum(diagonal, 1e-12 * float(np.max(diagonal)) + 1e-100))
     correlation = information / np.outer(scale, scale)
-    correlation.flat[:: len(correlation) + 1] += 1e-9
-    inverse = cho_solve(cho_factor(correlation), np.eye(len(scale)))
-    return np.asarray(inverse / np.outer(scale, scale))
+    ridge = 1e-9
+    while True:
+        correlation.flat[:: len(correlation) + 1] += ridge
+        try:
+            inverse = cho_solve(cho_factor(correlation), np.eye(len(scale)))
+        except np.linalg.LinAlgError:
+            ridge *= 10
+            continue
+        return np.asarray(inverse / np.outer(scale, scale))

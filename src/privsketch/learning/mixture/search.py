@@ -29,7 +29,6 @@ from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.descent import (
     Fit,
     Limits,
-    Prior,
     Tilt,
     descend,
     gauss_newton,
@@ -51,6 +50,7 @@ from privsketch.learning.mixture.gaussians import (
     moments,
     with_labels,
 )
+from privsketch.learning.mixture.prior import Prior
 from privsketch.learning.mixture.weighting import Weighting, make_weighting
 from privsketch.learning.mixture.whole import Coordinates, fit_whole, make_coordinates
 from privsketch.learning.problem import Problem
@@ -137,21 +137,23 @@ class Search:
         moments = problem.moments / self.unit
         self.sums = make_sums(problem.frequencies, moments, covariance_type, layout)
         self.limits: Limits = make_limits(self.sums.frequencies, box.low, box.high)
-        self.coordinates = self.find_coordinates()
+        dim = len(box.low)
+        variances = np.broadcast_to(self.overview.variances, (1, dim))
+        start = from_variances(
+            np.ones(1), self.overview.center[None], variances, "full", self.overview.shares
+        )
+        self.whole = self.find_whole(start, self.sums) if dim else start
+        self.coordinates = make_coordinates(self.whole, self.covariance_type)
         # The number of records is one more unknown.
         n_unknowns = mixture_unknowns(n_components, len(box.low), covariance_type) + 1
         n_unknowns += n_components * (len(self.sums.labels) - len(self.sums.ends))
         self.degrees_of_freedom = max(2 * len(problem.moments) - n_unknowns, 1)
 
-    def find_coordinates(self) -> Coordinates:
-        """Return the coordinates of searches."""
-        if len(self.limits.low) == 0:
-            return Coordinates.plain(0)
-        count = max(self.unit, 1.0)
-        variance = self.problem.noise_variance + count * self.problem.repetition / 2
-        deviation = np.sqrt(variance) / self.unit
-        whole = fit_whole(self.sums, self.overview, self.limits, deviation)
-        return make_coordinates(whole, self.covariance_type)
+    def find_whole(self, start: Gaussians, sums: Sums, dispersion: float = 1.0) -> Gaussians:
+        """Return the Gaussian of all records, from a first guess."""
+        count = max(float(start.weights.sum()) * self.unit, 1.0) * self.problem.repetition
+        deviation = np.sqrt((self.problem.noise_variance + count / 2) * dispersion) / self.unit
+        return fit_whole(sums, start, self.limits, deviation)
 
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
         """Run one search by plain least squares; each search has a different surplus."""

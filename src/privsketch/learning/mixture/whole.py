@@ -16,10 +16,10 @@ import numpy as np
 
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
-from privsketch.learning.mixture.descent import Limits, Prior, gauss_newton, make_limits
+from privsketch.learning.mixture.descent import Limits, gauss_newton, make_limits
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, quadratics
+from privsketch.learning.mixture.prior import make_prior
 from privsketch.learning.mixture.weighting import Weighting
-from privsketch.learning.refine import Overview
 
 WHOLE_PASSES = 4  # fits, each with the taper of the one before
 WHOLE_STEPS = 12  # Gauss-Newton steps of a pass, at most
@@ -86,20 +86,25 @@ def make_coordinates(whole: Gaussians, kind: CovarianceType) -> Coordinates:
     return Coordinates(whole.means[0], factor)
 
 
-def fit_whole(sums: Sums, overview: Overview, limits: Limits, deviation: float) -> Gaussians:
-    """Return the Gaussian of all records, (1, dim) with a full covariance matrix.
+def moments_of(gaussians: Gaussians) -> Gaussians:
+    """Return the Gaussian with the moments of a mixture, with a full covariance matrix."""
+    shares = (gaussians.weights + 1e-300) / np.sum(gaussians.weights + 1e-300)
+    mean = shares @ gaussians.means
+    steps = gaussians.means - mean
+    covariance = np.tensordot(shares, gaussians.matrices(), 1) + (steps.T * shares) @ steps
+    weight, in_blocks = gaussians.weights.sum(keepdims=True), (shares @ gaussians.shares)[None]
+    return Gaussians(weight, mean[None], covariance[None], "full", in_blocks)
+
+
+def fit_whole(sums: Sums, start: Gaussians, limits: Limits, deviation: float) -> Gaussians:
+    """Return the Gaussian of all records, with a full covariance matrix.
 
     `deviation` is the standard error of a sum, in the unit of the sums.
     """
-    dim = len(limits.low)
-    rows, columns = np.tril_indices(dim)
-    start = np.broadcast_to(overview.variances, (1, dim))[:, :, None] * np.eye(dim)
-    whole = Gaussians(np.ones(1), overview.center[None], start, "full", overview.shares)
-    pulls = np.where(rows == columns, (dim + 1) / 2, 0.0)
-    prior = Prior(np.zeros((len(rows), len(rows))), np.zeros(len(rows)), pulls)
+    rows, columns = np.tril_indices(start.dim)
     quadratic = quadratics(sums.frequencies, "full")
-    m = len(quadratic)
-    n_needed = min(m, 2 * len(rows) + dim + 8)
+    m, whole, prior = len(quadratic), start, make_prior(start)
+    n_needed = min(m, 2 * len(rows) + start.dim + 8)
     for _ in range(WHOLE_PASSES):
         taper = np.exp(quadratic @ whole.covariances[0][rows, columns] / -2)
         least = min(MIN_TAPER, float(np.partition(taper, -n_needed)[-n_needed]))
