@@ -404,12 +404,12 @@ def gauss_newton(
         slopes = chart.restrict(slopes if tilt is None else slopes + tilt.slopes)
         slopes = weighting.whiten(slopes)
         information = slopes.T @ slopes
+        diagonal = np.diag(information)
+        diagonal = np.maximum(diagonal, 1e-9 * float(np.max(diagonal)) + 1e-300)
         pull = slopes.T @ residual
         prior.add_to(information, pull, gaussians)
         if done or step_number == n_steps:
             break
-        diagonal = np.diag(information)
-        diagonal = np.maximum(diagonal, 1e-9 * float(np.max(diagonal)) + 1e-300)
         still = np.flatnonzero(chart.is_zero & (pull > 0))
         pull[still] = 0.0
         while True:
@@ -420,7 +420,12 @@ def gauss_newton(
             candidate = moved(gaussians, step, limits, sums.ends)
             new_residual, new_value = residual_of(candidate)
             if new_value < value:
-                done = value - new_value < max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)
+                least = max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)
+                done = value - new_value < least
+                if done and prior.power:
+                    # Damping in units of well-determined variables may hold up all others.
+                    done = float(pull @ _solved(information, pull)) < 2 * least
+                    damping = damping if done else damping / 100
                 gaussians, residual, value = candidate, new_residual, new_value
                 damping = max(damping / 10, 1e-9)
                 break
