@@ -25,11 +25,12 @@ from scipy.linalg import cho_factor, cho_solve
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch.design.size import CovarianceType
+from privsketch.design.size import MIN_PER_UNKNOWN, CovarianceType, mixture_unknowns
 from privsketch.facts.layout import Layout
 from privsketch.learning.mixture.descent import chart_of, jacobian, place_of_shares
 from privsketch.learning.mixture.gaussians import Gaussians
 from privsketch.learning.mixture.prior import make_prior, with_hierarchy
+from privsketch.learning.mixture.samples import maximise_likelihood, responsibilities_of
 from privsketch.learning.mixture.search import Candidate, Project, Search, make_distortion
 from privsketch.learning.mixture.whole import moments_of
 from privsketch.learning.problem import Problem
@@ -42,6 +43,7 @@ MIN_CUT_SHARE = 0.02
 CUT_SEARCHES = 3
 SAME_SCORE = 0.01  # relative to chi-square: difference of the scores of equal mixtures
 FLOOR_STEPS = 30
+LIKELIHOOD_DRAWS = 20_000  # public records that a mixture of another shape is fitted to
 ERROR_DRAWS = 2000  # sampled records: variances are known to about sqrt(2 / 2000) = 3 %
 
 
@@ -116,7 +118,54 @@ def decode_mixture(
         distortion = make_distortion(project, len(box.low), dither, rng, problem.layout)
         search = Search(problem, n_components, covariance_type, distortion, rng)
         best, count = find_best(search, n_init)
-        return finish(search, best, count)
+        solution = finish(search, best, count)
+        if not is_richer_worth(search, solution):
+            return solution
+        full = Search(problem, n_components, "full", distortion, rng)
+        richer = finish(full, *find_best(full, n_init))
+        return most_likely(search, solution, richer)
+
+
+def is_richer_worth(search: Search, solution: MixtureSolution) -> bool:
+    """Return whether full covariances may explain what a simpler mixture does not."""
+    n_components, dim = search.n_components, len(search.limits.low)
+    if search.covariance_type == "full" or dim < 2 or search.problem.layout is not None:
+        return False
+    freedom = solution.degrees_of_freedom
+    limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
+    n_unknowns = mixture_unknowns(n_components, dim, "full")
+    return solution.chi_square > limit and MIN_PER_UNKNOWN * n_unknowns <= len(
+        search.problem.moments
+    )
+
+
+def most_likely(
+    search: Search, solution: MixtureSolution, richer: MixtureSolution
+) -> MixtureSolution:
+    """Return the mixture of the type of a solution that is most likely for a richer one.
+
+    It is the solution itself unless the richer one explains the sketch better.
+    """
+    ratio = solution.chi_square / solution.degrees_of_freedom
+    if richer.chi_square / richer.degrees_of_freedom > ratio:
+        return solution
+    kind = search.covariance_type
+    records = draw(richer.gaussians, LIKELIHOOD_DRAWS, search.rng)
+    weights = np.full(len(records), float(richer.gaussians.weights.sum()) / len(records))
+    fits = []
+    for start in (solution, richer):
+        share = responsibilities_of(records, start.gaussians)[0]
+        fits.append(maximise_likelihood(records, weights, share, kind, search.limits.smallest))
+    winner = int(fits[1][1] > fits[0][1])
+    gaussians = fits[winner][0]
+    order = np.lexsort(gaussians.means.T[::-1])
+    gaussians = gaussians.subset(order)
+    return replace(
+        solution,
+        gaussians=gaussians,
+        means=gaussians.means,
+        standard_errors=(solution, richer)[winner].standard_errors[order],
+    )
 
 
 def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
