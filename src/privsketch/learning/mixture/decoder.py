@@ -119,17 +119,18 @@ def decode_mixture(
         search = Search(problem, n_components, covariance_type, distortion, rng)
         best, count = find_best(search, n_init)
         solution = finish(search, best, count)
-        if not is_richer_worth(search, solution):
+        n_richer = n_components if covariance_type != "full" else 2 * n_components
+        if not is_richer_worth(search, solution, n_richer):
             return solution
-        full = Search(problem, n_components, "full", distortion, rng)
+        full = Search(problem, n_richer, "full", distortion, rng)
         richer = finish(full, *find_best(full, n_init))
         return most_likely(search, solution, richer)
 
 
-def is_richer_worth(search: Search, solution: MixtureSolution) -> bool:
-    """Return whether full covariances may explain what a simpler mixture does not."""
-    n_components, dim = search.n_components, len(search.limits.low)
-    if search.covariance_type == "full" or dim < 2 or search.problem.layout is not None:
+def is_richer_worth(search: Search, solution: MixtureSolution, n_components: int) -> bool:
+    """Return whether a richer mixture may explain what this one does not."""
+    dim = len(search.limits.low)
+    if search.problem.layout is not None:
         return False
     freedom = solution.degrees_of_freedom
     limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
@@ -153,10 +154,11 @@ def most_likely(
     records = draw(richer.gaussians, LIKELIHOOD_DRAWS, search.rng)
     weights = np.full(len(records), float(richer.gaussians.weights.sum()) / len(records))
     fits = []
-    for start in (solution, richer):
+    starts = (solution, richer)[: 1 + (len(richer.means) == search.n_components)]
+    for start in starts:
         share = responsibilities_of(records, start.gaussians)[0]
         fits.append(maximise_likelihood(records, weights, share, kind, search.limits.smallest))
-    winner = int(fits[1][1] > fits[0][1])
+    winner = int(np.argmax([value for _, value in fits]))
     gaussians = fits[winner][0]
     order = np.lexsort(gaussians.means.T[::-1])
     gaussians = gaussians.subset(order)
