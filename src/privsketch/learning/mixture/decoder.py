@@ -25,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch.design.size import MIN_PER_UNKNOWN, CovarianceType, mixture_unknowns
+from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.facts.layout import Layout
 from privsketch.learning.mixture.descent import chart_of, jacobian, place_of_shares
 from privsketch.learning.mixture.gaussians import Gaussians
@@ -135,9 +135,7 @@ def is_richer_worth(search: Search, solution: MixtureSolution, n_components: int
     freedom = solution.degrees_of_freedom
     limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
     n_unknowns = mixture_unknowns(n_components, dim, "full")
-    return solution.chi_square > limit and MIN_PER_UNKNOWN * n_unknowns <= len(
-        search.problem.moments
-    )
+    return solution.chi_square > limit and n_unknowns <= len(search.problem.moments)
 
 
 def most_likely(
