@@ -30,8 +30,6 @@ SEAMS = {
     "aggregate.drawn_words": "privsketch.clustering.baselines.aggregate:drawn_words",
     "aggregate.os": "privsketch.clustering.baselines.aggregate:os",
     "aggregate.start_centers": "privsketch.clustering.baselines.aggregate:start_centers",
-    "em.Scale.of": "privsketch.clustering.baselines.em:Scale.of",
-    "em.start_centers": "privsketch.clustering.baselines.em:start_centers",
     "grid.cell_counts": "privsketch.clustering.baselines.grid:cell_counts",
     "lloyd.CompiledClusters": "privsketch.clustering.baselines.lloyd:CompiledClusters",
     "lloyd.cube_law": "privsketch.clustering.baselines.lloyd:cube_law",
