@@ -230,11 +230,21 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
 def whole_of(search: Search, best: Candidate, dispersion: float) -> Gaussians:
     """Return the Gaussian of all records, near a fit or near the overview, whichever is wider.
 
-    The overview may have settled on one of few distant clusters, and the fit on noise.
+    The overview may have settled on one of few distant clusters, and the fit on noise. A mean of
+    squared distances of the components beyond that of all records shows that neither Gaussian
+    holds them: their means are then added.
     """
-    near = search.find_whole(moments_of(best.fit.gaussians), best.sums, dispersion)
+    moments = moments_of(best.fit.gaussians)
+    near = search.find_whole(moments, best.sums, dispersion)
     again = search.find_whole(search.whole, best.sums, dispersion)
-    return max(near, again, key=lambda whole: np.linalg.slogdet(whole.covariances[0])[1])
+    whole = max(near, again, key=lambda one: float(np.linalg.slogdet(one.covariances[0])[1]))
+    steps = best.fit.gaussians.means - moments.means
+    shares = best.fit.gaussians.weights / max(float(best.fit.gaussians.weights.sum()), 1e-300)
+    between = (steps.T * shares) @ steps
+    matrix = whole.covariances[0]
+    if np.trace(np.linalg.solve(matrix, between)) <= search.whole.dim:
+        return whole
+    return replace(whole, means=moments.means, covariances=(matrix + between)[None])
 
 
 def variances_of_means(gaussians: Gaussians, errors: Floats, layout: Layout | None) -> Floats:

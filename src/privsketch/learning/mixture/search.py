@@ -142,7 +142,7 @@ class Search:
         start = from_variances(
             np.ones(1), self.overview.center[None], variances, "full", self.overview.shares
         )
-        self.whole = self.find_whole(start, self.sums) if dim else start
+        self.whole = self.find_whole(start, self.sums)
         self.coordinates = make_coordinates(self.whole, self.covariance_type)
         # The number of records is one more unknown.
         n_unknowns = mixture_unknowns(n_components, len(box.low), covariance_type) + 1

@@ -101,6 +101,8 @@ def fit_whole(sums: Sums, start: Gaussians, limits: Limits, deviation: float) ->
 
     `deviation` is the standard error of a sum, in the unit of the sums.
     """
+    if start.dim == 0:
+        return start
     rows, columns = np.tril_indices(start.dim)
     quadratic = quadratics(sums.frequencies, "full")
     m, whole, prior = len(quadratic), start, make_prior(start)
