@@ -91,6 +91,8 @@ SEAMS = {
     "quantiser.transposed": "privsketch.kernels.quantiser:transposed",
     "boxes.LARGE_BLOCKS": "privsketch.learning.cells.partition:_MIN_BLOCK_BOXES",
     "weighting.MAX_DENSE_FEATURES": "privsketch.learning.mixture.weighting:MAX_DENSE_FEATURES",
+    "decoder.make_prior": "privsketch.learning.mixture.decoder:make_prior",
+    "decoder.with_hierarchy": "privsketch.learning.mixture.decoder:with_hierarchy",
     "search.DRAWN_NUMBERS": "privsketch.learning.mixture.search:DRAWN_NUMBERS",
     "search.MAX_OUTSIDE_DRAWS": "privsketch.learning.mixture.search:MAX_OUTSIDE_DRAWS",
     "problem.MAX_EXCHANGES": "privsketch.learning.problem:MAX_EXCHANGES",

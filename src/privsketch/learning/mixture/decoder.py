@@ -1,18 +1,20 @@
-"""Decode a Gaussian mixture: search until the sketch is explained, then shrink.
+"""Decode a Gaussian mixture: search until the sketch is explained, then fit with a prior.
 
 Chi-square shows whether a mixture explains the sketch. If it does not, the search runs again from
 other particles, until a mixture explains the sketch or two searches reach the best one. A misfit of
 the best mixture counts as further noise (quasi-likelihood: errors grow by the square root of
 chi-square per degree of freedom).
 
-Covariances borrow strength from each other if noise leaves them uncertain. Empirical Bayes (Efron
-and Morris 1975) shrinks the logarithms of variances towards their common mean, and correlations
-towards zero. The variance of the errors is known from the fit, and the variance between components
-is estimated.
+The last fit has a prior (see `prior`), whose center is the Gaussian of all records (see `whole`).
+If its mixture does not explain the sketch, a richer one is fitted that may: full covariances, or
+twice the components. The answer is then the mixture that is most likely for records of the richer
+one (see `samples`), as it would be for the records themselves.
 
 In units of the full covariance of the sums, the covariance of the errors is the inverse of Fisher's
 information. Large sketches are fitted in units of variances alone, as if features were independent.
-Then the covariance of one record's features comes from draws of the mixture (White's sandwich).
+Then the covariance of one record's features comes from draws of the mixture (White's sandwich), and
+the mean ratio of both, a number, corrects the weight of the sketch against the prior (Pauli,
+Racugno and Ventura 2011).
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the
 MIN_CUT_SHARE = 0.02
 CUT_SEARCHES = 3
 SAME_SCORE = 0.01  # relative to chi-square: difference of the scores of equal mixtures
-FLOOR_STEPS = 30
+LAST_STEPS = 30  # Gauss-Newton steps with a prior; a guard: MIN_CHI_SQUARE_FALL ends them
 LIKELIHOOD_DRAWS = 20_000  # public records that a mixture of another shape is fitted to
 ERROR_DRAWS = 2000  # sampled records: variances are known to about sqrt(2 / 2000) = 3 %
 
@@ -201,11 +203,11 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
         adjust = composite_ratio(search, best, dispersion)
         best = replace(best, weighting=best.weighting.scaled(adjust))
     prior = make_prior(best.fit.gaussians, whole_of(search, best, dispersion))
-    best = replace(best, fit=search.newton(best, FLOOR_STEPS, prior))
+    best = replace(best, fit=search.newton(best, LAST_STEPS, prior))
     errors = error_covariance(search, best, dispersion)
     half_widths = (search.limits.high - search.limits.low) / 2
     prior = with_hierarchy(prior, best.fit.gaussians, errors, half_widths)
-    best = replace(best, fit=search.newton(best, FLOOR_STEPS, prior))
+    best = replace(best, fit=search.newton(best, LAST_STEPS, prior))
     if best.sums is not search.sums:
         best = search.correct(best, prior)
     errors = error_covariance(search, best, dispersion)
@@ -281,10 +283,7 @@ def error_covariance(search: Search, candidate: Candidate, dispersion: float) ->
 
 
 def composite_ratio(search: Search, candidate: Candidate, dispersion: float) -> float:
-    """Return the mean ratio of the variance of the errors to that without correlations.
-
-    Magnitude adjustment of a composite likelihood (Pauli, Racugno and Ventura 2011).
-    """
+    """Return the mean ratio of the variance of the errors to that without correlations."""
     information = candidate.fit.information
     errors = sandwich(search, candidate, dispersion, _inverse(information))
     return max(float(np.sum(errors * information)) / len(information), 1e-3)
