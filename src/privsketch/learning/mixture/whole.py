@@ -21,10 +21,10 @@ from privsketch.learning.mixture.gaussians import Gaussians, Sums, quadratics
 from privsketch.learning.mixture.prior import make_prior
 from privsketch.learning.mixture.weighting import Weighting
 
-WHOLE_PASSES = 4  # fits, each with the taper of the one before
-WHOLE_STEPS = 12  # Gauss-Newton steps of a pass, at most
-MIN_TAPER = 0.05  # of frequencies that count
-MAX_DEVIATIONS = 10.0  # of a mean from the whole: those of a share p lie within p^-0.5
+WHOLE_PASSES = 4  # fits, each with the taper of the one before; the overview is right to a factor
+WHOLE_STEPS = 12  # Gauss-Newton steps of a pass: a guard
+MIN_TAPER = 0.05  # of frequencies that count, as in `sharpen` of the joint decoder
+MAX_DEVIATIONS = 10.0  # of a mean: a share p lies within p^-0.5, so that 1 % are never cut
 
 
 @dataclass(frozen=True)
