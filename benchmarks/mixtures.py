@@ -3,7 +3,7 @@
     python -m benchmarks mixtures                 the acceptance table
     python -m benchmarks mixtures --others        more kinds of data and designs
     python -m benchmarks mixtures --labels 30     random tables with categories and flags
-    python -m benchmarks mixtures --thin          tables with thin clouds, wrong shapes, skewed columns
+    python -m benchmarks mixtures --thin          thin clouds, and shapes that do not fit
 
 The loss is the mean log-likelihood of fresh records under the reference minus that under
 the mixture learned, in nats per record. The reference is the better of the mixture the
@@ -268,7 +268,8 @@ def thin_records(name: str, dim: int, n: int, seed: int) -> tuple[Floats, Floats
 
 def print_thin(first: int, repetitions: int) -> None:
     """Print the mean losses of a mixture and of one Gaussian without noise for each thin table."""
-    print("table         d type  " + " ".join(f"{name:>9}" for name in THIN_BUDGETS) + "    one")
+    heads = " ".join(f"{name:>9}" for name in THIN_BUDGETS)
+    print(f"table         d type  {heads}    one", flush=True)
     seeds = range(first, first + repetitions)
     kinds: tuple[CovarianceType, ...] = ("full", "diag")
     for name, dim, kind in ((t, d, c) for t in THIN for d in (2, 5, 10) for c in kinds):
