@@ -38,7 +38,6 @@ from privsketch.clustering import (
     clustered,
     forecast_run,
 )
-from privsketch.clustering.baselines.em import learn as learn_by_em
 from privsketch.design.pca import PCAForecast
 
 RESULTS = Path(__file__).parent / "results" / "drowned.csv"
@@ -61,7 +60,6 @@ METHODS = (
     "grid",
     "sample-aggregate",
     "k-variates",
-    "em",
 )
 FIELDS = ("number", "method", "dim", "k", "n", "epsilon", "delta", "kind", "error", "ratio", "said")
 HIDDEN, CLEAR = 1.0, 0.05
@@ -134,8 +132,6 @@ def measured(study: dict[str, Any]) -> dict[str, Any]:
         error = forecast_of_design(study, design)
         learner = LEARNERS.get(method, LEARNERS["kmeans"])
         model = learner(ps.sketch(records, design), k)
-    elif method == "em":  # its model has no forecast
-        model = clustered(learn_by_em, records, k, **facts)
     else:
         model, name = run_of(method, records, k, facts), MEDIAN_METHODS.get(method, method)
         loss = "distances" if method in MEDIAN_METHODS else "squares"
@@ -218,7 +214,7 @@ def main() -> None:
         groups = [group_of(row) for row in rows]
         if min(groups.count("hidden"), groups.count("clear")) >= arguments.studies:
             break
-        row = measured(drawn(len(rows)))
+        row = measured(drawn(int(rows[-1]["number"]) + 1 if rows else 0))
         is_new = not rows
         rows.append(row)
         with arguments.output.open("a", newline="") as file:

@@ -8,7 +8,6 @@ is not asked about others of its kind.
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -47,12 +46,6 @@ MIXTURE_DATA = {
 }
 Facts = dict[str, Any]
 Told = tuple[Facts, str, str, float, float, str]  # facts, task, method, epsilon, delta, kind
-
-
-def mixture_kinds() -> dict[str, str]:
-    """Methods of mixtures; noisy rounds of EM where the estimator has them."""
-    known = inspect.signature(PrivateGaussianMixture).parameters
-    return {"sketch": "ours", **({"em": "baseline"} if "method" in known else {})}
 
 
 def lost_variance(records: np.ndarray, components: np.ndarray) -> float:
@@ -147,7 +140,7 @@ def _is_slow(store: Store, data: str, method: str) -> bool:
 
 def run_mixtures(store: Store, repetitions: int) -> None:
     """Every method on every mixture."""
-    kinds = mixture_kinds()
+    kinds = {"sketch": "ours"}
     for data, setting in MIXTURE_DATA.items():
         kind = setting.covariance_type
         for seed in range(repetitions):
@@ -163,8 +156,6 @@ def run_mixtures(store: Store, repetitions: int) -> None:
             for name, epsilon, delta in missing:
                 told = facts, "mixture", name, epsilon, delta, kinds[name]
                 options: Facts = {"covariance_type": kind, "domain": domain}
-                if "em" in kinds:
-                    options["method"] = name
                 make = partial(PrivateGaussianMixture, setting.k, **options)
                 fit, seconds = _fitted(told, make, records)
                 _add(store, *told, best - float(fit.score(fresh)), seconds)

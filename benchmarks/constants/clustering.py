@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import privsketch as ps
 from benchmarks.constants import Curve
-from privsketch.clustering.baselines import aggregate, em
+from privsketch.clustering.baselines import aggregate
 from privsketch.clustering.medians import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline import plan as planner
@@ -229,29 +229,6 @@ def probe_share_losses() -> Mapping[str, float]:
     return probed_losses(planner.probe_plan)
 
 
-def em_losses() -> Mapping[str, float]:
-    """Return the log-likelihood per record that noisy EM loses against EM without privacy."""
-    from sklearn.mixture import GaussianMixture
-
-    losses: dict[str, list[float]] = {"epsilon 1": [], "epsilon 10": []}
-    for number in range(6):
-        data = records(3, 2, 100_000, number)
-        best = GaussianMixture(3, n_init=3, random_state=0).fit(data).score(data)
-        for name, epsilon in (("epsilon 1", 1.0), ("epsilon 10", 10.0)):
-            model = clustered(
-                em.learn,
-                data,
-                3,
-                n_rounds=em.EM_ROUNDS,
-                domain=ps.Box(low=-1.0, high=1.0, dim=2),
-                budget=ps.Budget(epsilon, 1e-6),
-                n_records=1e5,
-                random_state=number,
-            )
-            losses[name].append(best - model.score(data))
-    return {name: float(np.mean(values)) for name, values in losses.items()}
-
-
 def block_losses() -> Mapping[str, float]:
     """Return losses of sample and aggregate, and the seconds of a fit."""
     start = time.process_time()
@@ -398,18 +375,6 @@ CURVES = (
         probe_share_losses,
         "Mean logarithm of the cost ratio of plans that look for clusters, by the numbers of such "
         "rounds to choose from.",
-    ),
-    Curve(
-        "privsketch.clustering.baselines.em.EM_ROUNDS",
-        (2, 5, 10, 15, 25, 40),
-        em_losses,
-        "Log-likelihood per record that noisy EM loses against EM without privacy, by rounds.",
-    ),
-    Curve(
-        "privsketch.clustering.baselines.em._START_WIDTH",
-        (0.05, 0.1, 0.25, 0.5, 1.0),
-        em_losses,
-        "Log-likelihood per record that noisy EM loses, by the width of components at the start.",
     ),
     Curve(
         "privsketch.clustering.baselines.aggregate.MAX_SAMPLE_BLOCKS",

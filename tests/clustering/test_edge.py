@@ -23,7 +23,6 @@ from privsketch.clustering import (
     clustered,
     edge_concerns,
 )
-from privsketch.clustering.baselines.em import learn as learn_by_em
 from privsketch.clustering.baselines.grid import cluster as grid
 from privsketch.clustering.baselines.lloyd import cluster as lloyd
 from privsketch.clustering.pipeline import cluster as pipeline
@@ -34,7 +33,6 @@ OTHERS = {
     "rounds": cluster_medians,
     "median trees": partial(cluster_medians, method="partition-tree"),
     "partition-tree": cluster_by_tree,
-    "em": learn_by_em,
 }
 # Runs, and how many must raise a concern.
 RUNS = {"lloyd": 5, "pipeline": 5, "grid": 10}
@@ -94,7 +92,7 @@ def test_a_box_that_cuts_is_noticed(method, delta, kind):
 def test_a_box_that_holds_no_record_is_noticed_by_every_method(method, domain):
     """Records are far outside, so that every cluster is cut whole, in a corner or at a side."""
     facts = {"domain": domain, "budget": ps.Budget(1.0, 1e-6), "random_state": 0}
-    options = {} if method == "em" else {"n_records": 20_000}
+    options = {"n_records": 20_000}
     model = clustered(OTHERS[method], records(0, "inside"), 3, **facts, **options)
     assert any("edge of the domain" in text for text in model.concerns)
     model = clustered(OTHERS[method], records(0, "inside"), 3, **{**facts, "domain": BOX})

@@ -19,7 +19,6 @@ from privsketch.clustering import (
     clustered,
     forecast_run,
 )
-from privsketch.clustering.baselines.em import learn as learn_by_em
 from privsketch.pages.report.html import report_page
 
 BOX = ps.Box(-1, 1, dim=2)
@@ -27,7 +26,7 @@ SKETCHES = {"fourier": "kmeans", "one-bit": "kmeans", "cells": "kmeans"}
 READERS = ("pipeline", "cells", "partition-tree", "lloyd", "grid", "sample-aggregate", "k-variates")
 METHODS = (
     *(f"sketch {name}" for name in SKETCHES),
-    *("mixture", "components", "rounds", "median trees", "sparse", "em"),
+    *("mixture", "components", "rounds", "median trees", "sparse"),
     *READERS,
 )
 NEVER_GOOD = ("k-variates", "sample-aggregate")  # their noise hides clusters of any such table
@@ -63,8 +62,6 @@ def learned(method, n, epsilon, *, k=3, delta=1e-6, planned=1000):
     if method in ("rounds", "median trees"):
         name = "rounds" if method == "rounds" else "partition-tree"
         return clustered(cluster_medians, table(n), k, method=name, **facts)
-    if method == "em":
-        return clustered(learn_by_em, table(n), k, **facts)
     return cluster_with(method, table(n), k, **facts)
 
 

@@ -38,7 +38,6 @@ def test_a_noisy_number_of_records_is_one_that_plans_take():
         (ps.PrivateKMedians, {}),
         (ps.PrivateKMedians, {"method": "partition-tree"}),
         (ps.PrivateGaussianMixture, {}),
-        (ps.PrivateGaussianMixture, {"method": "em"}),
     ],
 )
 def test_more_clusters_than_a_search_finds_in_time_are_refused_before_a_release(kind, options):

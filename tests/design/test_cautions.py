@@ -23,7 +23,6 @@ FITS = [
     ps.PrivateKMeans(2, method="lloyd"),
     ps.PrivateKMedians(2),
     ps.PrivateGaussianMixture(2),
-    ps.PrivateGaussianMixture(2, method="em"),
     ps.PrivateProjection(1),
 ]
 

@@ -109,7 +109,7 @@ LEARNERS = {
     "mixture": (
         ps.PrivateGaussianMixture,
         {"n_components": 2, "n_features": 60, "n_init": 1},
-        {"method": "em", "n_features": None, "n_init": None},
+        {"covariance_type": "diag", "n_features": None, "n_init": None},
     ),
     "components": (ps.PrivatePCA, {"n_components": 1, "method": "covariance"}, {"center": True}),
 }

@@ -100,9 +100,9 @@ def test_with_a_schema_the_cost_is_that_of_encoded_records():
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_mixtures_as_scikit_learn_scores_them(records, others, covariance_type):
-    own = ps.PrivateGaussianMixture(
-        2, domain=BOX, covariance_type=covariance_type, method="em", **FACTS
-    ).fit(records)
+    own = ps.PrivateGaussianMixture(2, domain=BOX, covariance_type=covariance_type, **FACTS).fit(
+        records
+    )
     plain = GaussianMixture(2, covariance_type=covariance_type)
     for name in ("weights_", "means_", "covariances_", "precisions_cholesky_"):
         setattr(plain, name, getattr(own, name))

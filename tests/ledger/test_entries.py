@@ -114,11 +114,6 @@ WAYS = {
         .fit(RECORDS)
         .receipt_
     ),
-    "em": lambda ledger: (
-        ps.PrivateGaussianMixture(2, epsilon=1, delta=1e-6, domain=BOX, method="em", ledger=ledger)
-        .fit(RECORDS)
-        .receipt_
-    ),
     "pca": lambda ledger: (
         ps.PrivatePCA(2, epsilon=1, delta=1e-6, domain=ps.Ball(3, 2.0), ledger=ledger)
         .fit(RECORDS)

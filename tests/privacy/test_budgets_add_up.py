@@ -4,7 +4,6 @@ Shares are fractions and are added up as such. What a run spends is read off the
 from: sensitivity over scale for pure noise, rho for Gaussian noise.
 """
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,7 +14,7 @@ import privsketch as ps
 from privsketch import ParameterError
 from privsketch.clustering import Passes, clustered
 from privsketch.clustering import run as run_module
-from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
+from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
 from privsketch.facts import exact
 from privsketch.noise import Shares, add_noise, laplace_law, rho_of_budget
 from privsketch.testing import Tape, exact_answer
@@ -104,19 +103,6 @@ def test_shares_of_seeds(monkeypatch):
             monkeypatch,
         )
         assert len(shares) == k
-        assert sum(shares.values()) == 1
-
-
-def test_shares_of_rounds_of_em(monkeypatch):
-    table, domain = tables(2)
-    for n_rounds in (1, 2, 3, 7, 10, 33, 100):
-        shares = shares_of(
-            lambda n=n_rounds: clustered(
-                em.learn, table, 2, domain=domain, budget=ps.Budget(1.0), n_rounds=n
-            ),
-            monkeypatch,
-        )
-        assert len(shares) == n_rounds
         assert sum(shares.values()) == 1
 
 
@@ -268,11 +254,6 @@ def quick_starts(monkeypatch):
         "aggregate.start_centers",
         lambda domain, k, start, seed: right(domain, k, "uniform", seed),
     )
-    seams.set(
-        monkeypatch,
-        "em.start_centers",
-        lambda domain, k, start, seed: right(domain, k, "uniform", seed),
-    )
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
@@ -294,23 +275,6 @@ def test_cubes_of_lloyds_clusters_cost_one_of_them(delta, neighbours):
     )
     assert len(laws) == 3 * 7
     require_all_spent(laws[::7], receipt, ps.Budget(0.7, 0.0, neighbours))
-
-
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize(
-    ("dim", "k", "kind"),
-    [(2, 1, "full"), (2, 64, "full"), (10, 10, "tied"), (50, 3, "diag"), (300, 2, "spherical")],
-)
-def test_rounds_of_em_spend_their_budget(dim, k, kind, delta, neighbours):
-    table, domain = tables(dim)
-    budget = ps.Budget(0.7, delta, neighbours)
-    laws, receipt = spent_by(
-        lambda: clustered(
-            em.learn, table, k, domain=domain, budget=budget, covariance_type=kind, n_rounds=2
-        )
-    )
-    require_all_spent(laws, receipt, budget)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -363,22 +327,3 @@ def test_sensitivities_in_a_box(dim, k):
     for (method, expected), more in runs.items():
         laws, _ = spent_by(lambda m=method, o=more: clustered(m, table, k, **common, **o))
         assert laws[0].sensitivity * unit == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_the_sensitivity_of_em_is_the_square_root_of_three(neighbours):
-    """Counts, means and squares of records of norm 1, on one scale.
-
-    What two records add never points apart: replacing one by the other moves sqrt(2) times that.
-    """
-    for dim in (1, 2, 10):
-        budget, domain = ps.Budget(1.0, 1e-6, neighbours), ps.Ball(dim, 1.0)
-        laws, _ = spent_by(
-            lambda d=dim, b=budget, o=domain: clustered(
-                em.learn, np.zeros((1, d)), 2, domain=o, budget=b, n_rounds=1
-            )
-        )
-        passes = Passes(np.zeros((1, dim)), domain, max_bits=em._bits(domain))
-        whole = em.WHOLE_SHARE * em.Scale.of(passes, True).count
-        expected = math.sqrt(3 if neighbours == "add-remove" else 6)
-        assert laws[0].sensitivity / whole == pytest.approx(expected, rel=1e-3)

@@ -17,7 +17,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.clustering import TreeSettings, cluster_by_tree, cluster_medians, clustered
-from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
+from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.sketching import engine_sums
 from privsketch.tables import persons
@@ -171,7 +171,6 @@ RUNS = [
     Method("lloyd, cube", lloyd.cluster, 0.0, {"noise": "cube"}),
     Method("lloyd, laplace", lloyd.cluster, 0.0, {"noise": "laplace"}),
     Method("grid", grid.cluster),
-    Method("em", em.learn, 1e-6, {"n_rounds": 2, "covariance_type": "diag"}),
     Method("tree", cluster_by_tree, 0.0, TREE, many=False),
     Method("medians", cluster_medians, 1e-6, many=False),
     Method("aggregate", aggregate.cluster, 1e-6, {"n_blocks": 3}, many=False),

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ from privsketch.clustering import (
     cluster_sparse,
     clustered,
 )
-from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
+from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.noise import Account, Shares
 from privsketch.noise import account as shares
@@ -69,15 +68,6 @@ class Method:
         }
         table = ps.Table(table, missing="center")
         return clustered(self.run, table, 2, **{**common, **self.options, **more})
-
-
-def em_rounds(run, k, **options):
-    """Rounds of EM as other methods are called: means and covariances are its centers."""
-    found = em.learn(run, k, n_rounds=3, **options)
-    centers = np.concatenate([found.means, found.covariances.reshape(k, -1)], axis=1)
-    return SimpleNamespace(
-        centers=centers, weights=found.weights, n_records=found.n_records, receipt=found.receipt
-    )
 
 
 TREE = {"settings": TreeSettings(n_dimensions=2, n_levels=2, threshold=3, n_swaps=2)}
@@ -120,8 +110,6 @@ METHODS = [
     Method("variates, counted", variates.cluster, 1e-6, n_records=None, domain="box"),
     Method("variates, cube", variates.cluster, domain="box"),
     Method("variates, laplace", variates.cluster, 0.0, {"noise": "laplace"}),
-    Method("em", em_rounds, 1e-6),
-    Method("em, pure", em_rounds, 0.0, {"covariance_type": "diag"}, domain="box"),
 ]
 ONE_OF_EACH = [
     Method("pipeline", pipeline.cluster, 1e-6, dim=11),

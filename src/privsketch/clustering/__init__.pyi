@@ -1,8 +1,4 @@
 # Names of this folder that others may use; `__init__.py` imports one when it is first used.
-from .baselines.em import WHOLE_SHARE as WHOLE_SHARE
-from .baselines.em import Gaussians as Gaussians
-from .baselines.em import responsibilities as responsibilities
-from .baselines.em import whitenings as whitenings
 from .cells import Grid as Grid
 from .cells import HeavyCells as HeavyCells
 from .choose import Choice as Choice

@@ -14,7 +14,6 @@ _LARGEST = {
     "squares": {"sketch": 500, "cells": 300, "partition-tree": 400},
     "distances": {"rounds": 300, "partition-tree": 400},
 }
-MAX_EM_COMPONENTS = 300
 _INSTEAD = {
     "squares": "use `method='pipeline'` or `method='lloyd'`",
     "distances": "ask for fewer, or for k-means with `method='pipeline'`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -10,20 +10,12 @@ import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
-from privsketch.clustering.baselines import em
-from privsketch.clustering.run import clustered
 from privsketch.design.size import CovarianceType
 from privsketch.estimators.base import PredictsLabels, PrivateLearner, ScoresRows, documented
 from privsketch.estimators.kmeans import OF_DESIGNS
-from privsketch.estimators.validation import option_text
-from privsketch.facts.budget import Budget
-from privsketch.facts.domain import Domain
-from privsketch.facts.schema import Schema
 from privsketch.features.own import FrequencyLaw
 from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
-from privsketch.models.mixture import GaussianMixtureModel
 
 
 @documented
@@ -36,10 +28,10 @@ class PrivateGaussianMixture(
 ):
     """Gaussian mixture with differential privacy for one record.
 
-    `fit` releases one sketch of the records and learns the mixture from it, or noisy sums in
-    rounds of EM. Every fitted attribute is a function of that release and of public facts, so
-    all of them may be published, and so may samples of the mixture. What the methods say about
-    a table (labels, probabilities, scores) is exact, and as sensitive as the table.
+    `fit` releases one sketch of the records and learns the mixture from it. Every fitted attribute
+    is a function of that release and of public facts, so all of them may be published, and so may
+    samples of the mixture. What the methods say about a table (labels, probabilities, scores) is
+    exact, and as sensitive as the table.
 
     Parameters
     ----------
@@ -48,9 +40,6 @@ class PrivateGaussianMixture(
     {budget}
     {domain}
     neighbours : {"add-remove", "replace"}
-    method : {"sketch", "em"}
-        "em" is DP-EM (Park et al., 2017): noisy rounds from public means, for comparison. The
-        options of sketches do not go with it.
     noise : {"gaussian", "cube", "laplace"}, optional
     n_features : int, optional
         Size of the sketch; a few numbers for every unknown if left out.
@@ -74,12 +63,11 @@ class PrivateGaussianMixture(
         Of the means.
     {concerns}
     converged_ : bool
-        Whether the mixture explains the sketch about as well as noise and sampling allow; rounds
-        of EM cannot tell: False.
+        Whether the mixture explains the sketch about as well as noise and sampling allow.
     receipt_ : Receipt
         What the fit cost: one charge of (epsilon, delta).
-    sketch_ : Sketch or None
-        The release itself; method "sketch" only.
+    sketch_ : Sketch
+        The release itself.
     model_ : GaussianMixtureModel
         The model learned from it.
     {seen}
@@ -99,7 +87,6 @@ class PrivateGaussianMixture(
 
     n_components: int = field(default=1, kw_only=False)
     covariance_type: CovarianceType = "full"
-    method: str = "sketch"
     noise: str | None = None
     n_features: int | None = None
     feature_map: str = "fourier"
@@ -115,11 +102,8 @@ class PrivateGaussianMixture(
         {X}
         """
         budget, domain = self._public_facts(self.neighbours)
-        require_one_of("method", self.method, METHODS)
         table, domain, _ = self._table_in(X, domain)
         self._warn(domain, budget, self._public_records(table, domain))
-        if self.method == "em":
-            return self._fit_em(table, domain, budget)
         choices = {name: getattr(self, name) for name in ("covariance_type", *OF_DESIGNS)}
         design = self._planned("gaussian-mixture", self.n_components, domain, budget, **choices)
         # Before anything is spent.
@@ -130,33 +114,6 @@ class PrivateGaussianMixture(
             covariance_type=self.covariance_type,
             n_init=self.n_init,
         )
-        return self._with(model)
-
-    def _fit_em(self, table: Any, domain: Domain | Schema, budget: Budget) -> Self:
-        """Fit by noisy rounds of EM."""
-        for option in fields(self):
-            value, default = getattr(self, option.name), option.default
-            is_given = value is not None if default is None else value != default
-            if option.name in (*OF_DESIGNS, "n_init") and is_given:
-                raise ParameterError(
-                    f"{option_text(option.name, value)} with `method='em'`: that is an option of "
-                    "sketches; leave it out"
-                )
-        model = clustered(
-            em.learn,
-            table,
-            self.n_components,
-            domain=domain,
-            budget=budget,
-            covariance_type=self.covariance_type,
-            names=self._columns(),
-            **self._run_facts(),
-        )
-        self.sketch_, self.receipt_ = None, model.receipt
-        return self._with(replace(model, columns=self._columns()))
-
-    def _with(self, model: GaussianMixtureModel) -> Self:
-        """Set the fitted attributes that both methods have."""
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances
@@ -194,9 +151,6 @@ class PrivateGaussianMixture(
         """
         check_is_fitted(self, "model_")
         return self.model_.sample(n_samples, self.random_state)
-
-
-METHODS = ("sketch", "em")
 
 
 def _precisions_cholesky(covariances: Floats, covariance_type: str) -> Floats:

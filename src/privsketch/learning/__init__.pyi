@@ -31,10 +31,8 @@ from .kmeans.response import response_of as response_of
 from .kmeans.response import standard_errors as standard_errors
 from .lloyd import Points as Points
 from .lloyd import total_cost as total_cost
-from .mixture.decoder import between as between
 from .mixture.descent import chart_of as chart_of
 from .mixture.descent import jacobian as jacobian
-from .mixture.descent import logarithms as logarithms
 from .mixture.descent import make_limits as make_limits
 from .mixture.descent import moved as moved
 from .mixture.descent import objective as objective
@@ -42,8 +40,10 @@ from .mixture.descent import pack as pack
 from .mixture.descent import unpack as unpack
 from .mixture.gaussians import Gaussians as Gaussians
 from .mixture.gaussians import from_variances as from_variances
+from .mixture.gaussians import logarithms as logarithms
 from .mixture.gaussians import make_sums as make_sums
 from .mixture.gaussians import moments as moments
+from .mixture.prior import between as between
 from .mixture.search import make_distortion as make_distortion
 from .mixture.search import remove_cheapest as remove_cheapest
 from .mixture.weighting import sampling_covariance as sampling_covariance

@@ -50,7 +50,7 @@ _ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianMixtureModel(Model):
-    """A Gaussian mixture learned from a sketch, or by noisy rounds of EM.
+    """A Gaussian mixture learned from a sketch.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class GaussianMixtureModel(Model):
     concerns : tuple of str
         Reasons to doubt the mixture, as texts; empty if there are none.
     receipt : Receipt
-        Cost of the sketch, to which learning added nothing, or of all rounds.
+        Cost of the sketch, to which learning added nothing.
     schema : Schema, optional
         Encoding of tables. Means, errors and covariances are then those of encoded records;
         `table`, `covariance_table` and `sample_table` return them in the units of the table.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from privsketch._base.errors import ParameterError
@@ -21,10 +20,13 @@ from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
 from privsketch.learning.mixture.decoder import MixtureSolution
 from privsketch.learning.mixture.gaussians import Gaussians
+from privsketch.learning.mixture.samples import (
+    log_densities,
+    maximise_likelihood,
+    responsibilities_of,
+)
 
 _N_SAMPLES = 12_000  # samples: a component of a hundredth of the records gets a hundred
-_MAX_EM_ROUNDS = 200  # a safeguard: _MIN_EM_RISE usually ends EM
-_MIN_EM_RISE = 1e-6  # rise of the mean log-density that is worth another round
 _MIN_EM_WIDTH = 0.02  # in sides of a box: counts show nothing finer
 _NODES = (6, 5, 3)  # quadrature nodes along an axis for 1, 2 and 3 columns; 2 for more
 
@@ -43,11 +45,11 @@ def decode_mixture_of_cells(
         points, weights, box = _weighted_samples(boxes, solution, rng)
         min_variance = (_MIN_EM_WIDTH * float((boxes.high - boxes.low).min())) ** 2
         fits = [
-            _em(points, weights, start, covariance_type, min_variance)
+            maximise_likelihood(points, weights, start, covariance_type, min_variance)
             for start in _initial_responsibilities(points, solution, n_components)
         ]
         gaussians = max(fits, key=lambda fit: fit[1])[0].in_order()
-        responsibilities = _responsibilities(points, gaussians)[0]
+        responsibilities = responsibilities_of(points, gaussians)[0]
         expected = _expected_counts(boxes, gaussians)
         variance = boxes.variance + np.maximum(expected, 0.0)
         misfit = float(np.sum(np.square(boxes.counts - expected) / np.maximum(variance, 1e-12)))
@@ -116,74 +118,6 @@ def _initial_responsibilities(
     return responsibilities
 
 
-def _em(
-    points: Floats,
-    weights: Floats,
-    responsibilities: Floats,
-    covariance_type: CovarianceType,
-    min_variance: float,
-) -> tuple[Gaussians, float]:
-    """Run EM from responsibilities; return the mixture and its mean log-density."""
-    previous, total = -np.inf, max(float(weights.sum()), 1e-300)
-    gaussians = _maximise(points, weights, responsibilities, covariance_type, min_variance)
-    for _ in range(_MAX_EM_ROUNDS):
-        responsibilities, logs = _responsibilities(points, gaussians)
-        value = float(weights @ logs) / total
-        if value < previous + _MIN_EM_RISE:
-            break
-        previous = value
-        gaussians = _maximise(points, weights, responsibilities, covariance_type, min_variance)
-    return gaussians, previous
-
-
-def _maximise(
-    points: Floats,
-    weights: Floats,
-    responsibilities: Floats,
-    kind: CovarianceType,
-    min_variance: float,
-) -> Gaussians:
-    """Return the most likely mixture for given responsibilities (n, k)."""
-    shares = responsibilities * weights[:, np.newaxis]
-    mass = shares.sum(axis=0)
-    divisors = np.maximum(mass, 1e-12 * max(float(mass.sum()), 1e-300))[:, np.newaxis]
-    means = shares.T @ points / divisors
-    dim = points.shape[1]
-    if kind in ("full", "tied"):
-        matrices = np.empty((len(mass), dim, dim))
-        for k, mean in enumerate(means):
-            offsets = points - mean
-            matrices[k] = (offsets * shares[:, k, np.newaxis]).T @ offsets / divisors[k]
-        if kind == "tied":
-            matrices = np.average(matrices, axis=0, weights=mass + 1e-300)[np.newaxis]
-        covariances = matrices + min_variance * np.eye(dim)
-    else:
-        squares = shares.T @ np.square(points) / divisors - np.square(means)
-        covariances = np.maximum(squares, 0.0) + min_variance
-        if kind == "spherical":
-            covariances = covariances.mean(axis=1, keepdims=True)
-    return Gaussians(mass, means, covariances, kind)
-
-
-def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
-    """Return logarithms of weight times density, (n, k)."""
-    logs = np.empty((len(points), gaussians.size))
-    matrices = gaussians.matrices()
-    constant = points.shape[1] * math.log(2 * math.pi) / 2
-    for k, (mean, matrix) in enumerate(zip(gaussians.means, matrices, strict=True)):
-        factor = np.linalg.cholesky(matrix)
-        whitened = solve_triangular(factor, (points - mean).T, lower=True)
-        logs[:, k] = -np.square(whitened).sum(axis=0) / 2 - np.log(np.diag(factor)).sum()
-    return np.asarray(logs - constant + np.log(np.maximum(gaussians.weights, 1e-300)))
-
-
-def _responsibilities(points: Floats, gaussians: Gaussians) -> tuple[Floats, Floats]:
-    """Return responsibilities (n, k) of the components, and log-densities (n,) of the points."""
-    logs = _log_densities(points, gaussians)
-    totals = logsumexp(logs, axis=1)
-    return np.exp(logs - totals[:, np.newaxis]), totals
-
-
 def _expected_counts(boxes: Boxes, gaussians: Gaussians) -> Floats:
     """Return the expected number of records in each box, (n_boxes,), by Gauss-Legendre rules."""
     dim = boxes.dim
@@ -195,7 +129,7 @@ def _expected_counts(boxes: Boxes, gaussians: Gaussians) -> Floats:
     volume = np.prod(boxes.high - boxes.low, axis=1)
     total = np.zeros(boxes.n_boxes)
     for node, share in zip(grid, rule, strict=True):
-        total += share * np.exp(logsumexp(_log_densities(middle + node * half, gaussians), axis=1))
+        total += share * np.exp(logsumexp(log_densities(middle + node * half, gaussians), axis=1))
     return np.asarray(total * volume)
 
 

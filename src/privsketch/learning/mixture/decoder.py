@@ -1,18 +1,20 @@
-"""Decode a Gaussian mixture: search until the sketch is explained, then shrink.
+"""Decode a Gaussian mixture: search until the sketch is explained, then fit with a prior.
 
 Chi-square shows whether a mixture explains the sketch. If it does not, the search runs again from
 other particles, until a mixture explains the sketch or two searches reach the best one. A misfit of
 the best mixture counts as further noise (quasi-likelihood: errors grow by the square root of
 chi-square per degree of freedom).
 
-Covariances borrow strength from each other if noise leaves them uncertain. Empirical Bayes (Efron
-and Morris 1975) shrinks the logarithms of variances towards their common mean, and correlations
-towards zero. The variance of the errors is known from the fit, and the variance between components
-is estimated.
+The last fit has a prior (see `prior`), whose center is the Gaussian of all records (see `whole`).
+If its mixture does not explain the sketch, a richer one is fitted that may: full covariances, or
+twice the components. The answer is then the mixture that is most likely for records of the richer
+one (see `samples`), as it would be for the records themselves.
 
 In units of the full covariance of the sums, the covariance of the errors is the inverse of Fisher's
 information. Large sketches are fitted in units of variances alone, as if features were independent.
-Then the covariance of one record's features comes from draws of the mixture (White's sandwich).
+Then the covariance of one record's features comes from draws of the mixture (White's sandwich), and
+the mean ratio of both, a number, corrects the weight of the sketch against the prior (Pauli,
+Racugno and Ventura 2011).
 """
 
 from __future__ import annotations
@@ -24,25 +26,15 @@ from scipy.linalg import cho_factor, cho_solve
 
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
-from privsketch._base.types import Floats, Indices
-from privsketch.design.size import CovarianceType
+from privsketch._base.types import Floats
+from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.facts.layout import Layout
-from privsketch.learning.mixture.descent import (
-    Prior,
-    chart_of,
-    jacobian,
-    logarithms,
-    moved,
-    place_of_shares,
-)
+from privsketch.learning.mixture.descent import chart_of, jacobian, place_of_shares
 from privsketch.learning.mixture.gaussians import Gaussians
-from privsketch.learning.mixture.search import (
-    POLISH_STEPS,
-    Candidate,
-    Project,
-    Search,
-    make_distortion,
-)
+from privsketch.learning.mixture.prior import make_prior, with_hierarchy
+from privsketch.learning.mixture.samples import maximise_likelihood, responsibilities_of
+from privsketch.learning.mixture.search import Candidate, Project, Search, make_distortion
+from privsketch.learning.mixture.whole import moments_of
 from privsketch.learning.problem import Problem
 
 MAX_MIXTURE_SEARCHES = 5  # as many as LAST_RANKS distinguishes
@@ -52,8 +44,10 @@ MAX_CHI_SQUARE_EXCESS = 3.0  # standard deviations of chi-square above which the
 MIN_CUT_SHARE = 0.02
 CUT_SEARCHES = 3
 SAME_SCORE = 0.01  # relative to chi-square: difference of the scores of equal mixtures
-MIN_ENTRIES = 3  # fewer do not determine a variance between components
-VARIANCE_GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
+LAST_STEPS = 30  # Gauss-Newton steps with a prior; a guard: MIN_CHI_SQUARE_FALL ends them
+# Public records that a mixture of another shape is fitted to: p unknowns lose p / (2 n) nats, 0.007
+# for the 264 unknowns of four full covariances in 10 columns.
+LIKELIHOOD_DRAWS = 20_000
 ERROR_DRAWS = 2000  # sampled records: variances are known to about sqrt(2 / 2000) = 3 %
 
 
@@ -128,7 +122,54 @@ def decode_mixture(
         distortion = make_distortion(project, len(box.low), dither, rng, problem.layout)
         search = Search(problem, n_components, covariance_type, distortion, rng)
         best, count = find_best(search, n_init)
-        return finish(search, best, count)
+        solution = finish(search, best, count)
+        n_richer = n_components if covariance_type != "full" else 2 * n_components
+        if not is_richer_worth(search, solution, n_richer):
+            return solution
+        full = Search(problem, n_richer, "full", distortion, rng)
+        richer = finish(full, *find_best(full, n_init))
+        return most_likely(search, solution, richer)
+
+
+def is_richer_worth(search: Search, solution: MixtureSolution, n_components: int) -> bool:
+    """Return whether a richer mixture may explain what this one does not."""
+    dim = len(search.limits.low)
+    if search.problem.layout is not None:
+        return False
+    freedom = solution.degrees_of_freedom
+    limit = freedom + MAX_CHI_SQUARE_EXCESS * np.sqrt(2 * freedom)
+    n_unknowns = mixture_unknowns(n_components, dim, "full")
+    return solution.chi_square > limit and n_unknowns <= len(search.problem.moments)
+
+
+def most_likely(
+    search: Search, solution: MixtureSolution, richer: MixtureSolution
+) -> MixtureSolution:
+    """Return the mixture of the type of a solution that is most likely for a richer one.
+
+    It is the solution itself unless the richer one explains the sketch better.
+    """
+    ratio = solution.chi_square / solution.degrees_of_freedom
+    if richer.chi_square / richer.degrees_of_freedom > ratio:
+        return solution
+    kind = search.covariance_type
+    records = draw(richer.gaussians, LIKELIHOOD_DRAWS, search.rng)
+    weights = np.full(len(records), float(richer.gaussians.weights.sum()) / len(records))
+    fits = []
+    starts = (solution, richer)[: 1 + (len(richer.means) == search.n_components)]
+    for start in starts:
+        share = responsibilities_of(records, start.gaussians)[0]
+        fits.append(maximise_likelihood(records, weights, share, kind, search.limits.smallest))
+    winner = int(np.argmax([value for _, value in fits]))
+    gaussians = fits[winner][0]
+    order = np.lexsort(gaussians.means.T[::-1])
+    gaussians = gaussians.subset(order)
+    return replace(
+        solution,
+        gaussians=gaussians,
+        means=gaussians.means,
+        standard_errors=(solution, richer)[winner].standard_errors[order],
+    )
 
 
 def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
@@ -160,19 +201,19 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     """Return the best mixture after a last fit with shrinkage, and its errors."""
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
-    best = replace(best, fit=search.newton(best, POLISH_STEPS))
+    if best.weighting.factor.ndim == 1:
+        adjust = composite_ratio(search, best, dispersion)
+        best = replace(best, weighting=best.weighting.scaled(adjust))
+    prior = make_prior(best.fit.gaussians, whole_of(search, best, dispersion))
+    best = replace(best, fit=search.newton(best, LAST_STEPS, prior))
     errors = error_covariance(search, best, dispersion)
     half_widths = (search.limits.high - search.limits.low) / 2
-    prior = log_variance_prior(best.fit.gaussians, errors, half_widths)
-    if best.weighting.factor.ndim == 2:
-        best = replace(best, fit=search.newton(best, POLISH_STEPS, prior))
-        if best.sums is not search.sums:
-            best = search.correct(best, prior)
-        errors = error_covariance(search, best, dispersion)
-        gaussians = best.fit.gaussians
-    else:
-        step = shrinking_step(best.fit.gaussians, errors, prior)
-        gaussians = moved(best.fit.gaussians, step, search.limits, search.sums.ends)
+    prior = with_hierarchy(prior, best.fit.gaussians, errors, half_widths)
+    best = replace(best, fit=search.newton(best, LAST_STEPS, prior))
+    if best.sums is not search.sums:
+        best = search.correct(best, prior)
+    errors = error_covariance(search, best, dispersion)
+    gaussians = best.fit.gaussians
     layout = search.problem.layout
     variances = variances_of_means(gaussians, errors, layout)
     order = np.lexsort(np.hstack([gaussians.means, gaussians.shares]).T[::-1])
@@ -188,6 +229,26 @@ def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
         outside_share=best.outside_share,
         n_init=n_init,
     )
+
+
+def whole_of(search: Search, best: Candidate, dispersion: float) -> Gaussians:
+    """Return the Gaussian of all records, near a fit or near the overview, whichever is wider.
+
+    The overview may have settled on one of few distant clusters, and the fit on noise. A mean of
+    squared distances of the components beyond that of all records shows that neither Gaussian
+    holds them: their means are then added.
+    """
+    moments = moments_of(best.fit.gaussians)
+    near = search.find_whole(moments, best.sums, dispersion)
+    again = search.find_whole(search.whole, best.sums, dispersion)
+    whole = max(near, again, key=lambda one: float(np.linalg.slogdet(one.covariances[0])[1]))
+    steps = best.fit.gaussians.means - moments.means
+    shares = best.fit.gaussians.weights / max(float(best.fit.gaussians.weights.sum()), 1e-300)
+    between = (steps.T * shares) @ steps
+    matrix = whole.covariances[0]
+    if np.trace(np.linalg.solve(matrix, between)) <= search.whole.dim:
+        return whole
+    return replace(whole, means=moments.means, covariances=(matrix + between)[None])
 
 
 def variances_of_means(gaussians: Gaussians, errors: Floats, layout: Layout | None) -> Floats:
@@ -210,94 +271,32 @@ def variances_of_means(gaussians: Gaussians, errors: Floats, layout: Layout | No
     return np.maximum(result, 0.0)
 
 
-def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
-    """Return an empirical prior of the entries of the logarithms of the covariances.
-
-    Parameters
-    ----------
-    gaussians : Gaussians
-        The fit.
-    errors : (p, p)
-        Covariance of the errors of its variables (see `gauss_newton`).
-    half_widths : (dim,)
-        Half-widths of the domain, in whose units variances of columns are comparable.
-    """
-    logs = logarithms(gaussians)
-    values = logs.ravel()
-    first = len(errors) - len(values)
-    errors = errors[first:, first:]
-    diagonal = np.ones(logs.shape[1], dtype=bool)
-    units = 2 * np.log(half_widths)
-    if logs.shape[1] == 1:
-        units = 2 * np.log(np.mean(half_widths, keepdims=True))
-    if gaussians.has_matrices:
-        rows, columns = np.tril_indices(gaussians.dim)
-        diagonal = rows == columns
-        units = np.where(diagonal, 2 * np.log(half_widths)[rows], 0.0)
-    on_diagonal = np.tile(diagonal, len(logs))
-    offsets = np.tile(units, len(logs))
-    precisions, centers = np.zeros(len(values)), values.copy()
-    for has_mean in (True, False):
-        group = np.flatnonzero(on_diagonal == has_mean)
-        if len(group) >= MIN_ENTRIES:
-            block = errors[np.ix_(group, group)]
-            mean, variance = between(values[group] - offsets[group], block, has_mean=has_mean)
-            precisions[group] = 1 / variance
-            centers[group] = mean + offsets[group]
-    return Prior(precisions, centers)
-
-
-def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
-    """Return the most likely mean and variance of quantities that `values` estimate.
-
-    Errors are normal with the covariance `errors`. In its eigenbasis all values are independent.
-    The mean is 0 unless `has_mean`; restricted likelihood accounts for its uncertainty.
-    """
-    spectrum, basis = np.linalg.eigh(errors)
-    spectrum = np.maximum(spectrum, 0.0)
-    turned, ones = basis.T @ values, basis.T @ np.ones(len(values))
-    variances = VARIANCE_GRID[:, None] + spectrum
-    weight = (ones**2 / variances).sum(axis=1)
-    means = (ones * turned / variances).sum(axis=1) / weight
-    if not has_mean:
-        means = np.zeros(len(VARIANCE_GRID))
-    scores = np.log(variances).sum(axis=1)
-    scores += ((turned - means[:, None] * ones) ** 2 / variances).sum(axis=1)
-    if has_mean:
-        scores += np.log(weight)
-    best = int(np.argmin(scores))
-    return float(means[best]), float(VARIANCE_GRID[best])
-
-
-def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
-    """Return the step (p,) from a fit to the maximum of its posterior under the prior.
-
-    It is the linear form of a fit with the prior, for costs that are not in units of the errors.
-    """
-    logs = logarithms(gaussians).ravel()
-    believed: Indices = np.flatnonzero(prior.precisions > 0)
-    if not len(believed):
-        return np.zeros(len(errors))
-    columns = believed + len(errors) - len(logs)
-    cross = errors[:, columns]
-    inner = cross[columns] + np.diag(1 / prior.precisions[believed])
-    gap = logs[believed] - prior.centers[believed]
-    return np.asarray(-cross @ np.linalg.solve(inner, gap))
-
-
 def error_covariance(search: Search, candidate: Candidate, dispersion: float) -> Floats:
     """Return the (p, p) covariance of the errors of weights, means, shares and log entries.
 
     A misfit counts as further noise: `dispersion` is chi-square per degree of freedom.
     """
+    fit = candidate.fit
+    chart = chart_of(fit.gaussians, candidate.sums.ends)
+    inverse = _inverse(fit.information)
+    if candidate.weighting.factor.ndim == 1:
+        inverse = sandwich(search, candidate, dispersion, inverse)
+    return chart.expand(chart.expand(inverse).T).T
+
+
+def composite_ratio(search: Search, candidate: Candidate, dispersion: float) -> float:
+    """Return the mean ratio of the variance of the errors to that without correlations."""
+    information = candidate.fit.information
+    errors = sandwich(search, candidate, dispersion, _inverse(information))
+    return max(float(np.sum(errors * information)) / len(information), 1e-3)
+
+
+def sandwich(search: Search, candidate: Candidate, dispersion: float, inverse: Floats) -> Floats:
+    """Return the covariance of errors of a fit in units of variances (White's sandwich)."""
     fit, deviations = candidate.fit, candidate.weighting.factor
     sums, problem, unit = candidate.sums, search.problem, search.unit
-    chart = chart_of(fit.gaussians, sums.ends)
-    inverse = _inverse(fit.information)
-    if deviations.ndim == 2:
-        return chart.expand(chart.expand(inverse).T).T
-    slopes = chart.restrict(jacobian(sums, fit.gaussians))
-    gain = chart.expand(inverse @ (slopes / deviations[:, None] ** 2).T)  # (p, 2 m)
+    slopes = chart_of(fit.gaussians, sums.ends).restrict(jacobian(sums, fit.gaussians))
+    gain = inverse @ (slopes / deviations[:, None] ** 2).T  # (p_free, 2 m)
     records = draw(fit.gaussians, ERROR_DRAWS, search.rng, problem.layout)
     phases = records @ problem.frequencies.T
     shifts = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
@@ -329,6 +328,12 @@ def _inverse(information: Floats) -> Floats:
     diagonal = np.diag(information)
     scale = np.sqrt(np.maximum(diagonal, 1e-12 * float(np.max(diagonal)) + 1e-100))
     correlation = information / np.outer(scale, scale)
-    correlation.flat[:: len(correlation) + 1] += 1e-9
-    inverse = cho_solve(cho_factor(correlation), np.eye(len(scale)))
-    return np.asarray(inverse / np.outer(scale, scale))
+    ridge = 1e-9
+    while True:
+        correlation.flat[:: len(correlation) + 1] += ridge
+        try:
+            inverse = cho_solve(cho_factor(correlation), np.eye(len(scale)))
+        except np.linalg.LinAlgError:
+            ridge *= 10
+            continue
+        return np.asarray(inverse / np.outer(scale, scale))

@@ -32,9 +32,12 @@ from privsketch.learning.mixture.gaussians import (
     cost_and_gradient,
     entries,
     features,
+    logarithms,
     number_features,
+    spectral_ratios,
     without_each_block,
 )
+from privsketch.learning.mixture.prior import Prior, make_prior
 from privsketch.learning.mixture.weighting import Weighting
 from privsketch.learning.refine import WEIGHT_CAP
 
@@ -201,14 +204,6 @@ def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Fl
 
 
 @dataclass(frozen=True)
-class Prior:
-    """Normal prior of the log entries: precisions and centers, one for each entry."""
-
-    precisions: Floats  # (n_log_entries,), 0 for entries without a prior
-    centers: Floats
-
-
-@dataclass(frozen=True)
 class Tilt:
     """First-order change of the edge's distortion as the variables leave an origin."""
 
@@ -222,16 +217,8 @@ class Fit:
 
     gaussians: Gaussians
     chi_square: float  # without the prior
+    value: float  # chi-square with the penalty of the prior
     information: Floats  # with the prior; weights, means, shares (see `Chart`), log entries
-
-
-def logarithms(gaussians: Gaussians) -> Floats:
-    """Return distinct entries of the logarithms of the covariances, (size or 1, q)."""
-    if not gaussians.has_matrices:
-        return np.log(gaussians.covariances)
-    values, vectors = np.linalg.eigh(gaussians.covariances)
-    values = np.log(np.maximum(values, 1e-300))
-    return entries((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
 
 
 def variables(gaussians: Gaussians) -> Floats:
@@ -334,7 +321,7 @@ def log_slopes(sums: Sums, gaussians: Gaussians) -> Floats:
     """Return derivatives of `w'Sw` by the entries of log S, (size or 1, m, q)."""
     if not gaussians.has_matrices:
         return np.asarray(sums.quadratic[None] * gaussians.covariances[:, None, :])
-    vectors, ratio = _spectral_ratios(gaussians.covariances)
+    vectors, ratio = spectral_ratios(gaussians.covariances)
     turned = sums.frequencies @ vectors  # (size, m, dim)
     inner = turned[:, :, :, None] * turned[:, :, None, :] * ratio[:, None]
     back = vectors[:, None] @ inner @ vectors.transpose(0, 2, 1)[:, None]
@@ -354,27 +341,11 @@ def log_changes(gaussians: Gaussians) -> Floats:
     basis = np.zeros((len(rows), dim, dim))
     basis[np.arange(len(rows)), rows, columns] = 1.0
     basis[np.arange(len(rows)), columns, rows] = 1.0
-    vectors, ratio = _spectral_ratios(gaussians.covariances)
+    vectors, ratio = spectral_ratios(gaussians.covariances)
     back = vectors.transpose(0, 2, 1)[:, None]
     return np.asarray(
         vectors[:, None] @ (ratio[:, None] * (back @ basis @ vectors[:, None])) @ back
     )
-
-
-def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
-    """Return eigenvectors, and factors from changes of log S to changes of S in their basis.
-
-    With eigenvalues l, d S_ij = d(log S)_ij (l_i - l_j) / (log l_i - log l_j) (Daleckii
-    and Krein).
-    """
-    values, vectors = np.linalg.eigh(matrices)
-    values = np.maximum(values, 1e-300)
-    half = (np.log(values)[:, :, None] - np.log(values)[:, None, :]) / 2
-    mean = np.sqrt(values[:, :, None] * values[:, None, :])
-    # The ratio is mean sinh(half) / half, smooth at equal ones.
-    near = np.abs(half) < 1e-4
-    safe = np.where(near, 1.0, np.clip(half, -300, 300))
-    return vectors, np.asarray(mean * np.where(near, 1 + half**2 / 6, np.sinh(safe) / safe))
 
 
 def moved(gaussians: Gaussians, step: Floats, limits: Limits, ends: Indices = NO_ENDS) -> Gaussians:
@@ -416,21 +387,16 @@ def gauss_newton(
     tilt: Tilt | None = None,
 ) -> Fit:
     """Descend by damped steps (Levenberg and Marquardt) until the gains are negligible."""
-    n_logs = logarithms(gaussians).size
-    if prior is None:
-        prior = Prior(np.zeros(n_logs), np.zeros(n_logs))
-    n_others = place_of_shares(gaussians)[1] - gaussians.size * len(sums.ends)
-    precisions = np.concatenate([np.zeros(n_others), prior.precisions])
+    prior = make_prior(gaussians, is_flat=True) if prior is None else prior
 
-    def residual_of(candidate: Gaussians) -> tuple[Floats, float, Floats]:
+    def residual_of(candidate: Gaussians) -> tuple[Floats, float]:
         model = candidate.weights @ features(sums, candidate)
         if tilt is not None:
             model = model + tilt.slopes @ (variables(candidate) - tilt.origin)
         residual = weighting.whiten(model - sums.values)
-        excess = logarithms(candidate).ravel() - prior.centers
-        return residual, float(residual @ residual + prior.precisions @ excess**2), excess
+        return residual, float(residual @ residual) + prior.penalty(candidate)
 
-    residual, value, excess = residual_of(gaussians)
+    residual, value = residual_of(gaussians)
     damping, done = 1e-3, False
     for step_number in range(n_steps + 1):
         slopes = jacobian(sums, gaussians)
@@ -438,13 +404,12 @@ def gauss_newton(
         slopes = chart.restrict(slopes if tilt is None else slopes + tilt.slopes)
         slopes = weighting.whiten(slopes)
         information = slopes.T @ slopes
-        information.flat[:: len(information) + 1] += precisions
-        if done or step_number == n_steps:
-            break
-        pull = slopes.T @ residual
-        pull[n_others:] += prior.precisions * excess
         diagonal = np.diag(information)
         diagonal = np.maximum(diagonal, 1e-9 * float(np.max(diagonal)) + 1e-300)
+        pull = slopes.T @ residual
+        prior.add_to(information, pull, gaussians)
+        if done or step_number == n_steps:
+            break
         still = np.flatnonzero(chart.is_zero & (pull > 0))
         pull[still] = 0.0
         while True:
@@ -453,18 +418,22 @@ def gauss_newton(
             damped.flat[:: len(damped) + 1] = np.diag(information) + damping * diagonal
             step = chart.expand(_solved(damped, -pull))
             candidate = moved(gaussians, step, limits, sums.ends)
-            new_residual, new_value, new_excess = residual_of(candidate)
+            new_residual, new_value = residual_of(candidate)
             if new_value < value:
-                done = value - new_value < max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)
-                gaussians, residual, excess = candidate, new_residual, new_excess
-                value = new_value
+                least = max(MIN_CHI_SQUARE_FALL, MIN_RELATIVE_FALL * value)
+                done = value - new_value < least
+                if done and prior.power:
+                    # Damping in units of well-determined variables may hold up all others.
+                    done = float(pull @ _solved(information, pull)) < 2 * least
+                    damping = damping if done else damping / 100
+                gaussians, residual, value = candidate, new_residual, new_value
                 damping = max(damping / 10, 1e-9)
                 break
             damping *= 10
             if damping > MAX_DAMPING:
                 done = True
                 break
-    return Fit(gaussians, float(residual @ residual), information)
+    return Fit(gaussians, float(residual @ residual), value, information)
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:

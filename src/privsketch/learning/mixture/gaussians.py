@@ -147,6 +147,31 @@ def entries(covariances: Floats) -> Floats:
     return np.asarray(covariances[:, rows, columns])
 
 
+def logarithms(gaussians: Gaussians) -> Floats:
+    """Return distinct entries of the logarithms of the covariances, (size or 1, q)."""
+    if not gaussians.has_matrices:
+        return np.log(gaussians.covariances)
+    values, vectors = np.linalg.eigh(gaussians.covariances)
+    values = np.log(np.maximum(values, 1e-300))
+    return entries((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
+
+
+def spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
+    """Return eigenvectors, and factors from changes of log S to changes of S in their basis.
+
+    With eigenvalues l, d S_ij = d(log S)_ij (l_i - l_j) / (log l_i - log l_j) (Daleckii
+    and Krein).
+    """
+    values, vectors = np.linalg.eigh(matrices)
+    values = np.maximum(values, 1e-300)
+    half = (np.log(values)[:, :, None] - np.log(values)[:, None, :]) / 2
+    mean = np.sqrt(values[:, :, None] * values[:, None, :])
+    # The ratio is mean sinh(half) / half, smooth at equal ones.
+    near = np.abs(half) < 1e-4
+    safe = np.where(near, 1.0, np.clip(half, -300, 300))
+    return vectors, np.asarray(mean * np.where(near, 1 + half**2 / 6, np.sinh(safe) / safe))
+
+
 @dataclass(frozen=True)
 class Waves:
     """Frequencies, and what else the features of components at them need."""

@@ -29,7 +29,6 @@ from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.descent import (
     Fit,
     Limits,
-    Prior,
     Tilt,
     descend,
     gauss_newton,
@@ -51,7 +50,9 @@ from privsketch.learning.mixture.gaussians import (
     moments,
     with_labels,
 )
+from privsketch.learning.mixture.prior import Prior
 from privsketch.learning.mixture.weighting import Weighting, make_weighting
+from privsketch.learning.mixture.whole import Coordinates, fit_whole, make_coordinates
 from privsketch.learning.problem import Problem
 from privsketch.learning.pruning import choose_disjoint, nearest_by_distance, neighbour_pairs
 from privsketch.learning.refine import Overview, find_overview
@@ -136,18 +137,43 @@ class Search:
         moments = problem.moments / self.unit
         self.sums = make_sums(problem.frequencies, moments, covariance_type, layout)
         self.limits: Limits = make_limits(self.sums.frequencies, box.low, box.high)
+        dim = len(box.low)
+        variances = np.broadcast_to(self.overview.variances, (1, dim))
+        start = from_variances(
+            np.ones(1), self.overview.center[None], variances, "full", self.overview.shares
+        )
+        self.whole = self.find_whole(start, self.sums)
+        self.coordinates = make_coordinates(self.whole, self.covariance_type)
         # The number of records is one more unknown.
         n_unknowns = mixture_unknowns(n_components, len(box.low), covariance_type) + 1
         n_unknowns += n_components * (len(self.sums.labels) - len(self.sums.ends))
         self.degrees_of_freedom = max(2 * len(problem.moments) - n_unknowns, 1)
 
+    def find_whole(self, start: Gaussians, sums: Sums, dispersion: float = 1.0) -> Gaussians:
+        """Return the Gaussian of all records, from a first guess."""
+        count = max(float(start.weights.sum()) * self.unit, 1.0) * self.problem.repetition
+        deviation = np.sqrt((self.problem.noise_variance + count / 2) * dispersion) / self.unit
+        return fit_whole(sums, start, self.limits, deviation)
+
     def descend_and_prune(self, number: int, sums: Sums) -> tuple[Gaussians, Sums]:
         """Run one search by plain least squares; each search has a different surplus."""
-        problem, limits = self.problem, self.limits
-        surplus = max(MIN_SURPLUS, round(SURPLUS_SHARE * self.n_components)) + number
-        target = replace(problem.target(), moments=sums.values).astype(np.float32)
         # One Gaussian that is fitted to few distant clusters may settle on one of them.
-        origin = whole_box(self.overview, target) if number % 2 else self.overview
+        whole = Coordinates.plain(len(self.limits.low)) if number % 2 else self.coordinates
+        sums, given = whole.sums(sums, self.covariance_type), sums
+        limits = self.limits if number % 2 else whole.limits(sums.frequencies)
+        surplus = max(MIN_SURPLUS, round(SURPLUS_SHARE * self.n_components)) + number
+        target = replace(
+            self.problem.target(),
+            frequencies=sums.frequencies,
+            squares=np.square(sums.frequencies),
+            moments=sums.values,
+            low=limits.low,
+            high=limits.high,
+        ).astype(np.float32)
+        origin = whole_box(self.overview, target)
+        if not number % 2:
+            ones = np.ones(self.overview.variances.shape)
+            origin = replace(origin, center=np.zeros(len(limits.low)), variances=ones)
         atoms, _ = run_start(target, origin, self.n_components + surplus, self.rng)
         variances = np.maximum(atoms.variances, 2 * limits.smallest)
         gaussians = from_variances(
@@ -162,7 +188,7 @@ class Search:
             is_last = gaussians.size == self.n_components
             n_iterations = LAST_REMOVAL_ITERATIONS if is_last else FREE_ITERATIONS
             gaussians, _ = descend(sums, gaussians, limits, n_iterations=n_iterations)
-        return gaussians, sums
+        return whole.back(gaussians, self.limits), given
 
     def weighting(self, gaussians: Gaussians) -> Weighting:
         """Return the covariance of the sums under this mixture."""

@@ -113,8 +113,7 @@ def report_page(
     else:
         if isinstance(model, GaussianMixtureModel) and model.residual is None:
             raise ParameterError(
-                "report: expected a mixture of a sketch; method 'em' made no sketch, and its model "
-                "has no report"
+                "report: expected a mixture of a sketch; this model has no residual of one"
             )
         if isinstance(model, PCAModel):
             content = pca_content(model, sketch, with_plots=with_plots)
