@@ -4,12 +4,12 @@ from .cells.boxes import boxes_of as boxes_of
 from .cells.boxes import grid_corners as grid_corners
 from .cells.centers import divided as divided
 from .cells.centers import points_of as points_of
-from .cells.decoder import choose_number as choose_number
 from .cells.decoder import decode_cells as decode_cells
 from .cells.fit import Components as Components
 from .cells.fit import expected_counts as expected_counts
 from .cells.fit import likelihood_of as likelihood_of
 from .cells.fit import value_and_gradient as value_and_gradient
+from .cells.number import choose_number as choose_number
 from .cells.partition import partition_of as partition_of
 from .cells.path import significant_estimate as significant_estimate
 from .cells.path import split_up as split_up
@@ -17,8 +17,6 @@ from .concerns import on_the_edge as on_the_edge
 from .kmeans.density import cluster_density as cluster_density
 from .kmeans.density import grow_density as grow_density
 from .kmeans.density import information_criterion as information_criterion
-from .kmeans.joint import Candidate as Candidate
-from .kmeans.joint import best_size as best_size
 from .kmeans.joint import decode_joint as decode_joint
 from .kmeans.model import CELLS as CELLS
 from .kmeans.model import MIXED as MIXED
@@ -45,6 +43,9 @@ from .mixture.search import make_distortion as make_distortion
 from .mixture.search import remove_cheapest as remove_cheapest
 from .mixture.weighting import sampling_covariance as sampling_covariance
 from .mixture.weighting import sampling_variances as sampling_variances
+from .modes import ClusterCount as ClusterCount
+from .modes import Mixture as Mixture
+from .modes import count_clusters as count_clusters
 from .pca.decoder import Spread as Spread
 from .pca.decoder import decode_pca as decode_pca
 from .pca.decoder import signed as signed
