@@ -22,7 +22,7 @@ import numpy as np
 from privsketch._base.types import Floats, Indices
 from privsketch.learning.problem import Atoms
 
-MOST = 0.5  # share of a cluster's records above a valley
+MOST = 0.25  # share of a cluster's records above a valley
 LINE_PLACES, LINE_REACH = 400, 4.0  # of a line; beyond the means, in standard deviations
 RIDGE = 1e-9  # of a covariance, relative to its trace
 

@@ -13,14 +13,13 @@ that is worth less than all of it may be one of the mixture alone, and counts fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from privsketch._base.threads import one_thread
-from privsketch.learning.kmeans.density import MAX_GROWN_UNKNOWNS, with_shapes
+from privsketch.learning.kmeans.density import MAX_GROWN_UNKNOWNS, price_of_unknown, with_shapes
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.modes import ClusterCount, Mixture, count_clusters
 from privsketch.learning.problem import (
@@ -76,24 +75,29 @@ def choose_number(problem: Problem, max_clusters: int, rng: np.random.Generator)
             # Either search may miss a cluster.
             box = whole_box(overview, problem.target())
             candidates += _path(problem, overview, box, max_clusters, rng)
-        n_values = 2 * len(problem.frequencies)
-        best, variance = most_evident(candidates, n_values)
-        atoms, target = best.atoms, problem.target(overview.weight).astype(np.float32)
-        price = best.n_unknowns / atoms.size * math.log(n_values) * variance
+        target = problem.target(overview.weight).astype(np.float32)
+        price = price_of_unknown(target)
+        best, variance = most_evident(candidates, 2 * target.n_features, price)
+        atoms = best.atoms
+        worth = best.n_unknowns / atoms.size * price * variance  # of an atom, as a cost
 
         def loss(change: Atoms) -> float:
             rows = features(target, change.centers, change.variances, change.shares)
             moved = change.weights @ rows
-            return float(moved @ moved) / price
+            return float(moved @ moved) / worth
 
         whole = in_all_coordinates(atoms, problem.layout)
         mixture = Mixture(atoms, whole.centers, whole.axis_variances(), loss)
-        number = count_clusters(mixture, best.misfit / price)
+        number = count_clusters(mixture, best.misfit / worth)
     return number
 
 
-def most_evident(candidates: Sequence[Candidate], n_values: int) -> tuple[Candidate, float]:
+def most_evident(
+    candidates: Sequence[Candidate], n_values: int, price: float
+) -> tuple[Candidate, float]:
     """Return the candidate with the most evidence, and the variance of its residuals.
+
+    An unknown has to gain `price` in twice the log likelihood of so many values.
 
     Atoms of one width are candidates where they explain the sketch: where they do not, their width
     is a compromise, and many narrow ones stand for one wide cluster.
@@ -104,7 +108,7 @@ def most_evident(candidates: Sequence[Candidate], n_values: int) -> tuple[Candid
     costs = np.array([each.cost for each in fits])
     floor = float(np.min(np.array([each.expected for each in fits]) / free))
     variances = np.maximum(np.maximum(costs / free, floor), np.finfo(float).tiny)
-    penalties = np.array([each.n_unknowns for each in fits]) * math.log(n_values)
+    penalties = price * np.array([each.n_unknowns for each in fits])
     best = int(np.argmin(n_values * np.log(variances) + costs / variances + penalties))
     return fits[best], float(variances[best])
 
