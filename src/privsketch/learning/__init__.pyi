@@ -9,10 +9,11 @@ from .cells.fit import Components as Components
 from .cells.fit import expected_counts as expected_counts
 from .cells.fit import likelihood_of as likelihood_of
 from .cells.fit import value_and_gradient as value_and_gradient
-from .cells.number import choose_number as choose_number
+from .cells.number import count_in_cells as count_in_cells
 from .cells.partition import partition_of as partition_of
 from .cells.path import significant_estimate as significant_estimate
 from .cells.path import split_up as split_up
+from .concerns import doubtful_number as doubtful_number
 from .concerns import on_the_edge as on_the_edge
 from .kmeans.density import cluster_density as cluster_density
 from .kmeans.density import grow_density as grow_density
@@ -23,6 +24,9 @@ from .kmeans.model import MIXED as MIXED
 from .kmeans.model import SIGN_RANGES as SIGN_RANGES
 from .kmeans.model import WAVES as WAVES
 from .kmeans.model import predicted_ratio as predicted_ratio
+from .kmeans.number import Candidate as Candidate
+from .kmeans.number import count_in_waves as count_in_waves
+from .kmeans.number import most_evident as most_evident
 from .kmeans.ompr import decode_ompr as decode_ompr
 from .lloyd import Points as Points
 from .lloyd import total_cost as total_cost

@@ -20,7 +20,7 @@ from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import MAX_RESIDUAL_EXCESS
 
 
-def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> ClusterCount:
+def count_in_cells(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> ClusterCount:
     """Return the number of clusters of noisy counts, at most `max_clusters`."""
     with one_thread():
         fits = search(boxes, max_clusters, rng, min_size=1)

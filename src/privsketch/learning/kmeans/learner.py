@@ -24,12 +24,12 @@ from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.decoder import kmeans_of_cells
-from privsketch.learning.cells.number import choose_number as number_of_cells
+from privsketch.learning.cells.number import count_in_cells
 from privsketch.learning.concerns import doubtful_number, hidden_clusters, unsupported_clusters
 from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, cluster_density
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.model import model_of
-from privsketch.learning.kmeans.number import choose_number as number_of_waves
+from privsketch.learning.kmeans.number import count_in_waves
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.kmeans.products import cluster_products, errors_of_products, least_errors
 from privsketch.learning.modes import ClusterCount
@@ -332,12 +332,12 @@ def _number_of_clusters(
         largest = min(2 * design.n_components, design.n_features)
         largest = largest if max_clusters is None else max_clusters
         require_cells(largest, design.n_features, "max_clusters")
-        return number_of_cells(boxes_of(sketch), largest, rng)
+        return count_in_cells(boxes_of(sketch), largest, rng)
     if max_clusters is None:
         supported = supported_clusters(design.dim, design.n_features)
         max_clusters = max(1, min(supported, 2 * design.n_components))
     require_features(max_clusters, design.dim, design.n_features, "max_clusters")
-    return number_of_waves(problem_of(sketch), int(max_clusters), rng)
+    return count_in_waves(problem_of(sketch), int(max_clusters), rng)
 
 
 def _as_model(

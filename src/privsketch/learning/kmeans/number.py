@@ -66,7 +66,7 @@ class Candidate:
         return 0.0 if self.explains else self.cost - self.expected
 
 
-def choose_number(problem: Problem, max_clusters: int, rng: np.random.Generator) -> ClusterCount:
+def count_in_waves(problem: Problem, max_clusters: int, rng: np.random.Generator) -> ClusterCount:
     """Return the number of clusters of a sketch, at most `max_clusters`."""
     with one_thread():
         overview = find_overview(problem, rng)
