@@ -225,9 +225,9 @@ def hidden_clusters(
 ) -> list[str]:
     """Return a concern about a number of clusters that was read off a sketch.
 
-    It is the least number that explains the sketch: what noise hides, nothing has to explain. So
-    a sketch should have served twice as many, or a few more, as well. `visible` returns for a
-    number of equal clusters the energy of one of them, relative to the noise of a residual.
+    What noise hides is not counted. So a sketch should have served twice as many clusters, or a few
+    more, as well. `visible` returns for a number of equal clusters the energy of one of them,
+    relative to the noise of a residual.
     """
     count = count_of(sketch, found, n_records)
     if noise_decided_sketch(sketch, found, n_records, "cluster"):
