@@ -4,7 +4,8 @@ A mixture that explains a sketch may need several components for one cluster, wh
 heavy tails or edges. Two groups of components are two clusters if a valley parts them: a share of
 the records of either lies above it, and the release itself shows it. If records of one group filled
 the valley, the fit would lose more than a component has to gain, and more than the mixture leaves
-unexplained. Groups that are not parted become one, beginning with those that are parted least.
+unexplained. So it would if one Gaussian of any direction took the place of both, less what that has
+fewer unknowns. Groups that are not parted become one, beginning with those that are parted least.
 
 The valley is looked for along the line on which the two groups differ most (Fisher's discriminant),
 where Gaussians are Gaussians in one variable. Two round clusters of equal size are parted if 3.3
@@ -53,13 +54,15 @@ class Mixture:
     """A mixture, with means and variances in all coordinates, (size, dim).
 
     `loss` is how much worse the mixture fits with a change, atoms of positive and negative weights.
-    It is in units of what a component has to gain.
+    It is in units of what a component has to gain. `loss_of_one` is the same if one Gaussian, of
+    this mean and full covariance, takes the place of some components; None where it is not known.
     """
 
     atoms: Atoms
     means: Floats
     variances: Floats
     loss: Callable[[Atoms], float]
+    loss_of_one: Callable[[Indices, Floats, Floats], float] | None = None
 
 
 def count_clusters(mixture: Mixture, misfit: float) -> ClusterCount:
@@ -121,6 +124,9 @@ def parting(mixture: Mixture, first: Indices, second: Indices, least_loss: float
     for share, group, other, part in sides:
         change = _moved(mixture, group, other, share * float(weights[group].sum()), part)
         parted = min(parted, mixture.loss(change) / least_loss)
+    if mixture.loss_of_one is not None:
+        one = mixture.loss_of_one(members, *_moments(mixture, members))
+        parted = min(parted, one / least_loss)
     return parted
 
 

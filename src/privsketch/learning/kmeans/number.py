@@ -19,12 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.kmeans.density import MAX_GROWN_UNKNOWNS, price_of_unknown, with_shapes
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.modes import ClusterCount, Mixture, count_clusters
 from privsketch.learning.problem import (
     Atoms,
     Problem,
+    Target,
     cost,
     features,
     in_all_coordinates,
@@ -86,8 +88,19 @@ def count_in_waves(problem: Problem, max_clusters: int, rng: np.random.Generator
             moved = change.weights @ rows
             return float(moved @ moved) / worth
 
+        def loss_of_one(members: Indices, mean: Floats, covariance: Floats) -> float:
+            several = atoms.subset(members)
+            rows = features(target, several.centers, several.variances)
+            one = gaussian_moments(target, mean, covariance) * several.weights.sum()
+            change = one - several.weights @ rows
+            # What several atoms cost more in unknowns than one of any direction, in atoms.
+            dim = len(mean)
+            saved = several.size - (1 + dim + dim * (dim + 1) / 2) * price * variance / worth
+            return float(change @ change) / worth + 1 - saved
+
         whole = in_all_coordinates(atoms, problem.layout)
-        mixture = Mixture(atoms, whole.centers, whole.axis_variances(), loss)
+        merges = loss_of_one if problem.layout is None else None
+        mixture = Mixture(atoms, whole.centers, whole.axis_variances(), loss, merges)
         number = count_clusters(mixture, best.misfit / worth)
     return number
 
@@ -111,6 +124,14 @@ def most_evident(
     penalties = price * np.array([each.n_unknowns for each in fits])
     best = int(np.argmin(n_values * np.log(variances) + costs / variances + penalties))
     return fits[best], float(variances[best])
+
+
+def gaussian_moments(target: Target, mean: Floats, covariance: Floats) -> Floats:
+    """Return the moments of one Gaussian of any covariance, (2 m,)."""
+    waves = target.frequencies.astype(np.float64)
+    envelope = np.exp(-np.einsum("jd,de,je->j", waves, covariance, waves, optimize=True) / 2)
+    phases = waves @ mean
+    return np.concatenate([envelope * np.cos(phases), envelope * np.sin(phases)])
 
 
 def _is_plain(atoms: Atoms) -> bool:
