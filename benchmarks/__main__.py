@@ -28,6 +28,7 @@ NAMES = (
     "memory",
     "mixtures",
     "noise_to_signal",
+    "number",
     "pca",
     "persons",
     "processors",

@@ -20,9 +20,9 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from benchmarks.constants import Curve, constant_set
-from benchmarks.trust import separated
+from benchmarks.number import FIRST, MAX_CLUSTERS, released
 from privsketch._base.types import Floats
-from privsketch.learning.kmeans.joint import Candidate, best_size, compare_sizes
+from privsketch.learning.kmeans.number import count_in_waves
 from privsketch.learning.problem import Atoms, make_target, problem_of
 from privsketch.learning.refine import find_overview
 from privsketch.learning.uncertainty import assess
@@ -224,52 +224,25 @@ def tangent_seconds() -> Mapping[str, float]:
 
 
 @cache
-def number_paths() -> tuple[tuple[int, tuple[Candidate, ...]], ...]:
-    """Numbers of clusters, and candidates of every size that a search gives."""
-    return tuple((k, search_numbers(sketch)) for k, sketch in number_sketches())
-
-
-@cache
 def number_sketches() -> tuple[tuple[int, ps.Sketch], ...]:
-    """Sketches of well separated clusters, and their numbers."""
+    """Sketches of separated clusters of all shapes, and their numbers."""
     made = []
-    few, many = ps.Budget(4.0, 1e-6), ps.Budget(0.3, 1e-6)
-    for n, budget, kinds in (
-        (300_000, few, ("heavy tails", "uniform")),
-        (10_000, many, ("weights 1:5", "widths 0.5-1.2")),
-    ):
-        for kind in kinds:
-            for k in (3, 4, 5, 6, 7, 8):
-                records = separated(k, 3, n, kind, np.random.default_rng([k, 7]))
-                half_width = float(min(np.ceil(np.abs(records).max()), 30))
-                design = ps.Design.plan(
-                    n_components=8,
-                    domain=ps.Box(-half_width, half_width, dim=3),
-                    budget=budget,
-                    n_records=n,
-                    random_state=k,
-                    feature_map="fourier",
-                )
-                made.append((k, ps.sketch(records, design)))
+    for number, kind in enumerate(FIRST):
+        for n, epsilon, delta in ((100_000, 1.0, 0.0), (15_000, 1.0, 1e-6)):
+            sketch = released(kind, number, n, "waves", epsilon, delta)
+            if sketch is not None:
+                made.append((kind.k, sketch))
     return tuple(made)
 
 
-def search_numbers(sketch: ps.Sketch) -> tuple[Candidate, ...]:
-    """Candidates up to twelve clusters."""
-    return compare_sizes(problem_of(sketch), 12, np.random.default_rng(0))
-
-
 def right_numbers() -> Mapping[str, float]:
-    """Measure how often the chosen number of clusters is right, from known candidates."""
-    answers = [(k, best_size(candidates)) for k, candidates in number_paths()]
-    return _shares(answers)
-
-
-def right_numbers_searched() -> Mapping[str, float]:
-    """Measure the same with searches made anew."""
+    """Measure how often the number of clusters is right."""
     listed = number_sketches()
     start = time.process_time()
-    answers = [(k, best_size(search_numbers(sketch))) for k, sketch in listed]
+    answers = [
+        (k, count_in_waves(problem_of(sketch), MAX_CLUSTERS, np.random.default_rng(0)).n_clusters)
+        for k, sketch in listed
+    ]
     return {**_shares(answers), "seconds": (time.process_time() - start) / len(answers)}
 
 
@@ -361,22 +334,16 @@ CURVES = (
         "The same, by the number of searches that strong noise makes certain.",
     ),
     _curve(
-        "kmeans.joint.REMOVAL_ITERATIONS",
+        "kmeans.number.REMOVAL_ITERATIONS",
         (10, 30, 60, 120),
-        right_numbers_searched,
-        "Numbers of clusters, 3 to 8: odd shapes with little noise, unequal ones with much.",
+        right_numbers,
+        "Numbers of clusters, 1 to 25, of all shapes, in 1 to 20 columns.",
     ),
     _curve(
-        "kmeans.joint.MIN_IMPROVEMENT",
-        (1.2, 1.5, 2.0, 3.0, 5.0),
+        "modes.LEAST_ABOVE",
+        (0.05, 0.1, 0.25, 0.5, 0.75),
         right_numbers,
-        "Numbers of clusters, 3 to 8: odd shapes with little noise, unequal ones with much.",
-    ),
-    _curve(
-        "kmeans.joint.SHARE_OF_LARGEST",
-        (0.05, 0.15, 0.3, 0.45, 0.6),
-        right_numbers,
-        "The same.",
+        "The same: valleys inside of a cluster are shallow or noise, those between two are deep.",
     ),
     _curve(
         "kmeans.learner.MAX_KMEANS_SEARCHES",

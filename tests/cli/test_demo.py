@@ -51,7 +51,7 @@ def test_it_tells_the_whole_story(finished, demo):
 def test_it_is_as_good_as_it_says(demo):
     """Means of what was planted, in units, within a few standard errors."""
     assert float(re.search(r"squared error ([\d.]+) times", demo.stdout)[1]) < 1.05
-    assert "6 clusters explain the sketch" in demo.stdout
+    assert "6 clusters are told apart" in demo.stdout
     model = ps.ClusterModel.load("out/model.json")
     found = field_values(SCHEMA, model.centers)[:, :6]
     for group in _GROUPS:

@@ -12,7 +12,7 @@ from privsketch.learning import (
     Boxes,
     Components,
     boxes_of,
-    choose_number,
+    count_in_cells,
     decode_cells,
     divided,
     expected_counts,
@@ -235,7 +235,7 @@ def test_centers_without_noise_are_those_of_the_groups():
     np.testing.assert_allclose(in_order(found.centers), in_order(centers), atol=0.0127)
     np.testing.assert_allclose(found.counts, boxes.counts, atol=0.5)
     assert found.records.sum() == pytest.approx(4000, rel=0.01)
-    assert choose_number(boxes, 8, rng) == 4
+    assert count_in_cells(boxes, 8, rng).n_clusters == 4
 
 
 def test_the_fit_recovers_the_mixture_behind_expected_counts():
@@ -371,9 +371,20 @@ def test_records_that_no_fit_explains_are_not_lost():
 def test_the_number_of_groups_is_told():
     rng = np.random.default_rng(2)
     boxes, _ = four_groups(14, 0.3, rng)
-    assert choose_number(boxes, 10, rng) == 4
-    assert choose_number(boxes, 3, rng) == 3
-    assert choose_number(grid(np.zeros((5, 5))), 6, rng) == 1
+    assert count_in_cells(boxes, 10, rng).n_clusters == 4
+    assert count_in_cells(boxes, 3, rng).n_clusters == 3
+    assert count_in_cells(grid(np.zeros((5, 5))), 6, rng).n_clusters == 1
+
+
+def test_a_skewed_group_counts_once():
+    """Exponential in both columns: the counts need many components."""
+    rng = np.random.default_rng(3)
+    skewed = -0.9 + 0.25 * rng.exponential(size=(20_000, 2))
+    round_ = [0.6, 0.6] + 0.1 * rng.normal(size=(5_000, 2))
+    edges = [np.linspace(-1, 1, 25)] * 2
+    counts, *_ = np.histogram2d(*np.clip(np.vstack([skewed, round_]), -1, 1).T, bins=edges)
+    noisy = grid(counts + discrete_laplace(1.0, counts.shape, rng))
+    assert count_in_cells(noisy, 10, np.random.default_rng(0)).n_clusters == 2
 
 
 def test_boxes_of_several_sizes_sharpen_centers():

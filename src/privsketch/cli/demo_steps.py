@@ -223,7 +223,7 @@ def _learn_clusters(folder: Path, total: ps.Sketch) -> tuple[ps.ClusterModel, in
     )
     with spinner("learning"):
         number = ps.learn_kmeans(total, "auto").n_clusters
-    say(f"    {number} clusters explain the sketch")
+    say(f"    {number} clusters are told apart")
     return model, number
 
 

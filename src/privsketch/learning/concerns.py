@@ -17,6 +17,7 @@ from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.labels import OTHER, Category
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import bound_text
+from privsketch.learning.modes import ClusterCount
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
@@ -224,9 +225,9 @@ def hidden_clusters(
 ) -> list[str]:
     """Return a concern about a number of clusters that was read off a sketch.
 
-    It is the least number that explains the sketch: what noise hides, nothing has to explain. So
-    a sketch should have served twice as many, or a few more, as well. `visible` returns for a
-    number of equal clusters the energy of one of them, relative to the noise of a residual.
+    What noise hides is not counted. So a sketch should have served twice as many clusters, or a few
+    more, as well. `visible` returns for a number of equal clusters the energy of one of them,
+    relative to the noise of a residual.
     """
     count = count_of(sketch, found, n_records)
     if noise_decided_sketch(sketch, found, n_records, "cluster"):
@@ -235,11 +236,21 @@ def hidden_clusters(
     expected = _expected_ratio(sketch, more, max(count.sure, 1.0))
     if verdict_of(expected) == "good" and visible(more) >= MIN_VISIBLE:
         return []
-    explain = "1 cluster explains" if found == 1 else f"{found} clusters explain"
     return [
-        f"noise may hide more clusters: {explain} the sketch, but for about "
+        f"noise may hide more clusters than {found}: for about "
         f"{max(count.n_records, 0.0):.0f} records and this budget noise may be stronger than what "
         f"tells {more} from fewer. More records or a larger epsilon show more"
+    ]
+
+
+def doubtful_number(number: ClusterCount) -> list[str]:
+    """Return a concern about a number of clusters where no mixture explains the sketch."""
+    if number.explained or number.most == number.n_clusters:
+        return []
+    return [
+        f"the number of clusters may be up to {number.most}: no mixture explains the sketch, and "
+        "what they leave of it may be a valley between clusters or the shape of one. Look at the "
+        "clusters of several numbers"
     ]
 
 

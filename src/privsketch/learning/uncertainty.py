@@ -35,6 +35,7 @@ from privsketch.learning.problem import (
     n_parameters,
 )
 
+MAX_RESIDUAL_EXCESS = 4.0  # of an explained residual over its expectation, in standard deviations
 FEATURE_SAMPLES = 400  # sampled records: variances are known to about sqrt(2 / 400) = 7 %
 TANGENT_RIDGE = 1e-5  # relative: twins have equal derivatives, and products are in float32
 MAX_MULTIPLICATIONS = 10**11  # multiply-adds of J'J; larger fits only count their parameters

@@ -47,7 +47,6 @@ from privsketch.learning.uncertainty import uniform_deviations
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-CRITERION_MARGIN = 4.0  # difference of the criterion that chance explains: two nats
 TEMPERATURE = 8.0  # of the weights of fits, in units of -2 log p: fits of one path are dependent
 MIN_PLAUSIBILITY = 0.02  # weight of a fit whose components place the records of a box
 # Expected share of noise among the accepted differences from the fits. One mistake in all boxes
@@ -58,19 +57,12 @@ MIN_SHARE = 1e-9  # of a label of a component, for derivatives
 INFORMATION_RIDGE = 1e-6  # relative: no count tells the unknowns of twins apart
 
 
-def kmeans_of_cells(
-    sketch: Sketch, n_clusters: int | str, max_clusters: int | None, rng: np.random.Generator
-) -> ClusterModel:
+def kmeans_of_cells(sketch: Sketch, n_clusters: int, rng: np.random.Generator) -> ClusterModel:
     """Learn cluster centers from a sketch of cells; see `learn_kmeans`."""
     design, boxes = sketch.design, boxes_of(sketch)
-    if n_clusters == "auto":
-        if max_clusters is None:
-            max_clusters = min(2 * design.n_components, design.n_features)
-        require_cells(max_clusters, design.n_features, "max_clusters")
-        n_clusters = choose_number(boxes, max_clusters, rng)
-    require_cells(int(n_clusters), design.n_features, "n_clusters")
-    warn_of(unsupported_clusters(int(n_clusters), design))
-    solution = decode_cells(boxes, int(n_clusters), rng)
+    require_cells(n_clusters, design.n_features, "n_clusters")
+    warn_of(unsupported_clusters(n_clusters, design))
+    solution = decode_cells(boxes, n_clusters, rng)
     half_widths = design.domain.half_widths
     return model_of(
         sketch,
@@ -175,19 +167,6 @@ def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> Cel
             expected_residual=errors.expected,
             residual_spread=errors.spread,
         )
-
-
-def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> int:
-    """Return the least number of components, at most `max_clusters`, that explains the counts.
-
-    A smaller number is as good if its criterion is worse by no more than chance explains.
-    """
-    with one_thread():
-        fits = search(merged(boxes)[0], max_clusters, rng, min_size=1)
-    scores = np.array([criterion(fit) for fit in fits])
-    sizes = np.array([fit.components.size for fit in fits])
-    explains = scores <= scores.min() + CRITERION_MARGIN
-    return int(min(sizes[explains].min(), max_clusters))
 
 
 def plausibility(fits: list[Fit]) -> Floats:

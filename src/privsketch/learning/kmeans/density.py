@@ -12,6 +12,7 @@ Lloyd's algorithm at no privacy cost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -144,8 +145,12 @@ def information_criterion(
         return float("inf")
     misfit = cost(target, atoms) / (1 - n_unknowns / n_values)
     variance = max(misfit + expected, np.finfo(float).tiny)
-    price = AKAIKE_PRICE if len(target.ends) else np.log(n_values)
-    return float(n_values * np.log(variance) + n_unknowns * price)
+    return float(n_values * np.log(variance) + n_unknowns * price_of_unknown(target))
+
+
+def price_of_unknown(target: Target) -> float:
+    """Return what an unknown has to gain in twice the log likelihood."""
+    return AKAIKE_PRICE if len(target.ends) else math.log(2 * target.n_features)
 
 
 def atoms_as_clusters(atoms: Atoms) -> Clusters:

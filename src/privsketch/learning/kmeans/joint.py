@@ -10,17 +10,10 @@ clusters have width, which would push Dirac atoms off their means.
 With categories, flags or cycles, atoms are products. Their moments are linear in the shares of
 labels, so that only frequencies of numbers go from coarse to fine. All atoms share one variance for
 each number: numbers, dates among them, differ in spread.
-
-The number of clusters comes from one search with the largest allowed number of atoms, then fewer
-and fewer. A missing cluster leaves a residual far above what noise and sampling explain. Up to the
-right number, every further atom improves the fit by a large factor. Beyond it, an atom improves
-nothing, or a little if clusters are not Gaussian. If noise is most of the residual, only the excess
-over the noise falls by a large factor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,11 +21,11 @@ import numpy as np
 from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch.learning.blocks import parts_of
-from privsketch.learning.kmeans.density import choose_density, grow_density, with_shapes
+from privsketch.learning.kmeans.density import choose_density, grow_density
 from privsketch.learning.problem import Atoms, Problem, Target, cost
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import Overview, find_overview, refine, refine_powers
-from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
+from privsketch.learning.uncertainty import MAX_RESIDUAL_EXCESS, Solution, Uncertainty, assess_fit
 
 PARTICLES_PER_CLUSTER = 2  # with one, two particles may share a cluster for good
 RICH_PARTICLES_PER_CLUSTER = 4  # for records that have more structure than clusters
@@ -43,7 +36,6 @@ LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
 LAST_PRUNE_ITERATIONS = 200  # after the last round
 POLISH_ITERATIONS = 60  # in double precision
-MAX_RESIDUAL_EXCESS = 4.0  # of an explained residual over its expectation, in standard deviations
 SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs in the same minimum
 # If the noise of a number exceeds this share of a cluster's records, a run that missed a cluster
 # may explain the sketch as well. The best of a few runs is kept:
@@ -51,15 +43,6 @@ SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs in the same 
 #   python -m benchmarks constants learning STRONG_NOISE_STARTS
 STRONG_NOISE = 0.2
 STRONG_NOISE_STARTS = 3  # docs/learning.md states it
-# A guard after each removal: python -m benchmarks constants learning REMOVAL_ITERATIONS
-REMOVAL_ITERATIONS = 60
-# Improvement by one more atom that indicates one more cluster: a factor, and a share of the
-# logarithm of the largest factor. benchmarks/trust.py measures the resulting numbers of clusters:
-#   python -m benchmarks constants learning MIN_IMPROVEMENT
-#   python -m benchmarks constants learning SHARE_OF_LARGEST
-MIN_IMPROVEMENT = 2.0
-SHARE_OF_LARGEST = 0.3
-MIN_EXCESS = 0.1  # least relative excess over the expected residual that is compared
 
 
 @dataclass(frozen=True)
@@ -233,79 +216,3 @@ def finish(target: Target, atoms: Atoms, n_clusters: int) -> Atoms:
         n_iterations = PRUNE_ITERATIONS if fraction > 0 else LAST_PRUNE_ITERATIONS
         atoms, _ = refine(target, atoms, n_iterations=n_iterations)
     return atoms
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A number of atoms and how well they explain the sketch.
-
-    `misfit` is the residual over its expectation; `plain` atoms share their widths.
-    """
-
-    n_clusters: int
-    misfit: float
-    explains: bool
-    plain: bool
-
-
-def best_size(candidates: Sequence[Candidate]) -> int:
-    """Return the last number with a large improvement, up to the first that explains the sketch."""
-    explaining = [index for index, candidate in enumerate(candidates) if candidate.explains]
-    last = explaining[0] if explaining else len(candidates) - 1
-    if candidates[last].plain and explaining:
-        return candidates[last].n_clusters
-    misfits = np.array([candidate.misfit for candidate in candidates[: last + 1]])
-    for residuals in (misfits, np.maximum(misfits - 1, MIN_EXCESS)):
-        falls = np.log(residuals[:-1] / residuals[1:])
-        if len(falls) and falls.max() > np.log(MIN_IMPROVEMENT):
-            enough = max(np.log(MIN_IMPROVEMENT), SHARE_OF_LARGEST * falls.max())
-            return candidates[int(np.flatnonzero(falls >= enough)[-1]) + 1].n_clusters
-    return candidates[last].n_clusters if explaining else 1
-
-
-def compare_sizes(
-    problem: Problem, max_clusters: int, rng: np.random.Generator
-) -> tuple[Candidate, ...]:
-    """Return candidates from 1 to `max_clusters` clusters."""
-    with one_thread():
-        overview = find_overview(problem, rng)
-        candidates = _path(problem, overview.weight, overview, max_clusters, rng)
-        if not any(candidate.explains for candidate in candidates):
-            box = whole_box(overview, problem.target())
-            box_candidates = _path(problem, overview.weight, box, max_clusters, rng)
-            # Either search may miss a cluster: the better one counts for each size.
-            pairs = zip(candidates, box_candidates, strict=True)
-            candidates = [min(pair, key=lambda candidate: candidate.misfit) for pair in pairs]
-    return tuple(candidates)
-
-
-def _path(
-    problem: Problem, unit: float, start: Overview, max_clusters: int, rng: np.random.Generator
-) -> list[Candidate]:
-    """Return the candidates of one search, the smallest first."""
-    target = problem.target(unit).astype(np.float32)
-    atoms, _ = run_start(target, start, max_clusters, rng)
-    candidates = []
-    for size in range(max_clusters, 0, -1):
-        if size < atoms.size:
-            atoms = prune(target, atoms, size)
-            atoms, _ = refine(target, atoms, n_iterations=REMOVAL_ITERATIONS)
-        candidate = _candidate(problem, target, unit, atoms, rng)
-        if not candidate.explains:
-            shaped = _candidate(problem, target, unit, with_shapes(target, atoms), rng)
-            candidate = min(candidate, shaped, key=lambda each: each.misfit)
-        candidates.append(candidate)
-    return candidates[::-1]
-
-
-def _candidate(
-    problem: Problem, target: Target, unit: float, atoms: Atoms, rng: np.random.Generator
-) -> Candidate:
-    uncertainty = assess_fit(problem, atoms, unit, rng)
-    value = cost(target, atoms)
-    return Candidate(
-        n_clusters=atoms.size,
-        misfit=value / max(uncertainty.expected_cost, np.finfo(float).tiny),
-        explains=uncertainty.excess(value) <= MAX_RESIDUAL_EXCESS,
-        plain=atoms.variances.size == 1 or (problem.layout is not None and atoms.shared),
-    )

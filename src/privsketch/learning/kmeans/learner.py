@@ -18,18 +18,21 @@ from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
 from privsketch.design.forecast import missed_directions
-from privsketch.design.recipe import Design
 from privsketch.design.size import supported_clusters
-from privsketch.design.validity import require_features
+from privsketch.design.validity import require_cells, require_features
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.learning.cells.boxes import boxes_of
 from privsketch.learning.cells.decoder import kmeans_of_cells
-from privsketch.learning.concerns import hidden_clusters, unsupported_clusters
+from privsketch.learning.cells.number import count_in_cells
+from privsketch.learning.concerns import doubtful_number, hidden_clusters, unsupported_clusters
 from privsketch.learning.kmeans.density import Clusters, atoms_as_clusters, cluster_density
-from privsketch.learning.kmeans.joint import best_size, compare_sizes, decode_joint
+from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.model import model_of
+from privsketch.learning.kmeans.number import count_in_waves
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.kmeans.products import cluster_products, errors_of_products, least_errors
+from privsketch.learning.modes import ClusterCount
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -71,7 +74,7 @@ def learn_kmeans(
         Sketch of one holder, or the merged sketches of several.
     n_clusters : int or "auto", optional
         Number of clusters; by default, the number that the design was planned for. "auto" estimates
-        the smallest number that explains the sketch, at no cost.
+        the number of groups that valleys part in the density of the records, at no cost.
     max_clusters : int, optional
         Largest number that "auto" considers. By default, the number that the sketch supports, but
         at most twice the planned one.
@@ -104,12 +107,13 @@ def learn_kmeans(
     if n_clusters is None:
         n_clusters = design.n_components
     check_choices(n_clusters, max_clusters, decoder, n_init)
-    if n_clusters == "auto":
-        model = _learned(sketch, "auto", max_clusters, decoder, n_init, random_state, options)
-        visible = partial(visible_energy, sketch, model)
-        hidden = hidden_clusters(sketch, model.n_clusters, model.n_records, visible)
-        return replace(model, concerns=(*hidden, *model.concerns))
-    return _learned(sketch, n_clusters, max_clusters, decoder, n_init, random_state, options)
+    if n_clusters != "auto":
+        return _learned(sketch, int(n_clusters), decoder, n_init, random_state, options)
+    number = _number_of_clusters(sketch, max_clusters, random_state)
+    model = _learned(sketch, number.n_clusters, decoder, n_init, random_state, options)
+    visible = partial(visible_energy, sketch, model)
+    hidden = hidden_clusters(sketch, model.n_clusters, model.n_records, visible)
+    return replace(model, concerns=(*hidden, *doubtful_number(number), *model.concerns))
 
 
 def visible_energy(sketch: Sketch, model: ClusterModel, n_clusters: int) -> float:
@@ -133,25 +137,22 @@ def visible_energy(sketch: Sketch, model: ClusterModel, n_clusters: int) -> floa
 
 def _learned(
     sketch: Sketch,
-    n_clusters: int | str,
-    max_clusters: int | None,
+    number: int,
     decoder: str | Decoder,
     n_init: int | None,
     random_state: int | None,
     options: Mapping[str, Any] | None,
 ) -> ClusterModel:
     """Learn clusters after the parameters were checked."""
-    design = sketch.design
-    seed = design.frequencies.seed if random_state is None else public_seed(random_state)
-    rng = public_generator(seed, Purpose.KMEANS_DECODER)
+    design, rng = sketch.design, _generator(sketch, random_state)
     if design.cells is not None:
         if options:
             raise ParameterError("options: the decoder of cells has none; leave them out")
         if decoder != "joint":
             raise ParameterError("decoder", decoder, "a sketch of cells has its own decoder")
-        return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
+        return kmeans_of_cells(sketch, number, rng)
     problem = problem_of(sketch)
-    number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
+    require_features(number, design.dim, design.n_features, "n_clusters")
     warn_of(unsupported_clusters(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
@@ -318,22 +319,27 @@ def check_choices(
     find_decoder(decoder)
 
 
+def _generator(sketch: Sketch, random_state: int | None) -> np.random.Generator:
+    """Return the public random numbers of a search, those of the design by default."""
+    seed = sketch.design.frequencies.seed if random_state is None else public_seed(random_state)
+    return public_generator(seed, Purpose.KMEANS_DECODER)
+
+
 def _number_of_clusters(
-    problem: Problem,
-    design: Design,
-    n_clusters: int | str,
-    max_clusters: int | None,
-    rng: np.random.Generator,
-) -> int:
-    if n_clusters != "auto":
-        require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
-        return int(n_clusters)
+    sketch: Sketch, max_clusters: int | None, random_state: int | None
+) -> ClusterCount:
+    """Return the number of clusters of a sketch; it supports `max_clusters`, or is refused."""
+    design, rng = sketch.design, _generator(sketch, random_state)
+    if design.cells is not None:
+        largest = min(2 * design.n_components, design.n_features)
+        largest = largest if max_clusters is None else max_clusters
+        require_cells(largest, design.n_features, "max_clusters")
+        return count_in_cells(boxes_of(sketch), largest, rng)
     if max_clusters is None:
-        n_supported = supported_clusters(design.dim, design.n_features)
-        max_clusters = max(1, min(n_supported, 2 * design.n_components))
-    else:
-        require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
-    return best_size(compare_sizes(problem, int(max_clusters), rng))
+        supported = supported_clusters(design.dim, design.n_features)
+        max_clusters = max(1, min(supported, 2 * design.n_components))
+    require_features(max_clusters, design.dim, design.n_features, "max_clusters")
+    return count_in_waves(problem_of(sketch), int(max_clusters), rng)
 
 
 def _as_model(
