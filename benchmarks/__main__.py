@@ -24,6 +24,7 @@ NAMES = (
     "interruptions",
     "labels",
     "ledger",
+    "limits",
     "masks",
     "memory",
     "mixtures",

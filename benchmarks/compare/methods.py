@@ -15,7 +15,9 @@ from typing import Any
 
 import privsketch as ps
 from benchmarks.datasets import DataSet
+from benchmarks.peers.checkout import expected_ratio
 from benchmarks.peers.protocol import Peer, PeerError
+from benchmarks.regret.limits import LIMITS
 from privsketch._base.types import Floats
 from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.run import clustered
@@ -30,18 +32,25 @@ MAX_SKETCHED = 100  # columns: from here on a sketch has no directions to look a
 
 @dataclass(frozen=True)
 class Run:
-    """Centers of one run, and what they took."""
+    """Centers of one run, what they took, and what the model says of itself: benchmarks/limits.py.
+
+    `concerns` is their number, `expected` the cost ratio that the model tells to expect.
+    """
 
     centers: Floats
     seconds: float
     note: str = ""
     peak_mb: float | None = None
+    concerns: int | None = None
+    expected: float | None = None
 
 
 def kind_of(method: str) -> str:
     """Whose method it is."""
     if method in OURS:
         return "ours"
+    if method in LIMITS:
+        return "limit"
     return "baseline" if method in BASELINES else "peer"
 
 
@@ -55,10 +64,13 @@ def serves(method: str, delta: float, dim: int) -> bool:
 def fitted(
     method: str, data: DataSet, records: Floats, epsilon: float, delta: float, seed: int
 ) -> Run:
-    """One run of a method of the package, on one thread."""
+    """One run of a method of the package, or of its limits, on one thread."""
     budget = ps.Budget(epsilon, delta)
     options: dict[str, Any] = {"n_threads": 1, "n_records": len(records), "random_state": seed}
     start = time.perf_counter()
+    if method in LIMITS:
+        centers = LIMITS[method](records, data, epsilon, delta, seed)
+        return Run(centers, time.perf_counter() - start)
     if method == UNIFORM:
         model = clustered(
             lloyd.cluster,
@@ -83,7 +95,9 @@ def fitted(
     ).fit(records)
     seconds = time.perf_counter() - start
     require_within(fit.receipt_, budget)
-    return Run(fit.cluster_centers_, seconds, f"chose {fit.method_}" if method == "auto" else "")
+    note = f"chose {fit.method_}" if method == "auto" else ""
+    expected = expected_ratio(fit.model_)
+    return Run(fit.cluster_centers_, seconds, note, concerns=len(fit.concerns_), expected=expected)
 
 
 def require_within(receipt: Receipt, budget: ps.Budget) -> None:

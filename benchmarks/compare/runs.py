@@ -180,6 +180,8 @@ def _run_task(task: Task, store: Store, patience: float) -> None:
             seconds=None if run is None else float(f"{run.seconds:.3g}"),
             peak_mb=None if run is None or run.peak_mb is None else round(run.peak_mb),
             note=note if run is None else run.note,
+            concerns=None if run is None else run.concerns,
+            expected=None if run is None else run.expected,
         )
         shown = note if ratio is None else f"{ratio:.4f}"
         print(f"{data.name} {epsilon:g} {delta:g} {method} {seed}: {shown}", flush=True)
@@ -270,6 +272,12 @@ def ask_peers(
             spent = "" if answer.spends == 1 else f"spends {answer.spends:.2f} epsilon"
             note = "; ".join(filter(None, (spent, answer.version, answer.remark)))
             peak_mb = answer.peak_mb if task.seed == 0 else None
-            add(method.name, epsilon, delta, Run(answer.centers, answer.seconds, note, peak_mb))
+            says = answer.concerns, answer.expected
+            add(
+                method.name,
+                epsilon,
+                delta,
+                Run(answer.centers, answer.seconds, note, peak_mb, *says),
+            )
         for peer in processes.values():
             peer.close()

@@ -209,13 +209,13 @@ def plot(rows: Rows, folder: Path) -> list[Path]:
         )
         figure.suptitle(data, fontsize=10, color=INK)
         path = folder / f"compare-{slug(data)}.png"
-        _save(figure, path)
+        save(figure, path)
         written.append(path)
     return written
 
 
-def _save(figure: Any, path: Path) -> None:
-    """As a PNG of few colours, which takes a fifth of the space."""
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as a PNG of few colours, which takes a fifth of the space."""
     from PIL import Image  # matplotlib comes with it
 
     buffer = io.BytesIO()

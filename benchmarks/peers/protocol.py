@@ -14,8 +14,10 @@ its answer has the version. All others have
 
 An answer has `centers` (lists of numbers), `seconds`, `peak_mb` (memory beyond the records; null
 if not known), `version`, `remark` (what a reader must know, or ""), and `spends`, the share of
-the budget that is really spent (1 if it is kept). {"refuses": why} is the answer to what a peer
-cannot do, {"error": what} to what went wrong. In Python `serve` does all of this.
+the budget that is really spent (1 if it is kept). It may have `concerns`, the number of reasons
+that the peer itself gives to doubt its centers, and `expected`, the cost ratio that it tells to
+expect. {"refuses": why} is the answer to what a peer cannot do, {"error": what} to what went wrong.
+In Python `serve` does all of this.
 
 This file needs NumPy only: it runs in a peer's environment as well as in ours.
 """
@@ -90,6 +92,8 @@ class Found:
     centers: np.ndarray
     remark: str = ""
     spends: float = 1.0
+    concerns: int | None = None
+    expected: float | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,8 @@ class Answer:
     peak_mb: float | None = None
     remark: str = ""
     spends: float = 1.0
+    concerns: int | None = None
+    expected: float | None = None
 
 
 Fit = Callable[[np.ndarray, Request], Found]
@@ -153,6 +159,8 @@ def _answered(request: Request, fits: dict[str, Fit]) -> dict[str, Any]:
         "peak_mb": peak() - before,
         "remark": found.remark,
         "spends": float(found.spends),
+        "concerns": found.concerns,
+        "expected": found.expected,
     }
 
 
