@@ -123,6 +123,16 @@ class CellSolution:
     expected_residual: float
     residual_spread: float
 
+    @property
+    def excess(self) -> float:
+        """Expected growth of the k-means cost by the shifts, over the cost; inf if nothing is."""
+        is_used = self.records > 0
+        if not (is_used.any() and self.cost > 0):
+            return math.inf
+        return (
+            float(self.records[is_used] @ np.square(self.shifts[is_used]).sum(axis=1)) / self.cost
+        )
+
 
 def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> CellSolution:
     """Fit a density and k-means centers to noisy counts. Charges nothing."""
