@@ -363,6 +363,13 @@ CURVES = (
         "number of bins of the lengths of residuals.",
     ),
     Curve(
+        "privsketch.clustering.pipeline.rounds.UNCUT_SHARE",
+        (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
+        probe_share_losses,
+        "Mean logarithm of the cost ratio of plans that look for clusters in 12 studies, by the "
+        "share of the residuals that is not cut.",
+    ),
+    Curve(
         f"{PLAN}.PROBED_ERROR",
         (0.2, 0.5, 1.0, 1.5, 2.5, 5.0, 20.0),
         chosen_probe_losses,

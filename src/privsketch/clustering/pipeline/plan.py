@@ -489,8 +489,8 @@ def round_noise(facts: Facts, share: Fraction) -> float:
     """Return the squared noise of a round for residuals of squared length 1.
 
     It has d coordinates of Gaussian noise of variance r^2 / (2 rho), or of Laplace noise for the L1
-    length, which is 0.8 sqrt(d) r for residuals of many columns. The radius r, which contains 80 %,
-    is longer than the average length, and counts take a part.
+    length, which is 0.8 sqrt(d) r for residuals of many columns. The radius r, which contains most
+    residuals, is longer than the average length, and counts take a part.
     """
     dim, budget, per_cluster = facts.dim, facts.budget, facts.n_records / facts.n_clusters
     if budget.neighbours == "replace":
