@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
 from privsketch.clustering.pipeline.rounds import Measured
 
 # Excess of the cost over that without privacy, about: MOVED sqrt(m) exp(NOISY q), for the squared
@@ -38,18 +38,32 @@ def unfound_clusters(n_clusters: int) -> tuple[str, ...]:
     )
 
 
+def measured_excess(found: Measured, centers: Floats) -> float:
+    """Return the excess of the cost that the last round tells of its centers, (k, dim)."""
+    noisy = float(np.mean(_may_be_noise(found)))
+    return MOVED * _moved(found, centers) * math.exp(NOISY * noisy)
+
+
 def unsettled_centers(found: Measured, centers: Floats) -> tuple[str, ...]:
     """Return a concern if the last round did not find the centers, (k, dim), nearly in place."""
-    counts = np.maximum(found.counts, 0.0)
-    is_noisy = found.counts < COUNT_DEVIATIONS * math.sqrt(found.count_noise)
-    steps = np.square(centers - found.places).sum(axis=1)
-    moved = float(counts @ steps) / max(float(counts @ np.square(found.radii)), 1e-300)
-    excess = MOVED * math.sqrt(moved) * math.exp(NOISY * float(np.mean(is_noisy)))
-    if excess <= MAX_EXCESS and not is_noisy.all():
+    is_noisy = _may_be_noise(found)
+    if measured_excess(found, centers) <= MAX_EXCESS and not is_noisy.all():
         return ()
-    noisy = f"{int(is_noisy.sum())} of {len(counts)} clusters may be noise"
     return (
         "the centers may not be in place, and the cost well above that without privacy: the last "
-        f"round still moved them by {math.sqrt(moved):.0%} of the radius of their clusters, and "
-        f"{noisy}. More records, a larger epsilon or fewer clusters help",
+        f"round still moved them by {_moved(found, centers):.0%} of the radius of their clusters, "
+        f"and {int(is_noisy.sum())} of {len(is_noisy)} clusters may be noise. More records, a "
+        "larger epsilon or fewer clusters help",
     )
+
+
+def _may_be_noise(found: Measured) -> Bits:
+    """Return the mask of clusters whose counts noise may have made."""
+    return np.asarray(found.counts < COUNT_DEVIATIONS * math.sqrt(found.count_noise))
+
+
+def _moved(found: Measured, centers: Floats) -> float:
+    """Return the step of the centers, over the radius of their clusters."""
+    counts = np.maximum(found.counts, 0.0)
+    steps = np.square(centers - found.places).sum(axis=1)
+    return math.sqrt(float(counts @ steps) / max(float(counts @ np.square(found.radii)), 1e-300))

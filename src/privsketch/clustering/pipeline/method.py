@@ -31,8 +31,13 @@ from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.clustering.edge import Means, edge_concerns
+from privsketch.clustering.forecast import PublicFacts
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline.doubts import unfound_clusters, unsettled_centers
+from privsketch.clustering.pipeline.doubts import (
+    measured_excess,
+    unfound_clusters,
+    unsettled_centers,
+)
 from privsketch.clustering.pipeline.plan import PipelinePlan, pipeline_forecast, plan_pipeline
 from privsketch.clustering.pipeline.probes import Clusters, Pool, clusters_of, reduced
 from privsketch.clustering.pipeline.rounds import (
@@ -83,6 +88,7 @@ def cluster(
     n_records = run.number(passes)
     plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records, n_rounds)
     account = run.share(dict(plan.weights))
+    measured = math.inf  # excess of the cost, as the last round tells it
     with one_thread():  # blocks of records already share the cores
         if plan.directions == "mean":
             subspace, means = all_directions(passes.dim), None
@@ -103,6 +109,7 @@ def cluster(
                 clusters, found = _plain_round(passes, clusters, subspace, account, name)
                 means = found.means(passes, norm_of(account))
                 doubts = unsettled_centers(found, clusters.centers)
+                measured = measured_excess(found, clusters.centers)
     if plan.rounds:
         n_uncut = float(clusters.counts.sum()) / UNCUT_SHARE
         seen = RecordCount(min(seen.n_records, n_uncut), seen.variance)
@@ -116,6 +123,11 @@ def cluster(
             means, shares_of(counts), run.domain, beyond=beyond, schema=run.schema, names=run.names
         )
     concerns += doubts
+
+    def forecast(facts: PublicFacts) -> float:
+        planned = 1 + plan.excess if is_as_planned else pipeline_forecast(facts)
+        return min(planned, 1 + measured)
+
     return run.model(
         centers * passes.unit + ball.center_vector,
         counts,
@@ -123,7 +135,7 @@ def cluster(
         mechanism=f"k-means: {plan.describe()}",
         n_records=n_counted,
         concerns=concerns,
-        forecast=lambda facts: 1 + plan.excess if is_as_planned else pipeline_forecast(facts),
+        forecast=forecast,
         seen=seen,
     )
 
