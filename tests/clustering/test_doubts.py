@@ -25,26 +25,26 @@ def measured(counts, radius=10.0, count_noise=25.0):
 
 def test_centers_that_stay_raise_no_doubt():
     found = measured([100, 100, 100, 100])
-    assert unsettled_centers(found, found.places + 1.0) == ()  # a tenth of the radius
+    assert unsettled_centers(found, found.places + 1.0, 0.05) == ()  # a tenth of the radius
 
 
 def test_centers_that_still_move_do():
     found = measured([100, 100, 100, 100])
-    (text,) = unsettled_centers(found, found.places + 3.0)
+    (text,) = unsettled_centers(found, found.places + 3.0, 0.05)
     assert "by 30% of the radius" in text
     assert "0 of 4 clusters may be noise" in text
 
 
-def test_clusters_that_noise_may_have_made_do():
+def test_a_bad_forecast_doubts_smaller_steps():
     found = measured([100, 100, 14, 9])  # three deviations are 15
-    (text,) = unsettled_centers(found, found.places + 1.0)
+    (text,) = unsettled_centers(found, found.places + 1.0, 0.5)
     assert "2 of 4 clusters may be noise" in text
 
 
 @pytest.mark.parametrize("counts", [[0, 0], [-5, -3]])
 def test_no_records_are_no_error(counts):
     found = measured(counts)
-    (text,) = unsettled_centers(found, found.places)
+    (text,) = unsettled_centers(found, found.places, 0.0)
     assert "2 of 2 clusters may be noise" in text
 
 

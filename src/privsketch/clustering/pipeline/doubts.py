@@ -2,9 +2,8 @@
 
 Rounds that have found all clusters move their centers little: the last one improves means that are
 nearly right. Centers that still move by a good part of their clusters' radius are on their way, or
-follow noise; clusters whose counts noise may have made are in the wrong place. Both say more about
-the cost than public facts can: a table without clusters is served well under any noise, and a table
-of many small clusters badly under little.
+follow noise. That and the forecast of the plan together say more than either: a table without
+clusters is served well under any noise, and a table of many small clusters badly under little.
 
 All of this is post-processing of released numbers.
 """
@@ -15,17 +14,16 @@ import math
 
 import numpy as np
 
-from privsketch._base.types import Bits, Floats
+from privsketch._base.types import Floats
 from privsketch.clustering.pipeline.rounds import Measured
 
-# Excess of the cost over that without privacy, about: MOVED sqrt(m) exp(NOISY q), for the squared
-# step m of the last round in squared radii, averaged over records, and the share q of clusters
-# whose counts are below COUNT_DEVIATIONS. Fitted to 421 runs with random studies and real tables.
-MOVED, NOISY, COUNT_DEVIATIONS = 1.2, 2.3, 3.0
-# An alarm at this excess was raised in 96 and 98 % of the runs whose cost was above 1.5 times that
-# of k-means (random studies, real tables), and in 12 and 5 % of those below 1.1; tables without
-# clusters under much noise are most of the latter.
-MAX_EXCESS = 0.165
+# Excess of the cost over that without privacy, about: MOVED m sqrt(e), for the step m of the last
+# round in radii (the root of its mean square over records) and the forecast e of the plan.
+# An alarm at MAX_EXCESS was raised in 97 % of the runs on real tables whose cost was above 1.5
+# times that of k-means, and in 93 % of those with random studies (of 319 runs); of those below 1.1,
+# in 10 and 17 % (of 506), most of them tables without clusters under much noise.
+MOVED, MAX_EXCESS = 5.5, 0.165
+COUNT_DEVIATIONS = 3.0  # of the noise of a count, below which noise may have made it
 
 
 def unfound_clusters(n_clusters: int) -> tuple[str, ...]:
@@ -38,16 +36,15 @@ def unfound_clusters(n_clusters: int) -> tuple[str, ...]:
     )
 
 
-def measured_excess(found: Measured, centers: Floats) -> float:
-    """Return the excess of the cost that the last round tells of its centers, (k, dim)."""
-    noisy = float(np.mean(_may_be_noise(found)))
-    return MOVED * _moved(found, centers) * math.exp(NOISY * noisy)
+def measured_excess(found: Measured, centers: Floats, planned: float) -> float:
+    """Return the excess that the last round tells of its centers, (k, dim), by `planned` too."""
+    return MOVED * _moved(found, centers) * math.sqrt(planned)
 
 
-def unsettled_centers(found: Measured, centers: Floats) -> tuple[str, ...]:
+def unsettled_centers(found: Measured, centers: Floats, planned: float) -> tuple[str, ...]:
     """Return a concern if the last round did not find the centers, (k, dim), nearly in place."""
-    is_noisy = _may_be_noise(found)
-    if measured_excess(found, centers) <= MAX_EXCESS and not is_noisy.all():
+    is_noisy = found.counts < COUNT_DEVIATIONS * math.sqrt(found.count_noise)
+    if measured_excess(found, centers, planned) <= MAX_EXCESS and not is_noisy.all():
         return ()
     return (
         "the centers may not be in place, and the cost well above that without privacy: the last "
@@ -55,11 +52,6 @@ def unsettled_centers(found: Measured, centers: Floats) -> tuple[str, ...]:
         f"and {int(is_noisy.sum())} of {len(is_noisy)} clusters may be noise. More records, a "
         "larger epsilon or fewer clusters help",
     )
-
-
-def _may_be_noise(found: Measured) -> Bits:
-    """Return the mask of clusters whose counts noise may have made."""
-    return np.asarray(found.counts < COUNT_DEVIATIONS * math.sqrt(found.count_noise))
 
 
 def _moved(found: Measured, centers: Floats) -> float:

@@ -108,8 +108,8 @@ def cluster(
             else:
                 clusters, found = _plain_round(passes, clusters, subspace, account, name)
                 means = found.means(passes, norm_of(account))
-                doubts = unsettled_centers(found, clusters.centers)
-                measured = measured_excess(found, clusters.centers)
+                doubts = unsettled_centers(found, clusters.centers, plan.excess)
+                measured = measured_excess(found, clusters.centers, plan.excess)
     if plan.rounds:
         n_uncut = float(clusters.counts.sum()) / UNCUT_SHARE
         seen = RecordCount(min(seen.n_records, n_uncut), seen.variance)
