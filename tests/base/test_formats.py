@@ -601,7 +601,9 @@ BAD_MODELS = {
     "width is text": set_in(width="wide"),
     "records is none": set_in(n_records=None),
     "expected residual is zero": set_in(expected_residual=0.0),
-    "standard error below zero": lambda content: content["standard_errors"][0].__setitem__(0, -1),
+    "standard error below zero": lambda content: content.update(
+        standard_errors=[[-1.0] * len(center) for center in content["centers"]]
+    ),
     "decoder is a number": set_in(decoder=3),
     "columns is a number": set_in(columns=3),
     "columns of another width": set_in(columns=["a"]),

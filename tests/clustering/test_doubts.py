@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import clustered
-from privsketch.clustering.pipeline import Measured, cluster, unfound_clusters, unsettled_centers
+from privsketch.clustering import clustered, plan_pipeline
+from privsketch.clustering.pipeline import (
+    Measured,
+    cluster,
+    measured_excess,
+    unfound_clusters,
+    unsettled_centers,
+)
 
 
 def measured(counts, radius=10.0, count_noise=25.0):
@@ -71,3 +77,15 @@ def test_runs_say_where_clusters_were_not_found():
 
     assert concerns(20.0) == ()
     assert any("not be in place" in text or "noise decided" in text for text in concerns(0.03))
+
+
+def test_nothing_is_forecast_to_be_good_where_nothing_is_known():
+    found = measured([0, 0])
+    assert measured_excess(found, found.places, 0.5) == np.inf
+
+
+@pytest.mark.parametrize("n_rounds", [2, 3, 4, 6, 8])
+def test_a_stated_number_of_rounds_runs_for_any_released_number_of_records(n_rounds):
+    for n_records in (300, 1_000, 3_000, 10_000, 100_000):
+        plan = plan_pipeline(5, 10, ps.Budget(1.0), n_records, n_rounds)
+        assert plan.n_rounds == n_rounds

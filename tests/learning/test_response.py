@@ -49,6 +49,12 @@ def test_clusters_that_lie_apart_do_not_answer():
     np.testing.assert_allclose(one.moved, 1.0)
 
 
+def test_centers_in_one_place_are_no_error():
+    """Warnings are errors in tests: there is no border between twins."""
+    positions = np.random.default_rng(0).normal(size=(500, 2))
+    response_of(points(positions), np.zeros((2, 2)))
+
+
 def test_the_response_is_that_of_lloyds_map():
     """Differences of the map itself, from 400,000 samples of three clusters that touch.
 

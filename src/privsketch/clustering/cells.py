@@ -117,8 +117,9 @@ def cells_forecast(facts: PublicFacts, cells: tuple[int, ...] | None = None) -> 
 
 def _measured_forecast(solution: CellSolution, cells: tuple[int, ...], facts: PublicFacts) -> float:
     """Return the cost ratio that released counts tell; the forecast if that is lower."""
+    planned = cells_forecast(facts, cells)
     measured = 1 + MEASURED_EXCESS * math.pow(solution.excess, MEASURED_POWER)
-    return min(measured, cells_forecast(facts, cells))
+    return planned if facts.n_records < facts.n_clusters else min(planned, measured)
 
 
 def _doubts(solution: CellSolution) -> tuple[str, ...]:

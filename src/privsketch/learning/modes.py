@@ -105,10 +105,9 @@ def parting(mixture: Mixture, first: Indices, second: Indices, least_loss: float
     members = np.append(first, second)
     places = mixture.means[members] @ direction
     widths = np.sqrt(mixture.variances[members] @ direction**2)
-    # Narrower ones would fall between the places of the line.
-    widths = np.maximum(widths, float(np.ptp(places)) / LINE_PLACES)
     reach = LINE_REACH * widths
     line = np.linspace((places - reach).min(), (places + reach).max(), LINE_PLACES)
+    widths = np.maximum(widths, line[1] - line[0])  # narrower ones would fall between its places
     heights = np.exp(-np.square((line[:, None] - places) / widths) / 2) / widths
     heights *= weights[members]
     densities = [half.sum(axis=1) for half in np.split(heights, [len(first)], axis=1)]

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
 from privsketch.clustering.pipeline.rounds import Measured
 
 # Excess of the cost over that without privacy, about: MOVED m sqrt(e), for the step m of the last
@@ -38,13 +38,15 @@ def unfound_clusters(n_clusters: int) -> tuple[str, ...]:
 
 def measured_excess(found: Measured, centers: Floats, planned: float) -> float:
     """Return the excess that the last round tells of its centers, (k, dim), by `planned` too."""
+    if _may_be_noise(found).all():
+        return math.inf
     return MOVED * _moved(found, centers) * math.sqrt(planned)
 
 
 def unsettled_centers(found: Measured, centers: Floats, planned: float) -> tuple[str, ...]:
     """Return a concern if the last round did not find the centers, (k, dim), nearly in place."""
-    is_noisy = found.counts < COUNT_DEVIATIONS * math.sqrt(found.count_noise)
-    if measured_excess(found, centers, planned) <= MAX_EXCESS and not is_noisy.all():
+    is_noisy = _may_be_noise(found)
+    if measured_excess(found, centers, planned) <= MAX_EXCESS:
         return ()
     return (
         "the centers may not be in place, and the cost well above that without privacy: the last "
@@ -52,6 +54,11 @@ def unsettled_centers(found: Measured, centers: Floats, planned: float) -> tuple
         f"and {int(is_noisy.sum())} of {len(is_noisy)} clusters may be noise. More records, a "
         "larger epsilon or fewer clusters help",
     )
+
+
+def _may_be_noise(found: Measured) -> Bits:
+    """Return the mask of clusters whose counts noise may have made."""
+    return np.asarray(found.counts < COUNT_DEVIATIONS * math.sqrt(found.count_noise))
 
 
 def _moved(found: Measured, centers: Floats) -> float:

@@ -126,7 +126,7 @@ def cluster(
 
     def forecast(facts: PublicFacts) -> float:
         planned = 1 + plan.excess if is_as_planned else pipeline_forecast(facts)
-        return min(planned, 1 + measured)
+        return planned if facts.n_records < n_clusters else min(planned, 1 + measured)
 
     return run.model(
         centers * passes.unit + ball.center_vector,

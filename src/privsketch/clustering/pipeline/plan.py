@@ -180,7 +180,8 @@ def plan_pipeline(
     if n_clusters > 1:
         if dim >= MIN_PROBED_COLUMNS and n_clusters <= MAX_PROBED_CLUSTERS:
             plans.append(probe_plan(facts, instead=min(plan.excess for plan in plans)))
-        if not _are_probes_best(facts):
+        # A number of rounds that somebody states must not depend on a released number of records.
+        if n_rounds is not None or not _are_probes_best(facts):
             plans += _sketch_plans(facts, min(plan.excess for plan in plans))
     known = sorted({plan.n_rounds for plan in plans})
     if n_rounds is not None and n_rounds not in known:

@@ -86,7 +86,7 @@ def _add_borders(
     k = len(centers)
     low, high = np.minimum(first, second), np.maximum(first, second)
     steps = centers[high] - centers[low]
-    distances = np.maximum(np.sqrt(np.square(steps).sum(axis=1)), 1e-300)
+    distances = np.maximum(np.sqrt(np.square(steps).sum(axis=1)), 1e-150)  # its square is above 0
     offsets = points.positions - (centers[low] + centers[high]) / 2
     heights = np.einsum("ij,ij->i", offsets, steps) / np.square(distances)  # in distances
     near = np.flatnonzero((np.abs(heights) < SLAB) & (points.weights > 0))
