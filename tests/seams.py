@@ -12,6 +12,7 @@ import pytest
 
 # Name of the seam: module, colon, attribute.
 SEAMS = {
+    "clusters.errors_of": "privsketch.learning.kmeans.model:_errors_of",
     "editing.open_browser": "privsketch.cli.schema.editing:open_browser",
     "files.from_bytes": "privsketch._base.files:from_bytes",
     "formats.MAX_JSON_BYTES": "privsketch._base.formats:MAX_JSON_BYTES",

@@ -408,7 +408,9 @@ def test_sampled_records_are_a_smaller_sample():
 
 
 @pytest.mark.slow
-def test_standard_errors_of_masked_and_weighted_sketches(fixed_noise):
+def test_standard_errors_of_masked_and_weighted_sketches(fixed_noise, monkeypatch):
+    # Of noise and sampling alone: those of a model allow for what the fit may miss as well.
+    seams.set(monkeypatch, "clusters.errors_of", lambda model, shifts, excess, design: shifts)
     # Ten releases of two clusters each: the mean square of errors over their standard errors.
     rng = np.random.default_rng(3)
     centers = np.array([[-0.5, 0.0], [0.5, 0.0]])
@@ -432,9 +434,8 @@ def test_standard_errors_of_masked_and_weighted_sketches(fixed_noise):
             errors = (model.centers[order] - centers) / model.standard_errors[order]
             ratios.extend(errors.ravel())
             assert model.concerns == ()
-        # 40 squares, nearly independent: their mean deviates by 0.22 from 1. Errors of
-        # clusters that lie apart are too long: they allow for what a fit may miss.
-        assert 0.01 < np.mean(np.square(ratios)) < 2.4
+        # 40 squares, nearly independent: their mean deviates by 0.22 from 1.
+        assert 0.3 < np.mean(np.square(ratios)) < 2.4
 
 
 def test_receipts_of_one_feature_s_sensitivity_say_so(make_design):

@@ -8,6 +8,7 @@ import privsketch as ps
 from privsketch.design.cautions import cautions
 from privsketch.models import nearest
 from privsketch.pages import picture_of
+from tests import seams
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 
@@ -303,10 +304,14 @@ def test_wrong_numbers_of_clusters_are_refused(arguments, words):
 
 
 @pytest.mark.slow
-def test_standard_errors_cover_the_true_centers():
-    # Clusters that lie apart, which the fit describes exactly: errors are longer than they need,
-    # because nothing tells it from records that the fit only seems to describe. The mean square
-    # of 180 misses is known to 11 %, and to about twice that with correlated errors of a release.
+@pytest.mark.parametrize("alone", [True, False])
+def test_standard_errors_cover_the_true_centers(alone, monkeypatch):
+    # 90 % intervals of 30 releases of 3 x 2 coordinates, from noise and sampling alone; errors of
+    # one release are correlated, so a wide margin: half or twice the errors would cover 59 % or
+    # 99.9 %. Whole errors are longer here, where clusters lie apart and the fit describes them.
+    if alone:
+        errors_of = "clusters.errors_of"
+        seams.set(monkeypatch, errors_of, lambda model, shifts, excess, design: shifts)
     rng = np.random.default_rng(5)
     truth = np.array([[-4.0, 0.0], [4.0, 2.0], [0.0, -5.0]])
     hits = []
@@ -321,8 +326,8 @@ def test_standard_errors_cover_the_true_centers():
         model = ps.learn_kmeans(ps.sketch(records, design), 3)
         order = [int(np.argmin(np.linalg.norm(model.centers - c, axis=1))) for c in truth]
         misses = np.abs(model.centers[order] - truth) / model.standard_errors[order]
-        hits.append(np.mean(np.square(misses)))
-    assert 0.06 < np.mean(hits) < 1.25
+        hits.append(np.mean(misses < 1.645))
+    assert 0.78 < np.mean(hits) <= (0.985 if alone else 1.0)
 
 
 @pytest.mark.slow
