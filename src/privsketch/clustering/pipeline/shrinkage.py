@@ -33,8 +33,9 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
     if subspace.n_directions == steps.shape[1]:  # the start had all columns
         return shrunk_together(steps, variances)
     if not subspace.is_ordered:
-        common = shrunk_together(steps, variances)
-        return common + shrunk_alone(steps - common, variances)
+        common, alone = shrunk_together(steps, variances), shrunk_alone(steps, variances)
+        is_longer = np.square(alone).sum(axis=1) > np.square(common).sum(axis=1)
+        return np.where(is_longer[:, np.newaxis], alone, common)
     rotated = steps @ subspace.directions
     dim = rotated.shape[1]
     share = weights / weights.sum()
