@@ -149,6 +149,19 @@ BOTH, PURE, DELTA = (0.0, 1e-6), (0.0,), (1e-6,)
             "pipeline",
             "a pipeline has the smaller expected error for 5",
         ),
+        # Cells are expected to cost less, but the mean of so many records is known well.
+        (
+            BOTH,
+            {"dim": 6, "n_clusters": 16, "epsilon": 0.1, "n_records": 9_000},
+            "pipeline",
+            "a pipeline has the smaller expected error for 6",
+        ),
+        (
+            BOTH,
+            {"dim": 6, "n_clusters": 2, "epsilon": 0.3, "n_records": 200},
+            "cells",
+            "cells have the smaller expected error for 6",
+        ),
         (BOTH, {"dim": 8}, "pipeline", "a pipeline has the smaller expected error for 8"),
         (
             BOTH,

@@ -218,8 +218,7 @@ def _mean_plans(facts: Facts) -> Iterator[PipelinePlan]:
     for mean_share, n_rounds in MEAN_SHARES:
         weights = mean_weights(facts, mean_share)
         # As in one step: a forecast for two made this start too good beside sketches.
-        measured = round_noise(replace(facts, n_clusters=1), weights["round mean"])
-        measured *= 1 + MEAN_OFFSET
+        measured = mean_noise(facts, weights["round mean"])
         last = MEAN_START_ERROR
         if n_rounds > 0:
             rounds = share_weights(None, mean_share, n_rounds, budget, n_records)
@@ -240,8 +239,7 @@ def plain_rounds(n_rounds: int) -> tuple[RoundKind, ...]:
 
 def mean_weights(facts: Facts, share: Fraction) -> dict[str, Fraction]:
     """Return the shares of a mean, which is measured in two steps where noise allows that."""
-    one_cluster = replace(facts, n_clusters=1)
-    if (1 + MEAN_OFFSET) * round_noise(one_cluster, MIDDLE_SHARE * share) >= 1:
+    if mean_noise(facts, MIDDLE_SHARE * share) >= 1:
         return round_weights(facts, share, "mean")
     first = round_weights(facts, MIDDLE_SHARE * share, "middle")
     return first | round_weights(facts, (1 - MIDDLE_SHARE) * share, "mean")
@@ -484,6 +482,14 @@ def rounds_excess(
 def unsettled(budget: Budget, n_rounds: int) -> float:
     """Return the error that rounds leave for shapes that a sketch does not model."""
     return (UNSETTLED if budget.delta > 0 else PURE_UNSETTLED) / (1 + n_rounds) ** 2
+
+
+def mean_noise(facts: Facts, share: Fraction) -> float:
+    """Return the squared noise of the mean of all records, over their squared spread.
+
+    It is measured in one step, from the middle of the domain.
+    """
+    return (1 + MEAN_OFFSET) * round_noise(replace(facts, n_clusters=1), share)
 
 
 def round_noise(facts: Facts, share: Fraction) -> float:
