@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from privsketch.facts.budget import Neighbours
+from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.masks import Masks
 
 
@@ -41,9 +44,21 @@ class Contribution:
         """Return the largest L1 norm of a masked record."""
         raise NotImplementedError
 
+    def l1_replaced(self, masks: Masks | None) -> int:
+        """Return the largest L1 norm of a difference of two masked records."""
+        return 2 * self.l1(masks)
+
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Return the largest squared L2 norm of a masked record, or of a difference of two."""
         raise NotImplementedError
+
+    def mean_l2_squared(self, weight: int | Fraction, neighbours: Neighbours) -> int:
+        """Return what `weight` times the coordinates of a ball adds to `l2_squared`.
+
+        A record has a norm of at most RECORD_MAX, a difference of two twice that.
+        """
+        factor = 1 if neighbours == "add-remove" else 2
+        return math.ceil((factor * weight * RECORD_MAX) ** 2)
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest component of a record, or of a difference of two."""

@@ -68,7 +68,7 @@ def _kept_laplace(
         # A difference of two records has at most twice the norm. With records left out at
         # random, both directions together cost less than that (D2).
         if beta == 1:
-            norm = 2 * norm
+            norm = contribution.l1_replaced(masks)
         elif contribution.signed:
             inner = amplified_replace(epsilon, beta)
         else:
