@@ -391,10 +391,7 @@ def _plan_sum_noise(
 def _mean_share(
     contribution: Contribution, kind: NoiseKind, neighbours: Neighbours
 ) -> tuple[int, int, int]:
-    """Return the weight of the coordinates, and what they add to L1 and squared L2 norms.
-
-    A record has an L2 norm of at most RECORD_MAX, a difference of two twice that.
-    """
+    """Return the weight of the coordinates, and what they add to L1 and squared L2 norms."""
     l1 = math.isqrt(contribution.dim * RECORD_MAX**2) + 1
     if kind == "laplace":
         share = MEAN_SHARE_OF_SENSITIVITY * contribution.l1(None) / l1
@@ -403,7 +400,7 @@ def _mean_share(
         share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
     weight = min(max(1, round(share)), MAX_RECORD_WEIGHT // RECORD_MAX)
     factor = 1 if neighbours == "add-remove" else 2
-    return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
+    return weight, factor * weight * l1, contribution.mean_l2_squared(weight, neighbours)
 
 
 def _require_headroom(noise: SumNoise, largest_component: int) -> None:
