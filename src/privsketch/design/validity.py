@@ -18,12 +18,7 @@ from privsketch.facts.budget import NoBudget, checked_budget
 from privsketch.facts.domain import Ball, Box
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
-from privsketch.features.maps import (
-    CLUSTERING,
-    FEATURE_MAPS,
-    SUPERVISED,
-    require_known_harmonics,
-)
+from privsketch.features.maps import CLUSTERING, FEATURE_MAPS, SUPERVISED, require_known_harmonics
 from privsketch.features.mixed import MIXED, columns_of
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
@@ -206,7 +201,7 @@ def _require_taxicab(design: Design) -> None:
         raise ParameterError(f"n_features {what}: expected (dim + 1) (dim + 2) / 2 of them")
     if design.noise != "laplace" and not design.insecure:
         raise ParameterError(
-            f"`noise={design.noise!r}` {what}: its bounds are for `noise='laplace'`, which is pure; "
+            f"`noise={design.noise!r}` {what}: its bounds are for `noise='laplace'`; "
             "with a delta and Gaussian noise use `feature_map='second-moments'`"
         )
     if design.masks is not None:

@@ -58,7 +58,7 @@ class Contribution:
         A record has a norm of at most RECORD_MAX, a difference of two twice that.
         """
         factor = 1 if neighbours == "add-remove" else 2
-        return math.ceil((factor * weight * RECORD_MAX) ** 2)
+        return math.ceil(Fraction(factor * weight * RECORD_MAX) ** 2)
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest component of a record, or of a difference of two."""

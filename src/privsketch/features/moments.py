@@ -115,8 +115,8 @@ class MomentContribution(Contribution):
         cosine = min(square / apart, Fraction(1))
         root = math.isqrt(16 * MOMENT_RADIUS**2 * self.dim) + 1  # at least 4 R sqrt d
         rounding = Fraction(root + 4 * self.dim, MOMENT_RADIUS**2)
-        together = 2 * square * (1 + cosine + rounding) - cosine**2 * apart
-        return min(separate, math.ceil(together))
+        together = 2 * square * (1 + cosine + rounding) - cosine * cosine * apart
+        return min(separate, int(math.ceil(together)))
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest change: x_i x_j from 1/2 to -1/2; squares are not negative."""

@@ -2,9 +2,9 @@
 
 A record becomes a vector u of integers: a constant w_0, then one for each coordinate. Their
 magnitudes add up to at most L, whatever the record is. A sketch has the sums over records of
-u_i^2 and, for i < j, of 2 u_i u_j. They have an L1 norm of |u|_1^2 <= L^2, so Laplace noise of scale
-L^2 / epsilon is pure, and its share in a matrix entry u_i u_j is half of that. The count and the
-sums of u are w_0^2 and 2 w_0 times a record: they cost nothing beside the matrix.
+u_i^2 and, for i < j, of 2 u_i u_j. Those of a record have an L1 norm of |u|_1^2 <= L^2, so Laplace
+noise of scale L^2 / epsilon is pure, and the noise of an entry u_i u_j is half of that. The count
+and the sums of u are among them, times w_0^2 and 2 w_0.
 
 | column | integers | its part of L |
 |---|---|---|
@@ -17,9 +17,9 @@ A category has one label at most, whatever the quantised record is: that of its 
 if it is above the middle, the first of equals. A cycle's integers are shortened if their magnitudes
 add up to more than its part, as those of no point of the circle do.
 
-`Taxicab` has the integers w. L is their sum, so that rounding them costs no privacy. The integers
-fit: L is 4096 or little more, L^2 below 2^25, and sums of 2^36 records below 2^61. Products are added
-up in floats, exactly for up to 2^28 records at a time.
+`Taxicab` has the integers w, and L is the sum of what they allow, so that rounding them costs no
+privacy. L is 4096 or little more, L^2 below 2^25, and sums of 2^36 records stay below 2^61.
+Products are added up in floats, exactly for up to 2^28 records at a time.
 """
 
 from __future__ import annotations
@@ -173,8 +173,7 @@ def taxicab_of(domain: Domain, columns: Columns | None) -> Taxicab:
     first = np.cumsum([0, *(size for _, size in columns[:-1])])
     halves = [float(half) for half in half_widths[first]]
     norms = [
-        taxicab_norm(kind, size, half)
-        for (kind, size), half in zip(columns, halves, strict=True)
+        taxicab_norm(kind, size, half) for (kind, size), half in zip(columns, halves, strict=True)
     ]
     scale = UNIT * (1 - INTERCEPT_SHARE) / math.fsum(norms)
     return Taxicab(
