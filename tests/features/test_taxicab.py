@@ -31,9 +31,8 @@ COLUMNS = [
     ps.Cycle("hour", 24),
     ps.Date("day", "2020-01-01", "2021-01-01", weight=2.0),
 ]
-NUMBERS = [
-    ps.Number(name, 0, 1, weight=w) for name, w in zip("abcde", (1, 1, 2, 1, 3), strict=True)
-]
+WEIGHTS = {"a": 1, "b": 1, "c": 2, "d": 1, "e": 3}
+NUMBERS = [ps.Number(name, 0, 1, weight=weight) for name, weight in WEIGHTS.items()]
 LABELS = [ps.Category("x", ["a", "b"]), ps.Category("y", ["a", "b", "c"], weight=2.0)]
 SCHEMAS = {
     "all kinds": ps.Schema(COLUMNS),

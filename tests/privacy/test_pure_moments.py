@@ -44,7 +44,8 @@ def some_rows(n_records=40):
     rng = np.random.default_rng(0)
     wards, hours = rng.choice(["a", "b", "c"], n_records), rng.uniform(0, 24, n_records)
     ages, smokes = rng.uniform(0, 100, n_records), rng.random(n_records) < 0.4
-    return [(float(a), str(w), bool(s), float(h)) for a, w, s, h in zip(ages, wards, smokes, hours)]
+    columns = ages.tolist(), wards.tolist(), smokes.tolist(), hours.tolist()
+    return list(zip(*columns, strict=True))
 
 
 def released(design):

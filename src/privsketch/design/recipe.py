@@ -39,10 +39,9 @@ from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import grid_axes
-from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.features.mixed import Columns, columns_of
 from privsketch.features.own import FrequencyLaw
 from privsketch.features.taxicab import Taxicab, taxicab_of

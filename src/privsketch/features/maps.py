@@ -26,10 +26,9 @@ from privsketch._base.plugins import Plugin, find_plugin, plugin_names
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.features.mixed import Columns
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, MomentContribution
 from privsketch.features.quadratic import QUADRATIC_LAWS, QuadraticContribution, value_unit

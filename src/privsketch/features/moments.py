@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 
 DIAGONAL, OFF_DIAGONAL = 5, 7  # 7/5 is just below the square root of 2
 MOMENT_RADIUS = 773  # 7 * 773^2 < 2^22
@@ -115,8 +114,8 @@ class MomentContribution(Contribution):
         cosine = min(square / apart, Fraction(1))
         root = math.isqrt(16 * MOMENT_RADIUS**2 * self.dim) + 1  # at least 4 R sqrt d
         rounding = Fraction(root + 4 * self.dim, MOMENT_RADIUS**2)
-        together = 2 * square * (1 + cosine + rounding) - cosine * cosine * apart
-        return min(separate, int(math.ceil(together)))
+        together: Fraction = 2 * square * (1 + cosine + rounding) - cosine * cosine * apart
+        return min(separate, math.ceil(together))
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest change: x_i x_j from 1/2 to -1/2; squares are not negative."""

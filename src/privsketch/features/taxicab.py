@@ -38,9 +38,8 @@ from privsketch._base.types import Floats
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.facts.schema import Schema
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_BITS
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.features.mixed import Columns, columns_of
 from privsketch.features.moments import moment_count
 

@@ -28,8 +28,7 @@ from scipy.special import gammaln, logsumexp
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import Contribution
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseLaw, cube_factor, cube_law, gaussian_law, laplace_law
 

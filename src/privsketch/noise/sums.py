@@ -27,10 +27,9 @@ from privsketch._base.errors import MANY, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import ONE_RECORD, Budget, Neighbours, Unit, exact, round_up
 from privsketch.facts.receipt import NO_NOISE, Receipt, compose_sequential
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import RepeatedContribution
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.noise.calibration import round_down, sums_share
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import (
