@@ -23,6 +23,9 @@ from privsketch.design.noise_to_signal import NoiseToSignal
 from privsketch.design.pca import LOSS_SCATTER, PCAForecast
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
+from privsketch.design.regression import LOSS_SCATTER as REGRESSION_SCATTER
+from privsketch.design.regression import RegressionForecast
+from privsketch.design.validity import SUPERVISED
 from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.masks import Masks
@@ -65,7 +68,8 @@ class Alternative:
         Parts of the expected noise-to-signal ratio.
     low, high : float
         Range of the expected error: the squared error of centers over that without privacy, less
-        1, or the share of variance that principal components lose.
+        1, or the share of variance that principal components lose, or of what the columns explain
+        of a target.
     verdict : str
         "good", "rough" or "hopeless".
     nanoseconds : float
@@ -204,6 +208,9 @@ def _expected_error(design: Design) -> tuple[float, float, str]:
     if isinstance(forecast, PCAForecast):
         low, high = forecast.lost / LOSS_SCATTER, min(1.0, forecast.lost * LOSS_SCATTER)
         return low, high, forecast.verdict
+    if isinstance(forecast, RegressionForecast):
+        scatter = REGRESSION_SCATTER
+        return forecast.lost / scatter, min(1.0, forecast.lost * scatter), forecast.verdict
     return forecast.rsse_low - 1, forecast.rsse_high - 1, forecast.verdict
 
 
@@ -286,7 +293,11 @@ def _candidates(
 ) -> Iterator[tuple[str, Design, bool]]:
     """Yield the name of each candidate, its design, and whether it may be recommended."""
     yield "planned", planned, True
-    variants = _pca_variants(planned) if planned.task == "pca" else _cluster_variants(planned)
+    variants = _cluster_variants(planned)
+    if planned.task in SUPERVISED:
+        variants = _other_noises(planned)
+    elif planned.task == "pca":
+        variants = _pca_variants(planned)
     for name, choices in variants:
         try:
             design = plan_design(**{**study, **choices})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,9 @@ from privsketch._base.errors import (
 )
 from privsketch._base.formats import INSECURE
 from privsketch.facts.budget import NoBudget, checked_budget
-from privsketch.facts.domain import Ball
+from privsketch.facts.columns import Column, Date, Number
+from privsketch.facts.domain import Ball, Domain
+from privsketch.facts.labels import Flag, Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
 from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
@@ -28,7 +31,9 @@ from privsketch.noise.sums import COUNT_MODES, SHARING_KINDS
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
 
-TASKS = ("kmeans", "gaussian-mixture", "pca")
+SUPERVISED = ("regression", "classification")  # tasks that predict a column
+TASKS = ("kmeans", "gaussian-mixture", "pca", *SUPERVISED)
+SUPERVISED_MAPS = ("second-moments",)
 MEAN_MODES = ("omitted", "released")
 
 
@@ -66,8 +71,12 @@ def require_design(design: Design) -> None:
     if design.mean not in MEAN_MODES:
         raise ParameterError("mean", design.mean, "expected 'omitted' or 'released'")
     if design.mean == "released" and not design.mapping.for_components:
-        raise ParameterError("`mean='released'`: only for `task='pca'`")
-    if design.task == "pca":
+        raise ParameterError("`mean='released'`: only for `task='pca'` and tasks with a target")
+    require_target(design.task, design.target, design.schema, design.columns, design.dim)
+    if design.task in SUPERVISED:
+        if design.n_components != 0:
+            raise stated_components(design.task, design.n_components)
+    elif design.task == "pca":
         require_components(design.n_components, design.dim, design.n_values)
     elif design.cells is not None:
         require_cells(design.n_components, design.n_features, "n_components")
@@ -102,8 +111,78 @@ def require_private(design: Design, what: str) -> None:
 def _require_schema(design: Design, schema: Schema) -> None:
     """Raise a ParameterError if domain, names or unit differ from those of the schema."""
     fits = design.domain in (schema.box, schema.ball) and design.columns == schema.coordinates
+    if design.task in SUPERVISED and design.columns == schema.coordinates:
+        fits = fits or is_smaller_ball(design.domain, schema.ball)
     if not fits or schema.charged(design.budget) != design.budget:
         raise ParameterError("schema: domain, columns or unit are those of another one")
+
+
+def is_smaller_ball(domain: Domain, ball: Ball) -> bool:
+    """Return whether a domain is a ball about the center of another one, and smaller."""
+    if not isinstance(domain, Ball) or domain.radius >= ball.radius:
+        return False
+    return domain == Ball(dim=ball.dim, radius=domain.radius, center=ball.center_vector)
+
+
+def stated_components(task: str, n_components: object) -> ParameterError:
+    """Return the error for a number of components where a task has none."""
+    return ParameterError(
+        f"`n_components={n_components!r}` with `task={task!r}`: such a sketch has no components; "
+        "leave it out"
+    )
+
+
+def possible_targets(
+    task: str, schema: Schema | None, columns: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the names of the columns that a task can predict; all are numbers without a schema."""
+    if schema is None:
+        return tuple(columns or ()) if task == "regression" else ()
+    return tuple(column.name for column in schema.columns if _can_be_target(task, column))
+
+
+def _can_be_target(task: str, column: Column) -> bool:
+    """Return whether a task can predict a column. Regression predicts the share of a flag."""
+    if task == "classification":
+        return isinstance(column, Labelled)
+    return isinstance(column, Number | Date) or (isinstance(column, Flag) and column.is_line)
+
+
+def require_target(
+    task: str,
+    target: str | None,
+    schema: Schema | None,
+    columns: Sequence[str] | None,
+    dim: int,
+) -> None:
+    """Raise a ParameterError unless a task can predict the target, or any column if none is stated.
+
+    `columns` are the names of the coordinates of a record, `dim` their number.
+    """
+    if task not in SUPERVISED:
+        if target is not None:
+            raise ParameterError(
+                f"`target={target!r}` with `task={task!r}`: only `task='regression'` and "
+                "'classification' have a target; leave it out"
+            )
+        return
+    if task == "classification" and schema is None:
+        raise ParameterError(
+            "`task='classification'` needs a schema as its domain: it states the classes, which "
+            "are never read off records"
+        )
+    kinds = "a category or a flag" if task == "classification" else "a number, a date or a flag"
+    possible = possible_targets(task, schema, columns)
+    names = (columns or ()) if schema is None else schema.names
+    if target is not None and target not in possible:
+        problem = f"is not {kinds}" if target in names else "is not the name of a column"
+        shown = ", ".join(map(repr, possible[:6])) + (", ..." if len(possible) > 6 else "")
+        advice = f"one of {shown}" if possible else "state the names with `columns=`"
+        raise ParameterError("target", target, f"{problem}; `task={task!r}` predicts {kinds}", advice)
+    if schema is not None and not possible:
+        raise ParameterError(f"`task={task!r}`: no column of the schema is {kinds}")
+    if (dim if schema is None else len(names)) < 2:
+        raise ParameterError(f"`task={task!r}` needs two columns at least, one to predict")
 
 
 def require_sharing(sharing: str | None, n_holders: int | None) -> None:
@@ -123,7 +202,10 @@ def require_sharing(sharing: str | None, n_holders: int | None) -> None:
 
 def _require_map(design: Design) -> None:
     """Raise a ParameterError if the map does not fit the task, the frequencies or the domain."""
-    if design.mapping.for_components != (design.task == "pca"):
+    is_planned = design.mapping.for_components == (design.task in ("pca", *SUPERVISED))
+    if design.task in SUPERVISED:
+        is_planned = design.feature_map in SUPERVISED_MAPS
+    if not is_planned:
         names = ", ".join(map(repr, maps_for(design.task)))
         raise ParameterError(
             f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {names}"
@@ -143,7 +225,7 @@ def _require_map(design: Design) -> None:
     if design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
         raise ParameterError(
-            "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
+            f"`task={design.task!r}` needs a Ball: its noise grows with the largest norm of a record. "
             f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
             "records are moved, gives less noise"
         )
@@ -247,5 +329,7 @@ def pca_unknowns(rank: int, dim: int) -> int:
 
 def maps_for(task: str) -> list[str]:
     """Return the names of the feature maps for a task."""
+    if task in SUPERVISED:
+        return list(SUPERVISED_MAPS)
     is_pca = task == "pca"
     return [name for name, mapping in FEATURE_MAPS.items() if mapping.for_components == is_pca]

@@ -112,7 +112,7 @@ def checked_sketch(sketch: Sketch) -> Sketch:
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
     if sketch.design.mapping.for_components:
         raise ParameterError(
-            "this sketch is for principal components (`task='pca'`): clusters and mixtures need "
+            f"this sketch has second moments (`task={sketch.design.task!r}`): clusters and mixtures need "
             "one of `task='kmeans'` or 'gaussian-mixture'"
         )
     return sketch
