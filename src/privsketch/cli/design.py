@@ -232,8 +232,9 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     with spinner("comparing designs"):
         comparison = alternatives({**study, **options}, design_cost, rate=rate)
     budget, names = study["budget"], study["columns"]
+    stated = comparison.alternatives[0].design.schema or study["domain"]
     cautions = say_cautions(
-        study["domain"], budget, choices.get("n_records"), names, width=_terminal_width()
+        stated, budget, choices.get("n_records"), names, width=_terminal_width()
     )
     if wants_json():
         answer(**plan_to_json(comparison))

@@ -103,13 +103,19 @@ def _map_and_noise(request: Request) -> tuple[str, NoiseKind]:
 
     A map for pure noise, whose L1 norm does not grow with the columns, is chosen here.
     """
-    name = request.feature_map or "second-moments"
+    name = request.feature_map or SUPERVISED_MAPS[0]
     if name not in SUPERVISED_MAPS:
         names = ", ".join(map(repr, SUPERVISED_MAPS))
         raise ParameterError(
             f"`feature_map={name!r}` with `task={request.task!r}`: expected {names}"
         )
-    return name, request.noise or ("gaussian" if request.budget.delta > 0 else "laplace")
+    noise = request.noise or ("gaussian" if request.budget.delta > 0 else "laplace")
+    if noise == "cube" or (request.masks is not None and request.mean == "released"):
+        raise ParameterError(
+            f"noise, masks: `task={request.task!r}` takes `noise='gaussian'` or 'laplace' and no "
+            "masks; leave them out"
+        )
+    return name, noise
 
 
 def weighted(schema: Schema, target: str) -> Schema:
@@ -222,7 +228,7 @@ def _checked_rate(design: Design, rate: float | None) -> float:
 def _checked_share(name: str, value: float | None) -> float:
     if value is None:
         return DEFAULT_RATE if name == "rate" else DEFAULT_R2
-    if not 0 < value < 1:
+    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 < value < 1:
         raise ParameterError(name, value, "expected a share between 0 and 1")
     return float(value)
 

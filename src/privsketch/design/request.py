@@ -144,7 +144,8 @@ class Request:
         self._settle_domain(settle)
         self._settle_supervised(settle)
         if self.task not in SUPERVISED:
-            settle("n_components", require_count("n_components", self.n_components))
+            expected = "a whole number of clusters, Gaussians or components, at least 1"
+            settle("n_components", require_count("n_components", self.n_components, expected))
         if self.task == "gaussian-mixture":
             require_searchable_mixture(self.n_components)
         if self.n_features is not None:
