@@ -660,6 +660,7 @@ def narrow_studies():
         "mixture": {**cluster, "task": "gaussian-mixture", "covariance-type": "full"},
         "pca": pca,
         "pca, pure": {**pca, "delta": "0"},
+        "regression": {**pca, "task": "regression", "components": None},
         "many columns": {**cluster, "dim": "300", "components": "30"},
         "careless": {**cluster, "epsilon": "20", "delta": "0.1", "dim": "2", "box": "18,0 100,5e5"},
         "schema": {"box": None, "dim": None, "schema": "table.json"},

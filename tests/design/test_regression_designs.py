@@ -289,7 +289,7 @@ class TestForecasts:
         assert plan(n_records=1000).forecast().verdict == "rough"
         assert plan(n_records=50).forecast().verdict == "hopeless"
         # A number of records that noise drowns, whatever is known of the columns.
-        drowned = plan(n_records=20).sum_noise.count_variance**0.5
+        drowned = plan(n_records=20).sum_noise.count_variance ** 0.5
         assert drowned > 20 / 4
 
     def test_without_a_number_of_records_the_forecast_is_good(self):

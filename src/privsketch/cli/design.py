@@ -78,7 +78,8 @@ class _Frequencies(PartName):
 @choice(
     "--noise",
     ["gaussian", "cube", "laplace"],
-    help="Kind of noise. If left out: gaussian for delta > 0, else cube, or laplace for second moments.",
+    help="Kind of noise. If left out: gaussian for delta > 0, else cube, or laplace for pca, "
+    "regression and classification.",
     open=True,
 )
 @click.option(
@@ -124,8 +125,8 @@ class _Frequencies(PartName):
     "--mean",
     ["released", "omitted"],
     help="For pca, regression and classification: whether the sketch contains a noisy mean, about "
-    "which moments are taken. It needs 3 % more Gaussian or 25 % more Laplace noise. The default is "
-    "omitted for pca.",
+    "which moments are taken. It needs 3 % more Gaussian or 25 % more Laplace noise. The default "
+    "of pca is omitted.",
     open=True,
 )
 @click.option(

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -480,18 +480,17 @@ class Design:
                 noise_ratio = planned_noises(self.sharing, n_holders)
         n_holders = require_count("n_holders", n_holders)
         key = n_holders, noise_ratio, rate, r2
-        total = {"n_holders": n_holders, "noise_ratio": noise_ratio}
         if key not in self._forecasts:
             if self.task in SUPERVISED:
-                self._forecasts[key] = regression_forecast(self, **total, rate=rate, r2=r2)
-            elif (rate, r2) != (None, None):
+                compute: Any = partial(regression_forecast, rate=rate, r2=r2)
+            elif (rate, r2) == (None, None):
+                compute = pca_forecast if self.task == "pca" else forecast
+            else:
                 raise ParameterError(
-                    f"rate, r2: only for `task='regression'` and 'classification', and the design "
+                    "rate, r2: only for `task='regression'` and 'classification', and the design "
                     f"has `task={self.task!r}`; leave them out"
                 )
-            else:
-                compute = pca_forecast if self.task == "pca" else forecast
-                self._forecasts[key] = compute(self, **total)
+            self._forecasts[key] = compute(self, n_holders=n_holders, noise_ratio=noise_ratio)
         return self._forecasts[key]
 
     @cached_property

@@ -9,7 +9,8 @@ of column j, r_j its half-width and R^2 = sum c_j^2 r_j^2 the squared radius.
 variance of column j given the others, y the target and b the coefficients, noise is expected to
 cost s^2 / (2 n^2) times
 
-    (sum_j V_j / p_j) (1 / p_y + sum_k b_k^2 r_k^2 / r_y^2 / p_k) + sum_j V_j b_j^2 r_j^2 / r_y^2 / p_j^2
+    (sum_j V_j / p_j) (1 / p_y + sum_k b_k^2 r_k^2 / (r_y^2 p_k))
+    + sum_j V_j b_j^2 r_j^2 / (r_y p_j)^2
 
 of the target's variance. The best p_y is 1/2 for small b, and less as sum b^2 grows. Measured
 losses are flat between .15 and .5, with their least values near .3, which is taken.

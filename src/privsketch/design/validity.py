@@ -178,7 +178,8 @@ def require_target(
         problem = f"is not {kinds}" if target in names else "is not the name of a column"
         shown = ", ".join(map(repr, possible[:6])) + (", ..." if len(possible) > 6 else "")
         advice = f"one of {shown}" if possible else "state the names with `columns=`"
-        raise ParameterError("target", target, f"{problem}; `task={task!r}` predicts {kinds}", advice)
+        expected = f"{problem}; `task={task!r}` predicts {kinds}"
+        raise ParameterError("target", target, expected, advice)
     if schema is not None and not possible:
         raise ParameterError(f"`task={task!r}`: no column of the schema is {kinds}")
     if (dim if schema is None else len(names)) < 2:
@@ -225,9 +226,9 @@ def _require_map(design: Design) -> None:
     if design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
         raise ParameterError(
-            f"`task={design.task!r}` needs a Ball: its noise grows with the largest norm of a record. "
-            f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
-            "records are moved, gives less noise"
+            f"`task={design.task!r}` needs a Ball: its noise grows with the largest norm of a "
+            f"record. The ball around this box has radius {radius:.4g}; a smaller one, to which "
+            "few records are moved, gives less noise"
         )
     if design.mapping.origin is not None:
         _require_registered_map(design)

@@ -42,8 +42,8 @@ def learn_pca(
         Sketch of a design with task="pca", "regression" or "classification": one holder's, or
         several merged.
     n_components : int or "auto", optional
-        The number that the design was planned for if left out, where it has one. "auto" counts the components that
-        stand out of the noise, at most twice the planned number or three more.
+        The number that the design was planned for if left out, where it has one. "auto" counts
+        the components that stand out of the noise, at most twice the planned number or three more.
     method : {"auto", "burer-monteiro", "convex"}
         How a matrix is fitted to what was released. "auto" takes the eigenvectors of
         second moments with Gaussian noise, and a fit of low rank otherwise; "convex" needs
