@@ -126,6 +126,13 @@ class TestClipping:
         # Records that stay where they are would be told from this.
         assert np.abs(sums - encoded.T @ encoded).max() > 0.1 * len(a)
 
+    def test_a_check_tells_the_holder_how_many_are_moved(self):
+        corners = np.array([[0.0, -5.0, 100.0], [0.5, 0.0, 50.0], [0.5, 0.0, 101.0]])
+        schema = ps.Schema([*NUMBERS, ps.Number("y", 0, 100)])
+        design = plan(domain=schema, target="y", clip="uniform")
+        assert ps.check(corners, design).n_outside == 2  # a corner of the ball, and a bound
+        assert ps.check(corners, plan(domain=schema, target="y")).n_outside == 1
+
     def test_a_smaller_ball_about_the_center_and_nothing_else(self):
         design = plan(target="y")
         content = design.to_json()
