@@ -315,6 +315,11 @@ class TestForecasts:
         few = plan(domain=schema, target="y", n_records=60)
         assert any("describe the noise" in text for text in cautions(few))
 
+    def test_columns_without_classes_have_no_rate(self):
+        for domain in (ps.Ball(3, 1.0), SCHEMA):
+            with pytest.raises(ps.PrivsketchError, match="no classes"):
+                plan(domain=domain).forecast(rate=0.1)
+
     @pytest.mark.parametrize("stated", [{"rate": 0.1}, {"r2": 0.0}, {"r2": 1}, {"r2": "half"}])
     def test_what_cannot_be_assumed(self, stated):
         with pytest.raises(ps.PrivsketchError, match=next(iter(stated))):

@@ -215,17 +215,6 @@ def regression_forecast(
     )
 
 
-def _checked_rate(design: Design, rate: float | None) -> float:
-    """Return the share of a class; refuse one for a target that has none."""
-    if rate is not None and design.schema is not None and design.target is not None:
-        column = next(c for c in design.schema.columns if c.name == design.target)
-        if not isinstance(column, Labelled):
-            raise ParameterError(
-                "rate", rate, f"the target {design.target!r} has no classes", "leave it out"
-            )
-    return _checked_share("rate", rate)
-
-
 def _checked_share(name: str, value: float | None) -> float:
     if value is None:
         return DEFAULT_RATE if name == "rate" else DEFAULT_R2
@@ -275,10 +264,13 @@ class _Outlook:
         r2: float | None = None,
     ) -> _Outlook:
         """Return the outlook of a design, whose noise does not depend on the number of records."""
-        worlds = _worlds(design, _checked_rate(design, rate), _checked_share("r2", r2))
+        shares = _checked_share("rate", rate), _checked_share("r2", r2)
+        worlds = list(_worlds(design, *shares))
+        if rate is not None and all(world.rate is None for world in worlds):
+            raise ParameterError("rate", rate, "the target has no classes", "leave it out")
         n_noises = math.sqrt(n_holders if noise_ratio is None else noise_ratio)
         count_std = n_noises * math.sqrt(design.sum_noise.count_variance)
-        return cls(list(worlds), n_noises * _noise_std(design), count_std, n_holders)
+        return cls(worlds, n_noises * _noise_std(design), count_std, n_holders)
 
     def lost(self, n_records: float) -> float:
         """Return the largest share that any of the worlds loses."""
