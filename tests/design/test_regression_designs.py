@@ -206,7 +206,7 @@ class TestRefusals:
 
     def test_clusters_and_components_without_a_number(self):
         sketch = ps.sketch(np.zeros((50, 2)), plan(domain=ps.Box(-1, 1, dim=2)))
-        with pytest.raises(ps.PrivsketchError, match="second moments"):
+        with pytest.raises(ps.PrivsketchError, match="clusters and mixtures need"):
             ps.learn_kmeans(sketch)
         with pytest.raises(ps.PrivsketchError, match="n_components"):
             ps.learn_pca(sketch)

@@ -25,9 +25,9 @@ from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.design.regression import LOSS_SCATTER as REGRESSION_SCATTER
 from privsketch.design.regression import RegressionForecast
-from privsketch.design.validity import SUPERVISED
 from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS
+from privsketch.features.maps import SUPERVISED
 from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS
 

@@ -26,11 +26,12 @@ from privsketch.design.size import (
     supported_clusters,
     supported_gaussians,
 )
-from privsketch.design.validity import SUPERVISED, is_smaller_ball
+from privsketch.design.validity import is_smaller_ball
 from privsketch.facts.budget import Budget, delta_caution, epsilon_caution
 from privsketch.facts.domain import Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import NO_LAW
+from privsketch.features.maps import SUPERVISED
 from privsketch.features.quadratic import QUADRATIC_LAWS
 from privsketch.noise.sharing.plan import planned_noises
 

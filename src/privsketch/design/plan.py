@@ -39,11 +39,10 @@ from privsketch.design.size import (
     kmeans_unknowns,
     noise_variance,
 )
-from privsketch.design.validity import SUPERVISED
 from privsketch.facts.domain import Box, Domain
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.hadamard import block_size as structured_size
-from privsketch.features.maps import FeatureMap
+from privsketch.features.maps import SUPERVISED, FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.radii import RadialLaw, Tail
 

@@ -33,18 +33,24 @@ from privsketch._base.formats import (
     write_file,
 )
 from privsketch._base.notebook import described
-from privsketch.design.validity import SUPERVISED, require_design
+from privsketch.design.validity import require_design
 from privsketch.facts.budget import INFINITE, ONE_RECORD, Budget, NoBudget, Unit
 from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import grid_axes
-from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
-from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
-from privsketch.features.masks import Masks
-from privsketch.features.mixed import columns_of
+from privsketch.features.maps import (
+    SUPERVISED,
+    FeatureMap,
+    amplitude_of,
+    contribution_of,
+    feature_map,
+)
+from privsketch.features.masks import Contribution, Masks
+from privsketch.features.mixed import Columns, columns_of
 from privsketch.features.own import FrequencyLaw
+from privsketch.features.taxicab import Taxicab, taxicab_of
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -69,7 +75,7 @@ class Design:
     domain : Box or Ball
     budget : Budget
         Cost of the sketch of one holder; that of an insecure design says that there is none.
-    feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}
+    feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments", "taxicab"}
     frequencies : Frequencies
         How the public random matrix is drawn, and its checksum.
     noise : {"gaussian", "laplace", "cube", "none"}
@@ -291,11 +297,22 @@ class Design:
         """The feature map."""
         return feature_map(self.feature_map)
 
+    @cached_property
+    def column_kinds(self) -> Columns | None:
+        """Kinds and sizes of the columns of the schema, if there is one."""
+        return None if self.schema is None else columns_of(self.schema)
+
     @property
     def axes(self) -> tuple[slice, ...]:
         """Coordinates of each axis of a grid: one, or those of all labels of a category."""
-        columns = None if self.schema is None else columns_of(self.schema)
-        return grid_axes(len(self.cells or ()), self.dim, columns)
+        return grid_axes(len(self.cells or ()), self.dim, self.column_kinds)
+
+    @property
+    def taxicab(self) -> Taxicab:
+        """Integers that stand for the columns, for the feature map "taxicab"."""
+        if self.feature_map != "taxicab":
+            raise ParameterError(f"`feature_map={self.feature_map!r}` has no taxicab moments")
+        return taxicab_of(self.domain, self.column_kinds)
 
     @property
     def has_labels(self) -> tuple[bool, ...]:
@@ -310,7 +327,7 @@ class Design:
     @property
     def contribution(self) -> Contribution:
         """Bounds on the contribution of one record to the sums."""
-        return contribution_of(self.mapping, self.frequencies, self.domain)
+        return contribution_of(self.mapping, self.frequencies, self.domain, self.column_kinds)
 
     @property
     def n_values(self) -> int:
@@ -335,7 +352,7 @@ class Design:
     @property
     def amplitude(self) -> float:
         """Integer that stands for a feature of modulus 1, or for the square of the radius."""
-        return amplitude_of(self.mapping, self.frequencies, self.domain)
+        return amplitude_of(self.mapping, self.contribution, self.frequencies.turn_bits)
 
     @property
     def unit(self) -> float:

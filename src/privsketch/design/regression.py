@@ -44,7 +44,7 @@ from privsketch.design.pca import enough_text, least_records
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
 from privsketch.design.size import Verdict
-from privsketch.design.validity import SUPERVISED_MAPS, possible_targets, require_target
+from privsketch.design.validity import maps_for, possible_targets, require_target
 from privsketch.facts.columns import Column, Date, Number
 from privsketch.facts.domain import Ball
 from privsketch.facts.labels import Labelled
@@ -104,9 +104,9 @@ def _map_and_noise(request: Request) -> tuple[str, NoiseKind]:
 
     A map for pure noise, whose L1 norm does not grow with the columns, is chosen here.
     """
-    name = request.feature_map or SUPERVISED_MAPS[0]
-    if name not in SUPERVISED_MAPS:
-        names = ", ".join(map(repr, SUPERVISED_MAPS))
+    name, possible = request.feature_map or "second-moments", maps_for(request.task)
+    if name not in possible:
+        names = ", ".join(map(repr, possible))
         raise ParameterError(
             f"`feature_map={name!r}` with `task={request.task!r}`: expected {names}"
         )

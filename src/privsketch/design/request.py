@@ -29,13 +29,7 @@ from privsketch.design.size import (
     largest_size,
     require_searchable_mixture,
 )
-from privsketch.design.validity import (
-    SUPERVISED,
-    TASKS,
-    maps_for,
-    require_sharing,
-    stated_components,
-)
+from privsketch.design.validity import TASKS, maps_for, require_sharing, stated_components
 from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget, checked_budget
 from privsketch.facts.columns import Number
 from privsketch.facts.domain import Ball, Box, Domain
@@ -47,7 +41,7 @@ from privsketch.features.frequencies import (
     public_seed,
     store_frequencies,
 )
-from privsketch.features.maps import FeatureMap
+from privsketch.features.maps import SUPERVISED, FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.mixed import MIXED, Columns, columns_of

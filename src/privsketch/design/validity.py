@@ -17,11 +17,11 @@ from privsketch._base.errors import (
 from privsketch._base.formats import INSECURE
 from privsketch.facts.budget import NoBudget, checked_budget
 from privsketch.facts.columns import Column, Date, Number
-from privsketch.facts.domain import Ball, Domain
+from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.labels import Flag, Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
-from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
+from privsketch.features.maps import CLUSTERING, FEATURE_MAPS, SUPERVISED, require_known_harmonics
 from privsketch.features.mixed import MIXED, columns_of
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
@@ -31,9 +31,7 @@ from privsketch.noise.sums import COUNT_MODES, SHARING_KINDS
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
 
-SUPERVISED = ("regression", "classification")  # tasks that predict a column
-TASKS = ("kmeans", "gaussian-mixture", "pca", *SUPERVISED)
-SUPERVISED_MAPS = ("second-moments",)
+TASKS = (*CLUSTERING, "pca", *SUPERVISED)
 MEAN_MODES = ("omitted", "released")
 
 
@@ -203,10 +201,7 @@ def require_sharing(sharing: str | None, n_holders: int | None) -> None:
 
 def _require_map(design: Design) -> None:
     """Raise a ParameterError if the map does not fit the task, the frequencies or the domain."""
-    is_planned = design.mapping.for_components == (design.task in ("pca", *SUPERVISED))
-    if design.task in SUPERVISED:
-        is_planned = design.feature_map in SUPERVISED_MAPS
-    if not is_planned:
+    if design.task not in design.mapping.tasks:
         names = ", ".join(map(repr, maps_for(design.task)))
         raise ParameterError(
             f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {names}"
@@ -223,7 +218,9 @@ def _require_map(design: Design) -> None:
         )
     if design.frequencies.law == MIXED:
         _require_mixed(design)
-    if design.mapping.for_components and not isinstance(design.domain, Ball):
+    if design.feature_map == "taxicab":
+        _require_taxicab(design)
+    elif design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
         raise ParameterError(
             f"`task={design.task!r}` needs a Ball: its noise grows with the largest norm of a "
@@ -264,6 +261,30 @@ def unknown_harmonics(design: Design) -> ParameterError:
         "the harmonics of 'one-bit' and of no other dithered map; use `task='kmeans'` and "
         "learn_kmeans, or `feature_map='one-bit'`"
     )
+
+
+def _require_taxicab(design: Design) -> None:
+    """Raise a ParameterError unless a design with taxicab moments has what they are proved for."""
+    what = "with `feature_map='taxicab'`"
+    if not isinstance(design.domain, Box):
+        raise ParameterError(f"a Ball {what}: it bounds each column; state a schema or a Box")
+    if design.schema is not None and design.domain != design.schema.box:
+        raise ParameterError(f"domain {what}: expected the box of the schema's records")
+    if design.n_features != moment_count(1 + design.dim):
+        raise ParameterError(f"n_features {what}: expected (dim + 1) (dim + 2) / 2 of them")
+    if design.noise != "laplace" and not design.insecure:
+        raise ParameterError(
+            f"`noise={design.noise!r}` {what}: its bounds are for `noise='laplace'`; "
+            "with a delta and Gaussian noise use `feature_map='second-moments'`"
+        )
+    if design.masks is not None:
+        raise ParameterError(f"masks {what}: their cost is not known; use no masks")
+    if design.mean == "released":
+        raise ParameterError(f"`mean='released'` {what}: the sums hold the mean; leave it out")
+    if design.count == "released" and not design.insecure:
+        raise ParameterError(
+            f"`count='released'` {what}: the sums hold the count; use `count='omitted'`"
+        )
 
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
@@ -330,7 +351,4 @@ def pca_unknowns(rank: int, dim: int) -> int:
 
 def maps_for(task: str) -> list[str]:
     """Return the names of the feature maps for a task."""
-    if task in SUPERVISED:
-        return list(SUPERVISED_MAPS)
-    is_pca = task == "pca"
-    return [name for name, mapping in FEATURE_MAPS.items() if mapping.for_components == is_pca]
+    return [name for name, mapping in FEATURE_MAPS.items() if task in mapping.tasks]
