@@ -330,6 +330,16 @@ class TestForecasts:
         with pytest.raises(ps.PrivsketchError, match="rate, r2"):
             design.forecast(rate=0.1)
 
+    def test_a_file_without_a_possible_target_has_a_forecast(self):
+        content = plan().to_json()
+        labels = ps.Schema([CATEGORY]).to_json()
+        ball = ps.Schema([CATEGORY]).ball
+        domain = {**content["domain"], "radius": ball.radius, "center": list(ball.center), "dim": 4}
+        columns = [f"c={label}" for label in CATEGORY.labels]
+        frequencies = {**content["frequencies"], "n_features": 10}
+        facts = {"schema": labels, "domain": domain, "columns": columns, "frequencies": frequencies}
+        assert ps.Design.from_json({**content, **facts}).forecast().lost == 0
+
     def test_an_insecure_design_loses_to_sampling_alone(self):
         design = plan(target="y", budget=None, insecure=True)
         assert 0 < design.forecast().lost < plan(target="y").forecast().lost

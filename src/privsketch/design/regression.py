@@ -44,7 +44,7 @@ from privsketch.design.pca import enough_text, least_records
 from privsketch.design.recipe import Design
 from privsketch.design.request import Request
 from privsketch.design.size import Verdict
-from privsketch.design.validity import maps_for, possible_targets, require_target
+from privsketch.design.validity import kinds_of_targets, maps_for, possible_targets, require_target
 from privsketch.facts.columns import Column, Date, Number
 from privsketch.facts.domain import Ball
 from privsketch.facts.labels import Labelled
@@ -68,7 +68,7 @@ COUNT_ERRORS = 4.0  # a noisy number of records must be at least so many standar
 def plan_regression(request: Request) -> Design:
     """Plan second moments in which the target has its share of the radius."""
     schema, ball = request.schema, request.domain
-    require_target(request.task, request.target, schema, request.columns, request.dim)
+    _require_columns(request)
     if schema is not None:
         if request.target is not None:
             schema = weighted(schema, request.target)
@@ -97,6 +97,22 @@ def plan_regression(request: Request) -> Design:
     outlook = _Outlook.of(design, request.n_holders or 1, request.noise_ratio)
     enough = least_records(lambda n: outlook.verdict(n) == "good", precision=100)
     return replace(design, n_records=min(enough, float(MAX_RECORDS)))
+
+
+def _require_columns(request: Request) -> None:
+    """Raise a ParameterError unless there is a column to predict, and one to predict it from."""
+    task, schema = request.task, request.schema
+    if task == "classification" and schema is None:
+        raise ParameterError(
+            "`task='classification'` needs a schema as its domain: it states the classes, which "
+            "are never read off records"
+        )
+    require_target(task, request.target, schema, request.columns)
+    if schema is not None and not possible_targets(task, schema, None):
+        kinds = kinds_of_targets(task)
+        raise ParameterError(f"`task={task!r}`: no column of the schema is {kinds}")
+    if (request.dim if schema is None else len(schema.columns)) < 2:
+        raise ParameterError(f"`task={task!r}` needs two columns at least, one to predict")
 
 
 def _map_and_noise(request: Request) -> tuple[str, NoiseKind]:
@@ -239,6 +255,8 @@ class _World:
 
     def lost(self, n_records: float, noise_std: float) -> float:
         """Return the lost share for this noise of an off-diagonal entry."""
+        if len(self.predictors) == 0:
+            return 0.0  # there is nothing to lose
         a, explained = n_records * self.predictors, self.r2 * self.target * n_records
         t = explained / len(a) / a  # prior variances of the coefficients
         w = noise_std**2 * (1 + t.sum() + t) + (1 - self.r2) * self.target * a
@@ -295,7 +313,7 @@ def _worlds(design: Design, rate: float, r2: float) -> Iterator[_World]:
         each = SPREAD * float(design.domain.half_widths[0]) ** 2 / design.dim
         yield _World(np.full(design.dim - 1, each), each, r2)
         return
-    names = possible_targets(design.task, schema, None)
+    names = possible_targets(design.task, schema, None) or schema.names
     if design.target is not None:
         names = (design.target,)
     elif design.task == "regression":  # flags only where there is nothing else
@@ -306,7 +324,7 @@ def _worlds(design: Design, rate: float, r2: float) -> Iterator[_World]:
         kind = type(column), len(column.coordinates), column.weight
         if column.name in names and kind not in seen:
             seen.add(kind)
-            others = [_variances(c) for c in schema.columns if c.name != column.name]
+            others = [np.zeros(0), *(_variances(c) for c in schema.columns if c is not column)]
             is_class = isinstance(column, Labelled)
             variance = _target_variance(column, rate)
             yield _World(np.concatenate(others), variance, r2, rate if is_class else None)

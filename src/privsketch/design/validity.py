@@ -70,7 +70,7 @@ def require_design(design: Design) -> None:
         raise ParameterError("mean", design.mean, "expected 'omitted' or 'released'")
     if design.mean == "released" and not design.mapping.for_components:
         raise ParameterError("`mean='released'`: only for `task='pca'` and tasks with a target")
-    require_target(design.task, design.target, design.schema, design.columns, design.dim)
+    require_target(design.task, design.target, design.schema, design.columns)
     if design.task in SUPERVISED:
         if design.n_components != 0:
             raise stated_components(design.task, design.n_components)
@@ -146,42 +146,33 @@ def _can_be_target(task: str, column: Column) -> bool:
     return isinstance(column, Number | Date) or (isinstance(column, Flag) and column.is_line)
 
 
-def require_target(
-    task: str,
-    target: str | None,
-    schema: Schema | None,
-    columns: Sequence[str] | None,
-    dim: int,
-) -> None:
-    """Raise a ParameterError unless a task can predict the target, or any column if none is stated.
+def kinds_of_targets(task: str) -> str:
+    """Return the kinds of columns that a task can predict, in words."""
+    return "a category or a flag" if task == "classification" else "a number, a date or a flag"
 
-    `columns` are the names of the coordinates of a record, `dim` their number.
+
+def require_target(
+    task: str, target: str | None, schema: Schema | None, columns: Sequence[str] | None
+) -> None:
+    """Raise a ParameterError for a stated target that the task cannot predict.
+
+    `columns` are the names of the coordinates of a record.
     """
-    if task not in SUPERVISED:
-        if target is not None:
-            raise ParameterError(
-                f"`target={target!r}` with `task={task!r}`: only `task='regression'` and "
-                "'classification' have a target; leave it out"
-            )
+    if target is None:
         return
-    if task == "classification" and schema is None:
+    if task not in SUPERVISED:
         raise ParameterError(
-            "`task='classification'` needs a schema as its domain: it states the classes, which "
-            "are never read off records"
+            f"`target={target!r}` with `task={task!r}`: only `task='regression'` and "
+            "'classification' have a target; leave it out"
         )
-    kinds = "a category or a flag" if task == "classification" else "a number, a date or a flag"
-    possible = possible_targets(task, schema, columns)
-    names = (columns or ()) if schema is None else schema.names
-    if target is not None and target not in possible:
-        problem = f"is not {kinds}" if target in names else "is not the name of a column"
-        shown = ", ".join(map(repr, possible[:6])) + (", ..." if len(possible) > 6 else "")
-        advice = f"one of {shown}" if possible else "state the names with `columns=`"
-        expected = f"{problem}; `task={task!r}` predicts {kinds}"
-        raise ParameterError("target", target, expected, advice)
-    if schema is not None and not possible:
-        raise ParameterError(f"`task={task!r}`: no column of the schema is {kinds}")
-    if (dim if schema is None else len(names)) < 2:
-        raise ParameterError(f"`task={task!r}` needs two columns at least, one to predict")
+    possible, kinds = possible_targets(task, schema, columns), kinds_of_targets(task)
+    if target in possible:
+        return
+    is_column = target in ((columns or ()) if schema is None else schema.names)
+    problem = f"is not {kinds}" if is_column else "is not the name of a column"
+    shown = ", ".join(map(repr, possible[:6])) + (", ..." if len(possible) > 6 else "")
+    advice = f"one of {shown}" if possible else "state a schema, or the names with `columns=`"
+    raise ParameterError("target", target, f"{problem}; `task={task!r}` predicts {kinds}", advice)
 
 
 def require_sharing(sharing: str | None, n_holders: int | None) -> None:
