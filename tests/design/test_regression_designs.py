@@ -9,6 +9,8 @@ import privsketch as ps
 from privsketch.design import describe_design
 from privsketch.design.alternatives import alternatives
 from privsketch.design.cautions import cautions
+from privsketch.design.regression import noise_of
+from privsketch.features import taxicab_shares, to_coordinates
 
 BUDGET = ps.Budget(1.0, 1e-6)
 NUMBERS = [ps.Number("a", 0, 1), ps.Number("b", -5, 5)]
@@ -24,6 +26,20 @@ ALL_KINDS = ps.Schema(
         ps.Cycle("hour", 24),
     ]
 )
+
+
+def table_of_all_kinds(n=100):
+    pa = pytest.importorskip("pyarrow")
+    return pa.table(
+        {
+            "y": np.linspace(0, 100, n),
+            "day": ["2020-03-01"] * n,
+            "c": ["p", "q"] * (n // 2),
+            "sick": [True, False] * (n // 2),
+            "seen": pa.array([True, None] * (n // 2)),
+            "hour": np.linspace(0, 24, n),
+        }
+    )
 
 
 def plan(task="regression", domain=SCHEMA, **choices):
@@ -89,13 +105,86 @@ class TestDomains:
         assert design.schema is None
         assert design.domain == ps.Ball(3, 2.0)
 
-    @pytest.mark.parametrize("budget", [BUDGET, ps.Budget(1.0, 1e-6, "replace"), ps.Budget(1.0)])
-    def test_moments_mean_and_number_are_released(self, budget):
-        design = plan(budget=budget)
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+    def test_moments_mean_and_number_are_released(self, neighbours):
+        design = plan(budget=ps.Budget(1.0, 1e-6, neighbours))
         assert (design.feature_map, design.mean) == ("second-moments", "released")
-        assert design.noise == ("gaussian" if budget.delta > 0 else "laplace")
-        assert design.count == ("public" if budget.neighbours == "replace" else "released")
+        assert design.noise == "gaussian"
+        assert design.count == ("public" if neighbours == "replace" else "released")
         assert design.n_components == 0
+
+
+class TestPureNoise:
+    """Taxicab moments, whose noise does not grow with the number of columns."""
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+    def test_taxicab_moments_of_the_box(self, neighbours):
+        design = plan(budget=ps.Budget(1.0, 0.0, neighbours), target="y")
+        assert (design.feature_map, design.noise, design.mean) == ("taxicab", "laplace", "omitted")
+        assert design.count == ("public" if neighbours == "replace" else "omitted")
+        assert design.domain == design.schema.box
+        assert ps.Design.from_json(design.to_json()) == design
+        lines = design.describe().splitlines()
+        assert "center      the mean of the records, which the sums hold" in lines
+
+    @pytest.mark.parametrize("target", ["y", "day", "sick"])
+    def test_the_target_has_three_tenths_of_the_norm(self, target):
+        design = plan(domain=ALL_KINDS, budget=ps.Budget(1.0), target=target)
+        assert taxicab_shares(design.schema)[target] == pytest.approx(0.3, rel=1e-14)
+        others = {c.name: c.weight for c in design.schema.columns if c.name != target}
+        assert others == {c.name: c.weight for c in ALL_KINDS.columns if c.name != target}
+
+    def test_vector(self):
+        design = plan(budget=ps.Budget(1.0), target="y")
+        assert design.schema.columns[-1].weight == pytest.approx(1.5, rel=1e-14)
+
+    @pytest.mark.parametrize(
+        "stated",
+        [
+            {"mean": "released"},
+            {"count": "released"},
+            {"clip": "uniform"},
+            {"feature_map": "second-moments"},
+            {"domain": ps.Ball(3, 1.0)},
+        ],
+        ids=str,
+    )
+    def test_what_belongs_to_a_ball_gets_one(self, stated):
+        design = plan(budget=ps.Budget(1.0), **stated)
+        assert (design.feature_map, design.noise) == ("second-moments", "laplace")
+
+    def test_by_name_and_with_a_delta(self):
+        assert plan(noise="laplace").feature_map == "taxicab"
+        assert plan(feature_map="taxicab").noise == "laplace"
+        for stated in ({"clip": "uniform"}, {"noise": "gaussian"}, {"mean": "released"}):
+            with pytest.raises(ps.PrivsketchError, match=next(iter(stated))):
+                plan(feature_map="taxicab", **stated)
+
+    def test_the_noise_of_the_forecast_is_that_of_the_sketch(self):
+        design = plan(domain=ALL_KINDS, budget=ps.Budget(1.0), target="y")
+        sketch = ps.Sketch.from_bytes(ps.sketch(table_of_all_kinds(), design).to_bytes())
+        std, gains, count_std = noise_of(design)
+        change = to_coordinates(design.domain, design.column_kinds)
+        released = np.square(change) @ sketch.taxicab_moments().variance @ np.square(change).T
+        # Two numbers, the number and the flag, the number and the hour.
+        for i, j in ((0, 1), (0, 6), (0, 10)):
+            expected = std * gains[i] * gains[j]
+            assert math.sqrt(released[1 + i, 1 + j]) == pytest.approx(expected, rel=1e-9)
+        assert count_std == pytest.approx(math.sqrt(sketch.count_variance), rel=1e-12)
+
+    def test_categories_need_far_fewer_records_than_in_a_ball(self):
+        labels = [ps.Category(f"c{j}", list("abcdefgh")) for j in range(6)]
+        facts = {"domain": ps.Schema([*NUMBERS, *labels]), "target": "a", "budget": ps.Budget(1.0)}
+        taxicab, ball = plan(**facts), plan(**facts, feature_map="second-moments")
+        fewer, more = (design.forecast().n_records_needed for design in (taxicab, ball))
+        assert 3 * fewer < more
+
+    def test_alternatives(self):
+        study = {"task": "regression", "domain": SCHEMA, "target": "y", "budget": ps.Budget(1.0)}
+        comparison = alternatives({**study, "n_records": 5000}, lambda design: 100.0)
+        names = [choice.name for choice in comparison.alternatives]
+        assert names == ["planned", "second moments of a ball"]
+        assert all(choice.noise.total < math.inf for choice in comparison.alternatives)
 
 
 class TestClipping:

@@ -94,11 +94,11 @@ class Alternative:
 
     def options(self) -> str:
         """Return the options of `privsketch design` that select this design."""
-        design = self.design
+        design, is_matrix = self.design, self.design.feature_map == "second-moments"
         options = {
             "--feature-map": design.feature_map,
             "--frequencies": design.frequencies.law,
-            "--features": None if design.feature_map == "second-moments" else design.n_features,
+            "--features": None if design.task in SUPERVISED or is_matrix else design.n_features,
             "--noise": design.noise,
             "--masks": masks_text(design),
         }
@@ -295,7 +295,7 @@ def _candidates(
     yield "planned", planned, True
     variants = _cluster_variants(planned)
     if planned.task in SUPERVISED:
-        variants = _other_noises(planned)
+        variants = _regression_variants(planned)
     elif planned.task == "pca":
         variants = _pca_variants(planned)
     for name, choices in variants:
@@ -331,6 +331,12 @@ def _cluster_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "twice as many structured ones", {**fast, "n_features": 2 * size}
 
 
+def _regression_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield from _other_noises(planned)
+    if planned.feature_map == "taxicab":
+        yield "second moments of a ball", {"feature_map": "second-moments"}
+
+
 def _pca_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _other_noises(planned)
     same = {"noise": planned.noise}
@@ -347,7 +353,8 @@ def _masked(
     """Yield a candidate for each kind of masks, with the smallest noise that it allows."""
     block = planned.frequencies.block_size(planned.dim)
     for strategy, name in _MASK_NAMES.items():
-        if planned.feature_map == "second-moments" and strategy != "records":
+        is_whole = planned.feature_map in ("second-moments", "taxicab")
+        if is_whole and strategy != "records":
             continue  # second moments are released as a whole
         base = planned
         if strategy == "block" and planned.n_features % block:

@@ -219,7 +219,7 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
         *_record_lines(design),
         f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
-        f"{'squared radii' if design.mapping.for_components else 'records'} per number",
+        f"{_noise_unit(design)} per number",
         f"forecast    {design.forecast().describe()}",
     ]
     if design.sharing is not None and design.n_holders is not None:
@@ -240,6 +240,8 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
     count = _COUNT_TEXTS[design.count]
     if design.cells is not None and design.count == "omitted":
         count = "a noisy one, that of all cells together"
+    if design.feature_map == "taxicab" and design.count == "omitted":
+        count = "a noisy one, which the sums hold"
     if design.insecure:
         count = count.replace("a noisy one", "an exact one")
     lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
@@ -247,6 +249,13 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
         lines.append(f"assuming    {design.budget.unit.assumption}")
     lines += [f"careful     {text}" for text in cautions(design) if text not in shown]
     return "\n".join(lines)
+
+
+def _noise_unit(design: Design) -> str:
+    """Return what the noise of a released number is measured in."""
+    if design.feature_map == "taxicab":
+        return "squared L1 norms"
+    return "squared radii" if design.mapping.for_components else "records"
 
 
 def _purpose(design: Design) -> str:
@@ -258,6 +267,8 @@ def _purpose(design: Design) -> str:
 
 def _center(design: Design) -> str:
     """Return about which point moments are learned."""
+    if design.feature_map == "taxicab":
+        return "the mean of the records, which the sums hold"
     if design.task in SUPERVISED and design.mean == "omitted":
         return "that of the domain: models are those around it, not around the mean"
     return _CENTER_TEXTS[design.mean]

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from privsketch._base.types import Floats
 from privsketch.design.cells import cell_error
 from privsketch.design.mixed import MixedSpace, mixed_error, mixed_space
@@ -488,6 +490,12 @@ def _pca_signal(design: Design) -> tuple[float, float]:
     Without components all eigenvalues are equal.
     """
     k, dim = design.n_components or design.dim, design.dim
+    if design.feature_map == "taxicab":  # in units of its norm, half-widths being 1
+        shares = np.concatenate([[design.taxicab.intercept], design.taxicab.weights])
+        squared, energy = gaussian_second_moments(
+            np.square(EXTENT * shares / design.taxicab.norm).tolist()
+        )
+        return squared / design.n_features, energy / design.n_features
     floor, each = EXTENT**2 * ISOTROPIC_SHARE / dim, EXTENT**2 * (1 - ISOTROPIC_SHARE) / k
     eigenvalues = [floor + each] * k + [floor] * (dim - k)
     squared, energy = gaussian_second_moments(eigenvalues)

@@ -1,8 +1,11 @@
 """Designs for regression and classification: the target's weight, the radius, and a forecast.
 
 The sketch holds noisy second moments of encoded records z about the center of their ball, their
-mean and their number: all that a linear model of any column on others needs. Only the ball is to be
-planned. Noise of entry (i, j) in units of the columns is s R^2 / (c_i c_j), where c_j is the weight
+mean and their number: all that a linear model of any column on others needs. With a delta and
+Gaussian noise, only the ball is to be planned. Pure noise takes taxicab moments of the box instead
+(features/taxicab.py), which hold mean and number, and the target has its share of their L1 norm.
+
+Noise of entry (i, j) in units of the columns is s R^2 / (c_i c_j), where c_j is the weight
 of column j, r_j its half-width and R^2 = sum c_j^2 r_j^2 the squared radius.
 
 **Weight of the target.** With p_j = c_j^2 r_j^2 / R^2 the share of column j, V_j = r_j^2 over the
@@ -46,11 +49,12 @@ from privsketch.design.request import Request
 from privsketch.design.size import Verdict
 from privsketch.design.validity import kinds_of_targets, maps_for, possible_targets, require_target
 from privsketch.facts.columns import Column, Date, Number
-from privsketch.facts.domain import Ball
+from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import NO_LAW
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
+from privsketch.features.taxicab import taxicab_weight, to_coordinates
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import MAX_RECORDS
 
@@ -66,30 +70,30 @@ COUNT_ERRORS = 4.0  # a noisy number of records must be at least so many standar
 
 
 def plan_regression(request: Request) -> Design:
-    """Plan second moments in which the target has its share of the radius."""
-    schema, ball = request.schema, request.domain
+    """Plan second moments in which the target has its share of the radius, or of the L1 norm."""
     _require_columns(request)
-    if schema is not None:
-        if request.target is not None:
-            schema = weighted(schema, request.target)
-        ball = schema.ball
-        if request.clip == "uniform":
-            ball = replace_radius(ball, uniform_radius(schema))
     name, noise = _map_and_noise(request)
-    n_features = moment_count(request.dim)
+    is_taxicab, schema = name == "taxicab", request.schema
+    if schema is not None and request.target is not None:
+        weight_of = taxicab_weight if is_taxicab else ball_weight
+        schema = _weighted(schema, request.target, weight_of(schema, request.target))
+    n_features = moment_count(request.dim + is_taxicab)  # with the constant
     if request.n_features not in (None, n_features) or request.frequencies not in (None, NO_LAW):
         raise ParameterError(
-            f"n_features, frequencies: `task={request.task!r}` takes all dim (dim + 1) / 2 second "
-            "moments, and no frequencies; leave both out"
+            f"n_features, frequencies: `task={request.task!r}` takes all second moments, and no "
+            "frequencies; leave both out"
         )
-    is_public = request.budget.neighbours == "replace"
+    count = "omitted" if is_taxicab else "released"
+    if request.budget.neighbours == "replace":
+        count = "public"
     design = request.design(
-        domain=ball,
+        domain=_domain(request, schema, is_box=is_taxicab),
         schema=schema,
         feature_map=name,
         frequencies=request.draw(NO_LAW, n_features),
         noise=noise,
-        count=request.count or ("public" if is_public else "released"),
+        count=request.count or count,
+        mean=request.mean or ("omitted" if is_taxicab else "released"),
         n_records=request.n_records or float(MAX_RECORDS),
     )
     if request.n_records is not None:
@@ -118,16 +122,28 @@ def _require_columns(request: Request) -> None:
 def _map_and_noise(request: Request) -> tuple[str, NoiseKind]:
     """Return the feature map and the kind of noise: stated ones, or those for the budget.
 
-    A map for pure noise, whose L1 norm does not grow with the columns, is chosen here.
+    With Laplace noise, taxicab moments are taken unless a parameter belongs to second moments.
     """
-    name, possible = request.feature_map or "second-moments", maps_for(request.task)
+    noise = request.noise or ("gaussian" if request.budget.delta > 0 else "laplace")
+    has_box = request.schema is not None and request.clip != "uniform"
+    is_open = request.mean is None and request.count != "released" and request.masks is None
+    is_pure = noise == "laplace" and has_box and is_open
+    name, possible = request.feature_map, maps_for(request.task)
+    if name is None:
+        name = "taxicab" if is_pure else "second-moments"
     if name not in possible:
         names = ", ".join(map(repr, possible))
         raise ParameterError(
             f"`feature_map={name!r}` with `task={request.task!r}`: expected {names}"
         )
-    noise = request.noise or ("gaussian" if request.budget.delta > 0 else "laplace")
-    if noise == "cube" or (request.masks is not None and request.mean == "released"):
+    if name == "taxicab" and request.noise is None:
+        noise = "laplace"
+    if name == "taxicab" and request.clip == "uniform":
+        raise ParameterError(
+            "`clip='uniform'` with `feature_map='taxicab'`: it is for the ball of "
+            "'second-moments'; leave it out"
+        )
+    if noise == "cube" or (request.masks is not None and request.mean != "omitted"):
         raise ParameterError(
             f"noise, masks: `task={request.task!r}` takes `noise='gaussian'` or 'laplace' and no "
             "masks; leave them out"
@@ -135,22 +151,32 @@ def _map_and_noise(request: Request) -> tuple[str, NoiseKind]:
     return name, noise
 
 
-def weighted(schema: Schema, target: str) -> Schema:
-    """Return the schema with `TARGET_SHARE` of its squared radius for the target."""
+def _domain(request: Request, schema: Schema | None, *, is_box: bool) -> Domain:
+    """Return the box or the ball of encoded records."""
+    if schema is None:
+        return request.domain
+    if is_box:
+        return schema.box
+    radius = uniform_radius(schema) if request.clip == "uniform" else schema.radius
+    return Ball(dim=schema.dim, radius=radius, center=schema.ball.center_vector)
+
+
+def ball_weight(schema: Schema, target: str) -> float:
+    """Return the weight with which the target has `TARGET_SHARE` of the squared radius."""
     own = {column.name: column.squared_radius for column in schema.columns}
     others = math.fsum(square for name, square in own.items() if name != target)
     factor = math.sqrt(TARGET_SHARE / (1 - TARGET_SHARE) * others / own[target])
+    return factor * next(column.weight for column in schema.columns if column.name == target)
+
+
+def _weighted(schema: Schema, target: str, weight: float) -> Schema:
+    """Return the schema with this weight for the target."""
 
     def scaled(column: Column) -> Column:
-        return replace(column, weight=column.weight * factor)  # type: ignore[type-var]
+        return replace(column, weight=weight)  # type: ignore[type-var]
 
     columns = [scaled(c) if c.name == target else c for c in schema.columns]
     return replace(schema, columns=columns)
-
-
-def replace_radius(ball: Ball, radius: float) -> Ball:
-    """Return a ball of another radius about the same center."""
-    return Ball(dim=ball.dim, radius=radius, center=ball.center_vector)
 
 
 def uniform_radius(schema: Schema) -> float:
@@ -239,9 +265,21 @@ def _checked_share(name: str, value: float | None) -> float:
     return float(value)
 
 
-def _noise_std(design: Design) -> float:
-    """Return the standard deviation of the noise of an off-diagonal entry, in encoded units."""
-    return design.noise_std * float(design.domain.half_widths[0]) ** 2 * DIAGONAL / OFF_DIAGONAL
+def noise_of(design: Design) -> tuple[float, Floats, float]:
+    """Return the noise of a total of one release: of entries off the diagonal, and of the count.
+
+    The noise of z_i z_j has the standard deviation s g_i g_j: the first two results are s and g,
+    in encoded units. The third is that of the number of records.
+    """
+    noise = design.sum_noise
+    if design.feature_map != "taxicab":
+        radius = float(design.domain.half_widths[0])
+        std = design.noise_std * radius**2 * DIAGONAL / OFF_DIAGONAL
+        return std, np.ones(design.dim), math.sqrt(noise.count_variance)
+    std = math.sqrt(noise.sums_law.variance) / noise.factor  # of u_i^2, twice that of u_i u_j
+    gains = np.diag(to_coordinates(design.domain, design.column_kinds))
+    count_std = 0.0 if design.count == "public" else std * float(gains[0]) ** 2
+    return std / 2, gains[1:], count_std
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,17 +287,21 @@ class _World:
     """Plausible records: variances of the predictors and of the target, and what is explained."""
 
     predictors: Floats  # along each eigenvector
+    gains: Floats  # of their noise
     target: float
+    target_gain: float
     r2: float
     rate: float | None = None  # of the class, if the target has classes
 
     def lost(self, n_records: float, noise_std: float) -> float:
-        """Return the lost share for this noise of an off-diagonal entry."""
+        """Return the lost share for this noise of an entry off the diagonal, without gains."""
         if len(self.predictors) == 0:
             return 0.0  # there is nothing to lose
         a, explained = n_records * self.predictors, self.r2 * self.target * n_records
         t = explained / len(a) / a  # prior variances of the coefficients
-        w = noise_std**2 * (1 + t.sum() + t) + (1 - self.r2) * self.target * a
+        g = np.square(self.gains)
+        noise = (noise_std**2 * g) * (self.target_gain**2 + (g * t).sum() + g * t)
+        w = noise + (1 - self.r2) * self.target * a
         return float((a * t * w / (w + t * a * a)).sum() / explained)
 
 
@@ -268,7 +310,7 @@ class _Outlook:
     """What is expected of a total by the number of records of each holder."""
 
     worlds: list[_World]
-    noise_std: float  # of an off-diagonal entry
+    noise_std: float  # of an entry off the diagonal, without gains
     count_std: float
     n_holders: int
 
@@ -283,12 +325,12 @@ class _Outlook:
     ) -> _Outlook:
         """Return the outlook of a design, whose noise does not depend on the number of records."""
         shares = _checked_share("rate", rate), _checked_share("r2", r2)
-        worlds = list(_worlds(design, *shares))
+        noise_std, gains, count_std = noise_of(design)
+        worlds = list(_worlds(design, gains, *shares))
         if rate is not None and all(world.rate is None for world in worlds):
             raise ParameterError("rate", rate, "the target has no classes", "leave it out")
         n_noises = math.sqrt(n_holders if noise_ratio is None else noise_ratio)
-        count_std = n_noises * math.sqrt(design.sum_noise.count_variance)
-        return cls(worlds, n_noises * _noise_std(design), count_std, n_holders)
+        return cls(worlds, n_noises * noise_std, n_noises * count_std, n_holders)
 
     def lost(self, n_records: float) -> float:
         """Return the largest share that any of the worlds loses."""
@@ -306,12 +348,13 @@ class _Outlook:
         return "good" if self.lost(n_records) < GOOD_LOSS else "rough"
 
 
-def _worlds(design: Design, rate: float, r2: float) -> Iterator[_World]:
+def _worlds(design: Design, gains: Floats, rate: float, r2: float) -> Iterator[_World]:
     """Yield plausible records for the target, or for each kind of column that it can be."""
     schema = design.schema
-    if schema is None:
-        each = SPREAD * float(design.domain.half_widths[0]) ** 2 / design.dim
-        yield _World(np.full(design.dim - 1, each), each, r2)
+    if schema is None:  # columns of equal shares
+        shares = 1 / design.dim if isinstance(design.domain, Ball) else 1.0
+        each = SPREAD * np.square(design.domain.half_widths) * shares
+        yield _World(each[1:], gains[1:], float(each[0]), float(gains[0]), r2)
         return
     names = possible_targets(design.task, schema, None) or schema.names
     if design.target is not None:
@@ -319,15 +362,25 @@ def _worlds(design: Design, rate: float, r2: float) -> Iterator[_World]:
     elif design.task == "regression":  # flags only where there is nothing else
         lines = {column.name for column in schema.columns if isinstance(column, Number | Date)}
         names = tuple(name for name in names if name in lines) or names
+    variances = [_variances(column) for column in schema.columns]
+    firsts = [float(gains[place.start]) for _, place in schema.places()]
+    owners = np.repeat(np.arange(len(variances)), [len(own) for own in variances])
+    joined, joined_gains = np.concatenate(variances), np.array(firsts)[owners]
     seen = set()
-    for column in schema.columns:
+    for index, column in enumerate(schema.columns):
         kind = type(column), len(column.coordinates), column.weight
-        if column.name in names and kind not in seen:
-            seen.add(kind)
-            others = [np.zeros(0), *(_variances(c) for c in schema.columns if c is not column)]
-            is_class = isinstance(column, Labelled)
-            variance = _target_variance(column, rate)
-            yield _World(np.concatenate(others), variance, r2, rate if is_class else None)
+        if column.name not in names or kind in seen:
+            continue
+        seen.add(kind)
+        is_class, others = isinstance(column, Labelled), owners != index
+        yield _World(
+            predictors=joined[others],
+            gains=joined_gains[others],
+            target=_target_variance(column, rate),
+            target_gain=firsts[index],
+            r2=r2,
+            rate=rate if is_class else None,
+        )
 
 
 def _variances(column: Column) -> Floats:

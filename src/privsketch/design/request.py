@@ -195,8 +195,6 @@ class Request:
                 "`clip='uniform'` with a Ball: it follows from bounds of columns; state a schema "
                 "or a Box, or a smaller radius"
             )
-        if self.mean is None:
-            settle("mean", "released")
 
     def _settle_domain(self, settle: Any) -> None:
         schema = schema_of(self.domain)
