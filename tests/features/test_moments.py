@@ -159,3 +159,14 @@ def test_a_factor_of_the_moments_alone_is_one_of_the_weight(times):
     each = own.mean_l2_squared(Fraction(weight, times), "replace")
     assert scaled.mean_l2_squared(weight, "replace") == times**2 * each
     assert scaled.mean_l2_squared(weight, "add-remove") >= (weight * M) ** 2
+
+
+def test_rounding_moves_records_beyond_the_bound_of_real_numbers():
+    """The mean is summed from finer numbers: a pair that the formula without rounding forgets."""
+    pair = np.array([[32766, -20, -20, -20, -20], [-1038, 32723, 932, 720, 593]], dtype=np.int16)
+    assert (np.square(pair.astype(np.int64)).sum(axis=1) <= M**2).all()
+    own, square = MomentContribution(5), Fraction(weight_of(0.25) * M) ** 2
+    apart = own.l2_squared(None, "replace")
+    real = apart + 2 * square + square**2 / apart
+    assert real * (1 + Fraction(1, 10**5)) < integer_change(pair, 0.25)
+    assert integer_change(pair, 0.25) <= apart + own.mean_l2_squared(weight_of(0.25), "replace")
