@@ -30,7 +30,7 @@ _LAWS = (
     *("multi-scale", "mixed", "adapted-radius", "gaussian", "structured"),
     *("orthobases", "normal"),
 )
-_MAPS = ("fourier", "one-bit", "cells", "quadratic", "second-moments")
+_MAPS = ("fourier", "one-bit", "cells", "quadratic", "second-moments", "taxicab")
 _WIDE_HEADINGS = (
     "",
     "alternative",
@@ -92,7 +92,8 @@ class _Frequencies(PartName):
     "--feature-map",
     type=PartName("MAP", lambda: [*_MAPS, *plugin_names("feature_maps")]),
     help=f"How a record becomes features: {', '.join(_MAPS)}, or the map of a package. If left "
-    "out: fourier, or cells for a few columns; for pca the better of the last two of ours.",
+    "out: fourier, or cells for a few columns; for pca quadratic or second-moments; for regression "
+    "and classification second-moments, or taxicab if delta = 0.",
 )
 @click.option(
     "--masks",

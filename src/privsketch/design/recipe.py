@@ -196,12 +196,15 @@ class Design:
             facts, within the time it costs: 8 * n_components * dim for k-means with Gaussian
             noise, more where noise dominates. Pure noise grows faster with the size, and leads to
             fewer features.
-        feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}, optional
+        feature_map : str, optional
+            "fourier", "one-bit", "cells", "quadratic", "second-moments" or "taxicab".
             If left out, Fourier features for clusters and mixtures. Clusters of up to 8 columns of
             numbers get "cells", noisy counts of a grid, if noise is expected to cost Fourier
             features more than a twentieth and no stated parameter requires them. Principal
             components get the map of least predicted error: all second moments if these are
-            affordable, else quadratic features.
+            affordable, else quadratic features. Regression and classification get second moments,
+            and with Laplace noise "taxicab" if there is a schema or a Box, which hold the mean and
+            the number of records: stating `mean`, or `clip="uniform"`, asks for the others.
         noise : {"gaussian", "cube", "laplace"}, optional
             If left out, the noise of least predicted error: nearly always Gaussian if delta > 0,
             else the cube, which is pure.
@@ -229,7 +232,7 @@ class Design:
             Whether the mean of the records is released too, so that principal components can be
             centered: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, components are
             those around the domain's center. Regression and classification release it unless
-            "omitted" is stated.
+            "omitted" is stated, or the sums hold it.
         columns : list of str, optional
             Names of the columns of a record, in order.
         n_holders : int, optional
@@ -243,8 +246,9 @@ class Design:
             records. State neither budget nor noise with it.
         target : str, optional
             For regression and classification: the column to predict. It gets a larger weight in
-            the schema of the design, whatever weight it had there, and so less noise. If left
-            out, weights stay as they are, and any column can be predicted.
+            the schema of the design, whatever weight it had there, and so less noise: 30 % of the
+            squared radius, or of the L1 norm of "taxicab". If left out, weights stay as they are,
+            and any column can be predicted.
         clip : {"corner", "uniform"}, optional
             For regression and classification with a schema or a Box: the ball that encoded records
             are moved into. "corner", the default, holds all of them. "uniform" is smaller, with
