@@ -207,8 +207,8 @@ def _order(job_request: JobRequest) -> int:
 
 def _tasks(head: views.Head) -> dict[str, str]:
     """Return the tasks that sketches of the design can be used for, with their names."""
-    is_pca = head.study.design.mapping.for_components
-    return {name: text for name, text in TASK_NAMES.items() if (name == "pca") == is_pca}
+    tasks = head.study.design.mapping.tasks
+    return {name: text for name, text in TASK_NAMES.items() if name in tasks}
 
 
 @pages.get("/studies/{study}/models/{task}/{number}")
