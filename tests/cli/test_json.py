@@ -37,6 +37,7 @@ BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
+SCHEMA = ["--schema", "schema.json"]
 PERIOD = ["--period", "year", "--period-epsilon", 0.5]
 EXAMPLES = {
     "demo": [["--records", 100, "-o", "demo"]],
@@ -53,11 +54,16 @@ EXAMPLES = {
         ["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient", *more]
         for more in ([], ["--dry-run"])
     ],
-    "plan": [["-k", 2, *BOX, "--dim", 3, *COST]],
+    "plan": [
+        ["-k", 2, *BOX, "--dim", 3, *COST],
+        ["--task", "regression", *BOX, "--dim", 3, *COST],
+    ],
     "design": [
         ["-k", 2, "--schema", "schema.json", *COST, "-o", "new.json"],
         ["-k", 2, *BOX, "--dim", 3, "--epsilon", 50, "--delta", 0, "-o", "weak.json"],
         ["--task", "pca", "-k", 1, "--ball", 4, "--dim", 3, *COST, "-o", "pca.json"],
+        ["--task", "regression", "--target", "age", *SCHEMA, *COST, "-o", "line.json"],
+        ["--task", "classification", *SCHEMA, *COST, "-o", "classes.json"],
     ],
     "sketch": [
         ["study.json", "data.npy", "-o", "new.sketch"],

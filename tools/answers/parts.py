@@ -114,6 +114,7 @@ class Design(TypedDict):
     n_records: Any
     columns: Any
     insecure: NotRequired[Any]
+    target: NotRequired[Any]
 
 
 class Forecast(TypedDict):
@@ -130,7 +131,11 @@ class Forecast(TypedDict):
     rsse_high: NotRequired[float | None]
     """Squared error of the centers relative to k-means without privacy, at worst."""
     lost: NotRequired[float | None]
-    """Share of the components' variance that is lost to noise."""
+    """Share of the components' variance, or of what columns tell about a target, lost to noise."""
+    r2: NotRequired[float]
+    """Share of the target's variance that the other columns are assumed to explain."""
+    rate: NotRequired[float | None]
+    """Share of the records that a class is assumed to have; null for other targets."""
 
 
 class Estimate(TypedDict):

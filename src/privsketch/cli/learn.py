@@ -153,6 +153,10 @@ def _learn(
         "gaussian-mixture": ("covariance_type", "n_init"),
         "pca": ("method",),
     }
+    if task not in options_of_task:
+        raise click.UsageError(
+            f"this sketch is for {task}; state what to learn from it, as with --task pca -k 2"
+        )
     for name in options:
         if name not in (*options_of_task[task], "number", "random_state"):
             option = "--" + name.replace("_", "-").removesuffix("s" * (name == "options"))

@@ -7,9 +7,11 @@ import re
 import sys
 import time
 
+import numpy as np
 import pytest
 from sqlalchemy import update
 
+import privsketch as ps
 from privsketch_studies import CollectorError
 from privsketch_studies.collector import (
     JobQueue,
@@ -272,6 +274,31 @@ def test_the_page_of_a_study_says_what_is_expected_and_who_has_reported(world, n
     assert total.content == world.ask("north", "GET", "/studies/heart/total").content
     assert north.get("/studies/heart/design.json").content == DESIGN.to_bytes()
     assert "south" in olga.text("/studies/heart").partition("Next steps of others")[2]
+
+
+def test_a_design_for_regression_has_no_number_of_components(world, olga):
+    design = ps.Design.plan(
+        task="regression",
+        target="systolic",
+        domain=ps.Box([0, 0], [100, 200], columns=["age", "systolic"]),
+        budget=ps.Budget(1.0, 1e-6),
+        n_records=5000,
+        random_state=0,
+    )
+    make_study(world.store, "line", design.to_bytes(), owner="olga")
+    world.add("west", "site", study="line")
+    assert "of what the other columns tell about the target" in olga.text("/studies/line")
+    records = np.random.default_rng(0).uniform([0, 0], [100, 200], size=(5000, 2))
+    sketch = ps.sketch(records, design, source="west")
+    assert world.push("west", sketch.to_bytes(), "line").status_code == 201
+    form = olga.text("/studies/line/models")
+    assert 'min="1" max="40" value=""' in form
+    assert "Principal components" in form
+    assert "Find the number of clusters" not in form
+    olga.post("/studies/line/models", task="pca", number="")
+    assert "says no number" in olga.wait("/studies/line/models/pca/default")
+    olga.post("/studies/line/models", task="pca", number="1")
+    assert "says no number" not in olga.wait("/studies/line/models/pca/1")
 
 
 def test_refused_uploads_are_told_in_words(north):
