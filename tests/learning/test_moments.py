@@ -46,7 +46,7 @@ def test_without_noise_they_are_sums_over_encoded_records():
     assert np.abs(found.matrix - expected).max() < 10 * np.sqrt(1000) * SCHEMA.radius**2 / 773
     assert found.n_records == 1000
     assert found.has_mean
-    assert not found.variance.any()
+    assert np.sqrt(found.variance.max()) < 2 * np.sqrt(1000) * SCHEMA.radius**2 / 773
 
 
 def test_columns_have_places():

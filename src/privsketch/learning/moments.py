@@ -19,8 +19,11 @@ from typing import cast
 import numpy as np
 
 from privsketch._base.errors import ParameterError
-from privsketch._base.types import Floats
+from privsketch._base.types import Bits, Floats
+from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
+from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
+from privsketch.features.moments import MOMENT_RADIUS, MOMENT_UNIT, ROUNDING_VARIANCE
 from privsketch.learning.pca.problem import MomentProblem, problem_of_pca
 from privsketch.sketching.sketch import Sketch
 
@@ -135,9 +138,12 @@ def _of_second_moments(sketch: Sketch) -> Moments:
     if problem.mean is not None:
         matrix[0, 1:] = matrix[1:, 0] = problem.mean
         variance[0, 1:] = variance[1:, 0] = problem.mean_variance
+        if design.schema is not None:
+            matrix, scales = _unrounded(sketch, matrix, _label_ends(design.schema))
+            variance *= np.square(np.outer(scales, scales))
     return Moments(
         matrix=matrix,
-        variance=variance,
+        variance=variance + _rounding_variance(design.schema, matrix, problem.radius),
         center=design.domain.center_vector,
         n_records=least_records(sketch, float(np.trace(problem.matrix)), problem.radius),
         repetition=problem.repetition * design.budget.unit.max_records,
@@ -147,6 +153,69 @@ def _of_second_moments(sketch: Sketch) -> Moments:
         schema=design.schema,
         columns=design.columns,
     )
+
+
+def _label_ends(schema: Schema) -> Floats:
+    """Return the two values of each coordinate of a label about the center, (2, dim); else NaN."""
+    ends = np.full((2, schema.dim), np.nan)
+    for column, place in schema.places():
+        if isinstance(column, Labelled):
+            ends[0, place] = column.lowest - column.center
+            ends[1, place] = column.highest - column.center
+    return ends
+
+
+def _unrounded(sketch: Sketch, matrix: Floats, ends: Floats) -> tuple[Floats, Floats]:
+    """Return the sums as if labels had not been rounded, and factors (dim + 1,) of their noise.
+
+    Records are rounded to integers, and coarser ones in squares and products than in sums. Rounding
+    of numbers is random. That of a label is not: its coordinate has two public values, `ends`, and
+    the integers of both are known. So z is an affine function of the integers, and sums of them
+    give those of z exactly. Otherwise a label that nobody has would seem to vary.
+    """
+    radius = float(sketch.design.domain.half_widths[0])
+    integers = np.rint(ends * RECORD_UNIT / radius)
+    coarse = np.rint(integers * (MOMENT_RADIUS / RECORD_MAX))
+    is_label: Bits = coarse[1] > coarse[0]  # not of a weight that rounds to nothing
+    shift, scale = _affine(coarse * (radius / MOMENT_UNIT), ends, is_label)
+    of_sums = _affine(integers * (radius / RECORD_UNIT), ends, is_label)
+    n_records = matrix[0, 0]
+    sums = n_records * of_sums[0] + of_sums[1] * matrix[0, 1:]
+    inner = matrix[1:, 1:].copy()
+    if sketch.n_records is not None:  # what `second_moments` takes off for random rounding
+        rounding = max(sketch.n_records, 0.0) * ROUNDING_VARIANCE * (radius / MOMENT_UNIT) ** 2
+        inner[np.diag_indices(len(inner))] += np.where(is_label, rounding, 0.0)
+    crossed = np.outer(shift, sums - n_records * shift)  # scale times sums of rounded values
+    inner = (
+        n_records * np.outer(shift, shift) + crossed + crossed.T + inner * np.outer(scale, scale)
+    )
+    result = np.block(
+        [[np.full((1, 1), n_records), sums[np.newaxis]], [sums[:, np.newaxis], inner]]
+    )
+    return result, np.append(1.0, scale)
+
+
+def _rounding_variance(schema: Schema | None, matrix: Floats, radius: float) -> Floats:
+    """Return the variance that random rounding of numbers adds to the sums.
+
+    It is far below that of any noise, and all there is in a sketch without privacy.
+    """
+    random = np.ones(len(matrix) - 1)
+    if schema is not None:
+        random = np.isnan(_label_ends(schema)[0]).astype(np.float64)
+    unit = ROUNDING_VARIANCE * (radius / MOMENT_UNIT) ** 2
+    crossed = np.outer(random, np.maximum(np.diag(matrix)[1:], 0.0))
+    variance = np.zeros_like(matrix)
+    variance[1:, 1:] = unit * (crossed + crossed.T + 2 * np.diag(np.diag(crossed)))
+    return variance
+
+
+def _affine(rounded: Floats, ends: Floats, is_label: Bits) -> tuple[Floats, Floats]:
+    """Return shift and scale, (dim,), that take the rounded values of labels to their ends."""
+    width = np.where(is_label, rounded[1] - rounded[0], 1.0)
+    scale = np.where(is_label, (ends[1] - ends[0]) / width, 1.0)
+    shift = np.where(is_label, ends[0] - scale * rounded[0], 0.0)
+    return shift, scale
 
 
 def least_records(sketch: Sketch, trace: float, radius: float) -> float:
