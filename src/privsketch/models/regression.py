@@ -48,8 +48,8 @@ class RegressionModel(LinearModel):
     covariance : (n_terms, n_terms) float64, optional
         Covariance of `estimate`, by privacy noise and sampling; errors of records are taken to have
         one variance.
-    partial_correlations : (n_terms,) float64, optional
-        Correlations of the target with each term, given all others.
+    partial_correlations, partial_errors : (n_terms,) float64, optional
+        Correlations of the target with each term, given all others, and their standard errors.
     intercept_estimate, intercept_error : float, optional
         Intercept without shrinkage, and its standard error.
     identified : (n_terms,) float64
@@ -86,9 +86,11 @@ class RegressionModel(LinearModel):
     KIND: ClassVar[str] = "regression-model"
     ARRAYS: ClassVar[tuple[str, ...]] = (
         *("coef", "spread", "center", "estimate", "covariance", "partial_correlations"),
-        *("identified", "residual_correlations", "residual_errors"),
+        *("partial_errors", "identified", "residual_correlations", "residual_errors"),
     )
-    ABSENT: ClassVar[tuple[str, ...]] = ("estimate", "covariance", "partial_correlations")
+    ABSENT: ClassVar[tuple[str, ...]] = (
+        *("estimate", "covariance", "partial_correlations", "partial_errors"),
+    )
 
     target: str
     coef: Floats
@@ -98,6 +100,7 @@ class RegressionModel(LinearModel):
     estimate: Floats | None
     covariance: Floats | None
     partial_correlations: Floats | None
+    partial_errors: Floats | None
     intercept_estimate: float | None
     intercept_error: float | None
     identified: Floats
@@ -142,24 +145,18 @@ class RegressionModel(LinearModel):
         return interval_of(self.estimate, errors, level)
 
     def partial_correlation(self, name: str, level: float = 0.95) -> tuple[float, float, float]:
-        """Return the correlation of the target with a term given all others, low and high.
-
-        The interval has the same error as the coefficient, relative to its size.
-        """
+        """Return the correlation of the target with a term given all others, low and high."""
         require_one_of("name", name, self.names)
         place = self.names.index(name)
         if self.partial_correlations is None or not self.is_identified[place]:
             return math.nan, math.nan, math.nan
-        value = float(self.partial_correlations[place])
-        low, high = np.clip(self._partial_interval(level)[place], -1.0, 1.0).tolist()
-        return value, low, high
+        low, high = self._partial_interval(level)[place].tolist()
+        return float(self.partial_correlations[place]), low, high
 
     def _partial_interval(self, level: float) -> Floats:
-        if self.estimate is None or self.partial_correlations is None:
+        if self.partial_correlations is None or self.partial_errors is None:
             return np.full((len(self.coef), 2), np.nan)
-        size = np.maximum(np.abs(self.estimate), 1e-300)
-        errors = np.abs(self.partial_correlations) / size * self.standard_errors
-        errors = np.where(self.is_identified, errors, np.nan)
+        errors = np.where(self.is_identified, self.partial_errors, np.nan)
         return np.clip(interval_of(self.partial_correlations, errors, level), -1.0, 1.0)
 
     def predict(self, X: npt.ArrayLike) -> Floats:
@@ -310,7 +307,8 @@ class RegressionModel(LinearModel):
             raise ParameterError("residual_names must be a list of names")
         require_shapes(
             fields,
-            dict.fromkeys(("coef", "center", "estimate", "partial_correlations"), (size,))
+            dict.fromkeys(("coef", "center", "estimate"), (size,))
+            | dict.fromkeys(("partial_correlations", "partial_errors"), (size,))
             | dict.fromkeys(("spread", "covariance"), (size, size))
             | dict.fromkeys(("residual_correlations", "residual_errors"), (len(names),)),
         )

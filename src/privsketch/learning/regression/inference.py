@@ -49,8 +49,10 @@ class LinearFit:
         Intercept at the center, then coefficients, without shrinkage.
     covariance : (k + 1, k + 1) float64
         Covariance of `estimate`, by noise and sampling.
-    inverse : (k, k) float64
-        H of the predictors: a direction u that is strong has variance 1 / u'Hu given the others.
+    influence : (dim + 1, k + 1) float64
+        D H for intercept and coefficients: `estimate` moves by influence'N v for noise N.
+    unexplained : (dim + 1,) float64
+        v, with residuals v'(1, z) of the unshrunk fit.
     strong : (k, k) float64
         Projection on the strong directions.
     residuals : (dim + 1,) float64
@@ -72,7 +74,8 @@ class LinearFit:
     spread: Floats
     estimate: Floats
     covariance: Floats
-    inverse: Floats
+    influence: Floats
+    unexplained: Floats
     strong: Floats
     residuals: Floats
     residual_variance: float
@@ -93,7 +96,8 @@ class Estimate:
 
     estimate: Floats
     covariance: Floats
-    inverse: Floats
+    influence: Floats
+    unexplained: Floats
     strong: Floats
     residual_square: float
     n_strong: int
@@ -125,7 +129,8 @@ def fit_linear(problem: LinearProblem) -> LinearFit:
         spread=basis @ posterior.covariance @ basis.T,
         estimate=unshrunk.estimate,
         covariance=unshrunk.covariance,
-        inverse=unshrunk.inverse,
+        influence=unshrunk.influence,
+        unexplained=unshrunk.unexplained,
         strong=unshrunk.strong,
         residuals=_residuals(problem, b),
         residual_variance=residual,
@@ -203,11 +208,44 @@ def infer(problem: LinearProblem, posterior: Posterior) -> Estimate:
     return Estimate(
         estimate=lift @ beta + np.append(0.0, across @ weak),
         covariance=lift @ covariance @ lift.T + shift @ of_weak @ shift.T,
-        inverse=along @ inverse[1:, 1:] @ along.T,
+        influence=design @ inverse @ lift.T,
+        unexplained=v,
         strong=along @ along.T,
         residual_square=square,
         n_strong=n_strong,
     )
+
+
+def partial_correlations(
+    fit: LinearFit, moments: Moments, effects: Floats
+) -> tuple[Floats, Floats]:
+    """Return correlations of the target with terms given all others, and their standard errors.
+
+    `effects` (n_terms, k) are coefficients of terms by those of coordinates. Let x and y be the
+    residuals of a term and of the target by all other terms, and S their sums of products. To first
+    order noise changes S_ab by a'N b, so that x y / sqrt(xx yy) is linear in N as well. Sampling
+    adds (1 - r^2)^2 / n. The error is at least that of the coefficient, relative to its size.
+    """
+    terms = fit.influence[:, 1:] @ effects.T
+    inverse = np.einsum("it,ij,jt->t", terms, moments.matrix, terms)
+    inverse = np.maximum(inverse, 1e-300)
+    coef = effects @ fit.estimate[1:]
+    of_target = np.square(coef) + fit.residual_square * inverse  # yy / xx
+    values = coef / np.sqrt(of_target)
+    variances = np.einsum("ti,ij,tj->t", effects, fit.covariance[1:, 1:], effects)
+    errors = np.sqrt(np.maximum(variances, 0.0) / of_target)
+    diagonal = np.diag(moments.variance)
+    for place, value in enumerate(values):
+        x = terms[:, place] / inverse[place] * math.sqrt(inverse[place])
+        y = fit.unexplained * math.sqrt(inverse[place]) + coef[place] * x
+        y /= math.sqrt(of_target[place])
+        change = (np.outer(x, y) + np.outer(y, x)) / 2
+        change -= value / 2 * (np.outer(x, x) + np.outer(y, y))
+        squares = np.square(change)
+        noise = 2 * float((moments.variance * squares).sum()) - float(diagonal @ np.diag(squares))
+        sampling = (1 - value**2) ** 2 * moments.repetition / moments.n_records
+        errors[place] = max(errors[place], math.sqrt(max(noise, 0.0) + sampling))
+    return values, errors
 
 
 def residual_correlations(fit: LinearFit, moments: Moments) -> tuple[Floats, Floats]:

@@ -12,7 +12,11 @@ from privsketch._base.errors import ParameterError
 from privsketch.facts.labels import Labelled
 from privsketch.learning.concerns import COUNT_DEVIATIONS
 from privsketch.learning.regression.classes import groups_of, parts_of, shares_of
-from privsketch.learning.regression.inference import fit_linear, residual_correlations
+from privsketch.learning.regression.inference import (
+    fit_linear,
+    partial_correlations,
+    residual_correlations,
+)
 from privsketch.learning.regression.view import MAX_NAMED, TOO_FEW, View
 from privsketch.models.classifier import ClassifierModel
 from privsketch.models.regression import RegressionModel
@@ -62,9 +66,7 @@ def learn_regression(
     start = np.append(1.0, view.start)  # the encoded record at which all terms are 0
     intercept_error = scale * math.sqrt(max(float(start @ fit.covariance @ start), 0.0))
     correlations, errors = residual_correlations(fit, moments)
-    squares = np.square(estimate) + fit.residual_square * scale**2 * np.einsum(
-        "ij,jk,ik->i", terms.effects, fit.inverse, terms.effects
-    )
+    partial, partial_errors = partial_correlations(fit, moments, terms.effects)
     told = not fit.drowned
     return RegressionModel(
         target=view.target,
@@ -74,7 +76,8 @@ def learn_regression(
         center=view.center(fit),
         estimate=estimate if told else None,
         covariance=covariance if told else None,
-        partial_correlations=estimate / np.sqrt(np.maximum(squares, 1e-300)) if told else None,
+        partial_correlations=partial if told else None,
+        partial_errors=partial_errors if told else None,
         intercept_estimate=view.offset + scale * float(start @ fit.estimate) if told else None,
         intercept_error=intercept_error if told else None,
         identified=identified,

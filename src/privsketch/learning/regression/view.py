@@ -115,7 +115,7 @@ class View:
         """Return the share of each term's direction that stands out of the noise, (n_terms,)."""
         effects = self.terms.effects
         along = np.einsum("ij,jk,ik->i", effects, fit.strong, effects)
-        return np.clip(along / np.square(effects).sum(axis=1), 0.0, 1.0)
+        return np.asarray(np.clip(along / np.square(effects).sum(axis=1), 0.0, 1.0))
 
     def common(self) -> dict[str, Any]:
         """Return fields that all models have."""
