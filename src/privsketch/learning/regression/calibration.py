@@ -30,7 +30,7 @@ MIN_SHARE = 1e-4  # least share of a label among the draws
 NEWTON_STEPS = 60
 MIN_CONCENTRATION = 0.01  # least parameter of a beta law: two ends with nothing between
 MAX_EXPLAINED = 0.95  # of the variance of a label that a score may explain
-MAX_CORRELATION = 0.97  # of a score and a label: beyond, no finite beta solves the equations
+MAX_COVARIANCE = 0.97  # relative to that of scores that part the classes, where beta is infinite
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,28 @@ def calibrated(scores: Floats, label: LabelMoments) -> tuple[Floats, float, floa
     """Return scores (n,) of the right variance, and alpha and beta that calibrate them.
 
     A posterior mean has the same covariance with the label as variance, up to one half; the
-    released covariance has a known error. Their average is weighted by precision.
+    released covariance has a known error. Their average is weighted by precision. It lies between 0
+    and the covariance of scores that part the classes, so the mean of a normal law that ends there
+    is taken: noise alone does not make predictions certain.
     """
     share = label.share
-    of_label = share * (1 - share)
-    variance = min(max(label.variance, 1e-9), MAX_EXPLAINED * of_label)
+    variance = min(max(label.variance, 1e-9), MAX_EXPLAINED * share * (1 - share))
     scaled = scores * math.sqrt(variance / max(float(scores.var()), 1e-300))
     precision, of_variance = 1 / max(label.error, 1e-12) ** 2, 4 / variance**2
     covariance = (label.covariance * precision + variance * of_variance) / (precision + of_variance)
-    largest = MAX_CORRELATION * math.sqrt(variance * of_label)
-    return scaled, *matched(scaled, share, min(max(covariance, 1e-9), largest))
+    above = scaled[scaled >= np.quantile(scaled, 1 - share)]
+    largest = MAX_COVARIANCE * max(share * float(above.mean()), 1e-12)
+    covariance = _between(covariance, 1 / math.sqrt(precision + of_variance), largest)
+    return scaled, *matched(scaled, share, covariance)
+
+
+def _between(mean: float, deviation: float, largest: float) -> float:
+    """Return the mean of a normal law of which only the part between 0 and `largest` counts."""
+    low, high = (min(max(mean + side * 8 * deviation, 0.0), largest) for side in (-1, 1))
+    values = np.linspace(low, high, 401)
+    exponents = -0.5 * np.square((values - mean) / deviation)
+    weights = np.exp(exponents - exponents.max())
+    return float(weights @ values / weights.sum())
 
 
 def matched(scores: Floats, share: float, covariance: float) -> tuple[float, float]:

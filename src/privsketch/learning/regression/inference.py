@@ -100,7 +100,6 @@ class Estimate:
     unexplained: Floats
     strong: Floats
     residual_square: float
-    n_strong: int
 
 
 def fit_linear(problem: LinearProblem) -> LinearFit:
@@ -142,7 +141,7 @@ def fit_linear(problem: LinearProblem) -> LinearFit:
         explained=max(fitted / n_records, 0.0),
         covered=covered / n_records,
         covered_error=noise.products * math.sqrt(b @ b) / n_records,
-        drowned=_is_drowned(problem, fitted / n_records, variance, unshrunk.n_strong),
+        drowned=_is_drowned(problem, fitted / n_records, variance),
     )
 
 
@@ -171,13 +170,16 @@ def _explained_share(
     return share, math.sqrt(max(float(noise), 0.0) / (n_records * variance) ** 2 + sampling)
 
 
-def _is_drowned(problem: LinearProblem, fitted: float, variance: float, n_strong: int) -> bool:
-    """Return whether noise leaves nothing to say: about the records, the predictors, the target."""
+def _is_drowned(problem: LinearProblem, fitted: float, variance: float) -> bool:
+    """Return whether noise leaves nothing to say about the target, or about the records at all.
+
+    Then next to nothing is explained of a sum of squares that may itself be noise.
+    """
     moments = problem.moments
     visible = moments.n_records * variance > MIN_VISIBLE * problem.noise.square
     of_count = math.sqrt(float(moments.variance[0, 0])) / moments.n_records
     unexplained = fitted < MIN_EXPLAINED * variance and not visible
-    return bool(unexplained or n_strong == 0 or of_count > MAX_COUNT_ERROR)
+    return bool(unexplained or of_count > MAX_COUNT_ERROR)
 
 
 def infer(problem: LinearProblem, posterior: Posterior) -> Estimate:
@@ -212,7 +214,6 @@ def infer(problem: LinearProblem, posterior: Posterior) -> Estimate:
         unexplained=v,
         strong=along @ along.T,
         residual_square=square,
-        n_strong=n_strong,
     )
 
 
@@ -231,6 +232,7 @@ def partial_correlations(
     inverse = np.maximum(inverse, 1e-300)
     coef = effects @ fit.estimate[1:]
     of_target = np.square(coef) + fit.residual_square * inverse  # yy / xx
+    of_target = np.maximum(of_target, 1e-300)
     values = coef / np.sqrt(of_target)
     variances = np.einsum("ti,ij,tj->t", effects, fit.covariance[1:, 1:], effects)
     errors = np.sqrt(np.maximum(variances, 0.0) / of_target)

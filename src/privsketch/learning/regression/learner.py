@@ -58,6 +58,11 @@ def learn_regression(
     True
     """
     view = View.of(sketch, target, on)
+    if view.needs_label:
+        raise ParameterError(
+            "target", view.target, "is a category", "use learn_classifier, or one of its labels, "
+            f"such as {view.moments.coordinates[view.target_place]!r}",
+        )  # fmt: skip
     fit = fit_linear(view.problem(view.target_place))
     moments, terms, scale = view.moments, view.terms, view.scale
     effects = terms.effects * scale

@@ -83,6 +83,13 @@ class View:
             sketch, moments, target, column, first, chosen, schema, references, terms, scale, offset
         )
 
+    @property
+    def needs_label(self) -> bool:
+        """Whether the target is a category, of which one label alone would be a number."""
+        column = self.target_column
+        is_category = isinstance(column, Labelled) and not column.is_line
+        return is_category and self.target == (column.name if column is not None else "")
+
     def problem(self, place: int) -> LinearProblem:
         """Return the problem of one coordinate on the predictors."""
         return LinearProblem.of(self.moments, place, self.on)
