@@ -36,11 +36,15 @@ from .features.masks import Masks as Masks
 from .learning.kmeans.learner import learn_kmeans as learn_kmeans
 from .learning.mixture.learner import learn_gaussian_mixture as learn_gaussian_mixture
 from .learning.pca.learner import learn_pca as learn_pca
+from .learning.regression.learner import learn_classifier as learn_classifier
+from .learning.regression.learner import learn_regression as learn_regression
 from .ledger.book import Ledger as Ledger
+from .models.classifier import ClassifierModel as ClassifierModel
 from .models.clusters import ClusterModel as ClusterModel
 from .models.clusters import CostRatio as CostRatio
 from .models.components import PCAModel as PCAModel
 from .models.mixture import GaussianMixtureModel as GaussianMixtureModel
+from .models.regression import RegressionModel as RegressionModel
 from .noise.composition import Composition as Composition
 from .noise.composition import compose as compose
 from .pages.comparison.compare import compare as compare

@@ -36,6 +36,8 @@ _CLASSES = {
     "cluster-model": "models.clusters:ClusterModel",
     "gaussian-mixture-model": "models.mixture:GaussianMixtureModel",
     "pca-model": "models.components:PCAModel",
+    "regression-model": "models.regression:RegressionModel",
+    "classifier-model": "models.classifier:ClassifierModel",
 }
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _BINARY = b"\x89priv"
@@ -58,8 +60,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, PublicKey,
-    ReleaseDescription, or a class of another distribution
+    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, RegressionModel,
+    ClassifierModel, PublicKey, ReleaseDescription, or a class of another distribution
 
     Examples
     --------
