@@ -20,10 +20,12 @@ import numpy as np
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats
+from privsketch.facts.domain import enclosing_ball
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.moments import MOMENT_RADIUS, MOMENT_UNIT, ROUNDING_VARIANCE
+from privsketch.features.taxicab import to_coordinates
 from privsketch.learning.pca.problem import MomentProblem, problem_of_pca
 from privsketch.sketching.sketch import Sketch
 
@@ -228,5 +230,38 @@ def least_records(sketch: Sketch, trace: float, radius: float) -> float:
     return max(float(sketch.assumed_records), trace / radius**2, 1.0)
 
 
+def _of_taxicab(sketch: Sketch) -> Moments:
+    """Return the moments of taxicab integers u, which T maps to (1, z): T M T'.
+
+    Entries of M have independent noise of variances V. That of an entry of T M T' is the sum of
+    squares of what T multiplies with, in which products off the diagonal occur twice on its
+    diagonal. Labels share noise with their count, and with each other; that is left out.
+    """
+    design = sketch.design
+    sums, noise = sketch.taxicab_moments()
+    turn = to_coordinates(design.domain, design.column_kinds)
+    squares = np.square(turn)
+    matrix, variance = turn @ sums @ turn.T, squares @ noise @ squares.T
+    crossed = squares @ (noise - np.diag(np.diag(noise))) @ squares.T
+    variance[np.diag_indices(len(variance))] += np.diag(crossed)
+    ball = design.schema.ball if design.schema is not None else enclosing_ball(design.domain)
+    radius = float(ball.half_widths[0])
+    return Moments(
+        matrix=matrix,
+        variance=variance,
+        center=ball.center_vector,
+        n_records=least_records(sketch, float(np.trace(matrix[1:, 1:])), radius),
+        repetition=sketch.repetition * design.budget.unit.max_records,
+        radius=radius,
+        noise=design.noise,
+        has_mean=True,
+        schema=design.schema,
+        columns=design.columns,
+    )
+
+
 # Feature maps whose sums are second moments, and how their sketches become `Moments`.
-_VIEWS: dict[str, Callable[[Sketch], Moments]] = {"second-moments": _of_second_moments}
+_VIEWS: dict[str, Callable[[Sketch], Moments]] = {
+    "second-moments": _of_second_moments,
+    "taxicab": _of_taxicab,
+}

@@ -116,18 +116,15 @@ def groups_of(view: View, parts: list[Part]) -> Groups:
     their mean score; the spread of scores around it is that of the simulated records.
     """
     moments = view.moments
-    names, rows = [], []
+    kept: list[tuple[str, Floats]] = []
     for name, vector in _label_vectors(view):
-        size = float(moments.matrix[0] @ vector)
         error = math.sqrt(float(moments.variance[0] @ np.square(vector)))
-        if size < MIN_GROUP * max(error, 1.0):
-            continue
-        row = np.array([_in_group(view, part, vector, size) for part in parts])
-        if row[:, 2].max() <= MAX_GROUP_ERROR:
-            names.append(name)
-            rows.append(row)
-    stacked = np.array(rows).reshape(len(names), len(parts), 3).transpose(2, 1, 0)
-    return Groups(tuple(names), *stacked)
+        if moments.matrix[0] @ vector >= MIN_GROUP * max(error, 1.0):
+            kept.append((name, vector))
+    vectors = np.array([vector for _, vector in kept]).reshape(len(kept), moments.dim + 1)
+    found = np.array([_in_groups(view, part, vectors) for part in parts])
+    told = np.flatnonzero(found[:, 2].max(axis=0, initial=0.0) <= MAX_GROUP_ERROR)
+    return Groups(tuple(kept[place][0] for place in told), *found[:, :, told].transpose(1, 0, 2))
 
 
 def _label_vectors(view: View) -> list[tuple[str, Floats]]:
@@ -148,17 +145,19 @@ def _label_vectors(view: View) -> list[tuple[str, Floats]]:
     return found
 
 
-def _in_group(view: View, part: Part, vector: Floats, size: float) -> tuple[float, float, float]:
-    """Return a class's mean probability in a group, its released share there, and the error."""
+def _in_groups(view: View, part: Part, vectors: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return a class's mean probability in groups, its released share there, and the error."""
     moments, fit = view.moments, part.fit
+    sizes = vectors @ moments.matrix[0]
     score = np.zeros(moments.dim + 1)
     score[view.rows] = part.scale * fit.coef
     score[0] = -part.scale * float(fit.mean[:-1] @ fit.coef)
-    mean = float(vector @ moments.matrix @ score) / size
-    probability = float(expit(part.alpha + part.beta * (part.scores + mean)).mean())
+    means = vectors @ moments.matrix @ score / sizes
+    odds = part.alpha + part.beta * (part.scores[np.newaxis] + means[:, np.newaxis])
     label = part.label_vector(moments.dim + 1)
-    share = float(vector @ moments.matrix @ label) / size
-    noise = float(vector @ moments.noise_along(label) @ vector)
-    noise += share**2 * float(moments.variance[0] @ np.square(vector))
-    sampling = max(share * (1 - share), 0.0) * moments.repetition / size
-    return probability, share, math.sqrt(max(noise, 0.0) / size**2 + sampling)
+    shares = vectors @ moments.matrix @ label / sizes
+    noise = np.einsum("gi,ij,gj->g", vectors, moments.noise_along(label), vectors)
+    noise = noise + shares**2 * (np.square(vectors) @ moments.variance[0])
+    sampling = np.maximum(shares * (1 - shares), 0.0) * moments.repetition / sizes
+    errors = np.sqrt(np.maximum(noise, 0.0) / sizes**2 + sampling)
+    return expit(odds).mean(axis=1), shares, errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class View:
         """Return the problem of one coordinate on the predictors."""
         return LinearProblem.of(self.moments, place, self.on)
 
-    @property
+    @cached_property
     def rows(self) -> Indices:
         """Rows of the predictors in the matrix of moments, (k,)."""
         return self.problem(self.target_place).predictors
