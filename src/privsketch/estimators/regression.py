@@ -1,0 +1,473 @@
+"""Private linear and logistic regression for one holder, as scikit-learn estimators.
+
+X and y become one table, which a schema reads: that of the user, or one made of bounds of X and of
+what is stated about y. `fit` releases second moments of its records and learns from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logit
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from privsketch._base.errors import MissingError, ParameterError, RecordError
+from privsketch._base.types import Floats
+from privsketch.design.request import ClipMode
+from privsketch.estimators.base import PrivateLearner, documented
+from privsketch.estimators.validation import seen, target_cells
+from privsketch.facts.columns import Column, Number
+from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.facts.labels import Category, Flag, Labelled, label_text
+from privsketch.facts.schema import Schema, schema_of
+from privsketch.learning.regression.learner import learn_classifier, learn_regression
+from privsketch.ledger.entry import counted_refusals
+from privsketch.models.linear import LinearModel
+from privsketch.noise.mechanism import NoiseKind
+from privsketch.sketching.sketch import Sketch
+from privsketch.tables.batches import column_values
+from privsketch.tables.table import Joined, Table
+
+_DEFAULT_TARGET = "y"
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class _PrivateLinear(PrivateLearner):
+    """What regression and classification share: one table of X and y, and one release of it."""
+
+    target: Any = None
+    noise: NoiseKind | None = None
+    clip: ClipMode | None = None
+
+    def _columns(self) -> tuple[str, ...] | None:
+        return None  # the schema of X and y has them
+
+    def _sketch_of(self, task: str, X: Any, y: Any, others: dict[str, Any]) -> Sketch:
+        """Release the moments of X and y. Charges: epsilon and delta, once."""
+        if others:
+            raise ParameterError(
+                f"{sorted(others)[0]}: `fit` of {type(self).__name__} takes X and y only; a weight "
+                "would let one record count for more than another, and noise hides equal ones"
+            )
+        budget, domain = self._public_facts(self.neighbours)
+        table, schema, target = self._joined(X, y, domain)
+        self._warn(schema, budget, self.n_records)
+        design = self._planned(
+            task, None, schema, budget, target=target.name, noise=self.noise, clip=self.clip
+        )
+        return self._released(table, design)
+
+    def _joined(self, X: Any, y: Any, domain: Domain | Schema) -> tuple[Table, Schema, Column]:
+        """Return the table of X and y, the schema that reads it, and the target's column."""
+        if isinstance(domain, Ball):
+            raise ParameterError(
+                "domain", domain, "has no bounds of columns", "state a Box or a Schema"
+            )
+        schema = schema_of(domain)
+        target = self._target_column(schema)
+        if y is None and (schema is None or target not in schema.columns):
+            raise RecordError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; only a "
+                "schema can name a column of X as the target"
+            )
+        if schema is not None:
+            table = Table.of(X)
+            self._require_missing(table)
+            seen(self, X, schema)
+            if target not in schema.columns:
+                schema = replace(schema, columns=(*schema.columns, target))
+        else:
+            table, box, _ = self._table_in(X, domain)
+            table = self._without_missing(table)
+            schema, target = self._schema_of_box(cast(Box, box), target)
+        if y is None:
+            return table, schema, target
+        if table.kind not in ("array", "pandas", "arrow", "sparse", "rows"):
+            raise ParameterError(
+                "y: it goes with an X in memory; leave it out where a column of the table is the "
+                "target, and name that in the schema"
+            )
+        with counted_refusals(self.ledger, what="fit"):
+            cells = self._cells(target_cells(y), target)
+        return Table(Joined(table, target.name, cells)), schema, target
+
+    def _without_missing(self, table: Table) -> Table:
+        """Return a table of numbers that a schema may read; refuse missing values if asked to."""
+        if self.missing == "error" and table.kind == "array":
+            with counted_refusals(self.ledger, what="fit"):
+                is_finite = np.isfinite(table.data).all(axis=0)
+                if not is_finite.all():
+                    raise MissingError(int(np.argmin(is_finite)))
+        return table.stating(missing="error")
+
+    def _schema_of_box(self, box: Box, target: Column) -> tuple[Schema, Column]:
+        """Return a schema of the bounds of X and of the target, and the target in it."""
+        names = box.columns or getattr(self, "feature_names_in_", None)
+        dim = len(box.half_widths)
+        names = [f"x{j}" for j in range(dim)] if names is None else [str(name) for name in names]
+        if self.target is None or isinstance(self.target, tuple | list):
+            while target.name in names:
+                target = replace(target, name=f"{target.name}_")  # type: ignore[type-var]
+        if target.missing is None and target.fill is None:
+            target = replace(target, missing="error")  # type: ignore[type-var]
+        low, high = np.broadcast_to(box.low, dim), np.broadcast_to(box.high, dim)
+        bounds = zip(names, low.tolist(), high.tolist(), strict=True)
+        numbers = [Number(name, lowest, highest) for name, lowest, highest in bounds]
+        rule: Any = "center" if self.missing == "center" else "error"
+        return Schema((*numbers, target), missing=rule), target
+
+    def _target_column(self, schema: Schema | None) -> Column:
+        """Return the column of the target, as it is stated: never by what y says."""
+        raise NotImplementedError
+
+    def _stated_column(self, schema: Schema | None, example: str) -> Column | None:
+        """Return a target that is stated as a column or by its name in a schema; else None."""
+        if isinstance(self.target, str):
+            names = () if schema is None else schema.names
+            if schema is None or self.target not in names:
+                where = "a Box has no names" if schema is None else f"it has {', '.join(names)}"
+                advice = f"name a column of the schema, or state `{example}`"
+                raise ParameterError("target", self.target, f"the domain lacks it: {where}", advice)
+            return schema.columns[names.index(self.target)]
+        if not isinstance(self.target, Column):
+            return None
+        if schema is not None and self.target.name in schema.names:
+            raise ParameterError(
+                "target", self.target.name, "is a column of the schema too", "state its name only"
+            )
+        return self.target
+
+    def _cells(self, cells: Any, target: Column) -> Any:
+        """Return the cells of y as the schema reads them."""
+        return cells
+
+    def _keep(self, model: LinearModel) -> Self:
+        """Keep the model, and what both estimators know of it."""
+        self.terms_ = model.names
+        self.model_: Any = model
+        self._finished(model.concerns)
+        # X of `predict` has no target.
+        self._fitted_domain = self.domain if schema_of(self.domain) is None else model.schema
+        return self
+
+    def _rows(self, X: Any) -> Floats:
+        """Return encoded records of X; numbers of a box are not cut to their bounds."""
+        rows, domain = self._completed(X), self._fitted_domain
+        return domain.with_dim(rows.shape[1]).to_unit(rows) if isinstance(domain, Box) else rows
+
+    def _own_y(self, X: Any, y: Any) -> Any:
+        """Return y, or the column of the target in a data frame."""
+        return X[self.model_.target] if y is None and hasattr(X, "columns") else y
+
+
+@documented
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateLinearRegression(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
+    """Linear regression with differential privacy for one record.
+
+    `fit` releases noisy second moments of X and y together and learns the regression from them.
+    Every fitted attribute is a function of that release and of public facts, so all of them may be
+    published. What `predict` says about a table is exact, and as sensitive as the table.
+
+    Parameters
+    ----------
+    {budget}
+    domain : Box or Schema
+        Bounds of the columns of X, or public facts about them; no default. A schema may have the
+        target as one of its columns. Values outside are moved to the bounds.
+    target : (float, float), Number, Date, Flag or str
+        Public bounds of y, or a column that states them; with a schema that has the target, its
+        name. No default: bounds are never read off y. Values outside are moved to them.
+    neighbours : {"add-remove", "replace"}
+    n_records : float, optional
+        Public order of magnitude of the number of records. Never taken from X.
+    noise : {"gaussian", "laplace"}, optional
+        Gaussian if delta > 0, else Laplace, if left out.
+    clip : {"corner", "uniform"}, optional
+        "uniform" takes a smaller ball of records, as in `Design.plan`, with less noise. It bends
+        coefficients where records lie near corners of the bounds.
+    {reading}
+    {seed}
+
+    Attributes
+    ----------
+    coef_ : (n_terms,) float64
+        Coefficients to predict with, in the units of X: one for each column if all of them are
+        numbers, else for each of `terms_`. Noise draws them towards zero.
+        `model_.interval()` and `model_.table()` have estimates with intervals to report.
+    intercept_ : float
+    terms_ : tuple of str
+        What the coefficients multiply: numbers, days of dates, labels against the most frequent
+        one.
+    r2_ : float
+        Share of the variance of y that is explained, from the release.
+    {concerns}
+    receipt_ : Receipt
+        What the fit cost: one charge of (epsilon, delta).
+    sketch_ : Sketch
+        The release itself. `privsketch.learn_regression` learns from it with other columns, free of
+        charge.
+    model_ : RegressionModel
+        The model learned from it.
+    {seen}
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(20, 90, size=(20_000, 1))
+    >>> y = 90 + 0.4 * X[:, 0] + rng.normal(0, 10, 20_000)
+    >>> model = ps.PrivateLinearRegression(epsilon=1.0, delta=1e-6, domain=ps.Box(18, 100),
+    ...                                    target=(60, 200)).fit(X, y)
+    >>> model.receipt_.epsilon, model.receipt_.delta
+    (1.0, 1e-06)
+    >>> bool(abs(model.coef_[0] - 0.4) < 0.03), bool(abs(model.predict([[50]])[0] - 110) < 2)
+    (True, True)
+    """
+
+    def fit(self, X: Any, y: Any = None, **others: Any) -> Self:
+        """Release second moments of X and y, and learn the regression from them.
+
+        Charges: epsilon and delta, once.
+
+        Parameters
+        ----------
+        X : Table, array or data frame; (n_records, n_columns)
+        y : (n_records,) array of numbers, optional
+            Left out if the schema names a column of X as the target.
+        """
+        model = learn_regression(self._sketch_of("regression", X, y, others))
+        self.coef_ = model.coef
+        self.intercept_ = model.intercept
+        self.r2_ = model.r2
+        return self._keep(model)
+
+    def _target_column(self, schema: Schema | None) -> Column:
+        example = "target=ps.Number('pressure', 60, 200)"
+        found = self._stated_column(schema, example)
+        if found is not None:
+            return found
+        bounds = self.target if isinstance(self.target, tuple | list) else ()
+        if len(bounds) != 2:
+            raise ParameterError(
+                "target", self.target, "PrivateLinearRegression needs public bounds of y, which "
+                "are never read off y", f"state `target=(low, high)`, `{example}`, or the name of "
+                "a column of the schema",
+            )  # fmt: skip
+        return Number(_DEFAULT_TARGET, *bounds)
+
+    def predict(self, X: Any) -> Floats:
+        """Return predictions for the rows of X, (n,), in the units of y; days of dates.
+
+        They are exact: as sensitive as the rows of X themselves. X is cut to the bounds of a
+        schema, and not to those of a box, where predictions are `X @ coef_ + intercept_`.
+        """
+        rows = self._rows(X)
+        return np.asarray(self.model_.predict(rows))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R^2 of the predictions for X.
+
+        It is an exact statement about X and y, as sensitive as their rows. For the records of `fit`
+        it is a release without a charge: publish scores of other records only.
+        """
+        values = np.asarray(self._own_y(X, y))
+        if np.issubdtype(values.dtype, np.datetime64):
+            values = values.astype("datetime64[s]").astype(np.float64) / 86_400
+        return float(super().score(X, values, sample_weight))
+
+
+@documented
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
+    """Logistic regression with differential privacy for one record, for two classes or more.
+
+    `fit` releases noisy second moments of X and y together. Scores are fitted to them by least
+    squares, and logistic curves to released numbers, so that probabilities are calibrated. Every
+    fitted attribute is a function of that release and of public facts, so all of them may be
+    published. What `predict` says about a table is exact, and as sensitive as the table.
+
+    Parameters
+    ----------
+    {budget}
+    domain : Box or Schema
+        Bounds of the columns of X, or public facts about them; no default. A schema may have the
+        target as one of its columns. Values outside are moved to the bounds.
+    classes : list of str, int or bool, optional
+        All labels of y, in the order of `classes_`: they are never read off y. Of two classes,
+        another label is refused; of more, it counts as none of them.
+    target : str, Category or Flag, optional
+        In place of `classes`: the column of the labels, or its name in the schema. Other and
+        missing labels are then what the schema says.
+    neighbours : {"add-remove", "replace"}
+    n_records : float, optional
+        Public order of magnitude of the number of records. Never taken from X.
+    noise : {"gaussian", "laplace"}, optional
+        Gaussian if delta > 0, else Laplace, if left out.
+    clip : {"corner", "uniform"}, optional
+        "uniform" takes a smaller ball of records, as in `Design.plan`, with less noise.
+    {reading}
+    {seed}
+
+    Attributes
+    ----------
+    classes_ : (n_classes,) ndarray
+        The classes that were stated.
+    coef_, intercept_ : (n_scores, n_terms), (n_scores,) float64
+        Log odds to predict with, in the units of X: of the second of two classes, or of each class
+        against the rest. `predict_proba` is their logistic function, normalised over classes.
+        Results to report are differences of probability with intervals, not odds ratios:
+        `model_.table()`.
+    terms_ : tuple of str
+        What the coefficients multiply: numbers, days of dates, labels against the most frequent
+        one.
+    {concerns}
+    receipt_ : Receipt
+        What the fit cost: one charge of (epsilon, delta).
+    sketch_ : Sketch
+        The release itself. `privsketch.learn_classifier` learns from it with other columns, free of
+        charge.
+    model_ : ClassifierModel
+        The model learned from it.
+    {seen}
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(20, 90, size=(20_000, 1))
+    >>> y = np.where(rng.random(20_000) < 1 / (1 + np.exp(5 - X[:, 0] / 15)), "ill", "well")
+    >>> model = ps.PrivateLogisticRegression(epsilon=1.0, delta=1e-6, domain=ps.Box(18, 100),
+    ...                                      classes=["well", "ill"]).fit(X, y)
+    >>> model.predict([[25], [85]]).tolist()
+    ['well', 'ill']
+    >>> bool(abs(model.coef_[0, 0] - 1 / 15) < 0.02)
+    True
+    """
+
+    classes: Sequence[Any] | None = None
+
+    def fit(self, X: Any, y: Any = None, **others: Any) -> Self:
+        """Release second moments of X and y, and learn the classifier from them.
+
+        Charges: epsilon and delta, once.
+
+        Parameters
+        ----------
+        X : Table, array or data frame; (n_records, n_columns)
+        y : (n_records,) array of labels, optional
+            Left out if the schema names a column of X as the target.
+        """
+        model = learn_classifier(self._sketch_of("classification", X, y, others))
+        column = cast(Schema, model.target_schema).columns[0]
+        if self.classes is not None:
+            labels = Category(column.name, list(self.classes)).values
+            self.classes_ = _as_labels(self.classes)
+        elif isinstance(column, Flag):
+            labels, self.classes_ = ("no", "yes"), np.array([False, True])
+        else:
+            labels = cast(Category, column).values
+            self.classes_ = np.array(labels)
+        self._label_column = self._reading(column)
+        # Other and missing labels are no classes.
+        self._parts = list(range(len(labels)))
+        parts = [0] if len(model.coef) == 1 else self._parts
+        self.coef_ = model.calibration[parts, 1:] * model.coef[parts]
+        self.intercept_ = model.calibration[parts, 0] - self.coef_ @ model.center
+        return self._keep(model)
+
+    def _target_column(self, schema: Schema | None) -> Column:
+        example = "target=ps.Category('ward', ['north', 'south'])"
+        found = self._stated_column(schema, example)
+        if (found is None and self.target is not None) or (
+            found is not None and not isinstance(found, Labelled)
+        ):
+            raise ParameterError(
+                "target", self.target, "expected a category or a flag", f"such as `{example}`"
+            )
+        if (found is None) == (self.classes is None):
+            raise ParameterError(
+                f"classes={self.classes!r}, target={self.target!r}: PrivateLogisticRegression "
+                "needs the classes, which are never read off y; state one of the two: "
+                f"`classes=[...]` with all labels, `{example}`, or the name of a column of the "
+                "schema"
+            )
+        if found is not None:
+            return found
+        known = Category(_DEFAULT_TARGET, list(cast(Sequence[Any], self.classes)))
+        if len(known.values) < 2:
+            raise ParameterError("classes", self.classes, "expected two labels at least")
+        return Flag(_DEFAULT_TARGET) if len(known.values) == 2 else known
+
+    def _reading(self, target: Column) -> Column:
+        """Return the column by which labels of y are read: two stated classes are a flag's."""
+        if self.classes is None or isinstance(target, Category):
+            return target
+        return Category(target.name, list(self.classes))
+
+    def _cells(self, cells: Any, target: Column) -> Any:
+        """Return the cells of y; those of two stated classes as 0 and 1."""
+        column = self._reading(target)
+        if column is target:
+            return cells
+        values = column_values(column, cells, "error")
+        if (values > 1).any():
+            raise RecordError(
+                "y: a label is none of the two `classes`; list all labels, or state a Category as "
+                "`target=`, which counts others as 'other'"
+            )
+        return values
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return probabilities of the classes for the rows of X, (n, n_classes).
+
+        They are exact: as sensitive as the rows of X themselves. With labels that are no class,
+        probabilities are those of a record that has one of the classes.
+        """
+        rows = self._rows(X)
+        found = self.model_.predict_proba(rows)[:, self._parts]
+        total = found.sum(axis=1, keepdims=True)
+        return np.where(total > 0, found / np.where(total > 0, total, 1.0), 1 / found.shape[1])
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the most probable class for each row of X, as sensitive as the rows."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return log odds: of the second of two classes, (n,), else of each class, (n, n_classes).
+
+        The rows of X are cut to the bounds of a schema, and not to those of a box, where these are
+        `X @ coef_.T + intercept_`.
+        """
+        rows = self._rows(X)
+        scores = self.model_.decision_function(rows)
+        if scores.shape[1] == 1:
+            return np.asarray(scores[:, 0])
+        if len(self._parts) > 2:
+            return np.asarray(scores[:, self._parts])
+        found = np.clip(self.predict_proba(X)[:, 1], 1e-300, 1 - 1e-16)
+        return np.asarray(logit(found))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of the rows of X whose class in y is the predicted one.
+
+        It is an exact statement about X and y, as sensitive as their rows. For the records of `fit`
+        it is a release without a charge: publish scores of other records only.
+        """
+        found = self.predict_proba(X).argmax(axis=1)
+        truth = column_values(self._label_column, target_cells(self._own_y(X, y)), "missing")
+        if len(truth) != len(found):
+            raise RecordError("X and y have inconsistent numbers of samples")
+        return float(np.average(found == truth, weights=sample_weight))
+
+
+def _as_labels(classes: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return stated classes as an array that keeps what they are."""
+    labels = np.array(list(classes))
+    if [label_text(label) for label in labels.tolist()] == [label_text(label) for label in classes]:
+        return labels
+    return np.array(list(classes), dtype=object)
