@@ -24,8 +24,10 @@ from privsketch.facts.columns import Column, Number
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.labels import Category, Flag, Labelled, label_text
 from privsketch.facts.schema import Schema, schema_of
+from privsketch.learning.concerns import COUNT_DEVIATIONS
 from privsketch.learning.regression.learner import learn_classifier, learn_regression
 from privsketch.ledger.entry import counted_refusals
+from privsketch.models.classifier import ClassifierModel
 from privsketch.models.linear import LinearModel
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.sketching.sketch import Sketch
@@ -181,7 +183,9 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinear):  # type: ignore[m
         target as one of its columns. Values outside are moved to the bounds.
     target : (float, float), Number, Date, Flag or str
         Public bounds of y, or a column that states them; with a schema that has the target, its
-        name. No default: bounds are never read off y. Values outside are moved to them.
+        name. No default: bounds are never read off y. Values outside are moved to them. Missing
+        ones are refused unless a schema or the column has a rule:
+        `ps.Number("y", 0, 9, missing="drop")`.
     neighbours : {"add-remove", "replace"}
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X.
@@ -280,6 +284,11 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinear):  # type: ignore[m
             values = values.astype("datetime64[s]").astype(np.float64) / 86_400
         return float(super().score(X, values, sample_weight))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # noise decides over a few hundred records
+        return tags
+
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -298,8 +307,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
         Bounds of the columns of X, or public facts about them; no default. A schema may have the
         target as one of its columns. Values outside are moved to the bounds.
     classes : list of str, int or bool, optional
-        All labels of y, in the order of `classes_`: they are never read off y. Of two classes,
-        another label is refused; of more, it counts as none of them.
+        All labels of y, in the order of `classes_`: they are never read off y. With two classes,
+        another label is refused; with more, it counts as none of them. A missing one is refused.
     target : str, Category or Flag, optional
         In place of `classes`: the column of the labels, or its name in the schema. Other and
         missing labels are then what the schema says.
@@ -378,7 +387,17 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
         parts = [0] if len(model.coef) == 1 else self._parts
         self.coef_ = model.calibration[parts, 1:] * model.coef[parts]
         self.intercept_ = model.calibration[parts, 0] - self.coef_ @ model.center
-        return self._keep(model)
+        return self._keep(replace(model, concerns=(*model.concerns, *self._unlisted(model))))
+
+    def _unlisted(self, model: ClassifierModel) -> list[str]:
+        """Return a concern if more labels than noise explains are none of the stated classes."""
+        rest = [place for place in range(model.n_classes) if place not in self._parts]
+        if self.classes is None or not rest:
+            return []
+        share, error = float(model.shares[rest[0]]), float(model.share_errors[rest[0]])
+        if share <= COUNT_DEVIATIONS * error:
+            return []
+        return [f"about {share:.1%} of the labels of y are none of the stated classes"]
 
     def _target_column(self, schema: Schema | None) -> Column:
         example = "target=ps.Category('ward', ['north', 'south'])"
@@ -435,7 +454,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the most probable class for each row of X, as sensitive as the rows."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        places = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[places])
 
     def decision_function(self, X: Any) -> Floats:
         """Return log odds: of the second of two classes, (n,), else of each class, (n, n_classes).
@@ -463,6 +483,11 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
         if len(truth) != len(found):
             raise RecordError("X and y have inconsistent numbers of samples")
         return float(np.average(found == truth, weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # noise decides over a few hundred records
+        return tags
 
 
 def _as_labels(classes: Sequence[Any]) -> npt.NDArray[Any]:
