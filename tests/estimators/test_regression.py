@@ -310,10 +310,26 @@ def replace_columns(schema):
 
 
 def test_columns_of_x_may_be_called_y(people):
+    named = ps.Schema([ps.Number("y", 18, 100)])
+    X = people[["age"]].set_axis(["y"], axis=1)
+    assert logistic(domain=named).fit(X, people["ill"]).model_.target == "y_"
     X = people[["age", "height"]].set_axis(["y", "y_"], axis=1)
     model = linear().fit(X, people["pressure"])
     assert model.terms_ == ("y", "y_")
     assert model.model_.target == "y__"
+
+
+def test_tables_that_state_their_columns(people):
+    X, y = people[["height", "age"]], people["pressure"]
+    by_name = linear().fit(ps.Table(X, columns=["age", "height"]), y)
+    assert by_name.terms_ == ("age", "height")
+    assert by_name.coef_[0] == pytest.approx(0.5, abs=0.1)
+    rows = [[50.0, 170.0], [60.0, "odd"], [40.0, 160.0]] * 20
+    table = ps.Table(rows, missing="center", unreadable="missing", columns=[0, 1])
+    model = linear(missing="center").fit(table, [100.0, 110.0, 90.0] * 20)
+    assert model.sketch_.design.schema.unreadable == "missing"
+    with pytest.raises(ps.RecordError, match="y is needed"):
+        by_name.score(X.to_numpy())
 
 
 def test_missing_values_without_a_schema(people):
@@ -385,6 +401,9 @@ def test_labels_have_one_spelling_whatever_their_type(people):
         (pd.Series(words, dtype="category"), ["well", "ill"]),
         (pl.Series(words), ["well", "ill"]),
         (np.where(y, 1, -1), [-1, 1]),
+        (pd.Series(y, dtype="boolean"), [False, True]),
+        (pd.Series(words, dtype="string"), ["well", "ill"]),
+        (pd.DataFrame({"ill": words}), ["well", "ill"]),
     ]
     for labels, classes in forms:
         assert (sums(labels, classes) == wanted).all()

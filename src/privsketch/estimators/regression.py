@@ -32,7 +32,8 @@ from privsketch.models.linear import LinearModel
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.batches import column_values
-from privsketch.tables.table import Joined, Table
+from privsketch.tables.memory import Joined
+from privsketch.tables.table import Table
 
 _DEFAULT_TARGET = "y"
 
@@ -57,7 +58,7 @@ class _PrivateLinear(PrivateLearner):
             )
         budget, domain = self._public_facts(self.neighbours)
         table, schema, target = self._joined(X, y, domain)
-        self._warn(schema, budget, self.n_records)
+        self._warn(schema, budget, self._public_records(Table.of(X), domain))
         design = self._planned(
             task, None, schema, budget, target=target.name, noise=self.noise, clip=self.clip
         )
@@ -80,12 +81,17 @@ class _PrivateLinear(PrivateLearner):
             table = Table.of(X)
             self._require_missing(table)
             seen(self, X, schema)
-            if target not in schema.columns:
-                schema = replace(schema, columns=(*schema.columns, target))
         else:
             table, box, _ = self._table_in(X, domain)
-            table = self._without_missing(table)
-            schema, target = self._schema_of_box(cast(Box, box), target)
+            schema = self._schema_of_box(cast(Box, box), table)
+            self._refuse_missing(X, table)
+            table = table.stating(missing="error", unreadable="error")  # the schema says it
+            if target.missing is None and target.fill is None:
+                target = replace(target, missing="error")  # type: ignore[type-var]
+        if target not in schema.columns:
+            while self._is_default_name(target.name) and target.name in schema.names:
+                target = replace(target, name=f"{target.name}_")  # type: ignore[type-var]
+            schema = replace(schema, columns=(*schema.columns, target))
         if y is None:
             return table, schema, target
         if table.kind not in ("array", "pandas", "arrow", "sparse", "rows"):
@@ -97,30 +103,29 @@ class _PrivateLinear(PrivateLearner):
             cells = self._cells(target_cells(y), target)
         return Table(Joined(table, target.name, cells)), schema, target
 
-    def _without_missing(self, table: Table) -> Table:
-        """Return a table of numbers that a schema may read; refuse missing values if asked to."""
-        if self.missing == "error" and table.kind == "array":
+    def _refuse_missing(self, X: Any, table: Table) -> None:
+        """Refuse missing values of an array, as for a domain without a schema."""
+        if self.missing == "error" and not isinstance(X, Table) and table.kind == "array":
             with counted_refusals(self.ledger, what="fit"):
                 is_finite = np.isfinite(table.data).all(axis=0)
                 if not is_finite.all():
                     raise MissingError(int(np.argmin(is_finite)))
-        return table.stating(missing="error")
 
-    def _schema_of_box(self, box: Box, target: Column) -> tuple[Schema, Column]:
-        """Return a schema of the bounds of X and of the target, and the target in it."""
+    def _schema_of_box(self, box: Box, table: Table) -> Schema:
+        """Return the bounds of X as a schema, with the rules that are stated without one."""
         names = box.columns or getattr(self, "feature_names_in_", None)
         dim = len(box.half_widths)
         names = [f"x{j}" for j in range(dim)] if names is None else [str(name) for name in names]
-        if self.target is None or isinstance(self.target, tuple | list):
-            while target.name in names:
-                target = replace(target, name=f"{target.name}_")  # type: ignore[type-var]
-        if target.missing is None and target.fill is None:
-            target = replace(target, missing="error")  # type: ignore[type-var]
         low, high = np.broadcast_to(box.low, dim), np.broadcast_to(box.high, dim)
         bounds = zip(names, low.tolist(), high.tolist(), strict=True)
         numbers = [Number(name, lowest, highest) for name, lowest, highest in bounds]
         rule: Any = "center" if self.missing == "center" else "error"
-        return Schema((*numbers, target), missing=rule), target
+        return Schema(numbers, missing=rule, unreadable=table.unreadable)
+
+    def _is_default_name(self, name: str) -> bool:
+        """Return whether the target has no name of its own."""
+        is_named = isinstance(self.target, str | Column)
+        return not is_named and name.startswith(_DEFAULT_TARGET)
 
     def _target_column(self, schema: Schema | None) -> Column:
         """Return the column of the target, as it is stated: never by what y says."""
@@ -163,7 +168,11 @@ class _PrivateLinear(PrivateLearner):
 
     def _own_y(self, X: Any, y: Any) -> Any:
         """Return y, or the column of the target in a data frame."""
-        return X[self.model_.target] if y is None and hasattr(X, "columns") else y
+        if y is None and self.model_.target in getattr(X, "columns", ()):
+            return X[self.model_.target]
+        if y is None:
+            raise RecordError("score: y is needed, as X has no column of the target")
+        return y
 
 
 @documented
@@ -450,7 +459,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
         rows = self._rows(X)
         found = self.model_.predict_proba(rows)[:, self._parts]
         total = found.sum(axis=1, keepdims=True)
-        return np.where(total > 0, found / np.where(total > 0, total, 1.0), 1 / found.shape[1])
+        none = np.broadcast_to(1 / found.shape[1], found.shape)
+        return np.asarray(np.divide(found, total, out=none.copy(), where=total > 0))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the most probable class for each row of X, as sensitive as the rows."""
