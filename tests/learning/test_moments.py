@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch import ParameterError
 from privsketch.learning import Moments
+from privsketch.noise import plan_sharing
+from privsketch.sketching import engine_sums, joined_sketch
 from tests.chance import deviations
 
 SCHEMA = ps.Schema(
@@ -111,6 +114,29 @@ def test_merged_sketches_add_up_with_their_noise():
     found, own = Moments.of(ps.merge(parts)), [Moments.of(part) for part in parts]
     assert np.allclose(found.matrix, sum(one.matrix for one in own))
     assert np.allclose(found.variance, 3 * own[0].variance)
+
+
+def test_totals_of_shared_noise_say_how_noisy_they_are():
+    design = design_of(n_holders=5, sharing="holders")
+    sharing = plan_sharing(design.sum_noise, n_holders=5, by="holders")
+    tables = [table_of(1000, seed) for seed in range(5)]
+    words = np.zeros(sharing.n_words, dtype=np.int64)
+    for table in tables:
+        found = engine_sums(table, design)
+        own = design.sum_noise.weighted(found.sums, found.n_records)
+        words += sharing.draw_holder(own)[0][sharing.level_of(5)]
+    names = [f"site {place}" for place in range(5)]
+    found = Moments.of(joined_sketch(design, words, sharing, sources=names, study="a1"))
+    merged = Moments.of(
+        ps.merge([ps.sketch(t, design, source=n) for n, t in zip(names, tables, strict=True)])
+    )
+    assert np.all(found.variance < merged.variance)
+    rows = np.concatenate([ps.encode(table, SCHEMA) for table in tables])
+    errors = found.matrix - exact_moments(rows, design.domain.center_vector)
+    upper = np.triu_indices(len(errors))
+    ratios = (errors**2 / found.variance)[upper]
+    # One run of a million has a larger sum of squares of standard normals.
+    assert ratios.sum() < chi2.isf(1e-6, len(ratios))
 
 
 @pytest.mark.usefixtures("fixed_noise")
