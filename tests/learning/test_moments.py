@@ -52,6 +52,20 @@ def test_without_noise_they_are_sums_over_encoded_records():
     assert np.sqrt(found.variance.max()) < 2 * np.sqrt(1000) * SCHEMA.radius**2 / 773
 
 
+def test_labels_are_not_rounded():
+    """A coordinate with two public values has two public integers, and their sums tell exactly."""
+    schema = ps.Schema([*SCHEMA.columns, ps.Flag("smoker", weight=0.7)])
+    table = table_of().assign(smoker=np.arange(1000) % 7 == 0)
+    design = design_of(schema).without_noise()
+    sketch = ps.sketch(table, design, insecure=True)
+    expected = exact_moments(ps.encode(table, schema), design.domain.center_vector)
+    labels = [0, 2, 3, 4, 6]  # and the number of records
+    found = Moments.of(sketch).matrix
+    assert np.abs(found - expected)[np.ix_(labels, labels)].max() < 1e-9 * 1000
+    as_released = np.abs(sketch.second_moments() - expected[1:, 1:])
+    assert as_released[[1, 2, 3, 5]][:, [1, 2, 3, 5]].max() > 1e-4 * 1000
+
+
 def test_columns_have_places():
     found = Moments.of(ps.sketch(table_of(), design_of().without_noise(), insecure=True))
     assert found.names == ("age", "ward", "pressure")
