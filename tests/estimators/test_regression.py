@@ -172,6 +172,8 @@ def test_missing_public_facts_are_an_error(spent, make, name):
         (logistic(classes=None), r"never read off y.*classes=\[\.\.\.\].*ps\.Category"),
         (logistic(target=ps.Flag("ill")), "one of the two"),
         (logistic(classes=["a"]), "two labels at least"),
+        (logistic(classes="ab"), "a list of labels, in order"),
+        (logistic(classes={"a", "b"}), "a list of labels, in order"),
         (logistic(classes=["a", "a"]), "occurs twice"),
         (logistic(classes=None, target=(0, 1)), "expected a category or a flag"),
         (logistic(classes=None, target=ps.Number("y", 0, 1)), "expected a category or a flag"),
@@ -395,6 +397,9 @@ def test_labels_have_one_spelling_whatever_their_type(people):
     words = np.where(y, "ill", "well")
     forms = [
         (y.astype(int), [0, 1]),
+        (y, [0, 1]),
+        (pd.Series(y), [0, 1]),
+        (pd.Series(y, dtype="boolean"), [0, 1]),
         (y + 1.0, [1, 2]),
         (words, ["well", "ill"]),
         (words.tolist(), ["well", "ill"]),
@@ -407,6 +412,14 @@ def test_labels_have_one_spelling_whatever_their_type(people):
     ]
     for labels, classes in forms:
         assert (sums(labels, classes) == wanted).all()
+
+
+def test_classes_keep_their_types(people):
+    X = people[["age"]].to_numpy()[:600]
+    mixed = ["a", 1, True]
+    model = logistic(domain=ps.Box(18, 100), classes=mixed).fit(X, mixed * 200)
+    assert model.classes_.tolist() == mixed
+    assert [type(label) for label in model.classes_] == [str, int, bool]
 
 
 def test_other_labels(people):
@@ -428,11 +441,47 @@ def test_a_weight_or_a_sparse_table_is_refused(spent):
     for make, target in ((linear, y), (logistic, y > 0)):
         with pytest.raises(ps.ParameterError, match=r"sample_weight: .*X and y only; a weight"):
             make().fit(X, target, sample_weight=np.ones(10))
+        assert not spent
         with pytest.raises(TypeError, match=r"[Ss]parse"):
             make().fit(sparse.csr_matrix(X), target)
     with pytest.raises(ps.ParameterError, match="goes with an X in memory"):
         linear(domain=X_SCHEMA, target=PRESSURE).fit(ps.Table("visits.csv"), y)
     assert not spent
+
+
+# ---------------------------------------------------------------- one fit after the other
+
+
+@pytest.mark.parametrize("make", [linear, logistic])
+def test_a_second_fit_is_as_the_first_of_a_fresh_one(people, make, no_noise):
+    X, y = people[NUMBERS].to_numpy()[:500], people["ill"].to_numpy()[:500]
+    change = {"classes": [True, False]} if make is logistic else {"target": (0, 90)}
+    model = make().fit(X, y)
+    model.set_params(neighbours="replace", delta=0.0, n_threads=1, missing="center", **change)
+    model.fit(pd.DataFrame(X, columns=NUMBERS), y)
+    fresh = clone(model).fit(pd.DataFrame(X, columns=NUMBERS), y)
+    assert vars(model).keys() == vars(fresh).keys()
+    assert np.array_equal(model.coef_, fresh.coef_)
+    assert model.model_.describe() == fresh.model_.describe()
+    frame = pd.DataFrame(X, columns=NUMBERS)
+    before = model.predict(frame), model.score(frame, y)
+    model.set_params(domain=ps.Box(-1, 1), epsilon=3.0, target=None, clip="uniform")
+    if make is logistic:
+        model.set_params(classes=["a", "b"])
+    assert np.array_equal(model.predict(frame), before[0])
+    assert model.score(frame, y) == before[1]
+
+
+@pytest.mark.parametrize("estimator", [linear(epsilon=0.02), logistic(epsilon=0.02)])
+def test_fit_warns_of_concerns_where_it_is_called(people, estimator):
+    y = people["ill" if estimator.__class__ is ps.PrivateLogisticRegression else "pressure"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(people[NUMBERS][:300], y[:300])
+    assert estimator.concerns_
+    assert set(estimator.concerns_) <= {str(warning.message) for warning in caught}
+    assert {warning.filename for warning in caught} <= {__file__}
+    assert len(repr(estimator.model_).splitlines()) <= 10
 
 
 # ---------------------------------------------------------------- at work in scikit-learn

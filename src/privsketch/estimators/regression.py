@@ -1,8 +1,4 @@
-"""Private linear and logistic regression for one holder, as scikit-learn estimators.
-
-X and y become one table, which a schema reads: that of the user, or one made of bounds of X and of
-what is stated about y. `fit` releases second moments of its records and learns from them.
-"""
+"""Private linear and logistic regression for one holder, as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -15,169 +11,23 @@ import numpy.typing as npt
 from scipy.special import logit
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from privsketch._base.errors import MissingError, ParameterError, RecordError
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.types import Floats
-from privsketch.design.request import ClipMode
-from privsketch.estimators.base import PrivateLearner, documented
-from privsketch.estimators.validation import seen, target_cells
+from privsketch.estimators.base import documented
+from privsketch.estimators.supervised import DEFAULT_TARGET, PrivateLinear
+from privsketch.estimators.validation import target_cells
 from privsketch.facts.columns import Column, Number
-from privsketch.facts.domain import Ball, Box, Domain
-from privsketch.facts.labels import Category, Flag, Labelled, label_text
-from privsketch.facts.schema import Schema, schema_of
+from privsketch.facts.labels import Category, Flag, Labelled
+from privsketch.facts.schema import Schema
 from privsketch.learning.concerns import COUNT_DEVIATIONS
 from privsketch.learning.regression.learner import learn_classifier, learn_regression
-from privsketch.ledger.entry import counted_refusals
 from privsketch.models.classifier import ClassifierModel
-from privsketch.models.linear import LinearModel
-from privsketch.noise.mechanism import NoiseKind
-from privsketch.sketching.sketch import Sketch
 from privsketch.tables.batches import column_values
-from privsketch.tables.memory import Joined
-from privsketch.tables.table import Table
-
-_DEFAULT_TARGET = "y"
-
-
-@dataclass(repr=False, eq=False, kw_only=True)
-class _PrivateLinear(PrivateLearner):
-    """What regression and classification share: one table of X and y, and one release of it."""
-
-    target: Any = None
-    noise: NoiseKind | None = None
-    clip: ClipMode | None = None
-
-    def _columns(self) -> tuple[str, ...] | None:
-        return None  # the schema of X and y has them
-
-    def _sketch_of(self, task: str, X: Any, y: Any, others: dict[str, Any]) -> Sketch:
-        """Release the moments of X and y. Charges: epsilon and delta, once."""
-        if others:
-            raise ParameterError(
-                f"{sorted(others)[0]}: `fit` of {type(self).__name__} takes X and y only; a weight "
-                "would let one record count for more than another, and noise hides equal ones"
-            )
-        budget, domain = self._public_facts(self.neighbours)
-        table, schema, target = self._joined(X, y, domain)
-        self._warn(schema, budget, self._public_records(Table.of(X), domain))
-        design = self._planned(
-            task, None, schema, budget, target=target.name, noise=self.noise, clip=self.clip
-        )
-        return self._released(table, design)
-
-    def _joined(self, X: Any, y: Any, domain: Domain | Schema) -> tuple[Table, Schema, Column]:
-        """Return the table of X and y, the schema that reads it, and the target's column."""
-        if isinstance(domain, Ball):
-            raise ParameterError(
-                "domain", domain, "has no bounds of columns", "state a Box or a Schema"
-            )
-        schema = schema_of(domain)
-        target = self._target_column(schema)
-        if y is None and (schema is None or target not in schema.columns):
-            raise RecordError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; only a "
-                "schema can name a column of X as the target"
-            )
-        if schema is not None:
-            table = Table.of(X)
-            self._require_missing(table)
-            seen(self, X, schema)
-        else:
-            table, box, _ = self._table_in(X, domain)
-            schema = self._schema_of_box(cast(Box, box), table)
-            self._refuse_missing(X, table)
-            table = table.stating(missing="error", unreadable="error")  # the schema says it
-            if target.missing is None and target.fill is None:
-                target = replace(target, missing="error")  # type: ignore[type-var]
-        if target not in schema.columns:
-            while self._is_default_name(target.name) and target.name in schema.names:
-                target = replace(target, name=f"{target.name}_")  # type: ignore[type-var]
-            schema = replace(schema, columns=(*schema.columns, target))
-        if y is None:
-            return table, schema, target
-        if table.kind not in ("array", "pandas", "arrow", "sparse", "rows"):
-            raise ParameterError(
-                "y: it goes with an X in memory; leave it out where a column of the table is the "
-                "target, and name that in the schema"
-            )
-        with counted_refusals(self.ledger, what="fit"):
-            cells = self._cells(target_cells(y), target)
-        return Table(Joined(table, target.name, cells)), schema, target
-
-    def _refuse_missing(self, X: Any, table: Table) -> None:
-        """Refuse missing values of an array, as for a domain without a schema."""
-        if self.missing == "error" and not isinstance(X, Table) and table.kind == "array":
-            with counted_refusals(self.ledger, what="fit"):
-                is_finite = np.isfinite(table.data).all(axis=0)
-                if not is_finite.all():
-                    raise MissingError(int(np.argmin(is_finite)))
-
-    def _schema_of_box(self, box: Box, table: Table) -> Schema:
-        """Return the bounds of X as a schema, with the rules that are stated without one."""
-        names = box.columns or getattr(self, "feature_names_in_", None)
-        dim = len(box.half_widths)
-        names = [f"x{j}" for j in range(dim)] if names is None else [str(name) for name in names]
-        low, high = np.broadcast_to(box.low, dim), np.broadcast_to(box.high, dim)
-        bounds = zip(names, low.tolist(), high.tolist(), strict=True)
-        numbers = [Number(name, lowest, highest) for name, lowest, highest in bounds]
-        rule: Any = "center" if self.missing == "center" else "error"
-        return Schema(numbers, missing=rule, unreadable=table.unreadable)
-
-    def _is_default_name(self, name: str) -> bool:
-        """Return whether the target has no name of its own."""
-        is_named = isinstance(self.target, str | Column)
-        return not is_named and name.startswith(_DEFAULT_TARGET)
-
-    def _target_column(self, schema: Schema | None) -> Column:
-        """Return the column of the target, as it is stated: never by what y says."""
-        raise NotImplementedError
-
-    def _stated_column(self, schema: Schema | None, example: str) -> Column | None:
-        """Return a target that is stated as a column or by its name in a schema; else None."""
-        if isinstance(self.target, str):
-            names = () if schema is None else schema.names
-            if schema is None or self.target not in names:
-                where = "a Box has no names" if schema is None else f"it has {', '.join(names)}"
-                advice = f"name a column of the schema, or state `{example}`"
-                raise ParameterError("target", self.target, f"the domain lacks it: {where}", advice)
-            return schema.columns[names.index(self.target)]
-        if not isinstance(self.target, Column):
-            return None
-        if schema is not None and self.target.name in schema.names:
-            raise ParameterError(
-                "target", self.target.name, "is a column of the schema too", "state its name only"
-            )
-        return self.target
-
-    def _cells(self, cells: Any, target: Column) -> Any:
-        """Return the cells of y as the schema reads them."""
-        return cells
-
-    def _keep(self, model: LinearModel) -> Self:
-        """Keep the model, and what both estimators know of it."""
-        self.terms_ = model.names
-        self.model_: Any = model
-        self._finished(model.concerns)
-        # X of `predict` has no target.
-        self._fitted_domain = self.domain if schema_of(self.domain) is None else model.schema
-        return self
-
-    def _rows(self, X: Any) -> Floats:
-        """Return encoded records of X; numbers of a box are not cut to their bounds."""
-        rows, domain = self._completed(X), self._fitted_domain
-        return domain.with_dim(rows.shape[1]).to_unit(rows) if isinstance(domain, Box) else rows
-
-    def _own_y(self, X: Any, y: Any) -> Any:
-        """Return y, or the column of the target in a data frame."""
-        if y is None and self.model_.target in getattr(X, "columns", ()):
-            return X[self.model_.target]
-        if y is None:
-            raise RecordError("score: y is needed, as X has no column of the target")
-        return y
 
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateLinearRegression(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
+class PrivateLinearRegression(RegressorMixin, PrivateLinear):  # type: ignore[misc]
     """Linear regression with differential privacy for one record.
 
     `fit` releases noisy second moments of X and y together and learns the regression from them.
@@ -271,7 +121,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinear):  # type: ignore[m
                 "are never read off y", f"state `target=(low, high)`, `{example}`, or the name of "
                 "a column of the schema",
             )  # fmt: skip
-        return Number(_DEFAULT_TARGET, *bounds)
+        return Number(DEFAULT_TARGET, *bounds)
 
     def predict(self, X: Any) -> Floats:
         """Return predictions for the rows of X, (n,), in the units of y; days of dates.
@@ -301,7 +151,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinear):  # type: ignore[m
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
+class PrivateLogisticRegression(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     """Logistic regression with differential privacy for one record, for two classes or more.
 
     `fit` releases noisy second moments of X and y together. Scores are fitted to them by least
@@ -391,6 +241,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
             labels = cast(Category, column).values
             self.classes_ = np.array(labels)
         self._label_column = self._reading(column)
+        self._fitted_classes = self._stated_classes
         # Other and missing labels are no classes.
         self._parts = list(range(len(labels)))
         parts = [0] if len(model.coef) == 1 else self._parts
@@ -426,10 +277,12 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
             )
         if found is not None:
             return found
-        known = Category(_DEFAULT_TARGET, list(cast(Sequence[Any], self.classes)))
+        if not isinstance(self.classes, list | tuple | np.ndarray):
+            raise ParameterError("classes", self.classes, "expected a list of labels, in order")
+        known = Category(DEFAULT_TARGET, list(self.classes))
         if len(known.values) < 2:
             raise ParameterError("classes", self.classes, "expected two labels at least")
-        return Flag(_DEFAULT_TARGET) if len(known.values) == 2 else known
+        return Flag(DEFAULT_TARGET) if len(known.values) == 2 else known
 
     def _reading(self, target: Column) -> Column:
         """Return the column by which labels of y are read: two stated classes are a flag's."""
@@ -439,16 +292,20 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
 
     def _cells(self, cells: Any, target: Column) -> Any:
         """Return the cells of y; those of two stated classes as 0 and 1."""
-        column = self._reading(target)
+        cells, column = _numbered(cells, self._stated_classes), self._reading(target)
         if column is target:
             return cells
         values = column_values(column, cells, "error")
         if (values > 1).any():
             raise RecordError(
-                "y: a label is none of the two `classes`; list all labels, or state a Category as "
-                "`target=`, which counts others as 'other'"
+                "y: a label is none of the two `classes`, whose types count: True is not 1; list "
+                "all labels, or state a Category as `target=`, which counts others as 'other'"
             )
         return values
+
+    @property
+    def _stated_classes(self) -> list[Any]:
+        return [] if self.classes is None else list(self.classes)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return probabilities of the classes for the rows of X, (n, n_classes).
@@ -489,7 +346,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
         it is a release without a charge: publish scores of other records only.
         """
         found = self.predict_proba(X).argmax(axis=1)
-        truth = column_values(self._label_column, target_cells(self._own_y(X, y)), "missing")
+        cells = _numbered(target_cells(self._own_y(X, y)), self._fitted_classes)
+        truth = column_values(self._label_column, cells, "missing")
         if len(truth) != len(found):
             raise RecordError("X and y have inconsistent numbers of samples")
         return float(np.average(found == truth, weights=sample_weight))
@@ -501,8 +359,14 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):  # type: ignor
 
 
 def _as_labels(classes: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return stated classes as an array that keeps what they are."""
-    labels = np.array(list(classes))
-    if [label_text(label) for label in labels.tolist()] == [label_text(label) for label in classes]:
-        return labels
-    return np.array(list(classes), dtype=object)
+    """Return stated classes as an array; those of several types keep theirs."""
+    is_plain = len({type(label) for label in classes}) == 1
+    return np.array(list(classes), dtype=None if is_plain else object)
+
+
+def _numbered(cells: Any, classes: Sequence[Any]) -> Any:
+    """Return booleans as 0 and 1 if no stated class is one, by types alone."""
+    has_booleans = any(isinstance(label, bool | np.bool_) for label in classes)
+    if len(classes) == 0 or has_booleans or cells.dtype.kind != "b":
+        return cells
+    return cells.astype("Int8" if hasattr(cells, "iloc") else np.int8)

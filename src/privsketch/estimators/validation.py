@@ -309,19 +309,19 @@ def target_cells(y: Any) -> Any:
         warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=4)
         return cells[:, 0]
     if cells.ndim != 1:
-        raise RecordError(f"y should be a 1d array, got an array of shape {cells.shape} instead")
+        raise TableError(f"y should be a 1d array, got an array of shape {cells.shape} instead")
     return cells
 
 
 def _cells_of(y: Any) -> npt.NDArray[Any]:
     """Return anything else that NumPy takes for an array; errors of others may quote a cell."""
     if y is None or hasattr(y, "tocsr") or isinstance(y, str | bytes):
-        raise RecordError("y should be a 1d array of one number or label for each row of X")
+        raise TableError("y should be a 1d array of one number or label for each row of X")
     array = None
     with suppress(Exception):
         array = np.asarray(y)
     if array is None:
-        raise RecordError(f"y: {type(y).__name__} cannot be read as an array")
+        raise TableError(f"y: {type(y).__name__} cannot be read as an array")
     return array
 
 
