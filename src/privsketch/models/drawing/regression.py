@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 _MAX_ROWS = 40  # intervals that fit a page
 _WIDTH = 1.959963984540054  # standard errors of a 95 % interval
 _MAX_NAMED = 12  # groups with a name beside their point
+CALIBRATION_SIZE = (4.6, 4.2)  # of its picture, in inches
+
+
+def coefficients_size(n_terms: int) -> tuple[float, float]:
+    """Return width and height in inches of a picture of coefficients."""
+    return 7.0, 0.9 + 0.28 * min(n_terms, _MAX_ROWS)
+
+
+def residuals_size(n_coordinates: int) -> tuple[float, float]:
+    """Return width and height in inches of a picture of residuals."""
+    return 6.2, 0.9 + 0.26 * min(n_coordinates, _MAX_ROWS)
 
 
 def plot_coefficients(
@@ -28,7 +39,7 @@ def plot_coefficients(
     the numbers stand beside them. A term without an interval has no point.
     """
     names, texts = names[:_MAX_ROWS], texts[:_MAX_ROWS]
-    axis = plot_axis(ax, 7.0, 0.9 + 0.28 * len(names))
+    axis = plot_axis(ax, *coefficients_size(len(names)))
     rows = np.arange(len(names))
     multiples = (estimate / errors)[: len(names)]
     _draw_intervals(axis, multiples, np.ones(len(names)), rows)
@@ -45,7 +56,7 @@ def plot_residuals(model: RegressionModel, ax: Any) -> Any:
     """
     values, errors = model.residual_correlations, model.residual_errors
     kept = np.sort(np.argsort(-np.abs(values) / np.maximum(errors, 1e-300))[:_MAX_ROWS])
-    axis = plot_axis(ax, 6.2, 0.9 + 0.26 * len(kept))
+    axis = plot_axis(ax, *residuals_size(len(kept)))
     rows = np.arange(len(kept))
     _draw_intervals(axis, values[kept], errors[kept], rows)
     _name_rows(axis, rows, labels([model.residual_names[place] for place in kept]))
@@ -55,7 +66,7 @@ def plot_residuals(model: RegressionModel, ax: Any) -> Any:
 
 def plot_calibration(model: ClassifierModel, part: int, ax: Any) -> Any:
     """Draw released shares of a class against mean probabilities, a point for each group."""
-    axis = plot_axis(ax, 4.6, 4.2)
+    axis = plot_axis(ax, *CALIBRATION_SIZE)
     x, y = model.group_predictions[part], model.group_shares[part]
     errors = model.group_errors[part]
     top = min(1.0, 1.15 * float(max(x.max(initial=0.1), (y + errors).max(initial=0.1))))
