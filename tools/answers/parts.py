@@ -176,6 +176,27 @@ class ComponentResult(TypedDict):
     """Loadings by field, in the units of the table."""
 
 
+class CoefficientResult(TypedDict):
+    """A coefficient of a regression, or of one class of a classifier, in the units of the table."""
+
+    name: str
+    """Name of the term: a column, or a label such as ward=A."""
+    estimate: float | None
+    """Estimate without shrinkage, for reports; null if noise drowns it."""
+    low: float | None
+    """Lower end of the 95 % interval."""
+    high: float | None
+    """Upper end of the 95 % interval."""
+    against: str | None
+    """Label that the term's label is compared with."""
+    identified: float
+    """Share of the coefficient that stands out of the noise; below 0.9 there is no interval."""
+    coef: float
+    """Coefficient for predictions, drawn towards 0 where noise is large."""
+    label: NotRequired[str]
+    """Class of a classifier, of whose probability this is a difference."""
+
+
 class CostRatio(TypedDict):
     """k-means cost of the centers over that of k-means on the records, with a 90 % interval."""
 
@@ -194,9 +215,13 @@ class Model(TypedDict):
         "privsketch-cluster-model",
         "privsketch-gaussian-mixture-model",
         "privsketch-pca-model",
+        "privsketch-regression-model",
+        "privsketch-classifier-model",
         "privsketch-INSECURE-cluster-model",
         "privsketch-INSECURE-gaussian-mixture-model",
         "privsketch-INSECURE-pca-model",
+        "privsketch-INSECURE-regression-model",
+        "privsketch-INSECURE-classifier-model",
     ]
     version: Any
     fingerprint: Any
@@ -369,8 +394,8 @@ class ModelFacts(ReceiptFacts):
 
     model: Model
     """The model as in its file."""
-    results: list[WeightedResult | ComponentResult]
-    """Clusters, Gaussians or components, in the units of the table."""
+    results: list[WeightedResult | ComponentResult | CoefficientResult]
+    """Clusters, Gaussians, components or coefficients, in the units of the table."""
     concerns: list[str]
     """Reasons to doubt the model."""
 

@@ -20,6 +20,8 @@ from privsketch.facts.units import MEASURES, digits
 from privsketch.models.linear import LinearModel
 
 YEAR = 365.25
+WIDTH = 1.959963984540054  # standard errors of a 95 % interval
+LOGARITHM = "its natural logarithm"  # in place of a unit
 _CLOSE = 1e-12  # rounding of the bounds of a column
 
 
@@ -49,7 +51,7 @@ class Outcome:
         if self.log_of:
             return self._factor_words(value, low, high)
         value, low, high = (self.factor * number for number in (value, low, high))
-        error = (high - low) / 4
+        error = (high - low) / (2 * WIDTH)
         if low <= 0 <= high:
             ends = (f"{digits(-low, error)} {self.less}", f"{digits(high, error)} {self.more}")
             return f"no clear difference: from {ends[0]} to {ends[1]}"
@@ -59,7 +61,7 @@ class Outcome:
         return f"{texts[0]} {end}, {texts[1]} to {texts[2]}"
 
     def _factor_words(self, value: float, low: float, high: float) -> str:
-        error = (high - low) / 4 * math.exp(min(value, 50.0))
+        error = (high - low) / (2 * WIDTH) * math.exp(min(value, 50.0))
         texts = [digits(math.exp(min(number, 50.0)), error) for number in (value, low, high)]
         unclear = "no clear difference: " if low <= 0 <= high else ""
         return f"{unclear}{texts[0]} times {self.log_of}, {texts[1]} to {texts[2]}"
@@ -84,11 +86,12 @@ def step_of(column: Column | None, name: str, against: str) -> Step | None:
         return None
     if isinstance(column, Labelled):
         label = name.removeprefix(f"{column.name}=") if not column.is_line else "yes"
-        return Step(f"{column.name} {label} instead of {against}")
+        return Step(f"{column.name}: {label} instead of {against}")
     if isinstance(column, Date):
         low, high = column.bounds
         is_long = (high - low) / 86400 >= YEAR
-        return Step(f"{column.name} one {'year' if is_long else 'day'} later", is_long * YEAR or 1)
+        words = f"{column.name}: one {'year' if is_long else 'day'} later"
+        return Step(words, YEAR if is_long else 1.0)
     if isinstance(column, Number) and column.scale == "log":
         return Step(f"twice {_log_of(column)}", math.log(2))
     low, high = column.bounds
@@ -119,28 +122,31 @@ def share_outcome() -> Outcome:
 
 
 def effect_words(
-    model: LinearModel, estimate: Floats, intervals: Floats, outcome: Outcome, n_shown: int
+    model: LinearModel,
+    estimate: Floats,
+    intervals: Floats,
+    outcome: Outcome,
+    n_shown: int,
+    *,
+    only_clear: bool = False,
 ) -> tuple[str, ...]:
-    """Return a sentence for each coefficient, those with the smallest errors beside them first.
+    """Return sentences about the `n_shown` coefficients that are farthest from 0 in their errors.
 
-    The clearest `n_shown` are taken, which are farthest from 0 in their own errors, and shown in
-    the order of the table.
+    They have the order of the table. `only_clear` leaves out those whose interval has 0.
     """
-    errors = (intervals[:, 1] - intervals[:, 0]) / 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        clear = np.where(np.isfinite(errors), np.abs(estimate) / errors, -1.0)
-    order = np.argsort(-np.nan_to_num(clear, nan=-1.0), kind="stable")
-    texts = []
-    columns = columns_of_terms(model)
+    errors = (intervals[:, 1] - intervals[:, 0]) / (2 * WIDTH)
+    known = np.isfinite(errors) & (errors > 0)
+    multiples = np.abs(np.divide(estimate, errors, where=known, out=np.zeros(len(errors))))
+    kept = known & (multiples > WIDTH) if only_clear else known
+    order = [place for place in np.argsort(-multiples, kind="stable") if kept[place]]
+    columns, sentences = columns_of_terms(model), []
     for place in sorted(order[:n_shown]):
         step = step_of(columns[place], model.names[place], model.against[place])
-        if step is None or not np.isfinite(errors[place]):
-            continue
-        numbers = step.size * np.array([estimate[place], *intervals[place]])
-        changed = outcome.describe(*map(float, numbers))
-        words = f"{step.words} goes with {changed}"
-        texts.append(words[:1].upper() + words[1:] if words.startswith(("one ", "twice")) else words)
-    return tuple(texts)
+        if step is not None:
+            numbers = step.size * np.array([estimate[place], *intervals[place]])
+            changed = outcome.describe(*map(float, numbers))
+            sentences.append(f"{step.words} goes with {changed}")
+    return tuple(sentences)
 
 
 def term_notes(model: LinearModel) -> list[str]:
@@ -167,7 +173,7 @@ def unit_of_target(column: Column | None) -> str:
     if isinstance(column, Date):
         return "days"
     if isinstance(column, Number) and column.scale == "log":
-        return "the natural logarithm"
+        return LOGARITHM
     return column.unit if isinstance(column, Number) else ""
 
 

@@ -17,10 +17,16 @@ from privsketch.facts.labels import Labelled
 from privsketch.facts.units import digits
 from privsketch.models.classifier import ClassifierModel
 from privsketch.models.drawing.axes import axis_of
-from privsketch.models.drawing.regression import CALIBRATION_SIZE, coefficients_size, residuals_size
+from privsketch.models.drawing.regression import (
+    calibration_size,
+    coefficients_size,
+    residuals_size,
+)
 from privsketch.models.linear import LinearModel, interval_of
 from privsketch.models.regression import RegressionModel
 from privsketch.pages.report.effects import (
+    LOGARITHM,
+    WIDTH,
     columns_of_terms,
     effect_words,
     listed,
@@ -37,13 +43,21 @@ from privsketch.pages.report.rendering import (
     require_own_sketch,
     svg_of,
 )
-from privsketch.pages.report.tables import Head, Table, TableRow, tone_table
+from privsketch.pages.report.tables import MAX_PART_COLUMNS, Head, Table, TableRow, tone_table
 from privsketch.sketching.sketch import Sketch
 
 MAX_SENTENCES = 12  # that fit a screen beside the table
 MAX_CURVES = 6  # calibration pictures beside each other
-_WIDTH = 1.959963984540054  # standard errors of a 95 % interval
 _UNKNOWN = "\N{EN DASH}"
+_REMARK = "No concern: neither noise nor the bounds of the columns speak against these numbers."
+_RESIDUAL_NOTE = (
+    "Correlations of the residuals with each column, those left out of the regression too. Those of "
+    "its own columns are near 0; another one that is not belongs into it."
+)
+_CALIBRATION_NOTE = (
+    "For the records with each label: the released share of the class (point, with its 95 % "
+    "interval), and the mean probability that the classifier gives them (ring)."
+)
 _READING = (
     "Numbers say what goes together, not what causes what: all other columns of the table being "
     "the same, records that differ by the step named here differ by so much on average."
@@ -56,26 +70,26 @@ def regression_content(model: RegressionModel, sketch: Sketch | None, *, with_pl
     column = model._target_column
     estimate, intervals = _told(model)
     outcome = outcome_of(column, model.target)
-    cards = [("nothing", "can be said"), ("", "")]
-    if not model.drowned:
-        low, high = _r2_interval(model)
-        cards = [
-            (f"{model.r2:.1%}", f"of the variance explained ({low:.1%} to {high:.1%})"),
-            _spread_card(model),
-        ]
+    low, high = _r2_interval(model)
+    cards = [
+        (f"{model.r2:.1%}", f"of the variance explained ({low:.1%} to {high:.1%})"),
+        _spread_card(model),
+    ]
+    if model.drowned:
+        cards = [("nothing", f"can be said about {model.target}"), _terms_card(model)]
     return Content(
         template="regression.html",
         noun=f"regression of {model.target}",
         cards=[cards[0], record_card(model, sketch), cards[1]],
-        remark="All coefficients stand out of the noise far enough to have an interval.",
+        remark=_REMARK,
         public_fact=f"what goes with {model.target}",
         values={
-            "tables": [_coefficient_table(model, estimate, intervals)],
+            "tables": [] if model.drowned else [_coefficient_table(model, estimate, intervals)],
             "words": [("", effect_words(model, estimate, intervals, outcome, MAX_SENTENCES))],
             "unsaid": _unsaid(model, model.drowned, sketch),
             "fit": [] if model.drowned else _fit_sentences(model),
             "reading": _READING,
-            "legend": _legend(model),
+            "legend": "" if model.drowned else _legend(model),
             "classes": None,
             "plots": _regression_plots(model) if with_plots else [],
             "n_hidden": max(0, len(model.names) - MAX_REPORT_ROWS),
@@ -90,10 +104,17 @@ def classifier_content(model: ClassifierModel, sketch: Sketch | None, *, with_pl
     intervals = model.interval()
     estimates = np.where(np.isnan(model.standard_errors), np.nan, model.estimate)
     n_shown = max(3, MAX_SENTENCES // len(model.coef))
-    words = [
-        (name, effect_words(model, estimates[part], intervals[part], share_outcome(), n_shown))
-        for part, name in enumerate(model.part_names)
-    ]
+    words = []
+    for part, name in enumerate(model.part_names):
+        sentences = effect_words(
+            model,
+            estimates[part],
+            intervals[part],
+            share_outcome(),
+            n_shown,
+            only_clear=len(model.coef) > 1,
+        )
+        words.append((f"Probability that {model.target} is {name}", sentences))
     lost = [name for name, is_lost in zip(model.part_names, model.drowned, strict=True) if is_lost]
     return Content(
         template="regression.html",
@@ -103,7 +124,7 @@ def classifier_content(model: ClassifierModel, sketch: Sketch | None, *, with_pl
             record_card(model, sketch),
             (f"{model.shares[most]:.1%}", f"of the records are {model.classes[most]}"),
         ],
-        remark="All coefficients stand out of the noise far enough to have an interval.",
+        remark=_REMARK,
         public_fact=f"what goes with {model.target}",
         values={
             "tables": [_probability_table(model, estimates, intervals)],
@@ -143,14 +164,21 @@ def _spread(model: RegressionModel) -> float:
 
 
 def _spread_card(model: RegressionModel) -> tuple[str, str]:
-    column, half = model._target_column, _WIDTH * _spread(model)
+    column, half = model._target_column, WIDTH * _spread(model)
     if isinstance(column, Labelled):
-        return f"{len(model.names)}", "terms"
-    label = "from prediction to record, in 95 of 100 cases"
-    unit = unit_of_target(column)
-    if unit == "the natural logarithm":
-        return f"× or ÷ {digits(math.exp(min(half, 50.0)))}", label
-    return f"± {digits(half, half / 10 or None)} {unit}".rstrip(), label
+        return _terms_card(model)
+    label, unit = "from prediction to record, in 95 of 100", unit_of_target(column)
+    if unit == LOGARITHM:
+        return f"\N{DIVISION SIGN} or \N{MULTIPLICATION SIGN} {digits(math.exp(half))}", label
+    return f"\N{PLUS-MINUS SIGN} {digits(half, half / 10)}", f"{unit} {label}".strip()
+
+
+def _terms_card(model: LinearModel) -> tuple[str, str]:
+    n_lost = int(np.sum(~model.is_identified))
+    if isinstance(model, RegressionModel) and model.drowned:
+        n_lost = len(model.names)
+    lost = {0: "none", len(model.names): "all"}.get(n_lost, f"{n_lost}")
+    return f"{len(model.names)}", f"terms, {lost} of them drowned in noise"
 
 
 def _fit_sentences(model: RegressionModel) -> list[str]:
@@ -159,11 +187,12 @@ def _fit_sentences(model: RegressionModel) -> list[str]:
     sentences = [
         f"The columns explain {model.r2:.1%} of the variance of {target} ({low:.1%} to {high:.1%})."
     ]
-    value, label = _spread_card(model)
-    if label != "terms":
+    if not isinstance(model._target_column, Labelled):
+        value, label = _spread_card(model)
+        width = f"{value} {label.partition('from prediction')[0]}".strip()
         sentences.append(
-            f"The {target} of a single record lies within {value} of its prediction in 95 of 100 "
-            "cases, if what is left over is normal and equally wide everywhere."
+            f"A single record lies within {width} of its prediction in 95 of 100 cases, if what is "
+            "left over is normal and equally wide everywhere."
         )
     return sentences
 
@@ -212,12 +241,13 @@ def _probability_table(model: ClassifierModel, estimates: Floats, intervals: Flo
                 row.append(Cell(number.text, between.text))
         cells.append(tuple(row))
     heads = tuple(Head(name) for name in model.part_names)
-    about = f"by how many percentage points the share of {model.target} differs"
+    about = f"each {model.target}"
     if len(model.coef) == 1:
         heads = (Head("difference"), Head("95 % interval"))
-        about = f"by how many percentage points P({model.target} {model.part_names[0]}) differs"
-    is_folding = len(heads) > 7
-    return Table(about[:1].upper() + about[1:], "term", heads, _term_rows(model, cells), is_folding)
+        about = f"{model.target} = {model.part_names[0]}"
+    caption = f"Differences of the probability of {about}, in percentage points"
+    is_folding = len(heads) > MAX_PART_COLUMNS
+    return Table(caption, "term", heads, _term_rows(model, cells), is_folding)
 
 
 def _term_rows(model: LinearModel, cells: list[tuple[Cell, ...]]) -> tuple[TableRow, ...]:
@@ -287,19 +317,20 @@ def _unsaid(
         texts.append(f"Too few records to say what goes with {listed(lost)}.")
     weak = [name for name, told in zip(model.names, model.is_identified, strict=True) if not told]
     if weak:
-        it = "it" if len(weak) == 1 else "they"
+        it, drown = ("it", "drowns") if len(weak) == 1 else ("they", "drown")
         texts.append(
-            f"{count_text(len(weak), 'term')} of {len(model.names)} drown in noise: {listed(weak)}. "
-            f"That is not the same as no effect: {it} may matter or not, and the sketch cannot tell."
+            f"{len(weak)} of {count_text(len(model.names), 'term')} {drown} in noise: "
+            f"{listed(weak)}. That is not the same as no effect: {it} may matter or not, and the "
+            "sketch cannot tell."
         )
     return texts
 
 
 def _legend(model: LinearModel) -> str:
     """Return the sentences below the table of coefficients."""
-    texts = ["Intervals know the privacy noise and the sampling of records."]
+    texts = ["Intervals include the privacy noise and the sampling of records."]
     if not model.receipt.is_private:
-        texts = ["Intervals know the sampling of records."]
+        texts = ["Intervals include the sampling of records."]
     if any(model.against):
         texts.append("Labels are compared with the most frequent one of their column.")
     if isinstance(model, RegressionModel):
@@ -314,16 +345,16 @@ def _legend(model: LinearModel) -> str:
 
 
 def _regression_plots(model: RegressionModel) -> list[Plots]:
+    if model.drowned:
+        return []
     plots = []
-    if not model.drowned:
-        heading = "Coefficients in their own errors"
-        figure, axis = axis_of(*coefficients_size(len(model.names)))
-        model.plot("coefficients", ax=axis)
-        plots.append(Plots(heading, (svg_of(figure, "coefficients", heading),)))
-    heading = "What is left in the residuals"
-    figure, axis = axis_of(*residuals_size(len(model.residual_names)))
-    model.plot("residuals", ax=axis)
-    plots.append(Plots(heading, (svg_of(figure, "residuals", heading),)))
+    for what, size, heading, note in (
+        ("coefficients", coefficients_size(len(model.names)), "Coefficients beside each other", ""),
+        ("residuals", residuals_size(len(model.residual_names) - 1), "Residuals", _RESIDUAL_NOTE),
+    ):
+        figure, axis = axis_of(*size)
+        model.plot(what, ax=axis)
+        plots.append(Plots(heading, (svg_of(figure, what, heading),), note=note))
     return plots
 
 
@@ -335,8 +366,10 @@ def _classifier_plots(model: ClassifierModel) -> list[Plots]:
     kept = [part for part in order.tolist() if not model.drowned[part]][:MAX_CURVES]
     svgs = []
     for number, part in enumerate(sorted(kept)):
-        figure, axis = axis_of(*CALIBRATION_SIZE)
+        figure, axis = axis_of(*calibration_size(len(model.groups)))
         name = model.part_names[part]
         model.plot("calibration", name, axis)
         svgs.append(svg_of(figure, f"calibration{number}", f"Calibration of {name}"))
-    return [Plots("Probabilities beside released shares", tuple(svgs), is_row=True)] if svgs else []
+    heading = "Calibration: probabilities beside released shares"
+    plots = Plots(heading, tuple(svgs), is_row=True, note=_CALIBRATION_NOTE)
+    return [plots] if svgs else []
