@@ -146,7 +146,7 @@ def learn(
         if report is not None:
             from privsketch.pages.report.html import report_page
 
-            page = report_page(model, sketch, title=title)
+            page = report_page(model, sketch, title=title)  # type: ignore[arg-type]
     click.get_current_context().find_root().obj.finish()
     if output is not None:
         write(model.save, output)
@@ -163,7 +163,7 @@ def learn(
         answer(written=[path for path in (output, report) if path], **model_facts(model))
 
 
-# Options of the tasks that there are; a number of parts and the public seed go with the first three.
+# Options of each task.
 _OPTIONS = {
     "kmeans": ("number", "random_state", "max_clusters", "decoder", "n_init", "options"),
     "gaussian-mixture": ("number", "random_state", "covariance_type", "n_init"),

@@ -192,8 +192,8 @@ class ClassifierModel(LinearModel):
         ----------
         what : {"calibration", "coefficients"}
             Released shares of a class among the records with each label of the predictors, beside
-            their mean predicted probabilities; or differences of probability with 95 % intervals, each relative to
-            its own error.
+            their mean predicted probabilities; or differences of probability with 95 % intervals,
+            each relative to its own error.
         label : str, optional
             The class; the second of two, or the most frequent one, if left out.
         ax : matplotlib Axes, optional

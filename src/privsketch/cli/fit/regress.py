@@ -56,7 +56,9 @@ class Question:
         for name in (target, *self.on):
             if name not in schema.names:
                 option = "target" if name == target else "on"
-                raise ParameterError(option, name, f"expected a column of {', '.join(schema.names)}")
+                raise ParameterError(
+                    option, name, f"expected a column of {', '.join(schema.names)}"
+                )
         if target in self.on:
             raise ParameterError("on", target, "is the target itself")
         kept = {target, *self.on} if self.on else set(schema.names)

@@ -94,9 +94,9 @@ def step_of(column: Column | None, name: str, against: str) -> Step | None:
         return Step(words, YEAR if is_long else 1.0)
     if isinstance(column, Number) and column.scale == "log":
         return Step(f"twice {_log_of(column)}", math.log(2))
-    low, high = column.bounds
-    size = _readable_size(high - low)
-    unit = column.unit if isinstance(column, Number) else ""
+    if not isinstance(column, Number):
+        return Step(f"one more of {column.name}")
+    size, unit = _readable_size(column.high - column.low), column.unit
     amount = "one" if size == 1 else f"{size:,.12g}"
     if not unit:
         return Step(f"{amount} more of {column.name}", size)

@@ -17,11 +17,7 @@ from privsketch.facts.labels import Labelled
 from privsketch.facts.units import digits
 from privsketch.models.classifier import ClassifierModel
 from privsketch.models.drawing.axes import axis_of
-from privsketch.models.drawing.regression import (
-    calibration_size,
-    coefficients_size,
-    residuals_size,
-)
+from privsketch.models.drawing.regression import calibration_size, coefficients_size, residuals_size
 from privsketch.models.linear import LinearModel, interval_of
 from privsketch.models.regression import RegressionModel
 from privsketch.pages.report.effects import (
@@ -51,8 +47,8 @@ MAX_CURVES = 6  # calibration pictures beside each other
 _UNKNOWN = "\N{EN DASH}"
 _REMARK = "No concern: neither noise nor the bounds of the columns speak against these numbers."
 _RESIDUAL_NOTE = (
-    "Correlations of the residuals with each column, those left out of the regression too. Those of "
-    "its own columns are near 0; another one that is not belongs into it."
+    "Correlations of the residuals with each column, those left out of the regression too. Its own "
+    "are near 0. Another column whose interval is far from 0 would explain more."
 )
 _CALIBRATION_NOTE = (
     "For the records with each label: the released share of the class (point, with its 95 % "
@@ -64,7 +60,9 @@ _READING = (
 )
 
 
-def regression_content(model: RegressionModel, sketch: Sketch | None, *, with_plots: bool) -> Content:
+def regression_content(
+    model: RegressionModel, sketch: Sketch | None, *, with_plots: bool
+) -> Content:
     """Return the parts of the page that are about a regression."""
     require_own_sketch(model, sketch)
     column = model._target_column
@@ -97,7 +95,9 @@ def regression_content(model: RegressionModel, sketch: Sketch | None, *, with_pl
     )
 
 
-def classifier_content(model: ClassifierModel, sketch: Sketch | None, *, with_plots: bool) -> Content:
+def classifier_content(
+    model: ClassifierModel, sketch: Sketch | None, *, with_plots: bool
+) -> Content:
     """Return the parts of the page that are about a classifier."""
     require_own_sketch(model, sketch)
     most = int(np.argmax(model.shares))
@@ -203,7 +203,7 @@ def _fit_sentences(model: RegressionModel) -> list[str]:
 def _coefficient_table(model: RegressionModel, estimate: Floats, intervals: Floats) -> Table:
     """Return coefficients with intervals and partial correlations, a row for each term."""
     errors = model.standard_errors
-    cells = []
+    cells: list[tuple[Cell, ...]] = []
     for place, name in enumerate(model.names):
         value, low, high = model.partial_correlation(name)
         cells.append(
@@ -229,7 +229,7 @@ def _coefficient_table(model: RegressionModel, estimate: Floats, intervals: Floa
 def _probability_table(model: ClassifierModel, estimates: Floats, intervals: Floats) -> Table:
     """Return differences of probability in percentage points, a column for each class."""
     errors = 100 * model.standard_errors
-    cells = []
+    cells: list[tuple[Cell, ...]] = []
     for place in range(len(model.names)):
         row: list[Cell] = []
         for part in range(len(model.coef)):
@@ -271,7 +271,9 @@ def _interval_cells(value: float, interval: Floats, error: float) -> tuple[Cell,
     """Return cells of an estimate and of its interval; those of nothing say why."""
     if not np.isfinite([value, *interval]).all():
         return Cell(_UNKNOWN), Cell("drowned in noise")
-    return Cell(_number(value, error)), Cell(_between(*map(float, interval), error))
+    return Cell(_number(value, error)), Cell(
+        _between(float(interval[0]), float(interval[1]), error)
+    )
 
 
 def _number(value: float, error: float) -> str:
@@ -290,7 +292,10 @@ def _class_table(model: ClassifierModel) -> Table:
     """Return the released shares of the classes."""
     ends = np.clip(interval_of(model.shares, model.share_errors, 0.95), 0.0, 1.0)
     cells = [
-        [Cell(f"{share:.1%}", position=float(share), is_share=True), Cell(f"{low:.1%} to {high:.1%}")]
+        [
+            Cell(f"{share:.1%}", position=float(share), is_share=True),
+            Cell(f"{low:.1%} to {high:.1%}"),
+        ]
         for share, (low, high) in zip(np.clip(model.shares, 0, 1), ends, strict=True)
     ]
     names = [Head(name) for name in model.classes]
@@ -334,9 +339,7 @@ def _legend(model: LinearModel) -> str:
     if any(model.against):
         texts.append("Labels are compared with the most frequent one of their column.")
     if isinstance(model, RegressionModel):
-        texts.append(
-            "A partial correlation is that with the target, given all other columns."
-        )
+        texts.append("A partial correlation is that with the target, given all other columns.")
     texts.append("Columns that were chosen after a look at the intervals no longer have 95 %.")
     return " ".join(texts)
 
@@ -371,5 +374,5 @@ def _classifier_plots(model: ClassifierModel) -> list[Plots]:
         model.plot("calibration", name, axis)
         svgs.append(svg_of(figure, f"calibration{number}", f"Calibration of {name}"))
     heading = "Calibration: probabilities beside released shares"
-    plots = Plots(heading, tuple(svgs), is_row=True, note=_CALIBRATION_NOTE)
+    plots = Plots(heading, tuple(svgs), is_row=len(svgs) > 1, note=_CALIBRATION_NOTE)
     return [plots] if svgs else []

@@ -204,9 +204,7 @@ def _table(parts: Parts, rows: Sequence[Row], caption: str, *, fields_are_rows: 
         group = row.category
         lines.append(TableRow(name, row.cells, group if is_new else "", is_label=bool(group)))
     is_folding = parts.size > MAX_PART_COLUMNS
-    return Table(
-        caption, parts.noun, tuple(numbers), tuple(lines), is_folding, group_note="shares"
-    )
+    return Table(caption, parts.noun, tuple(numbers), tuple(lines), is_folding, group_note="shares")
 
 
 def tone_table(
