@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch import ParameterError
 from privsketch.learning import Moments
+from privsketch.noise import plan_sharing
+from privsketch.sketching import engine_sums, joined_sketch
 from tests.chance import deviations
+from tests.taxicab import taxicab_design
 
 SCHEMA = ps.Schema(
     [ps.Number("age", 18, 100), ps.Category("ward", ["A", "B"]), ps.Number("pressure", 60, 200)]
@@ -47,6 +51,20 @@ def test_without_noise_they_are_sums_over_encoded_records():
     assert found.n_records == 1000
     assert found.has_mean
     assert np.sqrt(found.variance.max()) < 2 * np.sqrt(1000) * SCHEMA.radius**2 / 773
+
+
+def test_labels_are_not_rounded():
+    """A coordinate with two public values has two public integers, and their sums tell exactly."""
+    schema = ps.Schema([*SCHEMA.columns, ps.Flag("smoker", weight=0.7)])
+    table = table_of().assign(smoker=np.arange(1000) % 7 == 0)
+    design = design_of(schema).without_noise()
+    sketch = ps.sketch(table, design, insecure=True)
+    expected = exact_moments(ps.encode(table, schema), design.domain.center_vector)
+    labels = [0, 2, 3, 4, 6]  # and the number of records
+    found = Moments.of(sketch).matrix
+    assert np.abs(found - expected)[np.ix_(labels, labels)].max() < 1e-9 * 1000
+    as_released = np.abs(sketch.second_moments() - expected[1:, 1:])
+    assert as_released[[1, 2, 3, 5]][:, [1, 2, 3, 5]].max() > 1e-4 * 1000
 
 
 def test_columns_have_places():
@@ -113,6 +131,29 @@ def test_merged_sketches_add_up_with_their_noise():
     assert np.allclose(found.variance, 3 * own[0].variance)
 
 
+def test_totals_of_shared_noise_say_how_noisy_they_are():
+    design = design_of(n_holders=5, sharing="holders")
+    sharing = plan_sharing(design.sum_noise, n_holders=5, by="holders")
+    tables = [table_of(1000, seed) for seed in range(5)]
+    words = np.zeros(sharing.n_words, dtype=np.int64)
+    for table in tables:
+        found = engine_sums(table, design)
+        own = design.sum_noise.weighted(found.sums, found.n_records)
+        words += sharing.draw_holder(own)[0][sharing.level_of(5)]
+    names = [f"site {place}" for place in range(5)]
+    found = Moments.of(joined_sketch(design, words, sharing, sources=names, study="a1"))
+    merged = Moments.of(
+        ps.merge([ps.sketch(t, design, source=n) for n, t in zip(names, tables, strict=True)])
+    )
+    assert np.all(found.variance < merged.variance)
+    rows = np.concatenate([ps.encode(table, SCHEMA) for table in tables])
+    errors = found.matrix - exact_moments(rows, design.domain.center_vector)
+    upper = np.triu_indices(len(errors))
+    ratios = (errors**2 / found.variance)[upper]
+    # One run of a million has a larger sum of squares of standard normals.
+    assert ratios.sum() < chi2.isf(1e-6, len(ratios))
+
+
 @pytest.mark.usefixtures("fixed_noise")
 def test_a_mean_that_was_left_out_is_missing():
     found = Moments.of(ps.sketch(table_of(), design_of(mean="omitted")))
@@ -150,3 +191,37 @@ def test_other_features_are_refused_with_what_to_plan():
         Moments.of(ps.sketch(table_of(), design))
     with pytest.raises(ParameterError, match=r"expected a Sketch"):
         Moments.of(table_of())
+
+
+# --- pure noise: other integers, other units -----------------------------------------------------
+
+MIXED = ps.Schema([*SCHEMA.columns, ps.Flag("smoker", weight=0.7)])
+
+
+@pytest.fixture(scope="module")
+def pure_moments():
+    table = table_of(500).assign(smoker=np.arange(500) % 7 == 0)
+    design = taxicab_design(MIXED, ps.Budget(epsilon=1.0))
+    found = [Moments.of(ps.sketch(table, design)) for _ in range(300)]
+    return found, exact_moments(ps.encode(table, MIXED), MIXED.ball.center_vector)
+
+
+def test_pure_sketches_have_the_same_view(pure_moments):
+    found, expected = pure_moments
+    errors = np.array([one.matrix for one in found]) - expected
+    # Noise of converted entries is correlated; a mean over releases of each alone is normal.
+    deviation = np.sqrt(found[0].variance / len(found))
+    assert (np.abs(errors.mean(axis=0)) < deviations(64) * deviation + 1e-3).all()
+    assert found[0].names == ("age", "ward", "pressure", "smoker")
+    assert found[0].radius == pytest.approx(MIXED.radius)
+
+
+def test_pure_noise_along_a_vector_is_exact(pure_moments):
+    found, expected = pure_moments
+    vector = np.random.default_rng(0).normal(size=len(expected))
+    draws = np.array([one.matrix for one in found]) @ vector
+    covariance = found[0].noise_along(vector)
+    own = np.diag(covariance)
+    # Sums of Laplace noise: squares have a kurtosis of at most 6, so a variance of at most 5 / n.
+    deviation = np.sqrt(5 * np.outer(own, own) / len(found))
+    assert (np.abs(np.cov(draws.T) - covariance) < (deviations(64) + 1) * deviation).all()

@@ -61,7 +61,7 @@ class RegressionModel(LinearModel):
     r2, r2_error : float
         Share of the variance that is explained, and its standard error.
     residual_names : tuple of str
-        Coordinates of all columns of the sketch, those left out of the regression too.
+        Coordinates of all other columns of the sketch, those left out of the regression too.
     residual_correlations, residual_errors : (n_coordinates,) float64
         Correlations of the residuals with them, and standard errors. One that is far from 0 is what
         the regression leaves out.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -71,6 +72,8 @@ def learn_regression(
     start = np.append(1.0, view.start)  # the encoded record at which all terms are 0
     intercept_error = scale * math.sqrt(max(float(start @ fit.covariance @ start), 0.0))
     correlations, errors = residual_correlations(fit, moments)
+    others = np.ones(moments.dim, dtype=bool)
+    others[moments.places(view.target_name)] = False
     partial, partial_errors = partial_correlations(fit, moments, terms.effects)
     told = not fit.drowned
     return RegressionModel(
@@ -91,9 +94,9 @@ def learn_regression(
         target_variance=scale**2 * fit.target_variance,
         r2=fit.r2,
         r2_error=fit.r2_error,
-        residual_names=moments.coordinates,
-        residual_correlations=correlations,
-        residual_errors=errors,
+        residual_names=tuple(compress(moments.coordinates, others)),
+        residual_correlations=correlations[others],
+        residual_errors=errors[others],
         **view.common(),
         concerns=(*view.concerns(), *view.doubts(fit.drowned, identified)),
     )

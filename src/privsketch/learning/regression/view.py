@@ -85,11 +85,16 @@ class View:
         )
 
     @property
+    def target_name(self) -> str:
+        """Name of the target's column, also where one of its labels is the target."""
+        return self.target if self.target_column is None else self.target_column.name
+
+    @property
     def needs_label(self) -> bool:
         """Whether the target is a category, of which one label alone would be a number."""
         column = self.target_column
         is_category = isinstance(column, Labelled) and not column.is_line
-        return is_category and self.target == (column.name if column is not None else "")
+        return is_category and self.target == self.target_name
 
     def problem(self, place: int) -> LinearProblem:
         """Return the problem of one coordinate on the predictors."""
